@@ -1,0 +1,1 @@
+"""Local-first hybrid search for Markdown."""

@@ -1,0 +1,1 @@
+"""SQLite, tantivy and a matrix: the default engine."""

@@ -1,0 +1,43 @@
+"""What can go wrong, each with what to do next."""
+
+from __future__ import annotations
+
+
+class MarklightError(Exception):
+    """Root of all our errors: what happened, and a hint what to do."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}. {self.hint}" if self.hint else self.message
+
+
+class UsageError(MarklightError):
+    """The call itself is wrong: a value out of range, an empty query, a missing folder."""
+
+    exit_code = 2
+
+
+class SettingsError(UsageError):
+    """A setting is unknown or has a value of the wrong kind."""
+
+
+class StoreError(MarklightError):
+    """The index cannot be read or written; nothing was thrown away."""
+
+
+class Busy(StoreError):
+    """Another process is writing to this library."""
+
+
+class ModelError(MarklightError):
+    """A model is missing, damaged or does not fit."""
+
+
+class Refused(MarklightError):
+    """One file cannot be indexed; the run goes on and `status` lists the reason."""

@@ -1,0 +1,223 @@
+"""The promises: what engines, models and stages owe to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from marklight.model import (
+    Batch,
+    Chunk,
+    Counts,
+    Document,
+    DocumentId,
+    Failure,
+    FileState,
+    Filters,
+    Hits,
+    Query,
+    ResolvedLink,
+    Section,
+)
+
+if TYPE_CHECKING:
+    from marklight.model import Matrix, Vector
+
+
+class Indexed(NamedTuple):
+    """What the index knows about a file without opening it."""
+
+    file: FileState
+    digest: str
+    recipe: str
+
+
+class Scored(NamedTuple):
+    """A passage's id with one retriever's raw score, higher is better."""
+
+    chunk: str
+    score: float
+
+
+class Pending(NamedTuple):
+    """A text that has no vector yet, under the digest that its vector will have."""
+
+    digest: str
+    chunk: Chunk
+
+
+FIELD_BOOSTS: Mapping[str, float] = {
+    "title": 3.0,
+    "headings": 2.5,
+    "keywords": 2.5,
+    "description": 2.0,
+    "tags": 2.0,
+    "aliases": 1.5,
+    "author": 1.0,
+    "body": 1.0,
+}
+"""The prose fields of a passage and their weight in keyword search (mission, R4)."""
+
+
+class Reader(Protocol):
+    """A frozen view of one commit; later commits do not show in it."""
+
+    @property
+    def generation(self) -> int: ...
+
+    def counts(self, model: str) -> Counts:
+        """How much is stored, and how much of it has a vector of this model."""
+
+    def manifest(self) -> Mapping[str, str]: ...
+
+    def models(self) -> Mapping[str, int]:
+        """Fingerprints of models that passages have vectors of, and how many passages."""
+
+    def files(self) -> Mapping[DocumentId, Indexed]:
+        """Every indexed document with the state of its file, cheap enough for every run."""
+
+    def failures(self) -> Sequence[Failure]: ...
+
+    def document(self, id: DocumentId) -> Document | None: ...
+
+    def chunks(self, ids: Sequence[str]) -> list[Chunk]:
+        """These passages in this order; ids that are not there are left out."""
+
+    def chunks_of(self, document: DocumentId) -> list[Chunk]: ...
+
+    def section(self, id: str) -> tuple[DocumentId, Section] | None: ...
+
+    def links_from(self, document: DocumentId) -> list[ResolvedLink]: ...
+
+    def links_to(self, document: DocumentId) -> list[ResolvedLink]: ...
+
+    def unresolved(self) -> list[ResolvedLink]: ...
+
+    def resolve(self, keys: Sequence[str], collection: str) -> DocumentId | None:
+        """The document that these names mean, as a link from this collection would."""
+
+    def keyword(
+        self, words: Sequence[str], boosts: Mapping[str, float], filters: Filters, limit: int
+    ) -> list[Scored]:
+        """BM25 over boosted fields, best first; only passages that pass the filters are ranked."""
+
+    def code(self, tokens: Sequence[str], filters: Filters, limit: int) -> list[Scored]:
+        """BM25 over the words of code blocks, best first."""
+
+    def semantic(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[Scored]:
+        """Cosine over the vectors of one model, exact, best first."""
+
+    def unembedded(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
+        """Distinct texts without a vector of this model; the passages named in `first` lead."""
+
+    def close(self) -> None: ...
+
+
+class Engine(Protocol):
+    """Where an index lives. Readers see a commit; a writer makes one."""
+
+    def snapshot(self) -> AbstractContextManager[Reader]:
+        """A frozen view of the last commit."""
+
+    def writing(self, wait_seconds: float) -> AbstractContextManager[None]:
+        """Hold the one writer's place; raises Busy when another process keeps it that long."""
+
+    def commit(self, batch: Batch) -> int:
+        """Apply a batch whole and return the new generation; the writer's place must be held.
+
+        Passages whose digest already has a vector are embedded by this commit at no cost.
+        """
+
+    def clean(self, keep: Iterable[str]) -> int:
+        """Drop vectors that no passage uses, and all of models not in `keep`; returns how many."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """Bytes on disk by part."""
+
+    def waste(self) -> int:
+        """How many stored vectors no passage uses."""
+
+    def check(self) -> list[str]:
+        """Look at everything, mend what is derived; what was found, in words, nothing if all is well."""
+
+    def describe(self) -> str: ...
+
+    def close(self) -> None: ...
+
+
+class Embedder(Protocol):
+    """Text to vectors of length one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever a vector would."""
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def token_limit(self) -> int: ...
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Length of each passage by the model's own tokenizer, prefix and special tokens included."""
+
+    def embed_passages(self, texts: Sequence[str]) -> Matrix:
+        """One row for each text, in order; batches inside are bounded by tokens."""
+
+    def embed_query(self, text: str) -> Vector: ...
+
+
+class Reranker(Protocol):
+    """Scores of passages for a question, higher is better."""
+
+    def score(self, question: str, passages: Sequence[str]) -> list[float]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What stages need at run time; their fields hold settings and nothing else."""
+
+    reader: Reader
+    embedder: Embedder | None = None
+    reranker: Reranker | None = None
+    now: float = 0.0
+    """Seconds since the epoch, so that the same question gives the same answer."""
+
+
+class Rewrite(Protocol):
+    """A stage that looks at the question first."""
+
+    def __call__(self, query: Query, tools: Tools) -> Query: ...
+
+
+class Retrieve(Protocol):
+    """A stage that finds candidates."""
+
+    def __call__(self, query: Query, tools: Tools) -> Hits: ...
+
+
+class Fuse(Protocol):
+    """A stage that makes one list of several."""
+
+    def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits: ...
+
+
+class Refine(Protocol):
+    """A stage that changes, drops or re-orders hits."""
+
+    def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits: ...
+
+
+class Progress(Protocol):
+    """Told how far a long run is; a surface shows it."""
+
+    def __call__(self, phase: str, done: int, total: int) -> None: ...
+
+
+def silent(phase: str, done: int, total: int) -> None:
+    """Progress that nobody watches."""

@@ -1,0 +1,1 @@
+"""Lists of hits to one: stages that decide between retrievers."""

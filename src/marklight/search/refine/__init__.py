@@ -1,0 +1,1 @@
+"""Hits to better hits: stages after fusion."""

@@ -1,0 +1,1 @@
+"""Query to hits: stages that find candidates."""

@@ -1,0 +1,1 @@
+"""Query to query: stages that look at the question first."""

@@ -1,0 +1,159 @@
+"""Words, identifiers and digests: pure functions that documents, queries and all engines share."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from marklight.model import Chunk
+
+STOP_WORDS = frozenset(
+    "a about all also am an and any are as at be been but by can could did do does for from had has have "
+    "he her him his how i if in into is it its just me my of on or our out she should so some such than "
+    "that the their them then there these they this those to too us was we were what when where which "
+    "who why will with would you your".split()
+)
+"""Words that say nothing about what a passage is about; a query of nothing else keeps them."""
+
+_CJK = (
+    "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0002ffff\U00030000-\U0003ffff"
+)
+_RUNS = re.compile(
+    rf"[{_CJK}]+"  # written without spaces: cut into pairs
+    r"|\.net\b"
+    r"|[cf]#(?!\w)|[a-z]\+\+(?!\w)"  # names whose signs are part of them
+    rf"|(?:(?![{_CJK}])\w)+(?:['’](?:s|t|re|ve|ll|d|m)\b)?"
+)
+_CJK_START = re.compile(f"[{_CJK}]")
+_MAX_WORD = 64
+"""Longer runs are hashes or encoded data: nobody types them, and they bloat the index."""
+
+
+class _Stems(dict[str, str]):
+    """Stem of each word, found once: documents repeat their words."""
+
+    _MOST = 200_000
+
+    def __missing__(self, word: str) -> str:
+        from Stemmer import Stemmer
+
+        if len(self) >= self._MOST:
+            self.clear()
+        stemmer = Stemmer("english", 0)
+        for_word = self[word] = str(stemmer.stemWord(word))
+        return for_word
+
+
+_stems = _Stems()
+
+
+def words(text: str) -> list[str]:
+    """The words of prose as the index keeps them: folded, stemmed, without stop words.
+
+    Chinese, Japanese and Korean runs become pairs of characters; `C++`, `C#` and `.NET` stay whole.
+    """
+    found: list[str] = []
+    for run in _RUNS.findall(fold(text)):
+        if run in STOP_WORDS:
+            continue
+        if run.isascii() or not _CJK_START.match(run):
+            if len(run) <= _MAX_WORD:
+                found.append(_stems[run])
+        elif len(run) == 1:
+            found.append(run)
+        else:
+            found.extend(run[at : at + 2] for at in range(len(run) - 1))
+    return found
+
+
+def query_words(text: str) -> list[str]:
+    """The words of a question; one made of stop words only keeps them all, so it is never empty."""
+    return words(text) or [run for run in _RUNS.findall(fold(text)) if len(run) <= _MAX_WORD]
+
+
+def fold(text: str) -> str:
+    """Lower case, with compatibility forms and accents laid aside, so that `Café` finds `cafe`."""
+    lowered = text.lower()
+    if lowered.isascii():
+        return lowered
+    decomposed = unicodedata.normalize("NFKD", lowered)
+    return unicodedata.normalize(
+        "NFC", "".join(sign for sign in decomposed if not _is_accent(sign))
+    )
+
+
+def _is_accent(sign: str) -> bool:
+    # Only the marks of Latin, Greek and Cyrillic: elsewhere a mark changes the letter.
+    return "\u0300" <= sign <= "\u036f"
+
+
+_IDENTIFIER = re.compile(r"c\+\+|[A-Za-z_$][\w$]*|::|\d+(?:\.\d+)*|[^\W\d_]+", re.IGNORECASE)
+_PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_]+")
+
+
+def identifiers(text: str) -> list[str]:
+    """The words of code: each name whole and in its parts, so `getUserById` finds `get_user_by_id`."""
+    found: list[str] = []
+    for name in _IDENTIFIER.findall(text):
+        found.append(name.lower())
+        parts = _PARTS.findall(name)
+        if len(parts) > 1 or (parts and parts[0] != name):
+            found.extend(part.lower() for part in parts if part.lower() != name.lower())
+    return found
+
+
+_IMAGE_OR_LINK = re.compile(r"!?\[([^\[\]]{0,2000})\]\([^()\s]{0,2000}(?:\s\"[^\"\n]{0,500}\")?\)")
+_WIKILINK = re.compile(r"!?\[\[([^\[\]|\n]{1,500})(?:\|([^\[\]\n]{0,500}))?\]\]")
+_COMMENT = re.compile(r"<!--.{0,5000}?-->", re.DOTALL)
+_TAG = re.compile(r"</?[A-Za-z][\w.:-]*(?:\s[^<>]{0,2000})?/?>")
+_SHORTCODE = re.compile(r"\{\{[<%]([^{}]{0,2000})[>%]\}\}")
+_QUOTED = re.compile(r'"([^"\n]{1,500})"')
+
+
+def plain(markdown: str) -> str:
+    """What a passage says, without addresses, tags and macros; quoted macro values are words too."""
+    text = markdown
+    if "](" in text:
+        text = _IMAGE_OR_LINK.sub(r"\1", text)
+    if "[[" in text:
+        text = _WIKILINK.sub(lambda found: found[2] or found[1], text)
+    if "<" in text:
+        text = _COMMENT.sub("", text)
+        text = _TAG.sub(" ", text)
+    if "{{" in text:
+        text = _SHORTCODE.sub(lambda found: " ".join(_QUOTED.findall(found[1])), text)
+    return text
+
+
+def trail(title: str, headings: Iterable[str]) -> str:
+    """`title > heading > heading`, each once where the first heading repeats the title."""
+    steps = [title] if title else []
+    for heading in headings:
+        if not steps or heading != steps[-1]:
+            steps.append(heading)
+    return " > ".join(steps)
+
+
+def passage(title: str, headings: Iterable[str], text: str) -> str:
+    """What is embedded for a passage; the blank line keeps its place in the document apart from it."""
+    return f"{trail(title, headings)}\n\n{plain(text)}"
+
+
+def passage_of(chunk: Chunk) -> str:
+    """What is embedded for this chunk."""
+    return passage(chunk.title, chunk.headings, chunk.text)
+
+
+def digest(*parts: str, size: int = 16) -> str:
+    """A short stable name for these texts together; the length of each is part of it."""
+    hasher = blake2b(digest_size=size)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        hasher.update(len(data).to_bytes(8, "little"))
+        hasher.update(data)
+    return hasher.hexdigest()
