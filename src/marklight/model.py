@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -291,6 +291,21 @@ class Hit:
 
 
 Hits = tuple[Hit, ...]
+
+
+def best_first(hits: Iterable[Hit]) -> Hits:
+    """In order of score; of equals the same one always comes first."""
+    return tuple(sorted(hits, key=lambda hit: (-hit.score, hit.chunk.id)))
+
+
+def together(lists: Iterable[Hits]) -> dict[str, Hit]:
+    """Every passage of several lists once, by id, remembering all that was said of it."""
+    found: dict[str, Hit] = {}
+    for hits in lists:
+        for hit in hits:
+            known = found.get(hit.chunk.id)
+            found[hit.chunk.id] = replace(hit, why=known.why + hit.why) if known else hit
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,12 @@ from marklight.model import (
     Failure,
     FileState,
     Filters,
+    Hit,
     Hits,
     Query,
     ResolvedLink,
     Section,
+    Why,
 )
 
 if TYPE_CHECKING:
@@ -187,6 +189,15 @@ class Tools:
     reranker: Reranker | None = None
     now: float = 0.0
     """Seconds since the epoch, so that the same question gives the same answer."""
+
+    def hits(self, found: Sequence[Scored], by: str) -> Hits:
+        """What a retriever found, with the passages themselves."""
+        chunks = {chunk.id: chunk for chunk in self.reader.chunks([one.chunk for one in found])}
+        return tuple(
+            Hit(chunks[one.chunk], one.score, (Why(by, one.score),))
+            for one in found
+            if one.chunk in chunks
+        )
 
 
 class Rewrite(Protocol):

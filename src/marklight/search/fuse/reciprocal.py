@@ -1,0 +1,31 @@
+"""Fuse lists by rank alone: reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from marklight.model import Hits, Query, Why, best_first, together
+from marklight.ports import Tools
+
+
+@dataclass(frozen=True, slots=True)
+class Reciprocal:
+    """Sum of weight / (k + rank) over the lists; divided by its maximum, so it lies in [0, 1]."""
+
+    k: float = 60.0
+    """How little the very first ranks stand out."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """By retriever; 1 where none is given."""
+
+    def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
+        sums: dict[str, float] = {}
+        for name, hits in lists.items():
+            for rank, hit in enumerate(hits, 1):
+                part = self.weights.get(name, 1.0) / (self.k + rank)
+                sums[hit.chunk.id] = sums.get(hit.chunk.id, 0.0) + part
+        most = sum(self.weights.get(name, 1.0) for name in lists) / (self.k + 1)
+        return best_first(
+            replace(hit, score=sums[id] / most, why=(*hit.why, Why("reciprocal", sums[id])))
+            for id, hit in together(lists.values()).items()
+        )

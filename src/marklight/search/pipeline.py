@@ -1,0 +1,105 @@
+"""THE QUERY PAGE: the order of stages as data, and one short loop that runs, times and counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TypeVar
+
+from marklight.model import Answer, Mode, Query, Step
+from marklight.ports import Fuse, Refine, Retrieve, Rewrite, Tools
+from marklight.search.fuse.reciprocal import Reciprocal
+from marklight.search.fuse.weighted_sum import WeightedSum
+from marklight.search.refine.confidence import Confidence
+from marklight.search.refine.per_document import PerDocument
+from marklight.search.refine.same_text import SameText
+from marklight.search.retrieve.code import Code
+from marklight.search.retrieve.keyword import Keyword
+from marklight.search.retrieve.semantic import Semantic
+from marklight.search.rewrite.classify import Classify
+
+REWRITE: tuple[type[Rewrite], ...] = (Classify,)
+RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code)
+FUSE: tuple[type[Fuse], ...] = (WeightedSum, Reciprocal)
+REFINE: tuple[type[Refine], ...] = (Confidence, SameText, PerDocument)
+
+ASKED = {
+    Mode.HYBRID: ("semantic", "keyword"),
+    Mode.SEMANTIC: ("semantic",),
+    Mode.KEYWORD: ("keyword",),
+    Mode.CODE: ("code",),
+}
+"""Which retrievers answer in which mode."""
+
+COUNTED = {
+    "original_count": "fuse",
+    "after_threshold": "confidence",
+    "after_same_text": "same_text",
+    "after_near_text": "near_text",
+    "after_same_meaning": "same_meaning",
+    "after_doc_limit": "per_document",
+}
+"""What `stats` calls the number of hits that a stage left; a stage that did not run left all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The stages in force, by name; a pipeline is a value and can be compared and printed."""
+
+    rewrite: Mapping[str, Rewrite]
+    retrieve: Mapping[str, Retrieve]
+    fuse: Fuse
+    refine: Mapping[str, Refine]
+
+    def __call__(self, query: Query, tools: Tools) -> Answer:
+        steps: list[Step] = []
+        for name, rewrite in self.rewrite.items():
+            query = timed(steps, name, rewrite, query, tools)
+        lists = {
+            name: timed(steps, name, retrieve, query, tools)
+            for name, retrieve in self.retrieve.items()
+            if name in ASKED[query.mode]
+        }
+        hits = timed(steps, "fuse", self.fuse, lists, query, tools)
+        for name, refine in self.refine.items():
+            hits = timed(steps, name, refine, query, hits, tools)
+        return Answer(
+            query=query,
+            hits=hits[: query.limit],
+            index=tools.reader.counts(tools.embedder.fingerprint if tools.embedder else ""),
+            abstained=why_nothing(steps) if not hits else None,
+            stats=stats(steps),
+            steps=tuple(steps),
+        )
+
+
+Value = TypeVar("Value")
+
+
+def timed(steps: list[Step], name: str, stage: Callable[..., Value], *given: object) -> Value:
+    """Run one stage and note how long it took and how many hits it left."""
+    start = perf_counter()
+    result = stage(*given)
+    count = len(result) if isinstance(result, tuple) else 0
+    steps.append(Step(name, count, (perf_counter() - start) * 1000))
+    return result
+
+
+def stats(steps: list[Step]) -> dict[str, int]:
+    """How many hits were left after each stage that drops some."""
+    left = {step.stage: step.count for step in steps}
+    counted: dict[str, int] = {}
+    last = 0
+    for key, stage in COUNTED.items():
+        last = counted[key] = left.get(stage, last)
+    counted["clusters_merged"] = counted["after_same_text"] - counted["after_same_meaning"]
+    return counted
+
+
+def why_nothing(steps: list[Step]) -> str:
+    """In words: was nothing found at all, or was everything that was found too unlikely?"""
+    counted = stats(steps)
+    if counted["original_count"] == 0:
+        return "no passage matches the question"
+    return f"none of {counted['original_count']} candidates is likely enough"

@@ -1,0 +1,40 @@
+"""Hits to an answer of the size that was asked for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from marklight.model import Answer, Hit
+
+CHARACTERS_PER_TOKEN = 3
+"""Of the Kubernetes pages 15.5 million characters are 5.0 million tokens: 3.07 to one."""
+_SENTENCE_END = re.compile(r"[.!?。！？](?=\s)|\n\s*\n")
+
+
+def within(answer: Answer, max_tokens: int) -> Answer:
+    """The best hits that fit a token budget, the last one cut at a sentence; what is left out is said."""
+    room = max_tokens * CHARACTERS_PER_TOKEN
+    kept: list[Hit] = []
+    cut = 0
+    for hit in answer.hits:
+        if len(hit.chunk.text) <= room:
+            kept.append(hit)
+            room -= len(hit.chunk.text)
+            continue
+        text = _cut(hit.chunk.text, room)
+        if text:
+            kept.append(replace(hit, chunk=replace(hit.chunk, text=text)))
+            cut = 1
+        break
+    left_out = len(answer.hits) - len(kept)
+    if not cut and not left_out:
+        return answer
+    said = f"{left_out} results left out" if left_out else "the last result cut"
+    notice = f"{said} to stay within {max_tokens} tokens; `marklight get` shows a passage whole"
+    return replace(answer, hits=tuple(kept), notices=(*answer.notices, notice))
+
+
+def _cut(text: str, room: int) -> str:
+    ends = [found.end() for found in _SENTENCE_END.finditer(text[: room + 1])]
+    return text[: ends[-1]].rstrip() + " …" if ends else ""

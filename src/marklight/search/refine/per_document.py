@@ -1,0 +1,25 @@
+"""Let no document crowd out the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from marklight.model import DocumentId, Hit, Hits, Query
+from marklight.ports import Tools
+
+
+@dataclass(frozen=True, slots=True)
+class PerDocument:
+    """At most so many passages of one document, its best ones."""
+
+    most: int = 2
+
+    def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
+        taken: Counter[DocumentId] = Counter()
+        kept: list[Hit] = []
+        for hit in hits:
+            taken[hit.chunk.document] += 1
+            if taken[hit.chunk.document] <= self.most:
+                kept.append(hit)
+        return tuple(kept)

@@ -1,0 +1,27 @@
+"""Find passages whose code blocks hold the names in the question, whole or in their parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from marklight.model import Hits, Query
+from marklight.ports import Tools
+from marklight.text import identifiers
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """BM25 over the words of code, where `getUserById` meets `get_user_by_id`."""
+
+    depth: int = 2
+    """Candidates for each result asked for."""
+    least: int = 50
+    """Candidates fetched at the least."""
+
+    def __call__(self, query: Query, tools: Tools) -> Hits:
+        names = identifiers(query.text)
+        if not names:
+            return ()
+        limit = max(self.least, self.depth * query.limit)
+        found = tools.reader.code(names, query.filters, limit)
+        return tools.hits(found, by="code")

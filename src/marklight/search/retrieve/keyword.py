@@ -1,0 +1,27 @@
+"""Find passages that hold the question's words, rare words and strong fields first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from marklight.model import Hits, Query
+from marklight.ports import FIELD_BOOSTS, Tools
+from marklight.text import query_words
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """BM25 over title, headings, frontmatter and body, each with its own weight."""
+
+    depth: int = 2
+    """Candidates for each result asked for."""
+    least: int = 50
+    """Candidates fetched at the least, so that fusion sees where the lists meet."""
+
+    def __call__(self, query: Query, tools: Tools) -> Hits:
+        words = query_words(query.text)
+        if not words:
+            return ()
+        limit = max(self.least, self.depth * query.limit)
+        found = tools.reader.keyword(words, FIELD_BOOSTS, query.filters, limit)
+        return tools.hits(found, by="keyword")

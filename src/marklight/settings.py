@@ -1,0 +1,239 @@
+"""Layers of settings, later ones win, turned into the fields of the parts they belong to."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import tomllib
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from marklight.errors import SettingsError
+
+Table = Mapping[str, Any]
+Part = TypeVar("Part")
+
+PROJECT_FILE = "marklight.toml"
+ENVIRONMENT_PREFIX = "MARKLIGHT_"
+NOT_SETTINGS = frozenset({"MARKLIGHT_CACHE_DIR", "MARKLIGHT_DATA_DIR", "MARKLIGHT_EVAL"})
+"""Variables that name folders of this machine rather than a setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Settings from one place; `source` is what an error names."""
+
+    source: str
+    values: Table
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings in force: a value and its origin for every key of the schema."""
+
+    values: Mapping[str, Any]
+    sources: Mapping[str, str]
+
+    def build(self, part: type[Part], table: str) -> Part:
+        """A part with its own table of settings as fields."""
+        prefix = f"{table}." if table else ""
+        names = [field.name for field in dataclasses.fields(part)]  # type: ignore[arg-type]
+        return part(**{name: self.values[prefix + name] for name in names})
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key]
+
+
+Schema = Mapping[str, type]
+"""Tables by dotted name, each with the dataclass whose fields are its keys."""
+
+
+def combine(layers: Sequence[Layer], schema: Schema) -> Settings:
+    """Lay the layers over the defaults; an unknown key or a value of the wrong kind is an error."""
+    kinds: dict[str, Any] = {}
+    values: dict[str, Any] = {}
+    for table, part in schema.items():
+        hints = typing.get_type_hints(part)
+        for field in dataclasses.fields(part):
+            key = f"{table}.{field.name}" if table else field.name
+            kinds[key] = hints[field.name]
+            values[key] = _default(field)
+    sources = dict.fromkeys(values, "built-in")
+    for layer in layers:
+        for key, value in _flatten(layer.values, kinds):
+            if key not in kinds:
+                raise SettingsError(
+                    f"unknown setting {key!r} in {layer.source}", _nearest(key, kinds)
+                )
+            values[key] = _fit(value, kinds[key], key, layer.source)
+            sources[key] = layer.source
+    return Settings(values, sources)
+
+
+def read_file(path: Path, *table: str) -> Layer:
+    """One settings file as a layer; `table` says where in it ours stand."""
+    try:
+        values: Any = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not valid TOML: {error}") from error
+    for name in table:
+        values = values.get(name, {})
+    if not isinstance(values, dict):
+        raise SettingsError(f"{'.'.join(table)} in {path} must be a table")
+    return Layer(str(path), values)
+
+
+def from_files(folder: Path | None) -> Iterator[Layer]:
+    """The user's file, then the project's: `marklight.toml`, else `pyproject.toml`."""
+    import platformdirs
+
+    user = Path(platformdirs.user_config_dir("marklight", appauthor=False)) / "config.toml"
+    if user.is_file():
+        yield read_file(user)
+    if folder is None:
+        return
+    if (folder / PROJECT_FILE).is_file():
+        yield read_file(folder / PROJECT_FILE)
+    elif (folder / "pyproject.toml").is_file():
+        yield read_file(folder / "pyproject.toml", "tool", "marklight")
+
+
+def from_environment(environ: Mapping[str, str], schema: Schema) -> Iterator[Layer]:
+    """`MARKLIGHT_SEARCH_RECENCY_STRENGTH=0` and the like; one that fits no setting is an error."""
+    keys = {ENVIRONMENT_PREFIX + key.upper().replace(".", "_"): key for key in known_keys(schema)}
+    for variable, value in environ.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in NOT_SETTINGS:
+            continue
+        if variable not in keys:
+            raise SettingsError(
+                f"the environment variable {variable} fits no setting", _nearest(variable, keys)
+            )
+        yield Layer(f"the variable {variable}", nested(keys[variable], Written(value)))
+
+
+def from_assignments(assignments: Sequence[str]) -> Iterator[Layer]:
+    """`--set search.recency.strength=0` and the like."""
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key.strip():
+            raise SettingsError(f"--set takes KEY=VALUE, not {assignment!r}")
+        yield Layer(f"--set {assignment}", nested(key.strip(), Written(value.strip())))
+
+
+def known_keys(schema: Schema) -> list[str]:
+    """Every setting by its dotted name, sorted."""
+    return sorted(
+        f"{table}.{field.name}" if table else field.name
+        for table, part in schema.items()
+        for field in dataclasses.fields(part)
+    )
+
+
+def nested(key: str, value: Any) -> dict[str, Any]:
+    """A dotted key and its value as tables within tables."""
+    for name in reversed(key.split(".")):
+        value = {name: value}
+    return typing.cast(dict[str, Any], value)
+
+
+class Written(str):
+    """A value typed by a person outside TOML: its kind is that of its setting."""
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _flatten(
+    values: Table, kinds: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        key = prefix + name
+        if isinstance(value, Mapping) and key not in kinds:
+            if not value and not any(known.startswith(f"{key}.") for known in kinds):
+                yield key, value
+            yield from _flatten(value, kinds, f"{key}.")
+        else:
+            yield key, value
+
+
+def _nearest(key: str, known: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(key, known, n=3, cutoff=0.6)
+    if close:
+        return f"Did you mean {' or '.join(close)}? `marklight settings` lists all"
+    table = key.rpartition(".")[0]
+    beside = [name for name in known if name.rpartition(".")[0] == table] or list(known)
+    return f"Known: {', '.join(sorted(beside))}"
+
+
+def _fit(value: Any, kind: Any, key: str, source: str) -> Any:
+    """The value as its setting's type, or an error that says what was expected."""
+    try:
+        return _convert(value, kind)
+    except (TypeError, ValueError):
+        raise SettingsError(
+            f"{key} must be {_word_for(kind)}, not {str(value)!r} ({source})"
+        ) from None
+
+
+def _convert(value: Any, kind: Any) -> Any:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        if value is None or (isinstance(value, Written) and value in ("", "none")):
+            return None
+        return _convert(value, next(one for one in arguments if one is not type(None)))
+    if isinstance(value, Written) and kind is not str:
+        value = _parse(value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if origin is tuple:
+        items = [value] if isinstance(value, str) else value
+        if not isinstance(items, (list, tuple)):
+            raise TypeError
+        return tuple(_convert(item, arguments[0]) for item in items)
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(value, Mapping):
+            raise TypeError
+        return {str(name): _convert(item, arguments[1]) for name, item in value.items()}
+    if kind is str:
+        if not isinstance(value, str):
+            raise TypeError
+        return str(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise TypeError
+    return value
+
+
+def _parse(written: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {written}")["value"]
+    except tomllib.TOMLDecodeError:
+        return [part.strip() for part in written.split(",")] if "," in written else str(written)
+
+
+def _word_for(kind: Any) -> str:
+    origin = typing.get_origin(kind)
+    if origin in (types.UnionType, typing.Union):
+        return _word_for(typing.get_args(kind)[0])
+    if origin is tuple:
+        return "a list of texts"
+    if origin is not None:
+        return "a table"
+    return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[kind]
+
+
+def data_folder() -> Path:
+    """Where libraries live whose own folder cannot be written."""
+    import platformdirs
+
+    named = os.environ.get("MARKLIGHT_DATA_DIR")
+    return Path(named or platformdirs.user_data_dir("marklight", appauthor=False))
