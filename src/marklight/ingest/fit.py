@@ -1,0 +1,85 @@
+"""Passages within the model's token limit, by the model's own tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from marklight.ingest.cut import Span, pieces
+from marklight.ingest.parse.form import Parsed
+from marklight.text import passage, trail
+
+if TYPE_CHECKING:
+    from marklight.ingest.chunk import Draft
+
+_MARGIN = 16
+"""Room for special tokens and a model's own prefix, on top of at most one token for each byte."""
+_AIM = 0.9
+"""Pieces are cut for a little less than the limit, because tokens are not spread evenly."""
+
+
+def fit(
+    documents: Sequence[Parsed],
+    drafts: Sequence[Sequence[Draft]],
+    count_tokens: Callable[[Sequence[str]], list[int]],
+    token_limit: int,
+    overlap_chars: int,
+) -> list[list[Draft]]:
+    """The drafts with every span that has too many tokens cut into ones that have not."""
+    fitted = [list(made) for made in drafts]
+    doubtful = [
+        (at, number, span)
+        for at, made in enumerate(fitted)
+        for number, draft in enumerate(made)
+        for span in draft.spans
+    ]
+    while doubtful:
+        asked, texts = [], []
+        for at, number, span in doubtful:
+            text = _passage(documents[at], fitted[at][number], span)
+            if len(text.encode("utf-8", "replace")) + _MARGIN > token_limit:
+                asked.append((at, number, span))
+                texts.append(text)
+        if not texts:
+            break
+        counts = count_tokens(texts)
+        doubtful = []
+        for (at, number, span), count in zip(asked, counts, strict=True):
+            if count <= token_limit:
+                continue
+            draft = fitted[at][number]
+            around = count_tokens([passage(draft.title, draft.headings, "")])[0]
+            if around > token_limit // 2:
+                draft = fitted[at][number] = _shortened(draft, token_limit / 2 / around)
+                doubtful.append((at, number, span))
+                continue
+            if draft.text is not None:
+                half = draft.text[: max(1, len(draft.text) // 2)]
+                fitted[at][number] = replace(draft, text=half)
+                doubtful.append((at, number, span))
+                continue
+            room = (token_limit - around) / (count - around)
+            size = max(1, int((span.end - span.start) * room * _AIM))
+            parts = pieces(documents[at], span, size, size // 4, min(overlap_chars, size // 4))
+            place = draft.spans.index(span)
+            draft.spans[place : place + 1] = parts
+            doubtful.extend((at, number, part) for part in parts)
+    return fitted
+
+
+def _passage(parsed: Parsed, draft: Draft, span: Span) -> str:
+    text = parsed.document.text[span.start : span.end] if draft.text is None else draft.text
+    return passage(draft.title, draft.headings, text)
+
+
+def _shortened(draft: Draft, share: float) -> Draft:
+    """The same passages under shorter names; the innermost heading says most, so it stays."""
+    if len(draft.headings) > 1:
+        return replace(draft, headings=draft.headings[-1:])
+    room = max(8, int(len(trail(draft.title, draft.headings)) * share * _AIM) // 2)
+    return replace(
+        draft,
+        title=draft.title[:room],
+        headings=tuple(heading[:room] for heading in draft.headings),
+    )

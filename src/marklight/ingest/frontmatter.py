@@ -1,0 +1,152 @@
+"""What a document says about itself: YAML or TOML at its top, as values that JSON can hold."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from functools import cache
+from typing import Any
+
+LIMIT_CHARS = 100_000
+"""More than this is no description of a document; YAML of such size takes seconds to read."""
+_MOST_VALUES = 10_000
+"""Aliases let a few lines of YAML stand for millions of values; nobody means that."""
+_DEEPEST = 20
+_SAFE_CHARS = 1000
+"""So short a text cannot be nested deeply enough to do harm."""
+_CLOSED = {"---": ("---", "..."), "+++": ("+++",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Frontmatter:
+    """The values, how many lines they take at the top, and what was wrong with them."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    lines: int = 0
+    remark: str = ""
+    """Why the values could not be read; the lines are then text like any other."""
+
+
+def split(text: str) -> Frontmatter:
+    """The frontmatter of a text; one that cannot be read has no values but a remark."""
+    fence = text[:3]
+    if fence not in _CLOSED or text[3 : text.find("\n") if "\n" in text else None].strip(" \t"):
+        return Frontmatter()
+    lines = text[: LIMIT_CHARS + 1].split("\n")
+    for number, line in enumerate(lines[1:], 1):
+        if line.rstrip() in _CLOSED[fence]:
+            return _load(fence, "\n".join(lines[1:number]), number + 1)
+    if (len(lines) > 1 and ":" in lines[1]) or fence == "+++":
+        why = "is too long" if len(text) > LIMIT_CHARS else "is not closed"
+        return Frontmatter(remark=f"frontmatter {why}, so it was read as text")
+    return Frontmatter()
+
+
+def _load(fence: str, source: str, lines: int) -> Frontmatter:
+    try:
+        loaded = _yaml(source) if fence == "---" else _toml(source)
+        if loaded is None:
+            return Frontmatter(lines=lines)
+        if not isinstance(loaded, dict):
+            raise ValueError(f"it holds a {type(loaded).__name__}, not keys and values")
+        budget = [_MOST_VALUES]
+        values = {_key(key): _plain(value, budget, 0) for key, value in loaded.items()}
+    except Exception as error:
+        # Whatever a parser of foreign text may raise, the document itself must not be lost.
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        return Frontmatter(lines=lines, remark=f"frontmatter could not be read: {reason}")
+    return Frontmatter(values, lines)
+
+
+def _toml(source: str) -> Any:
+    import tomllib
+
+    return tomllib.loads(source)
+
+
+def _yaml(source: str) -> Any:
+    if not source.strip():
+        return None
+    # A tab that only indents or trails is the commonest reason why YAML is refused.
+    return _yaml_loader()(source.replace("\t", "    "))
+
+
+@cache
+def _yaml_loader() -> Callable[[str], Any]:
+    import yaml
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        """The safe loader, but dates and numbers that are none stay what was written."""
+
+        def flatten_mapping(self, node: Any) -> None:
+            """Merging keys multiplies them, so `<<` is a key like any other."""
+
+    def as_written(name: str) -> Callable[[Any, Any], Any]:
+        tag = f"tag:yaml.org,2002:{name}"
+        made = yaml.SafeLoader.yaml_constructors[tag]
+
+        def construct(loader: Any, node: Any) -> Any:
+            try:
+                value = made(loader, node)
+            except (ValueError, OverflowError):
+                return node.value
+            # `1.10` is a version and `12:30` a time of day: a number prints as it was written.
+            return value if name == "timestamp" or str(value) == node.value else node.value
+
+        return construct
+
+    for name in ("int", "float", "timestamp"):
+        Loader.add_constructor(f"tag:yaml.org,2002:{name}", as_written(name))
+    Loader.add_constructor("tag:yaml.org,2002:merge", _untagged)
+    Loader.add_multi_constructor("!", lambda loader, _, node: _untagged(loader, node))
+
+    def load(source: str) -> Any:
+        # The C parser builds nested values by recursion without a bound: deep ones end the process.
+        if len(source) > _SAFE_CHARS:
+            depth = 0
+            for event in yaml.parse(source, Loader):
+                depth += isinstance(event, yaml.CollectionStartEvent)
+                depth -= isinstance(event, yaml.CollectionEndEvent)
+                if depth > _DEEPEST:
+                    raise ValueError("it is nested too deeply")
+        return yaml.load(source, Loader)
+
+    return load
+
+
+def _untagged(loader: Any, node: Any) -> Any:
+    kind = type(node).__name__
+    if kind == "MappingNode":
+        return loader.construct_mapping(node, deep=True)
+    return loader.construct_sequence(node, deep=True) if kind == "SequenceNode" else node.value
+
+
+def _key(key: object) -> str:
+    return key.isoformat() if isinstance(key, date) else str(key)
+
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff]")
+
+
+def _plain(value: object, budget: list[int], depth: int) -> Any:
+    budget[0] -= 1
+    if budget[0] < 0 or depth > _DEEPEST:
+        raise ValueError("it stands for too many values")
+    if isinstance(value, str):
+        return _CONTROL.sub("\ufffd", value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 2**63 else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {_key(key): _plain(item, budget, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item, budget, depth + 1) for item in value]
+    return _CONTROL.sub("\ufffd", str(value))

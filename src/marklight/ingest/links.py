@@ -1,0 +1,155 @@
+"""Mentions to links: which document a target may mean, and under which names a document is found."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import unquote
+
+from marklight.ingest.parse.form import Mention, Style, Title
+from marklight.model import DocumentId, Link, LinkType, Name, NameStrength
+
+EXTENSIONS = ("md", "markdown", "mdx", "txt")
+_INDEX_PAGES = ("index", "_index", "readme")
+ROOT = "."
+"""The name of a collection's own folder, for links that lead to its first page."""
+
+_EXTENSION = re.compile(r"\.([a-z][a-z0-9]{0,9})$")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+_MEDIA = frozenset(
+    "png jpg jpeg gif svg webp bmp ico avif tif tiff pdf mp3 mp4 m4a wav ogg flac mov mkv webm zip gz "
+    "tar csv json yaml yml toml xml html htm css js ts py go sh canvas base excalidraw".split()
+)
+_TYPES = (
+    (LinkType.RELATED, re.compile(r"(see also|related|further reading)\b")),
+    (LinkType.IMPLEMENTS, re.compile(r"(implements|implementations?|implemented (by|in))\b")),
+    (LinkType.TESTS, re.compile(r"(tests?|testing|tested (by|in))\b")),
+)
+
+
+def names_for(path: str, aliases: Iterable[str] = ()) -> tuple[Name, ...]:
+    """Every name of a document: its path, each shorter end of it, and its aliases."""
+    parts = _fold(path).split("/")
+    stem, dot, extension = parts[-1].rpartition(".")
+    ends = [[*parts[:-1], stem]] if dot and stem and extension in EXTENSIONS else []
+    if (stem if ends else parts[-1]) in _INDEX_PAGES:
+        ends.append(parts[:-1] or [ROOT])
+    names: dict[str, NameStrength] = {}
+    for whole in (parts, *ends):
+        names.setdefault("/".join(whole), NameStrength.PATH)
+    for whole in (parts, *ends):
+        for at in range(1, len(whole)):
+            names.setdefault("/".join(whole[at:]), NameStrength.SUFFIX)
+    for alias in aliases:
+        if key := _fold(alias).strip().strip("/"):
+            names.setdefault(key, NameStrength.ALIAS)
+    return tuple(Name(key, strength) for key, strength in names.items())
+
+
+def keys_for(target: str, source: DocumentId, style: Style = Style.MARKDOWN) -> tuple[str, ...]:
+    """Names that a target may mean, best first; none if it is not a document of the library."""
+    target = target.strip()
+    if not target or _SCHEME.match(target) or target.startswith("//"):
+        return ()
+    if style is Style.MARKDOWN:
+        target = unquote(target.partition("?")[0])
+    folded = _fold(target.replace("\\", "/"))
+    last = folded.rpartition("/")[2]
+    found = _EXTENSION.search(last)
+    if found and found[1] not in EXTENSIONS and (style is Style.MARKDOWN or found[1] in _MEDIA):
+        return ()
+    written = [part for part in folded.split("/") if part not in ("", ".")]
+    named = [part for part in written if part != ".."]
+    if folded.startswith("/"):
+        return _unique(_ends(named) or [ROOT])
+    relative = style is Style.MARKDOWN or folded.startswith(("./", "../"))
+    keys = [] if relative else ["/".join(named)]
+    page = _fold(source.path).split("/")
+    if style is not Style.WIKI or relative:
+        keys.append(_walk(page[:-1], written))
+        # On a site a page is a folder, and its links start from inside it.
+        keys.append(_walk([*page[:-1], page[-1].rpartition(".")[0] or page[-1]], written))
+    if named and (len(named) > 1 or _stem(last) not in _INDEX_PAGES):
+        keys.append("/".join(named))
+    return _unique(keys)
+
+
+def links_for(
+    mentions: Iterable[Mention], titles: Sequence[Title], source: DocumentId
+) -> tuple[Link, ...]:
+    """The links among the mentions, in the order in which they stand."""
+    types = _types(titles)
+    links: list[Link] = []
+    known: dict[tuple[Style, str], tuple[str, ...]] = {}
+    for mention in mentions:
+        if mention.style is Style.MARKDOWN:
+            target, _, fragment = mention.target.partition("#")
+            fragment = unquote(fragment)
+        else:
+            target, fragment = _wiki_parts(mention.target)
+        spelled = (mention.style, target)
+        if spelled not in known:
+            known[spelled] = keys_for(target, source, mention.style)
+        if not (keys := known[spelled]):
+            continue
+        if mention.style is Style.RELATED:
+            kind = LinkType.RELATED
+        else:
+            kind = LinkType.EMBEDS if mention.embeds else types[mention.heading]
+        links.append(Link(kind, target, fragment, mention.text, mention.line + 1, keys))
+    return tuple(links)
+
+
+def _wiki_parts(target: str) -> tuple[str, str]:
+    """`Target#Heading`, `Target#^block` and `Target^block`, each as target and fragment."""
+    name, hash_sign, fragment = target.partition("#")
+    if not hash_sign:
+        name, caret, block = target.partition("^")
+        fragment = f"^{block.strip()}" if caret else ""
+    # Of `#Heading#Part` the last names the place.
+    return name.strip(), fragment.rpartition("#")[2].strip()
+
+
+def _types(titles: Sequence[Title]) -> Mapping[int, LinkType]:
+    """Link type for each heading; one that says nothing speaks for the one above it."""
+    types = {-1: LinkType.LINKS_TO}
+    above: list[tuple[int, LinkType]] = []
+    for index, title in enumerate(titles):
+        while above and above[-1][0] >= title.level:
+            above.pop()
+        own = title.text.lower()
+        outer = above[-1][1] if above else LinkType.LINKS_TO
+        types[index] = next((kind for kind, said in _TYPES if said.match(own)), outer)
+        above.append((title.level, types[index]))
+    return types
+
+
+def _fold(name: str) -> str:
+    return unicodedata.normalize("NFC", name).lower()
+
+
+def _stem(name: str) -> str:
+    stem, dot, extension = name.rpartition(".")
+    return stem if dot and extension in EXTENSIONS else name
+
+
+def _walk(folder: Sequence[str], written: Sequence[str]) -> str:
+    """The path from a folder; empty where it leads out of the collection."""
+    at = list(folder)
+    for part in written:
+        if part != "..":
+            at.append(part)
+        elif at:
+            at.pop()
+        else:
+            return ""
+    return "/".join(at) or ROOT
+
+
+def _ends(parts: Sequence[str]) -> list[str]:
+    return ["/".join(parts[at:]) for at in range(len(parts))]
+
+
+def _unique(keys: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(key for key in keys if key))

@@ -1,0 +1,191 @@
+"""Mentions inside a paragraph: inline rules for wikilinks, tags, block ids and Hugo's shortcodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import MutableMapping
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
+from markdown_it.rules_inline.image import image
+from markdown_it.rules_inline.link import link
+from markdown_it.token import Token
+
+LIMIT_CHARS = 50_000
+"""A paragraph longer than this is data, not prose; some inline rules take quadratic time on it."""
+
+_TAG = re.compile(r"#((?:[^\W_]|[-_/]|[\U0001F000-\U0001FAFF\u2600-\u27BF\u200D\uFE0F])+)")
+_BLOCK_ID = re.compile(r"\^([A-Za-z0-9-]+)[ \t]*(?=\n|$)")
+_SHORTCODE_END = {"<": ">}}", "%": "%}}"}
+_REF = re.compile(
+    r"\{\{[<%]\s*(?:rel)?ref\s+(?:path\s*=\s*)?(?:\"([^\"\n]*)\"|`([^`\n]*)`|'([^'\n]*)'|([^\s\"'`>%]+))"
+)
+_SHELL = re.compile(r"\s(?:-|.*[$\"'=<>&!])")
+"""`[[ -f x ]]` and `[[ $x == y ]]` are shell tests, wherever they stand."""
+
+WORTH = re.compile(
+    r"\](?:\((?!\s*(?:https?:|mailto:|#))|\[)"  # a link that may stay within the library
+    r"|\[\[|\{\{[<%]"
+    r"|(?:^|\s)(?:#[^\s#]|\^[A-Za-z0-9-]+[ \t]*(?:\n|$))"
+)
+"""What a paragraph must hold to be worth the time of the inline rules."""
+
+
+class Inline(MarkdownIt):
+    """The inline rules that matter for mentions; addresses stay as they were written."""
+
+    def __init__(self, *, text: bool) -> None:
+        super().__init__("commonmark")
+        self.inline.ruler.at("link", _link)
+        self.inline.ruler.at("image", _image)
+        self.inline.ruler.before("link", "wikilink", _wikilink)
+        self.inline.ruler.before("link", "tag", _tag)
+        self.inline.ruler.before("link", "block_id", _block_id)
+        self.inline.ruler.before("link", "shortcode", _shortcode)
+        if text:
+            self.enable(["strikethrough"])
+        else:
+            # Emphasis changes no mention, and is what takes longest on hostile text.
+            self.disable(["emphasis", "entity", "newline", "balance_pairs", "fragments_join"])
+
+    def normalizeLink(self, url: str) -> str:  # noqa: N802
+        """The address as written: it is a path, not something to put into HTML."""
+        return url
+
+    def validateLink(self, url: str) -> bool:  # noqa: N802, ARG002
+        """Nothing is rendered, so nothing is dangerous."""
+        return True
+
+    def tokens(self, content: str, env: MutableMapping[str, Any]) -> list[Token]:
+        """The inline tokens of a paragraph."""
+        return self.inline.parse(content, self, env, [])
+
+
+def _link(state: StateInline, silent: bool) -> bool:
+    start = state.pos
+    if state.src[start] != "[":
+        return False
+    before = len(state.tokens)
+    if "](" in state.src and "{{" in state.src and _ref_link(state, silent):
+        return True
+    if not link(state, silent):
+        return False
+    if not silent:
+        _place(state, before, start, "link_open")
+    return True
+
+
+def _image(state: StateInline, silent: bool) -> bool:
+    start, before = state.pos, len(state.tokens)
+    if state.src[start] != "!":
+        return False
+    if state.src.startswith("[[", start + 1) and _wikilink(state, silent, start + 1):
+        return True
+    if not image(state, silent):
+        return False
+    if not silent:
+        _place(state, before, start, "image")
+    return True
+
+
+def _place(state: StateInline, before: int, start: int, kind: str) -> None:
+    for token in state.tokens[before : before + 2]:
+        if token.type == kind:
+            token.meta = {"pos": start}
+            return
+
+
+def _ref_link(state: StateInline, silent: bool) -> bool:
+    """`[text]({{< ref "page" >}}#part)`, which CommonMark would not take for a link."""
+    start, maximum = state.pos, state.posMax
+    label_end = state.md.helpers.parseLinkLabel(state, start, True)
+    if label_end < 0 or state.src[label_end + 1 : label_end + 2] != "(":
+        return False
+    at = label_end + 2
+    while at < maximum and state.src[at] in " \t":
+        at += 1
+    found = _REF.match(state.src, at)
+    end = state.src.find("}}", found.end()) if found else -1
+    close = state.src.find(")", end) if end > 0 else -1
+    if not found or end < 0 or close < 0 or close >= maximum:
+        return False
+    if not silent:
+        target = next(filter(None, found.groups()), "") + state.src[end + 2 : close].strip()
+        token = state.push("link_open", "a", 1)
+        token.attrs, token.meta = {"href": target}, {"pos": start}
+        state.pos, state.posMax = start + 1, label_end
+        state.md.inline.tokenize(state)
+        state.push("link_close", "a", -1)
+    state.pos, state.posMax = close + 1, maximum
+    return True
+
+
+def _wikilink(state: StateInline, silent: bool, start: int | None = None) -> bool:
+    """`[[Target#Heading|text]]`, with `!` before it an embed."""
+    at = state.pos if start is None else start
+    source = state.src
+    if not source.startswith("[[", at):
+        return False
+    end = source.find("]]", at + 2, min(state.posMax, at + 1000))
+    inner = source[at + 2 : end]
+    if end < 0 or not inner or "\n" in inner or "[" in inner or "]" in inner:
+        return False
+    # `[[1]](address)` is a link whose text has brackets, `[[ -f x ]]` is shell.
+    if source[end + 2 : end + 3] == "(" or _SHELL.match(inner) or inner.isspace():
+        return False
+    if not silent:
+        target, _, shown = inner.partition("|")
+        token = state.push("wikilink", "", 0)
+        token.content = shown.strip() or target.rstrip("\\").strip()
+        token.meta = {"pos": at, "target": target.rstrip("\\").strip(), "embeds": start is not None}
+    state.pos = end + 2
+    return True
+
+
+def _tag(state: StateInline, silent: bool) -> bool:
+    at = state.pos
+    if state.src[at] != "#" or (at and not state.src[at - 1].isspace()) or state.linkLevel:
+        return False
+    found = _TAG.match(state.src, at, state.posMax)
+    name = found[1].strip("/") if found else ""
+    if not found or not name or name.replace("/", "").isdigit():
+        return False
+    if not silent:
+        token = state.push("tag", "", 0)
+        token.content, token.meta = found[0], {"name": name}
+    state.pos = found.end()
+    return True
+
+
+def _block_id(state: StateInline, silent: bool) -> bool:
+    at = state.pos
+    if state.src[at] != "^" or (at and not state.src[at - 1].isspace()):
+        return False
+    found = _BLOCK_ID.match(state.src, at, state.posMax)
+    if not found:
+        return False
+    if not silent:
+        token = state.push("block_id", "", 0)
+        token.meta = {"pos": at, "name": found[1]}
+    state.pos = found.end()
+    return True
+
+
+def _shortcode(state: StateInline, silent: bool) -> bool:
+    """`{{< name … >}}`: its words are text, never links or tags, unless it is a reference."""
+    at = state.pos
+    source = state.src
+    if not source.startswith(("{{<", "{{%"), at):
+        return False
+    end = source.find(_SHORTCODE_END[source[at + 2]], at + 3, min(state.posMax, at + 2000))
+    if end < 0:
+        return False
+    if not silent:
+        token = state.push("shortcode", "", 0)
+        token.content = source[at : end + 3]
+        found = _REF.match(source, at)
+        target = next(filter(None, found.groups()), "") if found else ""
+        token.meta = {"pos": at, "target": target}
+    state.pos = end + 3
+    return True

@@ -1,0 +1,211 @@
+"""Markdown: CommonMark with tables by markdown-it, and what notes and sites add to it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from marklight.ingest.parse.form import Block, Code, Mention, Structure, Style, Title
+from marklight.ingest.parse.inline import LIMIT_CHARS, WORTH, Inline
+from marklight.model import Kind
+
+FINGERPRINT = "markdown 1"
+
+_HEADING_CHARS = 300
+"""A longer line is no name for a section; the whole line stays in the section's text."""
+_LEAVES = {
+    "paragraph_open": Kind.PROSE,
+    "heading_open": Kind.PROSE,
+    "html_block": Kind.PROSE,
+    "hr": Kind.PROSE,
+    "fence": Kind.CODE,
+    "code_block": Kind.CODE,
+    "table_open": Kind.TABLE,
+}
+_CONTAINERS = frozenset(
+    ("bullet_list_open", "ordered_list_open", "list_item_open", "blockquote_open")
+)
+_LISTS = {
+    "bullet_list_open": 1,
+    "ordered_list_open": 1,
+    "bullet_list_close": -1,
+    "ordered_list_close": -1,
+}
+_CUSTOM_ANCHOR = re.compile(r"\s*\{:?\s*#([\w:.-]+)[^{}]*\}\s*$")
+_MARKUP = re.compile(r"[\\`*_\[\]<&!~{#^]")
+_SLUG_DROPS = re.compile(r"[^\w\- ]")
+_EMPHASIS = re.compile(r"\*+|~~|(?<!\w)_+|_+(?!\w)")
+_LANGUAGE = re.compile(r"[\w+#./-]+")
+
+
+@cache
+def _blocks() -> MarkdownIt:
+    # The preset stops at 20 levels and then takes the rest of the list for one block.
+    return MarkdownIt("commonmark", {"maxNesting": 100}).enable("table")
+
+
+@cache
+def _inline(*, text: bool) -> Inline:
+    return Inline(text=text)
+
+
+def parse(lines: list[str], first: int) -> Structure:
+    """The structure of the lines from `first` on."""
+    tokens: list[Token] = []
+    env: dict[str, Any] = {}
+    md = _blocks()
+    md.block.parse("\n".join(lines[first:]), md, env, tokens)
+    walk = _Walk(first, env)
+    walk.over(tokens)
+    return walk.found
+
+
+class _Walk:
+    """One pass over the tokens of a document."""
+
+    def __init__(self, first: int, env: dict[str, Any]) -> None:
+        self.found = Structure()
+        self.first = first
+        self.env = env
+        self.anchors: dict[str, int] = {}
+        references = env.get("references") or {}
+        self.refers = any(
+            not reference["href"].startswith(("http:", "https:", "mailto:"))
+            for reference in references.values()
+        )
+
+    def over(self, tokens: list[Token]) -> None:
+        found, first = self.found, self.first
+        opened: Token | None = None  # the outermost container that the next leaf begins
+        lists = 0
+        heading: Token | None = None
+        for token in tokens:
+            kind = token.type
+            if kind == "inline":
+                if heading is not None:
+                    self._heading(heading, token)
+                    heading = None
+                else:
+                    self._inline(token)
+            elif kind in _LEAVES:
+                assert token.map is not None
+                line, depth = token.map[0], token.level
+                if opened is not None:
+                    if opened.level <= depth and opened.map is not None:
+                        line, depth = opened.map[0], opened.level
+                    opened = None
+                leaf = _LEAVES[kind]
+                if leaf is Kind.CODE:
+                    self._code(token)
+                elif kind == "heading_open" and token.level == 0:
+                    heading = token
+                    continue
+                elif lists and leaf is Kind.PROSE:
+                    leaf = Kind.LIST
+                found.blocks.append(Block(leaf, line + first, depth))
+            elif kind in _CONTAINERS:
+                lists += _LISTS.get(kind, 0)
+                if opened is None or opened.level > token.level:
+                    opened = token
+            elif kind in _LISTS:
+                lists -= 1
+
+    def _code(self, token: Token) -> None:
+        assert token.map is not None
+        fenced = token.type == "fence"
+        found = _LANGUAGE.search(token.info) if fenced else None
+        language = found[0].lstrip(".").lower() if found else ""
+        start = token.map[0] + self.first + fenced
+        end = start + token.content.count("\n")
+        self.found.code.append(Code(start, end, language, token.content))
+
+    def _heading(self, opening: Token, token: Token) -> None:
+        assert opening.map is not None
+        content, custom = token.content, ""
+        if content.endswith("}") and (found := _CUSTOM_ANCHOR.search(content[-200:])):
+            custom = found[1]
+            content = content[: len(content) - len(found[0])]
+        text = content
+        if _MARKUP.search(content) and len(content) <= LIMIT_CHARS:
+            text = self._mentions(content, opening.map[0], heading=True)
+        text = " ".join(text.split())
+        if len(text) > _HEADING_CHARS:
+            text = text[: _HEADING_CHARS - 1].rstrip() + "…"
+        anchor = self._anchor(custom or _SLUG_DROPS.sub("", text.lower()).replace(" ", "-"))
+        start, end = opening.map[0] + self.first, opening.map[1] + self.first
+        level = int(opening.tag[1])
+        self.found.titles.append(Title(level, text, anchor, start, end))
+
+    def _anchor(self, slug: str) -> str:
+        """As GitHub does it: the second of its name ends in -1."""
+        count = self.anchors.get(slug, -1) + 1
+        self.anchors[slug] = count
+        if not count:
+            return slug
+        unique = f"{slug}-{count}"
+        return self._anchor(unique) if unique in self.anchors else self._claim(unique)
+
+    def _claim(self, slug: str) -> str:
+        self.anchors[slug] = 0
+        return slug
+
+    def _inline(self, token: Token) -> None:
+        content = token.content
+        if not WORTH.search(content) and not (self.refers and "[" in content):
+            return
+        assert token.map is not None
+        if len(content) > LIMIT_CHARS:
+            self.found.remarks.append(
+                f"line {token.map[0] + self.first + 1}: links and tags were not looked for "
+                f"in a paragraph of {len(content):,} characters"
+            )
+            return
+        self._mentions(content, token.map[0], heading=False)
+
+    def _mentions(self, content: str, line: int, *, heading: bool) -> str:
+        """Note what a paragraph mentions; returns its text without markup."""
+        found, shown, text_at = self.found, [], 0
+        open_link: tuple[str, int] | None = None
+        for token in _inline(text=heading).tokens(content, self.env):
+            kind = token.type
+            if kind in ("text", "code_inline", "wikilink", "tag", "image"):
+                shown.append(token.content)
+            elif kind in ("softbreak", "hardbreak"):
+                shown.append(" ")
+            if kind == "link_open":
+                open_link, text_at = (
+                    (str(token.attrs["href"]), token.meta.get("pos", 0)),
+                    len(shown),
+                )
+            elif kind == "link_close" and open_link:
+                self._mention(open_link[0], "".join(shown[text_at:]), content, line, open_link[1])
+                open_link = None
+            elif kind == "image":
+                at = token.meta.get("pos", 0)
+                self._mention(str(token.attrs["src"]), token.content, content, line, at)
+            elif kind == "wikilink":
+                self._mention(
+                    token.meta["target"], token.content, content, line, token.meta["pos"],
+                    Style.WIKI, embeds=token.meta["embeds"],
+                )  # fmt: skip
+            elif kind == "tag":
+                found.tags.append(token.meta["name"])
+            elif kind == "shortcode" and token.meta["target"]:
+                self._mention(token.meta["target"], "", content, line, token.meta["pos"])
+            elif kind == "block_id":
+                at = line + self.first + content.count("\n", 0, token.meta["pos"])
+                found.marks.setdefault(token.meta["name"].lower(), at)
+        return "".join(shown)
+
+    def _mention(
+        self, target: str, text: str, content: str, line: int, at: int,
+        style: Style = Style.MARKDOWN, *, embeds: bool = False,
+    ) -> None:  # fmt: skip
+        text = " ".join(_EMPHASIS.sub("", text).split())
+        number = line + self.first + content.count("\n", 0, at)
+        heading = len(self.found.titles) - 1
+        self.found.mentions.append(Mention(style, target, text, number, heading, embeds))

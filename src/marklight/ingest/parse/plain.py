@@ -1,0 +1,21 @@
+"""Plain text: paragraphs between blank lines, and nothing else."""
+
+from __future__ import annotations
+
+from marklight.ingest.parse.form import Block, Structure
+from marklight.model import Kind
+
+FINGERPRINT = "plain 1"
+
+
+def parse(lines: list[str], first: int) -> Structure:
+    """Every paragraph of the lines from `first` on as a block."""
+    blocks: list[Block] = []
+    blank = True
+    for number in range(first, len(lines)):
+        if not lines[number] or lines[number].isspace():
+            blank = True
+        elif blank:
+            blocks.append(Block(Kind.PROSE, number, 0))
+            blank = False
+    return Structure(blocks=blocks)
