@@ -68,11 +68,11 @@ class Chunker:
         self,
         documents: Sequence[Parsed],
         count_tokens: Callable[[Sequence[str]], list[int]] | None = None,
-        token_limit: int = 512,
+        token_limit: int | None = None,
     ) -> list[Entry]:
         """Entries for many documents, so that tokens are counted in a few large calls."""
         drafts = [self._drafts(parsed) for parsed in documents]
-        if count_tokens:
+        if count_tokens and token_limit:
             drafts = fit(documents, drafts, count_tokens, token_limit, self.overlap_chars)
         return [self._entry(parsed, made) for parsed, made in zip(documents, drafts, strict=True)]
 

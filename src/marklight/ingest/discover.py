@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from marklight.ingest.ignore import IGNORE_FILES, Patterns, Rules, decide, rules
 from marklight.ingest.parse import PARSERS, parser_for
 from marklight.model import DocumentId, Failure, FileState
 
-_OWN_FOLDER = ".marklight"
+_NEVER = frozenset((".marklight", ".git"))
 
 
 class Found(NamedTuple):
@@ -57,7 +56,7 @@ class Discover:
         unreadable: list[Failure] = []
         for name, root in sorted(roots.items()):
             walk = _Walk(self, name, root, frozenset(roots.values()) - {root})
-            found.update((item.id, item) for item in sorted(walk.files()))
+            found.update((item.id, item) for item in sorted(walk.files(), key=_by_path))
             unreadable.extend(walk.unreadable)
         return Discovery(found, tuple(unreadable))
 
@@ -71,6 +70,10 @@ class Discover:
         name = max(owners, key=lambda owner: len(roots[owner]))
         walk = _Walk(self, name, roots[name], frozenset(roots.values()) - {roots[name]})
         return walk.why(asked)
+
+
+def _by_path(found: Found) -> str:
+    return found.id.path
 
 
 def _roots(collections: Mapping[str, Path]) -> dict[str, str]:
@@ -129,7 +132,7 @@ class _Walk:
         """All below a folder, without recursion: a path may be deeper than Python's stack."""
         waiting = [(folder, below, rules)]
         documents, hidden, plain = self.is_document, self.options.hidden, not self._picky
-        name_of = partial(DocumentId, self.name)
+        collection = self.name
         while waiting:
             folder, below, rules = waiting.pop()
             self.walked.append(folder)
@@ -144,28 +147,29 @@ class _Walk:
             open_here = plain and not rules
             for entry in listed:
                 name = entry.name
-                if name[0] == "." and (not hidden or name == _OWN_FOLDER or name == ".git"):
+                if name[0] == "." and (not hidden or name in _NEVER):
                     continue
                 try:
-                    if entry.is_symlink():
+                    if documents(below, name) and entry.is_file(follow_symlinks=False):
+                        if not open_here and self._left_out(below + name, rules):
+                            continue
+                        if not _is_text(name):
+                            self._unreadable(below + name, "its name is not valid Unicode")
+                            continue
+                        status = entry.stat(follow_symlinks=False)
+                        state = FileState(status.st_size, status.st_mtime_ns)
+                        id = DocumentId(collection, below + name)
+                        found.append(Found(id, state, entry.path))
+                    elif entry.is_symlink():
                         self.links.append((entry.path, below + name, rules))
                     elif entry.is_dir(follow_symlinks=False):
                         inner = f"{below}{name}/"
-                        if entry.path not in self.others and (
-                            open_here or not self._left_out(inner, rules)
-                        ):
+                        if entry.path in self.others:
+                            continue
+                        if open_here or not self._left_out(inner, rules):
                             waiting.append((entry.path, inner, rules))
-                    elif documents(below, name) and (
-                        open_here or not self._left_out(below + name, rules)
-                    ):
-                        if not name.isascii() and not _is_text(name):
-                            self._unreadable(below + name, "its name is not valid Unicode")
-                        elif entry.is_file(follow_symlinks=False):
-                            status = entry.stat(follow_symlinks=False)
-                            state = FileState(status.st_size, status.st_mtime_ns)
-                            found.append(Found(name_of(below + name), state, entry.path))
-                        else:
-                            self._unreadable(below + name, "is not a regular file")
+                    elif documents(below, name) and not self._left_out(below + name, rules):
+                        self._unreadable(below + name, "is not a regular file")
                 except OSError as error:
                     self._unreadable(below + name, f"cannot be read: {error.strerror or error}")
 
@@ -223,7 +227,7 @@ class _Walk:
             here = os.path.join(folder, name)
             is_folder = number < len(steps) - 1 or os.path.isdir(here)
             below += name + "/" * is_folder
-            if name in (_OWN_FOLDER, ".git"):
+            if name in _NEVER:
                 return f"{below} is never part of a library"
             if name.startswith(".") and not self.options.hidden:
                 return f"{below} is hidden; the setting files.hidden is off"
@@ -262,5 +266,5 @@ def _matcher(parsers: Mapping[str, str]) -> Callable[[str, str], bool]:
     """Whether a folder and a name make a document, fast where all patterns are endings."""
     if all(pattern.startswith("*.") and pattern[2:].isalnum() for pattern in parsers):
         endings = tuple(f".{pattern[2:].lower()}" for pattern in parsers)
-        return lambda _, name: name.lower().endswith(endings)
+        return lambda _, name: name.endswith(endings) or name.lower().endswith(endings)
     return lambda folder, name: parser_for(folder + name, parsers) is not None
