@@ -1,1 +1,86 @@
 """Local-first hybrid search for Markdown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from marklight.errors import (
+        Busy,
+        MarklightError,
+        ModelError,
+        NotFound,
+        Refused,
+        SettingsError,
+        StoreError,
+        UsageError,
+    )
+    from marklight.library import Library
+    from marklight.model import Answer, Chunk, Document, Extract, Filters, Hit, Query, Report
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "marklight.library": ("Library",),
+    "marklight.model": (
+        "Answer",
+        "Chunk",
+        "Document",
+        "Extract",
+        "Filters",
+        "Hit",
+        "Query",
+        "Report",
+    ),
+    "marklight.errors": (
+        "Busy",
+        "MarklightError",
+        "ModelError",
+        "NotFound",
+        "Refused",
+        "SettingsError",
+        "StoreError",
+        "UsageError",
+    ),
+}
+
+__all__ = [
+    "Answer",
+    "Busy",
+    "Chunk",
+    "Document",
+    "Extract",
+    "Filters",
+    "Hit",
+    "Library",
+    "MarklightError",
+    "ModelError",
+    "NotFound",
+    "Query",
+    "Refused",
+    "Report",
+    "SettingsError",
+    "StoreError",
+    "UsageError",
+    "open",
+]
+
+
+def open(folder: Path | str | None = None, settings: Mapping[str, Any] | None = None) -> Library:
+    """The library of a folder, or of the one around the current folder."""
+    from marklight.library import Library
+
+    return Library(folder, settings)
+
+
+def __getattr__(name: str) -> Any:
+    # Names load when they are first used: `import marklight` itself stays light.
+    from importlib import import_module
+
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'marklight' has no attribute {name!r}")

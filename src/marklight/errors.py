@@ -27,6 +27,12 @@ class SettingsError(UsageError):
     """A setting is unknown or has a value of the wrong kind."""
 
 
+class NotFound(MarklightError):
+    """Nothing answers to this name."""
+
+    exit_code = 1
+
+
 class StoreError(MarklightError):
     """The index cannot be read or written; nothing was thrown away."""
 

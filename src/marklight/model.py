@@ -421,6 +421,28 @@ def iso_time(time_ns: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Extract:
+    """A piece of a document as it stands in the file."""
+
+    document: DocumentId
+    title: str
+    headings: tuple[str, ...]
+    lines: tuple[int, int]
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The extract as JSON holds it."""
+        return {
+            "path": self.document.path,
+            "collection": self.document.collection,
+            "title": self.title,
+            "headings": list(self.headings),
+            "lines": list(self.lines),
+            "content": self.text,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What an indexing run did."""
 

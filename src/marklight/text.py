@@ -101,15 +101,14 @@ def identifiers(text: str) -> list[str]:
     found: list[str] = []
     for name in _IDENTIFIER.findall(text):
         found.append(name.lower())
-        parts = _PARTS.findall(name)
-        if len(parts) > 1 or (parts and parts[0] != name):
-            found.extend(part.lower() for part in parts if part.lower() != name.lower())
+        if name[-1] != "+":
+            parts = [part.lower() for part in _PARTS.findall(name)]
+            found.extend(part for part in parts if part != name.lower())
     return found
 
 
 _IMAGE_OR_LINK = re.compile(r"!?\[([^\[\]]{0,2000})\]\([^()\s]{0,2000}(?:\s\"[^\"\n]{0,500}\")?\)")
 _WIKILINK = re.compile(r"!?\[\[([^\[\]|\n]{1,500})(?:\|([^\[\]\n]{0,500}))?\]\]")
-_COMMENT = re.compile(r"<!--.{0,5000}?-->", re.DOTALL)
 _TAG = re.compile(r"</?[A-Za-z][\w.:-]*(?:\s[^<>]{0,2000})?/?>")
 _SHORTCODE = re.compile(r"\{\{[<%]([^{}]{0,2000})[>%]\}\}")
 _QUOTED = re.compile(r'"([^"\n]{1,500})"')
@@ -123,11 +122,21 @@ def plain(markdown: str) -> str:
     if "[[" in text:
         text = _WIKILINK.sub(lambda found: found[2] or found[1], text)
     if "<" in text:
-        text = _COMMENT.sub("", text)
+        text = _without_comments(text)
         text = _TAG.sub(" ", text)
     if "{{" in text:
         text = _SHORTCODE.sub(lambda found: " ".join(_QUOTED.findall(found[1])), text)
     return text
+
+
+def _without_comments(text: str) -> str:
+    # By hand: a pattern looks for the end of every unclosed comment anew, which is quadratic.
+    kept: list[str] = []
+    at = 0
+    while (start := text.find("<!--", at)) >= 0 and (end := text.find("-->", start)) >= 0:
+        kept.append(text[at:start])
+        at = end + 3
+    return "".join(kept) + text[at:]
 
 
 def trail(title: str, headings: Iterable[str]) -> str:

@@ -1,0 +1,137 @@
+"""THE INDEXING PAGE: discover, plan, read, parse, chunk, commit; then embed, commit by commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from marklight.ingest.chunk import Chunker
+from marklight.ingest.discover import Discover, Found
+from marklight.ingest.embed import embed_pending
+from marklight.ingest.parse import fingerprint
+from marklight.ingest.plan import Plan, plan
+from marklight.ingest.work import Work
+from marklight.model import Batch, Counts, DocumentId, Entry, Failure, Report
+from marklight.ports import Embedder, Engine, Indexed, Progress, silent
+from marklight.text import digest
+
+BATCH_BYTES = 4_000_000
+"""Of files in one commit: few enough to bound memory, enough that a commit's own cost vanishes."""
+BATCH_FILES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One comparison of disk and index."""
+
+    found: Mapping[DocumentId, Found]
+    known: Mapping[DocumentId, Indexed]
+    plan: Plan
+    unreadable: tuple[Failure, ...]
+    """What could not be looked at and is not known as such yet."""
+    rebuild: bool
+
+    def __bool__(self) -> bool:
+        return bool(self.plan or self.unreadable)
+
+
+@dataclass(frozen=True, slots=True)
+class Ingest:
+    """Full, incremental and watched indexing: the same path with a different list of files."""
+
+    engine: Engine
+    collections: Mapping[str, Path]
+    discover: Discover
+    chunker: Chunker
+    embedder: Embedder | None
+    max_bytes: int
+
+    def look(self, *, rebuild: bool = False) -> Look:
+        """Discover and plan: what differs between disk and index."""
+        walk = self.discover(self.collections)
+        with self.engine.snapshot() as reader:
+            known, failed = reader.files(), reader.failures()
+        files = {id: found.file for id, found in walk.found.items()}
+        steps = plan(files, known, failed, walk.unreadable, self.recipe, rebuild=rebuild)
+        news = tuple(failure for failure in walk.unreadable if failure not in failed)
+        return Look(walk.found, known, steps, news, rebuild)
+
+    def text(self, look: Look, progress: Progress = silent) -> Report:
+        """Read, parse, chunk and commit what the plan names; searchable by words afterwards."""
+        report = Report()
+        leaving = {look.known[id].digest: id for id in look.plan.removed if id in look.known}
+        for batch in batches(look, progress):
+            work = Work(self.discover.parsers, self.recipe, self.max_bytes)
+            for found in batch:
+                work.take(found, look.known.get(found.id), rebuild=look.rebuild)
+            entries = self.chunker(work.parsed, self._count_tokens, self._token_limit)
+            moved = moves(entries, look.known, leaving)
+            self.engine.commit(work.batch(entries, moved))
+            report = work.told(report, look.known, moved)
+        moved_away = {old for old, _ in report.moved}
+        removed = tuple(id for id in look.plan.removed if id not in moved_away)
+        if removed or look.unreadable:
+            self.engine.commit(Batch(removed=removed, failures=look.unreadable))
+        return replace(
+            report,
+            removed=(*report.removed, *(id for id in removed if id in look.known)),
+            skipped=(*report.skipped, *look.unreadable),
+        )
+
+    def vectors(
+        self,
+        progress: Progress = silent,
+        until: float | None = None,
+        first: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """Embed what has no vector yet, until it is done or the time is over."""
+        if self.embedder is not None:
+            embed_pending(self.engine, self.embedder, progress, until, first)
+
+    def counts(self) -> Counts:
+        """How much there is now, by the configured model."""
+        with self.engine.snapshot() as reader:
+            return reader.counts(self.embedder.fingerprint if self.embedder else "")
+
+    @property
+    def recipe(self) -> str:
+        """Changes whenever a document would be understood or cut differently."""
+        model = self.embedder.fingerprint if self.embedder else ""
+        return digest(fingerprint(self.discover.parsers), self.chunker.fingerprint, model, size=8)
+
+    @property
+    def _token_limit(self) -> int:
+        return self.embedder.token_limit if self.embedder else 0
+
+    @property
+    def _count_tokens(self) -> Callable[[Sequence[str]], list[int]] | None:
+        return self.embedder.count_tokens if self.embedder else None
+
+
+def batches(look: Look, progress: Progress) -> Iterator[list[Found]]:
+    """The files to read, in portions bounded by bytes and number."""
+    batch: list[Found] = []
+    size = 0
+    for done, id in enumerate(look.plan.read):
+        progress("Reading text", done, len(look.plan.read))
+        batch.append(look.found[id])
+        size += look.found[id].file.size
+        if size >= BATCH_BYTES or len(batch) >= BATCH_FILES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def moves(
+    entries: Sequence[Entry],
+    known: Mapping[DocumentId, Indexed],
+    leaving: dict[str, DocumentId],
+) -> dict[DocumentId, DocumentId]:
+    """New documents with the words of one that left: new place to old, each old one used once."""
+    return {
+        entry.document.id: leaving.pop(entry.document.digest)
+        for entry in entries
+        if entry.document.id not in known and entry.document.digest in leaving
+    }

@@ -1,0 +1,49 @@
+"""Compare what is on the disk with what is in the index: only a difference costs more than a stat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from marklight.model import DocumentId, Failure, FileState
+from marklight.ports import Indexed
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What must be read, and what is no longer there."""
+
+    read: tuple[DocumentId, ...] = ()
+    removed: tuple[DocumentId, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.read or self.removed)
+
+    def __len__(self) -> int:
+        return len(self.read) + len(self.removed)
+
+
+def plan(
+    found: Mapping[DocumentId, FileState],
+    known: Mapping[DocumentId, Indexed],
+    failed: Iterable[Failure],
+    unreadable: Iterable[Failure],
+    recipe: str,
+    *,
+    rebuild: bool = False,
+) -> Plan:
+    """New and changed files are read, and all that another parser or chunker understood.
+
+    A file that failed is read again when it has changed; a failure whose file is gone goes too.
+    """
+    read = [id for id, file in found.items() if rebuild or not _same(known.get(id), file, recipe)]
+    tried = {failure.document: failure.file for failure in failed}
+    if tried and not rebuild:
+        read = [id for id in read if id not in tried or tried[id] != found[id]]
+    still = {*found, *(failure.document for failure in unreadable)}
+    removed = [id for id in (*known, *(id for id in tried if id not in known)) if id not in still]
+    return Plan(tuple(read), tuple(removed))
+
+
+def _same(known: Indexed | None, file: FileState, recipe: str) -> bool:
+    return known is not None and known.file == file and known.recipe == recipe

@@ -1,0 +1,133 @@
+"""Settings to parts: the schema of all settings, and the pipeline that they describe."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from marklight import settings
+from marklight.errors import SettingsError
+from marklight.ingest.chunk import Chunker
+from marklight.ingest.discover import Discover
+from marklight.search import pipeline
+from marklight.settings import Layer, Schema, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class General:
+    """Settings of the library as a whole."""
+
+    engine: str = ""
+    """Where the index lives: `file:PATH` or `memory:`; empty means `.marklight/` beside the documents."""
+    collections: Mapping[str, str] = field(default_factory=dict)
+    """Names and folders, relative to the library's; without any, the library's folder is the one collection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Which model turns text into vectors."""
+
+    name: str = "granite-embedding-30m-english"
+    """A known name, a pulled or imported one, a folder, or `none` for keyword search only."""
+    threads: int | None = None
+    """Threads for embedding; all cores when not given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """How the index is kept."""
+
+    max_bytes: int = 20_000_000
+    """Larger files are refused: at this size a file is data, not a document."""
+    wait_seconds: float = 10.0
+    """How long to wait for another process that is writing."""
+    search_seconds: float = 20.0
+    """How long a search may spend on embedding what is new before it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Which stages answer a question."""
+
+    fuse: str = "weighted_sum"
+    """Which fusion."""
+    skip: tuple[str, ...] = ()
+    """Stages to leave out."""
+
+
+def stage_name(stage: type) -> str:
+    """A stage's one name, in settings, in `--explain` and as its file: `SameText` is `same_text`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", stage.__name__).lower()
+
+
+STAGES: tuple[type, ...] = (
+    *pipeline.REWRITE,
+    *pipeline.RETRIEVE,
+    *pipeline.FUSE,
+    *pipeline.REFINE,
+)
+
+SCHEMA: Schema = {
+    "": General,
+    "model": Model,
+    "index": Index,
+    "files": Discover,
+    "chunk": Chunker,
+    "search": Search,
+    **{f"search.{stage_name(stage)}": stage for stage in STAGES},
+}
+
+
+def read_settings(
+    folder: Path | None,
+    assignments: Sequence[str] = (),
+    given: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Settings:
+    """All layers for a folder: built-in, user, project, environment, then what the call itself says."""
+    own = [Layer("the call", given)] if given else []
+    found = settings.combine(
+        [
+            *settings.from_files(folder),
+            *settings.from_environment(environ, SCHEMA),
+            *own,
+            *settings.from_assignments(assignments),
+        ],
+        SCHEMA,
+    )
+    _demand_known([found["search.fuse"]], map(stage_name, pipeline.FUSE), "search.fuse")
+    _demand_known(found["search.skip"], map(stage_name, STAGES), "search.skip")
+    return found
+
+
+def compose_pipeline(found: Settings) -> pipeline.Pipeline:
+    """The stages in force, each with its own settings."""
+    skip = found["search.skip"]
+
+    def built(stages: Iterable[type]) -> dict[str, Any]:
+        names = {stage_name(stage): stage for stage in stages}
+        return {
+            name: found.build(stage, f"search.{name}")
+            for name, stage in names.items()
+            if name not in skip
+        }
+
+    return pipeline.Pipeline(
+        rewrite=built(pipeline.REWRITE),
+        retrieve=built(pipeline.RETRIEVE),
+        fuse=built(pipeline.FUSE)[found["search.fuse"]],
+        refine=built(pipeline.REFINE),
+    )
+
+
+def _demand_known(names: Iterable[str], known: Iterable[str], key: str) -> None:
+    allowed = sorted(known)
+    for name in names:
+        if name not in allowed:
+            raise SettingsError(
+                f"{key} names an unknown stage {name!r}", f"Known: {', '.join(allowed)}"
+            )

@@ -1,0 +1,91 @@
+"""A reference to the piece of a document that it names."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+
+from marklight.errors import NotFound, UsageError
+from marklight.model import Document, DocumentId, Extract, Heading
+from marklight.ports import Reader
+
+_LINES = re.compile(r"^(?P<path>.+):(?P<first>\d+)(?:-(?P<last>\d+))?$", re.DOTALL)
+_CHUNK_ID = re.compile(r"^[0-9a-f]{16}$")
+
+
+def follow(reference: str, reader: Reader) -> Extract:
+    """`path`, `path#heading`, `path#^block`, `path:10-40` or a passage's id."""
+    if not reference.strip():
+        raise UsageError("an empty reference names nothing", "Give a path, such as guide/auth.md")
+    if _CHUNK_ID.match(reference):
+        for chunk in reader.chunks([reference]):
+            return Extract(chunk.document, chunk.title, chunk.headings, chunk.lines, chunk.text)
+    whole = find_document(reference, reader)
+    if whole is not None:
+        return _lines_of(whole, 1, whole.text.count("\n") + 1)
+    if found := _LINES.match(reference):
+        first, last = int(found["first"]), int(found["last"] or found["first"])
+        return _lines_of(demand(found["path"], reader), first, last)
+    path, sign, fragment = reference.rpartition("#")
+    if sign and path:
+        return _part(demand(path, reader), fragment)
+    raise _missing(reference, reader)
+
+
+def find_document(name: str, reader: Reader) -> Document | None:
+    """The document of this path, or that a link of this name would lead to."""
+    key = name.strip().removeprefix("./").strip("/")
+    for collection, path in sorted(reader.files()):
+        if key in (path, f"{collection}/{path}"):
+            return reader.document(DocumentId(collection, path))
+    found = reader.resolve((key.lower(),), "")
+    return reader.document(found) if found else None
+
+
+def demand(name: str, reader: Reader) -> Document:
+    """The document of this name, or an error that offers names like it."""
+    document = find_document(name, reader)
+    if document is None:
+        raise _missing(name, reader)
+    return document
+
+
+def _missing(name: str, reader: Reader) -> NotFound:
+    paths = [id.path for id in reader.files()]
+    near = difflib.get_close_matches(name, paths, n=3, cutoff=0.5) if len(paths) < 20_000 else []
+    hint = f"Did you mean {' or '.join(near)}?" if near else "`marklight search` finds documents"
+    return NotFound(f"no document is called {name!r} in this library", hint)
+
+
+def _lines_of(document: Document, first: int, last: int, *headings: str) -> Extract:
+    lines = document.text.split("\n")
+    if first < 1 or last < first:
+        raise UsageError(f"lines {first}-{last} are no range", "Lines count from 1: guide.md:10-40")
+    if first > len(lines):
+        raise NotFound(f"{document.id.path} has only {len(lines)} lines", "Ask for fewer")
+    last = min(last, len(lines))
+    text = "\n".join(lines[first - 1 : last])
+    trail = headings or _trail(document.outline, first)
+    return Extract(document.id, document.title, trail, (first, last), text)
+
+
+def _part(document: Document, fragment: str) -> Extract:
+    if fragment.startswith("^"):
+        if fragment[1:] in document.blocks:
+            line = document.blocks[fragment[1:]]
+            return _lines_of(document, line, line)
+        raise NotFound(f"{document.id.path} has no block {fragment}", "")
+    wanted = fragment.strip().lower()
+    for heading in document.outline:
+        if wanted in (heading.anchor.lower(), heading.text.lower()):
+            return _lines_of(document, *heading.lines)
+    known = ", ".join(heading.anchor for heading in document.outline[:20])
+    raise NotFound(f"{document.id.path} has no heading {fragment!r}", f"It has: {known or 'none'}")
+
+
+def _trail(outline: Sequence[Heading], line: int) -> tuple[str, ...]:
+    """The headings above this line, outermost first."""
+    return tuple(
+        heading.text for heading in outline if heading.lines[0] <= line <= heading.lines[1]
+    )

@@ -1,0 +1,85 @@
+"""The group of all commands, and how errors leave it: one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from marklight.errors import MarklightError
+from marklight.surfaces.cli import finding, keeping, models
+from marklight.surfaces.render import one_line
+
+EXIT_INTERRUPTED = 130
+"""As shells count it: 128 + the number of the interrupt signal."""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="marklight", message="%(prog)s %(version)s")
+@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+@click.pass_context
+def app(context: click.Context, debug: bool) -> None:
+    """Find the right passage in a folder of Markdown, on your own machine.
+
+    \b
+    marklight search "how do I roll back a deployment" docs
+    """
+    context.obj = {"debug": debug}
+
+
+for command in (
+    finding.search,
+    keeping.index,
+    finding.get,
+    finding.outline,
+    keeping.ignored,
+    keeping.status,
+    keeping.doctor,
+    keeping.settings,
+    models.models,
+):
+    app.add_command(command)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code."""
+    debug = "--debug" in arguments
+    try:
+        result = app.main(list(arguments), prog_name="marklight", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return 2
+    except click.ClickException as error:
+        hint = ""
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            hint = f". `{error.ctx.command_path} --help` shows how"
+        _complain(f"{error.format_message().rstrip('.')}{hint}")
+        return error.exit_code
+    except MarklightError as error:
+        if debug:
+            raise
+        _complain(str(error))
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        _complain("stopped; what was indexed so far is kept, and the next run goes on from there")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; leave without a word, and without one at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        _complain(
+            f"unexpected {type(error).__name__}: {error}. This is a fault in Marklight;"
+            " `marklight --debug …` shows where"
+        )
+        return 3
+
+
+def _complain(message: str) -> None:
+    click.echo(one_line(f"marklight: {message}"), err=True)

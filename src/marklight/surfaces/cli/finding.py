@@ -1,0 +1,112 @@
+"""Commands that find and show: search, get, outline."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from marklight.surfaces import render
+from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, note, open_library
+from marklight.surfaces.cli.progress import Bar
+
+
+@click.command()
+@click.argument("query")
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option("-n", "--limit", default=5, show_default=True, help="How many results, 1 to 100.")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("--format", "format", type=click.Choice(render.FORMATS), default="text")
+@click.option("--explain", is_flag=True, help="Show stages, times and each hit's score in parts.")
+@click.option(
+    "--mode",
+    type=click.Choice(["hybrid", "semantic", "keyword", "code"]),
+    default="hybrid",
+    show_default=True,
+    help="Which retrievers answer.",
+)
+@click.option("--collection", multiple=True, metavar="NAME", help="Only in this collection.")
+@click.option("--path", "paths", multiple=True, metavar="GLOB", help="Only below these paths.")
+@click.option("--exclude", multiple=True, metavar="PATH", help="Not in this file or glob.")
+@click.option("--tag", multiple=True, help="Only documents with this tag, or one nested below it.")
+@click.option("--where", multiple=True, metavar="KEY=VALUE", help="Only with this frontmatter.")
+@click.option("--after", metavar="DATE", help="Only of this day or later, as 2026-01-31.")
+@click.option("--before", metavar="DATE", help="Only of this day or earlier.")
+@click.option("--min-confidence", type=float, metavar="X", help="Leave out lower scores, 0 to 1.")
+@click.option("--max-tokens", type=int, metavar="N", help="Keep the answer within this size.")
+@click.option("--no-refresh", is_flag=True, help="Do not look at the disk first.")
+@SET
+def search(
+    query: str,
+    path: Path | None,
+    format: str,
+    as_json: bool,
+    assignments: tuple[str, ...],
+    paths: tuple[str, ...],
+    no_refresh: bool,
+    **options: Any,
+) -> int:
+    """Find passages; a folder never seen before is indexed first."""
+    format = "json" if as_json else format
+    with open_library(path, assignments) as library, Bar() as bar:
+        answer = library.search(query, path=paths, refresh=not no_refresh, progress=bar, **options)
+    for notice in answer.notices:
+        note(notice)
+    if format == "text" and answer.hits:
+        click.echo(_emphasised(render.answer_as(answer, format)))
+    elif format != "text" and (answer.hits or format == "json"):
+        click.echo(render.answer_as(answer, format))
+    if options["explain"] and format == "text":
+        click.echo(f"\n{render.explanation(answer)}")
+    if answer.abstained and format != "json":
+        note(f"nothing found: {answer.abstained}")
+    return 0 if answer.hits else 1
+
+
+def _emphasised(text: str) -> str:
+    """Place lines in bold on a terminal."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return "\n".join(
+        click.style(line, bold=True) if line.startswith("[") and " § " in line else line
+        for line in text.split("\n")
+    )
+
+
+@click.command()
+@click.argument("reference", metavar="REF")
+@IN_LIBRARY
+@AS_JSON
+def get(reference: str, folder: Path | None, as_json: bool) -> int:
+    """Show a document or a part: path, path#heading, path:10-40, or a chunk id."""
+    with open_library(folder) as library:
+        extract = library.get(reference)
+    click.echo(render.to_json(extract.to_dict()) if as_json else render.extract_text(extract))
+    return 0
+
+
+@click.command()
+@click.argument("path")
+@IN_LIBRARY
+@AS_JSON
+def outline(path: str, folder: Path | None, as_json: bool) -> int:
+    """Show a document's headings with their lines and anchors."""
+    with open_library(folder) as library:
+        document, headings = library.outline(path)
+    if as_json:
+        rows = [
+            {
+                "level": heading.level,
+                "text": heading.text,
+                "anchor": heading.anchor,
+                "lines": list(heading.lines),
+            }
+            for heading in headings
+        ]
+        click.echo(render.to_json({"path": document.path, "outline": rows}))
+    else:
+        click.echo(render.outline_text(headings) or "no headings")
+    return 0

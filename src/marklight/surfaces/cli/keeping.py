@@ -1,0 +1,130 @@
+"""Commands that keep the index and tell about it: index, status, ignored, doctor, settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from marklight.surfaces import render
+from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, note, open_library
+from marklight.surfaces.cli.progress import Bar
+
+
+@click.command()
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--rebuild", is_flag=True, help="Read every file again; vectors are kept.")
+@AS_JSON
+@SET
+def index(
+    paths: tuple[Path, ...], rebuild: bool, as_json: bool, assignments: tuple[str, ...]
+) -> int:
+    """Bring the index up to date; unchanged files cost a stat."""
+    reports = []
+    for path in paths or (None,):
+        with open_library(path, assignments) as library, Bar() as bar:
+            report = library.index(rebuild=rebuild, progress=bar)
+        for notice in report.notices:
+            note(notice)
+        reports.append(report)
+    if as_json:
+        found = [report.to_dict() for report in reports]
+        click.echo(render.to_json(found[0] if len(found) == 1 else found))
+    else:
+        click.echo("\n".join(map(render.report_text, reports)))
+    return 0
+
+
+@click.command()
+@IN_LIBRARY
+@AS_JSON
+def status(folder: Path | None, as_json: bool) -> int:
+    """Show what is indexed, what is still to do and what failed."""
+    with open_library(folder) as library:
+        found = library.status()
+    if as_json:
+        click.echo(render.to_json(found))
+        return 0
+    failed = found.pop("failed")
+    flat: dict[str, Any] = {}
+    for name, value in found.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{part}": of for part, of in value.items()}
+        else:
+            flat[name] = value
+    click.echo(render.table(flat | {"failed": len(failed)}))
+    for failure in failed:
+        click.echo(render.one_line(f"  {failure['path']}: {failure['reason']}"))
+    return 0
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@IN_LIBRARY
+@AS_JSON
+def ignored(path: Path, folder: Path | None, as_json: bool) -> int:
+    """Say whether a file is left out of the index, and by which rule."""
+    with open_library(folder or _folder_of(path)) as library:
+        reason = library.ignored(path)
+    if as_json:
+        click.echo(render.to_json({"path": str(path), "ignored": bool(reason), "reason": reason}))
+    else:
+        click.echo(render.one_line(f"{path}: {reason or 'not ignored'}"))
+    return 0
+
+
+def _folder_of(path: Path) -> Path | None:
+    return next((folder for folder in path.absolute().parents if folder.is_dir()), None)
+
+
+@click.command()
+@IN_LIBRARY
+@AS_JSON
+def doctor(folder: Path | None, as_json: bool) -> int:
+    """Try every part that Marklight rests on, and mend what can be mended."""
+    from marklight.library.doctor import examine
+
+    findings = examine(folder)
+    if as_json:
+        click.echo(render.to_json([finding._asdict() for finding in findings]))
+    else:
+        for finding in findings:
+            click.echo(
+                render.one_line(
+                    f"{'ok ' if finding.ok else 'BAD'} {finding.part}: {finding.detail}"
+                )
+            )
+    return 0 if all(finding.ok for finding in findings) else 3
+
+
+@click.command()
+@IN_LIBRARY
+@AS_JSON
+@SET
+def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
+    """List every setting with its value and where it comes from."""
+    with open_library(folder, assignments) as library:
+        found = library.settings
+    if as_json:
+        rows = {
+            key: {"value": found.values[key], "source": found.sources[key]}
+            for key in sorted(found.values)
+        }
+        click.echo(render.to_json(rows))
+    else:
+        click.echo(
+            render.table(
+                {
+                    key: f"{_shown(found.values[key])}  ({found.sources[key]})"
+                    for key in sorted(found.values)
+                }
+            )
+        )
+    return 0
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        value = list(value)
+    return render.json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,38 @@
+"""Options that several commands share, and how a command opens its library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from marklight.surfaces.render import one_line
+
+if TYPE_CHECKING:
+    from marklight.library import Library
+
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+SET = click.option(
+    "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting, for this call."
+)
+IN_LIBRARY = click.option(
+    "--in",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="The library's folder; else the one around the current folder.",
+)
+
+
+def open_library(folder: Path | None, assignments: Sequence[str] = ()) -> Library:
+    """The library around a folder; loaded only now, so that `--help` answers at once."""
+    from marklight.library import Library
+
+    return Library.around(folder, assignments)
+
+
+def note(text: str) -> None:
+    """One line for the person, beside the results."""
+    click.echo(one_line(f"note: {text}"), err=True)

@@ -1,0 +1,114 @@
+"""Answers, reports and extracts as text for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from marklight.model import Answer, Chunk, Extract, Heading, Report
+from marklight.text import trail
+
+FORMATS = ("text", "json", "jsonl", "md", "files")
+
+
+def to_json(value: Any) -> str:
+    """The one way in which JSON leaves this program; other characters than ASCII stay readable."""
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+
+
+def answer_as(answer: Answer, format: str) -> str:
+    """An answer in one of the formats of the command line."""
+    if format == "json":
+        return to_json(answer.to_dict())
+    if format == "jsonl":
+        results = answer.to_dict()["results"]
+        return "\n".join(json.dumps(result, ensure_ascii=False) for result in results)
+    if format == "files":
+        return "\n".join(dict.fromkeys(hit.chunk.path for hit in answer.hits))
+    if format == "md":
+        return "\n\n".join(
+            f"### [{place(hit.chunk)}]({hit.chunk.path}#{hit.chunk.anchor})\n\n{hit.chunk.text}"
+            for hit in answer.hits
+        )
+    return "\n\n".join(
+        f"[{rank}] {place(hit.chunk)} ({hit.score:.2f})\n{hit.chunk.text.strip()}"
+        for rank, hit in enumerate(answer.hits, 1)
+    )
+
+
+def place(chunk: Chunk) -> str:
+    """`guide/auth.md:120-148 § Auth > Token refresh`."""
+    first, last = chunk.lines
+    where = f"{chunk.path}:{first}-{last}"
+    headings = trail(chunk.title, chunk.headings)
+    return one_line(f"{where} § {headings}" if headings else where)
+
+
+def explanation(answer: Answer) -> str:
+    """Two tables: the stages with counts and times, and where each hit's score came from."""
+    lines = ["stage             hits       ms"]
+    lines += [f"{step.stage:<16} {step.count:>5} {step.ms:>8.2f}" for step in answer.steps]
+    lines.append("")
+    for rank, hit in enumerate(answer.hits, 1):
+        parts = ", ".join(f"{why.stage} {why.value:.4f}" for why in hit.why)
+        lines.append(f"[{rank}] {parts}")
+    return "\n".join(lines)
+
+
+def report_text(report: Report) -> str:
+    """What an indexing run did, in a few lines."""
+    done = [
+        f"{len(values)} {name}"
+        for name, values in (
+            ("added", report.added),
+            ("changed", report.changed),
+            ("moved", report.moved),
+            ("removed", report.removed),
+            ("skipped", report.skipped),
+        )
+        if values
+    ]
+    index = report.index
+    lines = [", ".join(done) or "nothing changed"]
+    lines.append(
+        f"{index.documents} documents, {index.chunks} passages, {index.embedded} embedded"
+        f" ({report.took_ms / 1000:.1f} s)"
+    )
+    lines += [
+        one_line(f"skipped {failure.document.path}: {failure.reason}")
+        for failure in report.skipped[:20]
+    ]
+    if len(report.skipped) > 20:
+        lines.append(f"… and {len(report.skipped) - 20} more; `marklight status` lists them")
+    return "\n".join(lines)
+
+
+def extract_text(extract: Extract) -> str:
+    """A piece of a document under the line that says where it stands."""
+    first, last = extract.lines
+    headings = trail(extract.title, extract.headings)
+    return f"{extract.document.path}:{first}-{last} § {headings}\n\n{extract.text}"
+
+
+def outline_text(outline: Sequence[Heading]) -> str:
+    """Headings, indented by level, each with its lines and anchor."""
+    top = min((heading.level for heading in outline), default=1)
+    return "\n".join(
+        f"{'  ' * (heading.level - top)}{heading.text}"
+        f"  :{heading.lines[0]}-{heading.lines[1]}  #{heading.anchor}"
+        for heading in outline
+    )
+
+
+def table(values: Mapping[str, Any]) -> str:
+    """Names and values, one a line, values aligned."""
+    width = max((len(name) for name in values), default=0)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in values.items())
+
+
+def one_line(text: str) -> str:
+    """Line breaks and control signs made visible: a file's name must not draw on the terminal."""
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
+    )

@@ -1,0 +1,90 @@
+"""The reference page, made from the commands and settings themselves: `python -m tests.docs.reference`."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import click
+
+from marklight.library.compose import SCHEMA
+from marklight.settings import Settings, combine
+from marklight.surfaces.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reference.md"
+
+
+def page() -> str:
+    """All of the reference."""
+    parts = [
+        "# Reference",
+        "Made from the program itself by `python -m tests.docs.reference`; a test checks that it is current.",
+        "## Commands",
+        *_commands(app, "marklight"),
+        "## Settings",
+        "Later layers win: built-in, the user's `config.toml`, `marklight.toml` or `[tool.marklight]` in"
+        " `pyproject.toml`, variables such as `MARKLIGHT_SEARCH_FUSE`, `--set`.",
+        *_settings(),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _commands(group: click.Group, name: str) -> list[str]:
+    found = []
+    for command in group.commands.values():
+        full = f"{name} {command.name}"
+        if isinstance(command, click.Group):
+            found += _commands(command, full)
+            continue
+        context = click.Context(command, info_name=full, max_content_width=90, terminal_width=90)
+        found += [f"### {full}", f"```text\n{command.get_help(context).rstrip()}\n```"]
+    return found
+
+
+def _settings() -> list[str]:
+    defaults = combine([], SCHEMA)
+    found = []
+    for table, part in SCHEMA.items():
+        fields = dataclasses.fields(part)
+        if not fields:
+            continue
+        said = inspect.getdoc(part) or ""
+        rows = [_row(table, field, _notes(part), defaults) for field in fields]
+        found.append(f"### {f'[{table}]' if table else 'Top level'}")
+        found.append(said)
+        found.append("\n".join(["| setting | default | |", "|---|---|---|", *rows]))
+    return found
+
+
+def _row(table: str, field: dataclasses.Field[Any], notes: dict[str, str], defaults: Settings) -> str:
+    key = f"{table}.{field.name}" if table else field.name
+    value = defaults.values[key]
+    shown = json.dumps(list(value) if isinstance(value, tuple) else value)
+    note = notes.get(field.name, "").replace("|", "\\|")
+    return f"| `{key}` | `{shown}` | {note} |"
+
+
+def _notes(part: type) -> dict[str, str]:
+    """The text under each field, which Python itself forgets."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    notes: dict[str, str] = {}
+    for one, after in zip(body.body, body.body[1:], strict=False):
+        if (
+            isinstance(one, ast.AnnAssign)
+            and isinstance(one.target, ast.Name)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+        ):
+            notes[one.target.id] = " ".join(str(after.value.value).split())
+    return notes
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

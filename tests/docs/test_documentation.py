@@ -1,0 +1,106 @@
+"""Every path, command and setting that the documentation names exists."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from marklight.library.compose import SCHEMA
+from marklight.settings import Layer, combine, known_keys
+from marklight.surfaces.cli.app import app
+
+from .reference import PAGE, ROOT, page
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PLACES = ("src/", "tests/", "docs/", "scripts/", "benchmarks/", ".ci/")
+MODULES = {path.stem for path in (ROOT / "src").rglob("*.py")}
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"`([^`\n]+)`")
+_LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)")
+
+
+def fences(text: str, *languages: str) -> Iterator[str]:
+    return (body for language, body in _FENCE.findall(text) if language in languages)
+
+
+def inline(text: str) -> list[str]:
+    return _CODE.findall(_FENCE.sub("", text))
+
+
+def commands(text: str) -> Iterator[str]:
+    for body in fences(text, "sh", "console", "bash"):
+        for line in body.splitlines():
+            bare = line.removeprefix("$ ").removeprefix(".venv/bin/")
+            if bare.startswith("marklight "):
+                yield bare
+    yield from (code for code in inline(text) if code.startswith("marklight "))
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda path: path.name)
+def test_every_path_that_is_named_exists(file: Path) -> None:
+    text = file.read_text()
+    named = {code.split()[0].rstrip("/") for code in inline(text) if code.startswith(PLACES)}
+    missing = {name for name in named if "*" not in name and not (ROOT / name).exists()}
+    assert not missing
+    linked = set(_LINK.findall(_FENCE.sub("", text)))
+    assert not {link for link in linked if not (file.parent / link).exists()}
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda path: path.name)
+def test_every_command_that_is_shown_can_be_typed(file: Path) -> None:
+    for line in commands(file.read_text()):
+        words = [word for word in shlex.split(line, comments=True)[1:] if word not in ("…", "...")]
+        command: click.Command = app
+        while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+            assert words[0] in command.commands, f"{line}: no command {words[0]}"
+            command = command.commands[words.pop(0)]
+        known = {option for one in command.params for option in one.opts} | {"--help", "-h"}
+        typed = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+        assert typed <= known, f"{line}: unknown {typed - known}"
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda path: path.name)
+def test_every_setting_that_is_named_is_known(file: Path) -> None:
+    text = file.read_text()
+    for body in fences(text, "toml"):
+        values = tomllib.loads(body)
+        if {"project", "build-system"} & set(values):
+            continue
+        combine([Layer(file.name, values.get("tool", {}).get("marklight", values))], SCHEMA)
+    known = {*known_keys(SCHEMA), *SCHEMA}
+    tables = tuple(f"{table}." for table in ("model", "index", "files", "chunk", "search"))
+    dotted = {code for code in inline(text) if re.fullmatch(r"[a-z_]+(\.[a-z_]+)+", code)}
+    assert not {
+        name
+        for name in dotted
+        if name.startswith(tables) and name not in known and not name.endswith((".py", ".md"))
+    }
+
+
+def test_the_reference_is_current() -> None:
+    assert PAGE.read_text() == page(), "run `python -m tests.docs.reference`"
+
+
+def test_the_architecture_page_speaks_of_every_module_in_the_modules_own_words() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    source = ROOT / "src" / "marklight"
+    named = re.findall(r"^\| `([^`]+)` \| (.+) \|$", text, re.MULTILINE)
+    listed = {name: said for name, said in named if name.endswith(".py")}
+    there = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
+    assert set(listed) == there
+    for name, said in listed.items():
+        first = (source / name).read_text().split('"""')[1].strip().split("\n")[0]
+        assert said == first.replace("|", "\\|"), name
+
+
+def test_the_docs_are_there() -> None:
+    assert {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"} <= {
+        path.name for path in PAGES
+    }

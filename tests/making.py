@@ -1,0 +1,51 @@
+"""Small values for tests: passages, hits and libraries made on the spot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import marklight
+from marklight.model import Chunk, DocumentId, Hit, Hits, Kind, Why, best_first
+from marklight.ports import Reader
+from marklight.text import digest
+
+
+def chunk(id: str = "a", text: str = "", path: str = "", headings: tuple[str, ...] = ()) -> Chunk:
+    text = text or f"the text of {id}"
+    return Chunk(
+        id=id,
+        document=DocumentId("default", path or f"{id}.md"),
+        ordinal=0,
+        title=id,
+        headings=headings,
+        anchor="",
+        lines=(1, 1),
+        kind=Kind.PROSE,
+        text=text,
+        parent="",
+        digest=digest(text),
+    )
+
+
+def hits_of(scores: Mapping[str, float], by: str = "test") -> Hits:
+    return best_first(Hit(chunk(id), score, (Why(by, score),)) for id, score in scores.items())
+
+
+def no_reader() -> Reader:
+    """For stages that read nothing: any use of it fails."""
+    return cast(Reader, None)
+
+
+def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder
+
+
+def library(folder: Path, **settings: Any) -> marklight.Library:
+    """A library with the fake model, which is as quick as it is simple."""
+    return marklight.open(folder, {"model": {"name": "fake"}, **settings})

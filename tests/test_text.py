@@ -1,0 +1,92 @@
+"""Words and identifiers, as documents, queries and engines share them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marklight.text import identifiers, plain, query_words, trail, words
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"),
+    [
+        ("getUserById", ["getuserbyid", "get", "user", "by", "id"]),
+        ("parse_json_data", ["parse_json_data", "parse", "json", "data"]),
+        ("HTTPResponseError", ["httpresponseerror", "http", "response", "error"]),
+        ("std::vector", ["std", "::", "vector"]),
+        ("C++", ["c++"]),
+        ("myVar123", ["myvar123", "my", "var", "123"]),
+    ],
+)
+def test_identifiers_stand_whole_and_in_parts(name: str, tokens: list[str]) -> None:
+    assert identifiers(name) == tokens
+
+
+def test_two_spellings_of_a_name_share_their_parts() -> None:
+    assert {"get", "user", "by", "id"} <= {*identifiers("getUserById")} & {
+        *identifiers("get_user_by_id")
+    }
+
+
+def test_prose_is_stemmed_and_freed_of_stop_words() -> None:
+    assert words("The deployments were deployed") == ["deploy", "deploy"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("C++", ["c++"]),
+        ("C# or F#", ["c#", "f#"]),
+        (".NET", [".net"]),
+        ("Node.js", ["node", "js"]),
+        ("roll-back and/or 'quoted'", ["roll", "back", "quot"]),
+        ("Café", ["cafe"]),
+    ],
+)
+def test_signs_are_data(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+def test_languages_without_spaces_become_pairs() -> None:
+    assert words("全文検索") == ["全文", "文検", "検索"]
+    assert set(words("検索")) <= set(words("全文検索を行う"))
+    assert words("검색") == ["검색"]
+
+
+def test_a_question_of_stop_words_keeps_them() -> None:
+    assert words("to be or not to be") == ["not"]
+    assert query_words("what is it") == ["what", "is", "it"]
+
+
+@given(st.text())
+def test_no_text_breaks_the_words(text: str) -> None:
+    assert all(word and not word.isspace() for word in words(text))
+    assert all(word and " " not in word for word in identifiers(text))
+    plain(text)
+
+
+@pytest.mark.parametrize("piece", ["[", "![", "[[", "<a ", "<!--", "{{<", "](", "\\u3042", "a_"])
+def test_plain_text_takes_time_linear_in_size(piece: str) -> None:
+    def seconds(size: int) -> float:
+        text = piece * (size // len(piece))
+        start = time.perf_counter()
+        plain(text)
+        words(text)
+        return time.perf_counter() - start
+
+    small, large = min(seconds(50_000) for _ in range(3)), seconds(400_000)
+    assert large < 40 * small + 0.5
+
+
+def test_plain_text_keeps_words_and_drops_addresses() -> None:
+    text = 'See [the guide](/docs/x.md "T"), ![a picture](p.png), [[Page|this]], <b>bold</b> {{< note title="Mind" >}}.'
+    assert plain(text).split() == "See the guide, a picture, this, bold Mind.".split()
+
+
+def test_the_trail_names_the_title_once() -> None:
+    assert trail("Auth", ("Auth", "Refresh")) == "Auth > Refresh"
+    assert trail("", ("A",)) == "A"
