@@ -1,1 +1,1 @@
-"""SQLite, tantivy and a matrix: the default engine."""
+"""SQLite, tantivy and a matrix in one folder: the default engine."""

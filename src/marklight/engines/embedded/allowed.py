@@ -1,0 +1,73 @@
+"""Which documents and passages may answer, found before anything is ranked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from marklight.engines.embedded.session import Session, listed
+from marklight.engines.facts import TAG, asked, bound, tag_key
+from marklight.model import Filters
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Rows that may answer, or with `but` all others; of documents, or of single passages."""
+
+    column: str
+    """`document` or `row`."""
+    rows: list[int]
+    but: bool = False
+
+    @property
+    def nothing(self) -> bool:
+        return not self.rows and not self.but
+
+
+def allowed(session: Session, filters: Filters) -> Allowed | None:
+    """What passes the filters; None where everything does."""
+    if not filters:
+        return None
+    conditions, values = _conditions(filters)
+    documents = f"SELECT d.row FROM documents d WHERE {' AND '.join(conditions) or 'true'}"
+    if filters.languages:
+        spoken = listed(language.lower() for language in filters.languages)
+        rows = session.all(
+            "SELECT DISTINCT c.row FROM languages l JOIN chunks c ON c.row = l.chunk"
+            " WHERE l.language IN (SELECT value FROM json_each(?))"
+            f" AND c.document IN ({documents})",
+            [spoken, *values],
+        )
+        return Allowed("row", [row for (row,) in rows])
+    passing = [row for (row,) in session.all(documents, values)]
+    if 2 * len(passing) <= session.value("SELECT documents FROM state"):
+        return Allowed("document", passing)
+    # The shorter list is the cheaper one to ask with.
+    others = session.all(f"SELECT row FROM documents WHERE row NOT IN ({documents})", values)
+    return Allowed("document", [row for (row,) in others], but=True)
+
+
+def _conditions(filters: Filters) -> tuple[list[str], list[str]]:
+    conditions: list[str] = []
+    values: list[str] = []
+
+    def add(condition: str, *given: str) -> None:
+        conditions.append(condition)
+        values.extend(given)
+
+    if filters.collections:
+        add("d.collection IN (SELECT value FROM json_each(?))", listed(filters.collections))
+    if filters.paths:
+        add("any_glob(d.path, ?)", listed(filters.paths))
+    if filters.exclude:
+        add("NOT any_glob(d.path, ?)", listed(filters.exclude))
+    holds = "d.row IN (SELECT document FROM facts WHERE key = ? AND value"
+    if filters.tags:
+        tags = listed(tag_key(tag) for tag in filters.tags)
+        add(f"{holds} IN (SELECT value FROM json_each(?)))", TAG, tags)
+    for key, value in asked(filters):
+        add(f"{holds} = ?)", key, value)
+    if after := bound(filters.after):
+        add("substr(d.moment, 1, length(?)) >= ?", after, after)
+    if before := bound(filters.before):
+        add("substr(d.moment, 1, length(?)) <= ?", before, before)
+    return conditions, values

@@ -1,0 +1,59 @@
+"""A look at everything: the tables must be sound, and what is derived from them is made to fit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from marklight.engines.embedded import mend, vectors
+from marklight.engines.embedded.derived import Parts
+from marklight.engines.embedded.matrix import MatrixFile, shelf
+from marklight.engines.embedded.session import Session
+from marklight.engines.embedded.trouble import damaged
+
+_COUNTERS = (
+    ("state", "documents", "(SELECT count(*) FROM documents)"),
+    ("state", "chunks", "(SELECT count(*) FROM chunks)"),
+    (
+        "models",
+        "embedded",
+        "(SELECT count(*) FROM chunks c JOIN vectors v ON v.digest = c.digest"
+        " WHERE v.model = models.row)",
+    ),
+)
+
+
+def check(parts: Parts, session: Session) -> list[str]:
+    """What was found and mended; raises where the store itself is damaged."""
+    report = [row[0] for row in session.all("PRAGMA integrity_check(5)")]
+    if report != ["ok"]:
+        raise damaged(session.path, "; ".join(report))
+    if strays := session.all("PRAGMA foreign_key_check"):
+        raise damaged(session.path, f"{len(strays)} rows belong to nothing")
+    found = []
+    with session.transaction():
+        for table, column, truth in _COUNTERS:
+            if session.run(f"UPDATE {table} SET {column} = {truth} WHERE {column} != {truth}"):
+                found.append(f"The count of {column} was wrong and has been put right")
+    parts.words.finish()
+    if session.value("SELECT chunks FROM state") or parts.words.folder.exists():
+        found.extend(filter(None, [mend.words(parts.words, session, look=True)]))
+    library = session.value("SELECT library FROM state")
+    for (model,) in session.all("SELECT name FROM models"):
+        place = shelf(session, model)
+        assert place
+        file = MatrixFile.at(parts.folder, library, place)
+        if not file.is_whole() or not _equal(file, session):
+            file.rebuild(session)
+            parts.matrices.clear()
+            found.append(f"The vectors of {model} were written anew from the store")
+    if left := vectors.sweep(session, parts.folder, library):
+        found.append(f"{left} vector files that nothing uses were deleted")
+    return found
+
+
+def _equal(file: MatrixFile, session: Session) -> bool:
+    rows = file.map()
+    return all(
+        np.array_equal(rows[start : start + len(block)], block)
+        for start, block in file.blocks(session)
+    )

@@ -1,0 +1,115 @@
+"""SQLite, tantivy and a matrix in one folder: readers see a commit, one writer makes the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from marklight.engines.embedded.derived import Derived, Parts
+from marklight.engines.embedded.reader import EmbeddedReader
+from marklight.engines.embedded.session import Session
+from marklight.engines.embedded.store import Store
+from marklight.engines.embedded.turn import Turn
+from marklight.engines.embedded.words import Words
+from marklight.engines.embedded.write import apply
+from marklight.model import Batch
+
+
+class EmbeddedEngine:
+    """A library in a folder; the default."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        turn = Turn(folder / "lock")
+        self._parts = Parts(folder, turn, Store(folder, turn), Words(folder))
+
+    @contextmanager
+    def snapshot(self) -> Iterator[EmbeddedReader]:
+        with self._parts.store.view() as session:
+            yield EmbeddedReader(session, Derived(self._parts, session))
+
+    @contextmanager
+    def writing(self, wait_seconds: float) -> Iterator[None]:
+        with self._parts.turn.hold(wait_seconds) as outermost:
+            try:
+                yield
+            finally:
+                if outermost:
+                    self._parts.words.finish()
+
+    def commit(self, batch: Batch) -> int:
+        """The words and the matrix are written first: what they have too much, no view sees."""
+        session = self._session()
+        if batch:
+            if any(entry.chunks for entry in batch.entries):
+                self._parts.words.prepare(session)
+            try:
+                with session.transaction():
+                    self._apply(session, batch)
+            except BaseException:
+                self._parts.words.abandon()
+                raise
+        return int(session.value("SELECT generation FROM state"))
+
+    def _apply(self, session: Session, batch: Batch) -> None:
+        placed = apply(session, batch)
+        if any(each.entry.chunks for each in placed):
+            self._parts.words.add(session, placed)
+        if batch.vectors is not None:
+            from marklight.engines.embedded import vectors
+
+            vectors.add(session, self.folder, self._library(session), batch.vectors)
+
+    def clean(self, keep: Iterable[str]) -> int:
+        from marklight.engines.embedded import vectors
+
+        with self.writing(WAIT_SECONDS):
+            session = self._session()
+            with session.transaction():
+                dropped = vectors.clean(session, self.folder, self._library(session), keep)
+            vectors.sweep(session, self.folder, self._library(session))
+        return dropped
+
+    def sizes(self) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        for path in self.folder.rglob("*"):
+            part = path.relative_to(self.folder).parts[0]
+            name = part if part in ("words", "vectors") else "library"
+            try:
+                found[name] = found.get(name, 0) + (path.stat().st_size if path.is_file() else 0)
+            except OSError:  # merged away while we looked
+                continue
+        return found
+
+    def waste(self) -> int:
+        from marklight.engines.embedded import vectors
+
+        with self._parts.store.view() as session:
+            return vectors.waste(session)
+
+    def check(self) -> list[str]:
+        from marklight.engines.embedded.check import check
+
+        with self.writing(WAIT_SECONDS):
+            return check(self._parts, self._session())
+
+    def describe(self) -> str:
+        return f"file:{self.folder}"
+
+    def close(self) -> None:
+        self._parts.matrices.clear()
+        self._parts.words.forget()
+        self._parts.store.close()
+
+    def _session(self) -> Session:
+        if not self._parts.turn.held:
+            raise RuntimeError("Only the holder of the writer's place may write: use writing()")
+        return self._parts.store.writing()
+
+    def _library(self, session: Session) -> str:
+        return str(session.value("SELECT library FROM state"))
+
+
+WAIT_SECONDS = 10.0
+"""How long cleaning and checking wait for another writer."""

@@ -1,0 +1,74 @@
+"""Links both ways, resolved when they are read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from marklight.engines.embedded import records
+from marklight.engines.embedded.read import document_row
+from marklight.engines.embedded.session import Row, Session, listed
+from marklight.engines.naming import Claim, choose
+from marklight.model import DocumentId, NameStrength, ResolvedLink
+
+_LINKS = f"SELECT d.collection, d.path, {records.LINK} FROM links l JOIN documents d ON d.row = l.document"
+_ORDER = "ORDER BY d.collection, d.path, l.row"
+
+
+def links_from(session: Session, document: DocumentId) -> list[ResolvedLink]:
+    """What a document points to."""
+    row = document_row(session, document)
+    return _resolved(session, session.all(f"{_LINKS} WHERE l.document = ? {_ORDER}", [row]))
+
+
+def links_to(session: Session, document: DocumentId) -> list[ResolvedLink]:
+    """What points to a document: links that know one of its names and mean this document by it."""
+    hopeful = session.all(
+        f"{_LINKS} WHERE l.row IN (SELECT k.link FROM names n JOIN link_keys k ON k.key = n.key"
+        f" WHERE n.document = ?) {_ORDER}",
+        [document_row(session, document)],
+    )
+    return [link for link in _resolved(session, hopeful) if link.target == document]
+
+
+def unresolved(session: Session) -> list[ResolvedLink]:
+    """Links that no document answers to."""
+    rows = session.all(
+        f"{_LINKS} WHERE NOT EXISTS (SELECT 1 FROM link_keys k JOIN names n ON n.key = k.key"
+        f" WHERE k.link = l.row) {_ORDER}"
+    )
+    return [ResolvedLink(DocumentId(*row[:2]), records.link(row[2:]), None) for row in rows]
+
+
+def resolve(session: Session, keys: Sequence[str], collection: str) -> DocumentId | None:
+    """The document that these names mean to this collection."""
+    claims = _claims(session, keys)
+    return choose(keys, collection, (claim for key in claims for claim in claims[key]))
+
+
+def _resolved(session: Session, rows: list[Row]) -> list[ResolvedLink]:
+    links = [(DocumentId(*row[:2]), records.link(row[2:])) for row in rows]
+    claims = _claims(session, {key for _, link in links for key in link.keys})
+    return [
+        ResolvedLink(
+            source,
+            link,
+            choose(
+                link.keys,
+                source.collection,
+                [claim for key in link.keys for claim in claims.get(key, ())],
+            ),
+        )
+        for source, link in links
+    ]
+
+
+def _claims(session: Session, keys: Iterable[str]) -> dict[str, list[Claim]]:
+    found: dict[str, list[Claim]] = defaultdict(list)
+    for key, strength, collection, path in session.all(
+        "SELECT n.key, n.strength, d.collection, d.path FROM json_each(?) k"
+        " CROSS JOIN names n ON n.key = k.value JOIN documents d ON d.row = n.document",
+        [listed(keys)],
+    ):
+        found[key].append(Claim(key, NameStrength(strength), DocumentId(collection, path)))
+    return found

@@ -1,0 +1,138 @@
+"""The vectors of a model as one file that only grows, mapped by readers, made from the tables."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from marklight.engines.embedded.session import Session
+from marklight.engines.embedded.trouble import explain
+from marklight.engines.unit import unit
+from marklight.text import digest
+
+if TYPE_CHECKING:
+    from marklight.model import Matrix
+
+HEADER_BYTES = 256
+_BLOCK = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Where the vectors of one model stand in one view."""
+
+    row: int
+    name: str
+    dimension: int
+    epoch: int
+    places: int
+
+    @property
+    def stride(self) -> int:
+        return 4 * self.dimension
+
+    @property
+    def bytes(self) -> int:
+        return HEADER_BYTES + self.places * self.stride
+
+
+def shelf(session: Session, model: str) -> Shelf | None:
+    """The shelf of a model, None where nothing was ever embedded with it."""
+    row = session.one(
+        "SELECT row, name, dimension, epoch, places FROM models WHERE name = ?", [model]
+    )
+    return Shelf(*row) if row else None
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixFile:
+    """One file; rows beyond those that a view counts are of no meaning to it."""
+
+    path: Path
+    library: str
+    shelf: Shelf
+
+    @classmethod
+    def at(cls, folder: Path, library: str, shelf: Shelf) -> MatrixFile:
+        name = f"{digest(shelf.name, size=6)}-{shelf.epoch}.f32"
+        return cls(folder / "vectors" / name, library, shelf)
+
+    @property
+    def header(self) -> bytes:
+        """Names what the rows are, so that a file from elsewhere is not mistaken for ours."""
+        shelf = self.shelf
+        text = f"marklight vectors 1\n{self.library} {digest(shelf.name)} {shelf.dimension} {shelf.epoch}\n"
+        return text.encode().ljust(HEADER_BYTES, b" ")
+
+    def is_whole(self) -> bool:
+        """Ours, and at least as long as the view needs."""
+        try:
+            with self.path.open("rb") as file:
+                head = file.read(HEADER_BYTES)
+                return head == self.header and os.fstat(file.fileno()).st_size >= self.shelf.bytes
+        except OSError:
+            return False
+
+    def map(self) -> Matrix:
+        """The rows of the view, brought into memory by the system as they are read."""
+        shape = (self.shelf.places, self.shelf.dimension)
+        if not self.shelf.places:
+            return np.zeros(shape, dtype=np.float32)
+        return np.memmap(self.path, dtype="<f4", mode="r", offset=HEADER_BYTES, shape=shape)
+
+    def append(self, rows: Matrix) -> None:
+        """After the last row that counts; what an aborted commit left there is written over."""
+        try:
+            with self.path.open("r+b") as file:
+                file.seek(self.shelf.bytes)
+                file.write(np.ascontiguousarray(unit(rows), dtype="<f4").tobytes())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise explain(error, self.path) from error
+
+    def rebuild(self, session: Session) -> None:
+        """From the tables, in blocks; the old file is replaced when the new one is whole."""
+        fresh = self.path.with_suffix(f".{secrets.token_hex(4)}.new")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with fresh.open("wb") as file:
+                file.write(self.header)
+                for start, block in self.blocks(session):
+                    file.seek(HEADER_BYTES + start * self.shelf.stride)
+                    file.write(block.astype("<f4").tobytes())
+                file.truncate(self.shelf.bytes)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, self.path)
+        except OSError as error:
+            raise explain(error, self.path) from error
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    def blocks(self, session: Session) -> Iterator[tuple[int, Matrix]]:
+        """The rows as they should be, with the place of each block's first."""
+        for start in range(0, self.shelf.places, _BLOCK):
+            end = min(start + _BLOCK, self.shelf.places)
+            block = np.zeros((end - start, self.shelf.dimension), dtype=np.float32)
+            for place, vector in session.all(
+                "SELECT place, vector FROM vectors WHERE model = ? AND place >= ? AND place < ?",
+                [self.shelf.row, start, end],
+            ):
+                block[place - start] = np.frombuffer(vector, dtype="<f4")
+            yield start, unit(block)
+
+    def read(self, session: Session) -> Matrix:
+        """All rows in memory, for a view whose file is gone and that may not make another."""
+        return np.concatenate(
+            [
+                np.zeros((0, self.shelf.dimension), dtype=np.float32),
+                *(block for _, block in self.blocks(session)),
+            ]
+        )

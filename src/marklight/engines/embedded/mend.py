@@ -1,0 +1,129 @@
+"""Derived parts made right from the tables: caught up where that is enough, else built anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marklight.engines.embedded.passages import schema, stored_passages
+from marklight.engines.embedded.session import Session, listed
+from marklight.engines.embedded.trouble import explain
+from marklight.engines.embedded.words import Unfit, sound
+from marklight.engines.fields import recipe
+
+if TYPE_CHECKING:
+    import tantivy
+
+    from marklight.engines.embedded.words import Words
+
+_HEAP_BYTES = 64_000_000
+
+
+def words(index: Words, session: Session, look: bool = False, anew: bool = False) -> str:
+    """Make the index equal to the tables; what was done, in words, nothing if all was well.
+
+    With `look`, even where its opstamp is the expected one; with `anew`, whatever it holds. The
+    writer's place must be held.
+    """
+    library, expected = session.all("SELECT library, opstamp FROM state")[0]
+    try:
+        if anew:
+            raise Unfit("it could not be searched")
+        if index.opstamp(library) == expected and not look:
+            return ""
+        with sound():
+            added, deleted = _catch_up(index.folder, session)
+        if not added and not deleted and index.opstamp(library) == expected:
+            return ""
+        done = f"The index of words was caught up: {added} passages added, {deleted} taken out"
+    except Unfit as reason:
+        try:
+            with sound():
+                _rebuild(index.folder, session, library)
+        except Unfit as error:
+            raise explain(error, index.folder) from error
+        done = f"The index of words was built anew from the stored text ({reason})"
+    index.forget()
+    session.run("UPDATE state SET opstamp = ?", [index.opstamp(library)])
+    return done
+
+
+def _catch_up(folder: Path, session: Session) -> tuple[int, int]:
+    """Compare the rows of both sides: after a crash, the index may be ahead or behind."""
+    import tantivy
+
+    index = tantivy.Index.open(str(folder))
+    held = rows_of(index)
+    known = {row for (row,) in session.each("SELECT row FROM chunks")}
+    spared = {row for (row,) in session.each("SELECT chunk FROM dead")}
+    if len(held) != len(set(held)):
+        raise Unfit("passages stand in it twice")
+    extra, missing = set(held) - known - spared, known - set(held)
+    if extra or missing:
+        writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+        for row in extra:
+            writer.delete_documents_by_term("row", row)
+        for passage in stored_passages(session, listed(missing)):
+            writer.add_document(passage)
+        writer.commit()
+        writer.wait_merging_threads()
+    return len(missing), len(extra)
+
+
+def rows_of(index: tantivy.Index) -> list[int]:
+    """Every passage that the index holds."""
+    import tantivy
+
+    index.config_reader("manual")
+    index.reload()
+    searcher = index.searcher()
+    if not searcher.num_docs:
+        return []
+    hits = searcher.search(tantivy.Query.all_query(), limit=searcher.num_docs, count=False).hits
+    rows = searcher.fast_field_values("row", [address for _, address in hits])
+    return [int(row) for row in rows if row is not None]
+
+
+def _rebuild(folder: Path, session: Session, library: str) -> None:
+    """In a folder beside the old one, which is replaced when the new one is whole."""
+    import tantivy
+
+    fresh, old = (
+        folder.with_name(f"words-{part}-{secrets.token_hex(4)}") for part in ("new", "old")
+    )
+    for left in folder.parent.glob("words-*-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    try:
+        fresh.mkdir(parents=True)
+        _fill(tantivy.Index(schema(), path=str(fresh)), session)
+        stamp = {"library": library, "recipe": recipe()}
+        (fresh / "marklight.json").write_text(json.dumps(stamp), encoding="utf-8")
+        if folder.exists():
+            os.rename(folder, old)
+        os.rename(fresh, folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def aside(session: Session) -> tantivy.Index:
+    """An index in memory, for a view that the one on disk cannot serve and that may not mend it."""
+    import tantivy
+
+    index = tantivy.Index(schema())
+    _fill(index, session)
+    index.config_reader("manual")
+    index.reload()
+    return index
+
+
+def _fill(index: tantivy.Index, session: Session) -> None:
+    writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+    for passage in stored_passages(session):
+        writer.add_document(passage)
+    writer.commit()
+    writer.wait_merging_threads()

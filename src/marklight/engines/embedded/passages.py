@@ -1,0 +1,131 @@
+"""What tantivy is given and asked: passages as lists of words, questions without a syntax."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import tantivy
+from tantivy import Occur, Query
+
+from marklight.engines.embedded.allowed import Allowed
+from marklight.engines.embedded.records import CHUNK, chunk
+from marklight.engines.embedded.session import Session
+from marklight.engines.embedded.write import Placed
+from marklight.engines.fields import CODE, PROSE, chunk_words, document_words
+from marklight.model import Document, DocumentId, FileState
+from marklight.ports import Scored
+
+
+def schema() -> tantivy.Schema:
+    """A document for each passage; its words come ready made, so blanks are all that parts them."""
+    builder = tantivy.SchemaBuilder()
+    builder.add_unsigned_field("row", indexed=True, fast=True)
+    builder.add_unsigned_field("document", indexed=True)
+    for field in (*PROSE, CODE):
+        builder.add_text_field(field, tokenizer_name="whitespace", index_option="position")
+    return builder.build()
+
+
+def placed_passages(placed: Iterable[Placed]) -> Iterator[tantivy.Document]:
+    """Passages that are being committed."""
+    for each in placed:
+        shared = document_words(each.entry.document)
+        for row, passage in enumerate(each.entry.chunks, each.first_chunk):
+            yield _passage(row, each.document, shared, chunk_words(passage))
+
+
+def stored_passages(session: Session, rows: str = "") -> Iterator[tantivy.Document]:
+    """Passages as the tables hold them: all, or those of a JSON list of rows."""
+    last, shared = -1, {}
+    which = "WHERE c.row IN (SELECT value FROM json_each(?))" if rows else ""
+    for row, document, record, *columns in session.each(
+        f"SELECT c.row, c.document, t.record, {CHUNK} FROM chunks c"
+        " JOIN documents d ON d.row = c.document JOIN contents t ON t.document = c.document"
+        f" {which} ORDER BY c.row",
+        [rows] if rows else [],
+    ):
+        if document != last:
+            last, shared = document, dict(document_words(_described(json.loads(record))))
+        yield _passage(row, document, shared, chunk_words(chunk(tuple(columns))))
+
+
+def _described(said: Mapping[str, str]) -> Document:
+    return Document(
+        id=DocumentId("", ""),
+        title="",
+        text="",
+        file=FileState(0, 0),
+        digest="",
+        description=said["description"],
+        keywords=tuple(said["keywords"]),
+        tags=tuple(said["tags"]),
+        aliases=tuple(said["aliases"]),
+        author=said["author"],
+    )
+
+
+def _passage(
+    row: int, document: int, shared: Mapping[str, list[str]], own: Mapping[str, list[str]]
+) -> tantivy.Document:
+    passage = tantivy.Document()
+    passage.add_unsigned("row", row)
+    passage.add_unsigned("document", document)
+    for fields in (shared, own):
+        for field, found in fields.items():
+            if found:
+                passage.add_text(field, " ".join(found))
+    return passage
+
+
+def question(
+    schema: tantivy.Schema,
+    words: Sequence[str],
+    boosts: Mapping[str, float],
+    allowed: Allowed | None,
+) -> Query:
+    """Any of these words in any of these fields, among what is allowed."""
+    terms = Query.boolean_query(
+        [
+            (Occur.Should, Query.boost_query(Query.term_query(schema, field, word), boost))
+            for word in words
+            for field, boost in boosts.items()
+        ]
+    )
+    if allowed is None or (allowed.but and not allowed.rows):
+        return terms
+    rows = Query.term_set_query(schema, allowed.column, allowed.rows)
+    if allowed.but:
+        return Query.boolean_query([(Occur.Must, terms), (Occur.MustNot, rows)])
+    # A filter says who may answer, never how well.
+    return Query.boolean_query(
+        [(Occur.Must, terms), (Occur.Must, Query.const_score_query(rows, 0.0))]
+    )
+
+
+def best(
+    searcher: tantivy.Searcher,
+    query: Query,
+    limit: int,
+    living: Callable[[Sequence[int]], Mapping[int, str]],
+) -> list[Scored]:
+    """The best passages that the view knows, ties in the order of their ids.
+
+    The index may hold more than the view: passages of later commits, and dead ones. They are
+    dropped, and more is asked for until the limit is filled with everything that ties for it.
+    """
+    ask = 2 * limit + 32
+    while True:
+        hits = searcher.search(query, limit=ask, count=False).hits
+        rows = searcher.fast_field_values("row", [address for _, address in hits])
+        ids = living([int(row) for row in rows if row is not None])
+        # Sums of the same numbers in another order differ in the last digits: those are no ranks.
+        found = [
+            Scored(ids[int(row)], round(score, 5))
+            for (score, _), row in zip(hits, rows, strict=True)
+            if row in ids
+        ]
+        filled = len(found) >= limit and round(hits[-1][0], 5) < found[limit - 1].score
+        if len(hits) < ask or filled:
+            return sorted(found, key=lambda each: (-each.score, each.chunk))[:limit]
+        ask *= 4

@@ -1,0 +1,133 @@
+"""Plain questions to the tables of one view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from marklight.engines.embedded import records
+from marklight.engines.embedded.session import Session, listed
+from marklight.model import Chunk, Counts, Document, DocumentId, Failure, FileState, Section
+from marklight.ports import Indexed, Pending
+
+_CHUNKS = f"SELECT {records.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
+
+
+def counts(session: Session, model: str) -> Counts:
+    """From counters that every commit keeps, so the size of the library does not matter."""
+    row = session.one("SELECT documents, chunks, generation FROM state")
+    assert row
+    return Counts(
+        documents=row[0],
+        chunks=row[1],
+        embedded=session.value("SELECT embedded FROM models WHERE name = ?", [model]) or 0,
+        failed=session.value("SELECT count(*) FROM failures"),
+        generation=row[2],
+    )
+
+
+def files(session: Session) -> Mapping[DocumentId, Indexed]:
+    """Every document with its file's state."""
+    return {
+        DocumentId(collection, path): Indexed(FileState(size, mtime_ns), digest, recipe)
+        for collection, path, size, mtime_ns, digest, recipe in session.all(
+            "SELECT collection, path, size, mtime_ns, digest, recipe FROM documents"
+        )
+    }
+
+
+def failures(session: Session) -> list[Failure]:
+    """In the order of their paths."""
+    return [
+        Failure(
+            DocumentId(collection, path),
+            reason,
+            None if size is None else FileState(size, mtime_ns),
+        )
+        for collection, path, reason, size, mtime_ns in session.all(
+            "SELECT collection, path, reason, size, mtime_ns FROM failures ORDER BY 1, 2"
+        )
+    ]
+
+
+def document_row(session: Session, id: DocumentId) -> int | None:
+    """The row of a document."""
+    row: int | None = session.value(
+        "SELECT row FROM documents WHERE collection = ? AND path = ?", id
+    )
+    return row
+
+
+def document(session: Session, id: DocumentId) -> Document | None:
+    """A document whole."""
+    row = document_row(session, id)
+    found = session.one(
+        "SELECT collection, path, size, mtime_ns, digest, recipe, date, record, text"
+        " FROM documents JOIN contents ON document = row WHERE row = ?",
+        [row],
+    )
+    if found is None:
+        return None
+    return records.document(
+        found[:-1],
+        found[-1],
+        session.all(f"SELECT {records.LINK} FROM links l WHERE document = ? ORDER BY row", [row]),
+        session.all("SELECT key, strength FROM names WHERE document = ? ORDER BY row", [row]),
+    )
+
+
+def chunks(session: Session, ids: Sequence[str]) -> list[Chunk]:
+    """These passages in this order."""
+    found = session.all(f"{_CHUNKS} WHERE c.id IN (SELECT value FROM json_each(?))", [listed(ids)])
+    known = {row[0]: records.chunk(row) for row in found}
+    return [known[id] for id in ids if id in known]
+
+
+def chunks_of(session: Session, id: DocumentId) -> list[Chunk]:
+    """A document's passages from top to bottom."""
+    where = "WHERE c.document = ? ORDER BY c.ordinal"
+    return [
+        records.chunk(row) for row in session.all(f"{_CHUNKS} {where}", [document_row(session, id)])
+    ]
+
+
+def section(session: Session, id: str) -> tuple[DocumentId, Section] | None:
+    """A section and whose it is."""
+    row = session.one(
+        "SELECT d.collection, d.path, s.id, headings, anchor, first_line, last_line, span_from,"
+        " span_to FROM sections s JOIN documents d ON d.row = s.document WHERE s.id = ?"
+        " ORDER BY s.row",
+        [id],
+    )
+    return (DocumentId(row[0], row[1]), records.section(row[2:])) if row else None
+
+
+def unembedded(session: Session, model: str, limit: int, first: Sequence[str]) -> list[Pending]:
+    """Texts without a vector, oldest passage first after those that were asked for."""
+    found = session.one("SELECT row, done FROM models WHERE name = ?", [model])
+    number, done = found or (-1, 0)
+    lacking = "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = ?)"
+    wanted = listed(first)
+    rows: dict[str, int] = {}
+    for row, digest in session.each(
+        "SELECT c.row, c.digest FROM json_each(?) f CROSS JOIN chunks c ON c.id = f.value"
+        f" WHERE {lacking} ORDER BY f.key",
+        [wanted, number],
+    ):
+        rows.setdefault(digest, row)
+    for row, digest in session.each(
+        f"SELECT c.row, c.digest FROM chunks c WHERE c.row > ? AND {lacking} ORDER BY c.row",
+        [done, number],
+    ):
+        if len(rows) >= limit:
+            break
+        rows.setdefault(digest, row)
+    chosen = list(rows.values())[: max(0, limit)]
+    texts = {
+        row[0]: records.chunk(row[1:])
+        for row in session.all(
+            f"SELECT c.row, {records.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
+            " WHERE c.row IN (SELECT value FROM json_each(?))",
+            [listed(chosen)],
+        )
+    }
+    return [Pending(texts[row].digest, texts[row]) for row in chosen]

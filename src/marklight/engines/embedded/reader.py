@@ -1,0 +1,100 @@
+"""A view of one commit, and what can be asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from marklight.engines.embedded import graph, read
+from marklight.engines.embedded.allowed import allowed
+from marklight.engines.embedded.session import Session
+from marklight.engines.fields import CODE
+from marklight.model import (
+    Chunk,
+    Counts,
+    Document,
+    DocumentId,
+    Failure,
+    Filters,
+    ResolvedLink,
+    Section,
+)
+from marklight.ports import Indexed, Pending, Scored
+
+if TYPE_CHECKING:
+    from marklight.engines.embedded.derived import Derived
+    from marklight.model import Vector
+
+
+class EmbeddedReader:
+    """The tables as one transaction sees them, with words and vectors that are as old as it."""
+
+    def __init__(self, session: Session, derived: Derived) -> None:
+        self._session = session
+        self._derived = derived
+
+    @property
+    def generation(self) -> int:
+        return int(self._derived.generation)
+
+    def counts(self, model: str) -> Counts:
+        return read.counts(self._session, model)
+
+    def manifest(self) -> Mapping[str, str]:
+        return dict(self._session.all("SELECT key, value FROM manifest"))
+
+    def models(self) -> Mapping[str, int]:
+        return dict(self._session.all("SELECT name, embedded FROM models WHERE embedded > 0"))
+
+    def files(self) -> Mapping[DocumentId, Indexed]:
+        return read.files(self._session)
+
+    def failures(self) -> Sequence[Failure]:
+        return read.failures(self._session)
+
+    def document(self, id: DocumentId) -> Document | None:
+        return read.document(self._session, id)
+
+    def chunks(self, ids: Sequence[str]) -> list[Chunk]:
+        return read.chunks(self._session, ids)
+
+    def chunks_of(self, document: DocumentId) -> list[Chunk]:
+        return read.chunks_of(self._session, document)
+
+    def section(self, id: str) -> tuple[DocumentId, Section] | None:
+        return read.section(self._session, id)
+
+    def links_from(self, document: DocumentId) -> list[ResolvedLink]:
+        return graph.links_from(self._session, document)
+
+    def links_to(self, document: DocumentId) -> list[ResolvedLink]:
+        return graph.links_to(self._session, document)
+
+    def unresolved(self) -> list[ResolvedLink]:
+        return graph.unresolved(self._session)
+
+    def resolve(self, keys: Sequence[str], collection: str) -> DocumentId | None:
+        return graph.resolve(self._session, keys, collection)
+
+    def keyword(
+        self, words: Sequence[str], boosts: Mapping[str, float], filters: Filters, limit: int
+    ) -> list[Scored]:
+        may = allowed(self._session, filters)
+        if not words or limit <= 0 or (may and may.nothing):
+            return []
+        return self._derived.best(words, boosts, may, limit)
+
+    def code(self, tokens: Sequence[str], filters: Filters, limit: int) -> list[Scored]:
+        return self.keyword(tokens, {CODE: 1.0}, filters, limit)
+
+    def semantic(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[Scored]:
+        may = allowed(self._session, filters)
+        if limit <= 0 or (may and may.nothing):
+            return []
+        return self._derived.nearest(vector, model, may, limit)
+
+    def unembedded(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
+        return read.unembedded(self._session, model, limit, first)
+
+    def close(self) -> None:
+        """The engine takes the connection back when the snapshot ends."""

@@ -1,0 +1,126 @@
+"""Documents and passages as rows, and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from marklight.engines.embedded.session import Row
+from marklight.model import (
+    Chunk,
+    Document,
+    DocumentId,
+    FileState,
+    Heading,
+    Kind,
+    Link,
+    LinkType,
+    Name,
+    NameStrength,
+    Section,
+)
+
+CHUNK = (
+    "c.id, d.collection, d.path, c.ordinal, c.title, c.headings, c.anchor, c.first_line,"
+    " c.last_line, c.kind, c.text, c.parent, c.digest, c.merged, c.code, c.languages"
+)
+"""The columns of a passage, as `chunk` takes them."""
+
+LINK = "l.type, l.target, l.fragment, l.text, l.line, l.keys"
+
+
+def packed(value: Any) -> str:
+    """A value as JSON, short."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def texts(values: tuple[str, ...]) -> str:
+    """Several texts as one; most passages have none of most."""
+    return packed(values) if values else ""
+
+
+def _texts(stored: str) -> tuple[str, ...]:
+    return tuple(json.loads(stored)) if stored else ()
+
+
+def record(document: Document) -> str:
+    """What a document says about itself, but for its text, links and names."""
+    return packed(
+        {
+            "title": document.title,
+            "description": document.description,
+            "keywords": document.keywords,
+            "tags": document.tags,
+            "aliases": document.aliases,
+            "author": document.author,
+            "category": document.category,
+            "metadata": document.metadata,
+            "outline": [
+                (each.level, each.text, each.anchor, each.lines) for each in document.outline
+            ],
+            "blocks": dict(document.blocks),
+            "remarks": document.remarks,
+        }
+    )
+
+
+def document(row: Row, text: str, links: list[Row], names: list[Row]) -> Document:
+    """A document from `collection, path, size, mtime_ns, digest, recipe, date, record`."""
+    collection, path, size, mtime_ns, digest, recipe, date, stored = row
+    said = json.loads(stored)
+    return Document(
+        id=DocumentId(collection, path),
+        title=said["title"],
+        text=text,
+        file=FileState(size, mtime_ns),
+        digest=digest,
+        recipe=recipe,
+        description=said["description"],
+        keywords=tuple(said["keywords"]),
+        tags=tuple(said["tags"]),
+        aliases=tuple(said["aliases"]),
+        author=said["author"],
+        category=said["category"],
+        date=date,
+        metadata=said["metadata"],
+        outline=tuple(
+            Heading(level, heading, anchor, (lines[0], lines[1]))
+            for level, heading, anchor, lines in said["outline"]
+        ),
+        links=tuple(link(each) for each in links),
+        names=tuple(Name(key, NameStrength(strength)) for key, strength in names),
+        blocks=said["blocks"],
+        remarks=tuple(said["remarks"]),
+    )
+
+
+def link(row: Row) -> Link:
+    """A link from the columns of `LINK`."""
+    kind, target, fragment, text, line, keys = row
+    return Link(LinkType(kind), target, fragment, text, line, _texts(keys))
+
+
+def chunk(row: Row) -> Chunk:
+    """A passage from the columns of `CHUNK`."""
+    return Chunk(
+        id=row[0],
+        document=DocumentId(row[1], row[2]),
+        ordinal=row[3],
+        title=row[4],
+        headings=_texts(row[5]),
+        anchor=row[6],
+        lines=(row[7], row[8]),
+        kind=Kind(row[9]),
+        text=row[10],
+        parent=row[11],
+        digest=row[12],
+        merged=_texts(row[13]),
+        code=row[14],
+        languages=_texts(row[15]),
+    )
+
+
+def section(row: Row) -> Section:
+    """A section from `id, headings, anchor, first_line, last_line, span_from, span_to`."""
+    id, headings, anchor, first, last, start, end = row
+    return Section(id, _texts(headings), anchor, (first, last), (start, end))

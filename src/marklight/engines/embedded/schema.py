@@ -1,0 +1,114 @@
+"""The tables of a library; rows of passages are numbered once and never change."""
+
+from __future__ import annotations
+
+VERSION = 1
+APPLICATION = 0x4D4B4C54
+"""`MKLT`: tells the file apart from any other SQLite database."""
+
+TABLES = """
+CREATE TABLE state (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    library TEXT NOT NULL,               -- a random name that derived files carry too
+    generation INTEGER NOT NULL DEFAULT 0,
+    documents INTEGER NOT NULL DEFAULT 0,  -- counted here, so that nobody has to scan
+    chunks INTEGER NOT NULL DEFAULT 0,
+    opstamp INTEGER NOT NULL DEFAULT -1    -- of the words that hold all passages of this generation
+);
+CREATE TABLE manifest (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+-- What every run reads stands apart from the long texts.
+CREATE TABLE documents (
+    row INTEGER PRIMARY KEY AUTOINCREMENT,
+    collection TEXT NOT NULL, path TEXT NOT NULL,
+    size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+    digest TEXT NOT NULL, recipe TEXT NOT NULL,
+    date TEXT, moment TEXT NOT NULL,
+    UNIQUE (collection, path)
+);
+CREATE TABLE contents (
+    document INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
+    record TEXT NOT NULL, text TEXT NOT NULL
+);
+CREATE TABLE facts (
+    key TEXT NOT NULL, value TEXT NOT NULL,
+    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    PRIMARY KEY (key, value, document)
+) WITHOUT ROWID;
+CREATE INDEX facts_of ON facts (document);
+CREATE TABLE failures (
+    collection TEXT NOT NULL, path TEXT NOT NULL, reason TEXT NOT NULL,
+    size INTEGER, mtime_ns INTEGER,
+    PRIMARY KEY (collection, path)
+) WITHOUT ROWID;
+
+CREATE TABLE chunks (
+    row INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    ordinal INTEGER NOT NULL, digest TEXT NOT NULL,
+    kind TEXT NOT NULL, parent TEXT NOT NULL, anchor TEXT NOT NULL,
+    first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
+    title TEXT NOT NULL, headings TEXT NOT NULL, merged TEXT NOT NULL, languages TEXT NOT NULL,
+    code TEXT NOT NULL, text TEXT NOT NULL
+);
+CREATE INDEX chunks_of ON chunks (document, ordinal);
+CREATE INDEX chunks_by_digest ON chunks (digest);
+CREATE TABLE languages (
+    language TEXT NOT NULL,
+    chunk INTEGER NOT NULL REFERENCES chunks ON DELETE CASCADE,
+    PRIMARY KEY (language, chunk)
+) WITHOUT ROWID;
+CREATE INDEX languages_of ON languages (chunk);
+CREATE TABLE sections (
+    row INTEGER PRIMARY KEY,
+    id TEXT NOT NULL,
+    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    headings TEXT NOT NULL, anchor TEXT NOT NULL,
+    first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
+    span_from INTEGER NOT NULL, span_to INTEGER NOT NULL
+);
+CREATE INDEX sections_by_id ON sections (id);
+CREATE INDEX sections_of ON sections (document);
+-- Passages that are gone from here but may still stand among the words.
+CREATE TABLE dead (chunk INTEGER PRIMARY KEY, since REAL NOT NULL);
+
+CREATE TABLE links (
+    row INTEGER PRIMARY KEY,
+    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    type TEXT NOT NULL, target TEXT NOT NULL, fragment TEXT NOT NULL, text TEXT NOT NULL,
+    line INTEGER NOT NULL, keys TEXT NOT NULL
+);
+CREATE INDEX links_of ON links (document);
+CREATE TABLE link_keys (
+    key TEXT NOT NULL,
+    link INTEGER NOT NULL REFERENCES links ON DELETE CASCADE,
+    PRIMARY KEY (key, link)
+) WITHOUT ROWID;
+CREATE INDEX link_keys_of ON link_keys (link);
+CREATE TABLE names (
+    row INTEGER PRIMARY KEY,
+    key TEXT NOT NULL, strength TEXT NOT NULL,
+    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE
+);
+CREATE INDEX names_by_key ON names (key, document, strength);
+CREATE INDEX names_of ON names (document);
+
+CREATE TABLE models (
+    row INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    dimension INTEGER NOT NULL,
+    epoch INTEGER NOT NULL DEFAULT 0,    -- which file of the matrix
+    places INTEGER NOT NULL DEFAULT 0,   -- how many rows it has, dropped ones included
+    embedded INTEGER NOT NULL DEFAULT 0, -- passages that have a vector
+    done INTEGER NOT NULL DEFAULT 0      -- all passages up to this row have one
+);
+-- As given, four bytes a number: halving them would save a tenth of a library and bend every score.
+CREATE TABLE vectors (
+    row INTEGER PRIMARY KEY,
+    model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
+    digest TEXT NOT NULL, place INTEGER NOT NULL, vector BLOB NOT NULL
+);
+CREATE UNIQUE INDEX vectors_by_digest ON vectors (digest, model, place);
+CREATE INDEX vectors_by_place ON vectors (model, place, digest);
+"""

@@ -1,0 +1,85 @@
+"""Exact search by meaning: a product with the rows that may answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from marklight.engines.embedded.allowed import Allowed
+from marklight.engines.embedded.session import Session, listed
+from marklight.engines.unit import unit
+from marklight.ports import Scored
+
+if TYPE_CHECKING:
+    from marklight.model import Matrix, Vector
+
+_BLOCK = 8192
+
+
+def nearest(
+    session: Session,
+    model: int,
+    matrix: Matrix,
+    vector: Vector,
+    allowed: Allowed | None,
+    limit: int,
+) -> list[Scored]:
+    """The best passages by cosine, ties in the order of their ids."""
+    question = unit(vector)
+    if allowed is None:
+        scores = np.asarray(matrix @ question)
+        # Vectors that no passage uses any more may stand in front: then all are told apart.
+        found = _pairs_of(session, model, _top(scores, 2 * limit + 32))
+        if len(found) >= limit or not len(scores):
+            return _ranked(scores, found, limit)
+    places = _pairs(session, model, allowed)
+    if not places:
+        return []
+    wanted = np.fromiter((place for place, _ in places), dtype=np.int64, count=len(places))
+    return _ranked(_scores(matrix, question, wanted), places, limit)
+
+
+def _scores(matrix: Matrix, question: Vector, wanted: np.ndarray) -> Vector:  # type: ignore[type-arg]
+    """A score for each place; those that were not asked for stay at zero unless that is slower."""
+    if 4 * len(wanted) > len(matrix):
+        return np.asarray(matrix @ question)
+    scores = np.zeros(len(matrix), dtype=np.float32)
+    for start in range(0, len(wanted), _BLOCK):
+        block = wanted[start : start + _BLOCK]
+        scores[block] = matrix[block] @ question
+    return scores
+
+
+def _top(scores: Vector, count: int) -> list[int]:
+    """The places of the best scores, with all that tie with the last of them."""
+    if len(scores) <= count:
+        return list(range(len(scores)))
+    least = np.partition(scores, len(scores) - count)[len(scores) - count]
+    return [int(place) for place in np.nonzero(scores >= least)[0]]
+
+
+def _ranked(scores: Vector, pairs: list[tuple[int, str]], limit: int) -> list[Scored]:
+    found = [Scored(id, float(scores[place])) for place, id in pairs]
+    return sorted(found, key=lambda each: (-each.score, each.chunk))[:limit]
+
+
+def _pairs_of(session: Session, model: int, places: list[int]) -> list[tuple[int, str]]:
+    """The passages that these places belong to: several, where a text is repeated."""
+    return session.all(  # type: ignore[return-value]
+        "SELECT v.place, c.id FROM json_each(?) p CROSS JOIN vectors v ON v.place = p.value"
+        " JOIN chunks c ON c.digest = v.digest WHERE v.model = ?",
+        [listed(places), model],
+    )
+
+
+def _pairs(session: Session, model: int, allowed: Allowed | None) -> list[tuple[int, str]]:
+    """Every passage that may answer, with the place of its vector."""
+    which = ""
+    if allowed and (allowed.rows or not allowed.but):
+        which = f"AND c.{allowed.column} {'NOT ' if allowed.but else ''}IN (SELECT value FROM json_each(?))"
+    return session.all(  # type: ignore[return-value]
+        "SELECT v.place, c.id FROM chunks c CROSS JOIN vectors v ON v.digest = c.digest"
+        f" WHERE v.model = ? {which}",
+        [model, *([listed(allowed.rows)] if allowed and which else [])],
+    )

@@ -1,0 +1,185 @@
+"""The SQLite file of a library: made once, opened cheaply, never emptied."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+
+from marklight.engines.embedded.schema import APPLICATION, TABLES, VERSION
+from marklight.engines.embedded.session import Session
+from marklight.engines.embedded.trouble import damaged, explain
+from marklight.engines.embedded.turn import Turn
+from marklight.engines.facts import any_glob
+from marklight.errors import StoreError
+
+BUSY_MS = 10_000
+_IDLE = 4
+"""Connections kept open for the next snapshots."""
+
+
+_globs = lru_cache(maxsize=64)(json.loads)
+
+
+def _any_glob(path: str, globs: str) -> bool:
+    return any_glob(path, _globs(globs))
+
+
+class Store:
+    """Connections to one library: one that writes, and as many as there are readers."""
+
+    def __init__(self, folder: Path, turn: Turn) -> None:
+        self.folder = folder
+        self.path = folder / "library.db"
+        self._turn = turn
+        self._idle: list[Session] = []
+        self._guard = Lock()
+        self._writer: Session | None = None
+        self._suffix = "?mode=rw"
+        if not self._has_tables():
+            self._create()
+
+    def reading(self) -> Session:
+        """A connection to read with, to be given back."""
+        with self._guard:
+            if self._idle:
+                return self._idle.pop()
+        return self._connect(self._suffix)
+
+    def give_back(self, session: Session) -> None:
+        """End a view; its connection serves the next one."""
+        if session.connection.in_transaction:
+            session.connection.rollback()
+        with self._guard:
+            if len(self._idle) < _IDLE:
+                self._idle.append(session)
+                return
+        session.close()
+
+    @contextmanager
+    def view(self) -> Iterator[Session]:
+        """A connection that sees one commit for as long as it is held."""
+        session = self.reading()
+        try:
+            session.run("BEGIN")
+            session.value("SELECT generation FROM state")  # the first look fixes what is seen
+            yield session
+        finally:
+            self.give_back(session)
+
+    def writing(self) -> Session:
+        """The connection that writes; only the holder of the writer's place may use it."""
+        if self._writer is None:
+            self._writer = self._connect("?mode=rw")
+            # Safe against a killed process; a power cut may undo the last commits, never half of one.
+            self._writer.run("PRAGMA synchronous = NORMAL")
+            self._writer.run("PRAGMA foreign_keys = ON")
+            self._writer.run("PRAGMA cache_size = -32000")
+            self._writer.run("PRAGMA journal_size_limit = 67108864")
+        return self._writer
+
+    def close(self) -> None:
+        with self._guard:
+            for session in (*self._idle, *([self._writer] if self._writer else [])):
+                session.close()
+            self._idle.clear()
+            self._writer = None
+
+    def _connect(self, suffix: str) -> Session:
+        try:
+            connection = sqlite3.connect(
+                self.path.absolute().as_uri() + suffix,
+                uri=True,
+                timeout=BUSY_MS / 1000,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+        except sqlite3.Error as error:
+            raise explain(error, self.path) from error
+        connection.create_function("any_glob", 2, _any_glob, deterministic=True)
+        return Session(self.path, connection)
+
+    def _has_tables(self) -> bool:
+        """Whether there is a library to open; the first look at it decides how it can be opened."""
+        try:
+            if self.path.stat().st_size == 0:
+                if self._has_more():
+                    raise damaged(self.path, "it is empty")
+                return False
+        except FileNotFoundError:
+            if self._has_more():
+                raise StoreError(
+                    f"{self.path} is missing, but other parts of the library are there",
+                    f"Put it back, or move {self.folder} away and run `marklight index` again",
+                ) from None
+            return False
+        except OSError as error:
+            raise explain(error, self.path) from error
+        session = self._first_look()
+        try:
+            version = session.value("PRAGMA user_version")
+            if version > VERSION:
+                raise StoreError(
+                    f"{self.path} was made by a newer Marklight (format {version}, known: {VERSION})",
+                    "Upgrade with `pip install --upgrade marklight`",
+                )
+            if version == 0 and session.value("SELECT count(*) FROM sqlite_master"):
+                raise StoreError(f"{self.path} is not a Marklight library", "Choose another folder")
+        finally:
+            self.give_back(session)
+        return bool(version)
+
+    def _first_look(self) -> Session:
+        failure: StoreError | None = None
+        # A folder that may not be written has no room for SQLite's own files beside the store.
+        for suffix in ("?mode=rw", "?mode=ro", "?mode=ro&immutable=1"):
+            session = self._connect(suffix)
+            try:
+                session.value("SELECT count(*) FROM sqlite_master")
+                self._suffix = suffix
+                return session
+            except StoreError as error:
+                session.close()
+                cause = error.__cause__
+                failure = failure or error
+                code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+                if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                    raise
+        assert failure
+        raise failure
+
+    def _has_more(self) -> bool:
+        return any((self.folder / part).exists() for part in ("words", "vectors"))
+
+    def _create(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            ignore = self.folder / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n", encoding="utf-8")
+        except OSError as error:
+            raise StoreError(
+                f"{self.folder} cannot be made ({os.strerror(error.errno or 0)})",
+                'Choose another place with the setting `engine = "file:PATH"`',
+            ) from error
+        with self._turn.hold(BUSY_MS / 1000):
+            session = self._connect("?mode=rwc")
+            try:
+                session.run("PRAGMA journal_mode = WAL")
+                with session.transaction():
+                    if session.value("PRAGMA user_version") == 0:
+                        for statement in TABLES.split(";"):
+                            session.run(statement)
+                        session.run(
+                            "INSERT INTO state (one, library) VALUES (1, ?)", [secrets.token_hex(8)]
+                        )
+                        session.run(f"PRAGMA application_id = {APPLICATION}")
+                        session.run(f"PRAGMA user_version = {VERSION}")
+            finally:
+                session.close()

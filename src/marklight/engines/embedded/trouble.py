@@ -1,0 +1,66 @@
+"""What SQLite and the disk complain about, said so that a user knows what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from pathlib import Path
+
+from marklight.errors import Busy, StoreError
+
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL_WORDS = tuple(os.strerror(number) for number in _FULL)
+
+
+def explain(error: Exception, path: Path) -> StoreError:
+    """The error that a user should see in place of this one."""
+    if isinstance(error, sqlite3.Error):
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if code in _DAMAGED:
+            return damaged(path, str(error)) if is_damaged(path) else _passing(path, error)
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return Busy(f"{path} is in use by another process", "Try again in a moment")
+        if code == sqlite3.SQLITE_FULL:
+            return full(path)
+        if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+            return StoreError(f"{path} cannot be written", "Check the rights of its folder")
+    # tantivy passes the system's words on, but not its number.
+    elif getattr(error, "errno", 0) in _FULL or any(each in str(error) for each in _FULL_WORDS):
+        return full(path)
+    return StoreError(f"{path} cannot be used: {error}", "Check the disk and the folder's rights")
+
+
+def damaged(path: Path, reason: str) -> StoreError:
+    """The one error that no rebuild mends by itself: nothing is thrown away without the user."""
+    return StoreError(
+        f"{path} is damaged ({reason})",
+        f"Your documents are untouched: move {path.parent} away and run `marklight index` again",
+    )
+
+
+def full(path: Path) -> StoreError:
+    """No room: the last commit stands."""
+    return StoreError(
+        f"No space left to write {path}",
+        "Nothing that was indexed is lost: make room and run `marklight index` again",
+    )
+
+
+def _passing(path: Path, error: Exception) -> StoreError:
+    return StoreError(f"{path} could not be read ({error}), yet it is sound", "Try again")
+
+
+def is_damaged(path: Path) -> bool:
+    """Whether a second, separate look finds the file broken too."""
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok")
+        finally:
+            connection.close()
+    except sqlite3.OperationalError as error:
+        return (error.sqlite_errorcode & 0xFF) in _DAMAGED
+    except sqlite3.DatabaseError:
+        return True

@@ -1,0 +1,136 @@
+"""Vectors into the tables and their matrix, kept by what they are of and never made twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from marklight.engines.embedded.matrix import MatrixFile, Shelf, shelf
+from marklight.engines.embedded.session import Session, listed
+from marklight.errors import StoreError
+from marklight.model import Vectors
+
+_MOST_HOLES = 0.25
+"""Share of dropped rows at which a matrix is written anew without them."""
+
+
+def add(session: Session, folder: Path, library: str, vectors: Vectors) -> None:
+    """New vectors, appended to the matrix before the tables are committed."""
+    if not vectors.digests:
+        return
+    place = _shelf_for(session, vectors)
+    known = {
+        digest
+        for (digest,) in session.all(
+            "SELECT digest FROM vectors WHERE model = ? AND digest IN (SELECT value FROM json_each(?))",
+            [place.row, listed(vectors.digests)],
+        )
+    }
+    at = {
+        digest: index
+        for index, digest in reversed(list(enumerate(vectors.digests)))
+        if digest not in known
+    }
+    fresh = sorted(at, key=at.__getitem__)
+    if not fresh:
+        return
+    rows = np.ascontiguousarray(vectors.matrix[[at[digest] for digest in fresh]], dtype="<f4")
+    file = MatrixFile.at(folder, library, place)
+    if not file.is_whole():
+        file.rebuild(session)
+    file.append(rows)
+    session.many(
+        "INSERT INTO vectors (model, digest, place, vector) VALUES (?, ?, ?, ?)",
+        (
+            (place.row, digest, place.places + index, rows[index].tobytes())
+            for index, digest in enumerate(fresh)
+        ),
+    )
+    _advance(session, place, fresh)
+
+
+def _shelf_for(session: Session, vectors: Vectors) -> Shelf:
+    dimension = vectors.matrix.shape[1]
+    session.run(
+        "INSERT OR IGNORE INTO models (name, dimension) VALUES (?, ?)", [vectors.model, dimension]
+    )
+    place = shelf(session, vectors.model)
+    assert place
+    if place.dimension != dimension:
+        raise StoreError(
+            f"Vectors of {vectors.model} have {dimension} numbers, those in the library"
+            f" {place.dimension}",
+            "A model that changed must have another fingerprint",
+        )
+    return place
+
+
+def _advance(session: Session, place: Shelf, fresh: list[str]) -> None:
+    """Count the passages that have a vector now, and move up to the first that has none."""
+    session.run(
+        "UPDATE models SET places = places + ?, embedded = embedded +"
+        " (SELECT count(*) FROM chunks WHERE digest IN (SELECT value FROM json_each(?)))"
+        " WHERE row = ?",
+        [len(fresh), listed(fresh), place.row],
+    )
+    session.run(
+        "UPDATE models SET done = coalesce("
+        " (SELECT c.row - 1 FROM chunks c WHERE c.row > models.done AND NOT EXISTS"
+        "  (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = models.row)"
+        "  ORDER BY c.row LIMIT 1),"
+        " (SELECT seq FROM sqlite_sequence WHERE name = 'chunks'), 0) WHERE row = ?",
+        [place.row],
+    )
+
+
+_ORPHAN = "NOT EXISTS (SELECT 1 FROM chunks c WHERE c.digest = vectors.digest)"
+
+
+def waste(session: Session) -> int:
+    """Vectors that no passage uses."""
+    return int(session.value(f"SELECT count(*) FROM vectors WHERE {_ORPHAN}"))
+
+
+def clean(session: Session, folder: Path, library: str, keep: Iterable[str]) -> int:
+    """Drop what nobody uses; a matrix with many holes is written anew under the next epoch."""
+    kept = listed(keep)
+    dropped = 0
+    for row, _ in session.all(
+        "SELECT row, name FROM models WHERE name NOT IN (SELECT value FROM json_each(?))", [kept]
+    ):
+        dropped += session.run("DELETE FROM vectors WHERE model = ?", [row])
+        session.run("DELETE FROM models WHERE row = ?", [row])
+    dropped += session.run(f"DELETE FROM vectors WHERE {_ORPHAN}")
+    for name, row, places in session.all("SELECT name, row, places FROM models"):
+        left = [
+            each
+            for (each,) in session.all(
+                "SELECT row FROM vectors WHERE model = ? ORDER BY place", [row]
+            )
+        ]
+        if places - len(left) > _MOST_HOLES * places:
+            session.many(
+                "UPDATE vectors SET place = ? WHERE row = ?",
+                ((place, vector) for place, vector in enumerate(left)),
+            )
+            session.run(
+                "UPDATE models SET epoch = epoch + 1, places = ? WHERE row = ?", [len(left), row]
+            )
+            moved = shelf(session, name)
+            assert moved
+            MatrixFile.at(folder, library, moved).rebuild(session)
+    if dropped:
+        session.run("UPDATE state SET generation = generation + 1")
+    return dropped
+
+
+def sweep(session: Session, folder: Path, library: str) -> int:
+    """Delete matrix files that no model uses any more, as a killed run may leave them."""
+    shelves = [shelf(session, name) for (name,) in session.all("SELECT name FROM models")]
+    used = {MatrixFile.at(folder, library, each).path.name for each in shelves if each}
+    unused = [path for path in (folder / "vectors").glob("*") if path.name not in used]
+    for path in unused:
+        path.unlink(missing_ok=True)
+    return len(unused)

@@ -1,0 +1,160 @@
+"""The index of words: derived from the tables, at least as new as they are, mended when it is not.
+
+A commit adds its passages here before it commits the tables, and passages that died are deleted
+here a while after. So the index always holds all that a view can ask for, and what it holds
+beyond that is told by rows that the view does not have.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from marklight.engines.embedded.session import Session, listed
+from marklight.engines.embedded.trouble import explain
+from marklight.engines.fields import recipe
+from marklight.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import tantivy
+
+    from marklight.engines.embedded.write import Placed
+
+GRACE_SECONDS = 60.0
+"""How long dead passages stay for views that are older than their death and look late."""
+
+_HEAP_BYTES = 64_000_000
+"""One thread: a second one gains nothing while Python makes the words."""
+
+
+class Unfit(Exception):
+    """The index on disk is missing, foreign, damaged or behind."""
+
+
+@contextmanager
+def sound() -> Iterator[None]:
+    """Whatever tantivy says or does inside means that the index cannot be used as it is."""
+    try:
+        yield
+    except (Unfit, StoreError):
+        raise
+    except BaseException as error:
+        # A panic in Rust arrives outside of Exception.
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise Unfit(str(error)) from error
+        raise
+
+
+class Words:
+    """The folder of the index, one writer to it, one set of mapped files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "words"
+        self._guard = RLock()
+        self._index: tantivy.Index | None = None
+        self._seen = -1
+        self._writer: tantivy.IndexWriter | None = None
+
+    @property
+    def loaded(self) -> bool:
+        """Whether this process has the index open, so that a view of it costs next to nothing."""
+        return self._index is not None
+
+    def opstamp(self, library: str) -> int:
+        """Which commit the files on disk are; raises where they are no index of this library."""
+        try:
+            stamp = json.loads((self.folder / "marklight.json").read_bytes())
+            if stamp != {"library": library, "recipe": recipe()}:
+                raise Unfit("made for another library or with other words")
+            return int(json.loads((self.folder / "meta.json").read_bytes())["opstamp"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise Unfit(str(error)) from error
+
+    def searcher(self, library: str, generation: int, expected: int) -> tantivy.Searcher:
+        """A view at least as new as this generation."""
+        with self._guard, sound():
+            import tantivy
+
+            if self._index is None:
+                if self.opstamp(library) < expected:
+                    raise Unfit("older than the tables")
+                self._index = tantivy.Index.open(str(self.folder))
+                self._index.config_reader("manual")
+                self._index.reload()
+                self._seen = generation
+            elif generation != self._seen:
+                if self.opstamp(library) < expected:
+                    raise Unfit("older than the tables")
+                self._index.reload()
+                self._seen = generation
+            return self._index.searcher()
+
+    def forget(self) -> None:
+        """Look at the files anew next time."""
+        with self._guard:
+            self._index, self._seen = None, -1
+
+    def prepare(self, session: Session) -> None:
+        """Bring the index to where the tables are, ready to be added to."""
+        if self._writer is not None:
+            return
+        from marklight.engines.embedded import mend
+
+        mend.words(self, session)
+        with self._failing():
+            import tantivy
+
+            index = tantivy.Index.open(str(self.folder))
+            self._writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+
+    def add(self, session: Session, placed: Sequence[Placed]) -> None:
+        """Put new passages in, take long dead ones out, and note how far the index is."""
+        from marklight.engines.embedded.passages import placed_passages
+
+        assert self._writer is not None
+        settled = time.time() - GRACE_SECONDS
+        with self._failing():
+            for passage in placed_passages(placed):
+                self._writer.add_document(passage)
+            for (row,) in session.all("SELECT chunk FROM dead WHERE since < ?", [settled]):
+                self._writer.delete_documents_by_term("row", row)
+            opstamp = self._writer.commit()
+        session.run("DELETE FROM dead WHERE since < ?", [settled])
+        session.run("UPDATE state SET opstamp = ?", [opstamp])
+
+    def finish(self) -> None:
+        """Let merges end and give tantivy's own lock back."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with self._failing():
+                writer.wait_merging_threads()
+
+    def abandon(self) -> None:
+        """Drop what was not committed; the next writer finds out what was."""
+        self._writer = None
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            with sound():
+                yield
+        except Unfit as error:
+            self.abandon()
+            raise explain(error, self.folder) from error
+
+
+def living(session: Session, rows: Sequence[int]) -> dict[int, str]:
+    """Of these passages, the ones that the view has."""
+    return dict(
+        session.all(
+            "SELECT row, id FROM chunks WHERE row IN (SELECT value FROM json_each(?))",
+            [listed(rows)],
+        )
+    )
