@@ -1,1 +1,29 @@
-"""Text to numbers."""
+"""Text to numbers: the bundled model, any ONNX model by folder or name, and a fake for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marklight.models.record import DEFAULT, KNOWN, ModelRecord
+
+if TYPE_CHECKING:
+    from marklight.ports import Embedder
+
+__all__ = ["DEFAULT", "KNOWN", "ModelRecord", "load"]
+
+
+def load(
+    name: str = DEFAULT, *, cache_dir: Path | None = None, threads: int | None = None
+) -> Embedder:
+    """The model of this name: a known one, one that was pulled or imported, a folder, or `fake`.
+
+    Nothing heavy is loaded before the first text is counted or embedded, and nothing is downloaded.
+    """
+    if name == "fake":
+        from marklight.models.fake import FakeEmbedder
+
+        return FakeEmbedder()
+    from marklight.models.locate import embedder
+
+    return embedder(name, cache_dir=cache_dir, threads=threads)

