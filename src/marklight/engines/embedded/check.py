@@ -5,21 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from marklight.engines.embedded import mend, vectors
+from marklight.engines.embedded.counters import COUNTERS
 from marklight.engines.embedded.derived import Parts
 from marklight.engines.embedded.matrix import MatrixFile, shelf
 from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.trouble import damaged
-
-_COUNTERS = (
-    ("state", "documents", "(SELECT count(*) FROM documents)"),
-    ("state", "chunks", "(SELECT count(*) FROM chunks)"),
-    (
-        "models",
-        "embedded",
-        "(SELECT count(*) FROM chunks c JOIN vectors v ON v.digest = c.digest"
-        " WHERE v.model = models.row)",
-    ),
-)
 
 
 def check(parts: Parts, session: Session) -> list[str]:
@@ -31,7 +21,7 @@ def check(parts: Parts, session: Session) -> list[str]:
         raise damaged(session.path, f"{len(strays)} rows belong to nothing")
     found = []
     with session.transaction():
-        for table, column, truth in _COUNTERS:
+        for table, column, truth in COUNTERS:
             if session.run(f"UPDATE {table} SET {column} = {truth} WHERE {column} != {truth}"):
                 found.append(f"The count of {column} was wrong and has been put right")
     parts.words.finish()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from marklight.engines.embedded.counters import counting_waste
 from marklight.engines.embedded.derived import Derived, Parts
 from marklight.engines.embedded.reader import EmbeddedReader
 from marklight.engines.embedded.session import Session
@@ -45,7 +46,7 @@ class EmbeddedEngine:
             if any(entry.chunks for entry in batch.entries):
                 self._parts.words.prepare(session)
             try:
-                with session.transaction():
+                with session.transaction(), counting_waste(session, batch):
                     self._apply(session, batch)
             except BaseException:
                 self._parts.words.abandon()
@@ -83,10 +84,8 @@ class EmbeddedEngine:
         return found
 
     def waste(self) -> int:
-        from marklight.engines.embedded import vectors
-
         with self._parts.store.view() as session:
-            return vectors.waste(session)
+            return int(session.value("SELECT waste FROM state"))
 
     def check(self) -> list[str]:
         from marklight.engines.embedded.check import check

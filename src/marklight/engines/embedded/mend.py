@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marklight.engines.embedded.passages import schema, stored_passages
+from marklight.engines.embedded.passages import rows_of, schema, stored_passages
 from marklight.engines.embedded.session import Session, listed
 from marklight.engines.embedded.trouble import explain
 from marklight.engines.embedded.words import Unfit, sound
@@ -57,7 +57,7 @@ def _catch_up(folder: Path, session: Session) -> tuple[int, int]:
     import tantivy
 
     index = tantivy.Index.open(str(folder))
-    held = rows_of(index)
+    held = _all_rows(index)
     known = {row for (row,) in session.each("SELECT row FROM chunks")}
     spared = {row for (row,) in session.each("SELECT chunk FROM dead")}
     if len(held) != len(set(held)):
@@ -74,7 +74,7 @@ def _catch_up(folder: Path, session: Session) -> tuple[int, int]:
     return len(missing), len(extra)
 
 
-def rows_of(index: tantivy.Index) -> list[int]:
+def _all_rows(index: tantivy.Index) -> list[int]:
     """Every passage that the index holds."""
     import tantivy
 
@@ -84,8 +84,7 @@ def rows_of(index: tantivy.Index) -> list[int]:
     if not searcher.num_docs:
         return []
     hits = searcher.search(tantivy.Query.all_query(), limit=searcher.num_docs, count=False).hits
-    rows = searcher.fast_field_values("row", [address for _, address in hits])
-    return [int(row) for row in rows if row is not None]
+    return rows_of(searcher, [address for _, address in hits])
 
 
 def _rebuild(folder: Path, session: Session, library: str) -> None:

@@ -117,11 +117,11 @@ def best(
     ask = 2 * limit + 32
     while True:
         hits = searcher.search(query, limit=ask, count=False).hits
-        rows = searcher.fast_field_values("row", [address for _, address in hits])
-        ids = living([int(row) for row in rows if row is not None])
+        rows = rows_of(searcher, [address for _, address in hits])
+        ids = living(rows)
         # Sums of the same numbers in another order differ in the last digits: those are no ranks.
         found = [
-            Scored(ids[int(row)], round(score, 5))
+            Scored(ids[row], round(score, 5))
             for (score, _), row in zip(hits, rows, strict=True)
             if row in ids
         ]
@@ -129,3 +129,8 @@ def best(
         if len(hits) < ask or filled:
             return sorted(found, key=lambda each: (-each.score, each.chunk))[:limit]
         ask *= 4
+
+
+def rows_of(searcher: tantivy.Searcher, addresses: list[tantivy.DocAddress]) -> list[int]:
+    """The passages at these places of the index."""
+    return [int(row or 0) for row in searcher.fast_field_values("row", addresses)]

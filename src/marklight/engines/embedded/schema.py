@@ -13,6 +13,7 @@ CREATE TABLE state (
     generation INTEGER NOT NULL DEFAULT 0,
     documents INTEGER NOT NULL DEFAULT 0,  -- counted here, so that nobody has to scan
     chunks INTEGER NOT NULL DEFAULT 0,
+    waste INTEGER NOT NULL DEFAULT 0,      -- vectors that no passage uses
     opstamp INTEGER NOT NULL DEFAULT -1    -- of the words that hold all passages of this generation
 );
 CREATE TABLE manifest (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

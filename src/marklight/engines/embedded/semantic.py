@@ -12,6 +12,8 @@ from marklight.engines.unit import unit
 from marklight.ports import Scored
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from marklight.model import Matrix, Vector
 
 _BLOCK = 8192
@@ -40,7 +42,7 @@ def nearest(
     return _ranked(_scores(matrix, question, wanted), places, limit)
 
 
-def _scores(matrix: Matrix, question: Vector, wanted: np.ndarray) -> Vector:  # type: ignore[type-arg]
+def _scores(matrix: Matrix, question: Vector, wanted: NDArray[np.int64]) -> Vector:
     """A score for each place; those that were not asked for stay at zero unless that is slower."""
     if 4 * len(wanted) > len(matrix):
         return np.asarray(matrix @ question)
@@ -66,7 +68,7 @@ def _ranked(scores: Vector, pairs: list[tuple[int, str]], limit: int) -> list[Sc
 
 def _pairs_of(session: Session, model: int, places: list[int]) -> list[tuple[int, str]]:
     """The passages that these places belong to: several, where a text is repeated."""
-    return session.all(  # type: ignore[return-value]
+    return session.all(
         "SELECT v.place, c.id FROM json_each(?) p CROSS JOIN vectors v ON v.place = p.value"
         " JOIN chunks c ON c.digest = v.digest WHERE v.model = ?",
         [listed(places), model],
@@ -78,7 +80,7 @@ def _pairs(session: Session, model: int, allowed: Allowed | None) -> list[tuple[
     which = ""
     if allowed and (allowed.rows or not allowed.but):
         which = f"AND c.{allowed.column} {'NOT ' if allowed.but else ''}IN (SELECT value FROM json_each(?))"
-    return session.all(  # type: ignore[return-value]
+    return session.all(
         "SELECT v.place, c.id FROM chunks c CROSS JOIN vectors v ON v.digest = c.digest"
         f" WHERE v.model = ? {which}",
         [model, *([listed(allowed.rows)] if allowed and which else [])],

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from marklight.engines.embedded.counters import ORPHAN
 from marklight.engines.embedded.matrix import MatrixFile, Shelf, shelf
 from marklight.engines.embedded.session import Session, listed
 from marklight.errors import StoreError
@@ -85,14 +86,6 @@ def _advance(session: Session, place: Shelf, fresh: list[str]) -> None:
     )
 
 
-_ORPHAN = "NOT EXISTS (SELECT 1 FROM chunks c WHERE c.digest = vectors.digest)"
-
-
-def waste(session: Session) -> int:
-    """Vectors that no passage uses."""
-    return int(session.value(f"SELECT count(*) FROM vectors WHERE {_ORPHAN}"))
-
-
 def clean(session: Session, folder: Path, library: str, keep: Iterable[str]) -> int:
     """Drop what nobody uses; a matrix with many holes is written anew under the next epoch."""
     kept = listed(keep)
@@ -102,7 +95,8 @@ def clean(session: Session, folder: Path, library: str, keep: Iterable[str]) -> 
     ):
         dropped += session.run("DELETE FROM vectors WHERE model = ?", [row])
         session.run("DELETE FROM models WHERE row = ?", [row])
-    dropped += session.run(f"DELETE FROM vectors WHERE {_ORPHAN}")
+    dropped += session.run(f"DELETE FROM vectors WHERE {ORPHAN}")
+    session.run("UPDATE state SET waste = 0")
     for name, row, places in session.all("SELECT name, row, places FROM models"):
         left = [
             each

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from marklight.engines.embedded.counters import count_embedded
 from marklight.engines.embedded.records import packed, record, texts
 from marklight.engines.embedded.session import Session, listed
 from marklight.engines.facts import facts, moment
@@ -66,7 +67,7 @@ def _remove(session: Session, ids: Sequence[DocumentId]) -> None:
     those = "document IN (SELECT value FROM json_each(?))"
     rows = [listed(leaving)]
     chunks = session.value(f"SELECT count(*) FROM chunks WHERE {those}", rows)
-    _count_embedded(session, -1, f"c.{those}", rows)
+    count_embedded(session, -1, f"c.{those}", rows)
     session.run(f"INSERT INTO dead SELECT row, ? FROM chunks WHERE {those}", [time.time(), *rows])
     session.many("DELETE FROM documents WHERE row = ?", ((row,) for row in leaving))
     session.run(
@@ -87,7 +88,7 @@ def _add(session: Session, entries: Sequence[Entry]) -> list[Placed]:
     _add_documents(session, placed)
     _add_chunks(session, placed)
     _add_links(session, placed)
-    _count_embedded(session, 1, "c.row > ?", [last_chunk])
+    count_embedded(session, 1, "c.row > ?", [last_chunk])
     session.run(
         "UPDATE state SET documents = documents + ?, chunks = chunks + ?",
         [len(entries), chunk - last_chunk],
@@ -204,17 +205,3 @@ def _add_links(session: Session, placed: Sequence[Placed]) -> None:
         "INSERT OR IGNORE INTO link_keys VALUES (?, ?)",
         ((key, row) for row, _, each in links for key in each.keys),
     )
-
-
-def _count_embedded(session: Session, sign: int, which: str, values: Sequence[object]) -> None:
-    """Passages that come or leave count for every model that has their vector."""
-    if session.value("SELECT 1 FROM models") is None:
-        return
-    for model, count in session.all(
-        "SELECT v.model, count(*) FROM chunks c CROSS JOIN vectors v ON v.digest = c.digest"
-        f" WHERE {which} GROUP BY v.model",
-        values,
-    ):
-        session.run(
-            "UPDATE models SET embedded = embedded + ? WHERE row = ?", [sign * count, model]
-        )
