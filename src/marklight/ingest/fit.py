@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from marklight.ingest.cut import Span, pieces
+from marklight.ingest.draft import Draft
 from marklight.ingest.parse.form import Parsed
 from marklight.text import passage, trail
-
-if TYPE_CHECKING:
-    from marklight.ingest.chunk import Draft
 
 _MARGIN = 16
 """Room for special tokens and a model's own prefix, on top of at most one token for each byte."""

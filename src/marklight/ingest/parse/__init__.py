@@ -7,16 +7,15 @@ entry = Chunker()([parsed])[0]
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib import import_module
 from itertools import accumulate
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from marklight.errors import SettingsError
-from marklight.ingest import frontmatter, links
+from marklight.ingest import fields, frontmatter, links
 from marklight.ingest.parse.form import Block, Mention, Parsed, Structure, Style
 from marklight.ingest.read import Source
 from marklight.model import Document, DocumentId, Heading, Kind
@@ -31,10 +30,6 @@ PARSERS: Mapping[str, str] = {
 """Which parser reads which files; a parser is the module of that name in this folder."""
 
 _NAMES = ("markdown", "plain")
-_TITLE_CHARS = 300
-_ISO_DATE = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
-)
 
 
 class Parser(Protocol):
@@ -81,23 +76,24 @@ def understand(
     if front.remark and front.lines:
         found.blocks.insert(0, Block(Kind.PROSE, 0, 0))
     related = [
-        Mention(Style.RELATED, _unbracketed(name), name, 0, -1) for name in _list(values, "related")
+        Mention(Style.RELATED, fields.unbracketed(name), name, 0, -1)
+        for name in fields.list_of(values, "related")
     ]
-    aliases = _list(values, "aliases", "alias")
+    aliases = fields.list_of(values, "aliases", "alias")
     document = Document(
         id=id,
-        title=_title(id, values, found),
+        title=fields.title_of(id, values, found),
         text=text,
         file=source.file,
         digest=digest(text),
         recipe=recipe,
-        description=_text(values, "description", "summary"),
-        keywords=_list(values, "keywords"),
-        tags=_tags(_list(values, "tags", "tag"), found.tags),
+        description=fields.text_of(values, "description", "summary"),
+        keywords=fields.list_of(values, "keywords"),
+        tags=fields.tags(fields.list_of(values, "tags", "tag"), found.tags),
         aliases=aliases,
-        author=", ".join(_list(values, "author", "authors", split=False)),
-        category=_text(values, "category", "type"),
-        date=_date(values),
+        author=", ".join(fields.list_of(values, "author", "authors", split=False)),
+        category=fields.text_of(values, "category", "type"),
+        date=fields.date_of(values),
         metadata=values,
         outline=_outline(found, len(lines)),
         links=links.links_for([*related, *found.mentions], found.titles, id),
@@ -108,13 +104,6 @@ def understand(
     starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
     starts[-1] = len(text)
     return Parsed(document, found, starts, 0 if front.remark else front.lines)
-
-
-def _title(id: DocumentId, values: Mapping[str, Any], found: Structure) -> str:
-    stem = id.path.rpartition("/")[2]
-    first = next((title.text for title in found.titles if title.level == 1 and title.text), "")
-    title = _text(values, "title") or first or stem.rpartition(".")[0] or stem
-    return title if len(title) <= _TITLE_CHARS else title[: _TITLE_CHARS - 1] + "…"
 
 
 def _outline(found: Structure, lines: int) -> tuple[Heading, ...]:
@@ -128,58 +117,3 @@ def _outline(found: Structure, lines: int) -> tuple[Heading, ...]:
         Heading(title.level, title.text, title.anchor, (title.line + 1, max(end, title.end)))
         for title, end in zip(found.titles, ends, strict=True)
     )
-
-
-def _text(values: Mapping[str, Any], *keys: str) -> str:
-    for key in keys:
-        value = values.get(key)
-        if isinstance(value, list):
-            value = ", ".join(str(item) for item in value if not isinstance(item, dict | list))
-        if value not in (None, "") and not isinstance(value, dict | bool):
-            return " ".join(str(value).split())
-    return ""
-
-
-def _list(values: Mapping[str, Any], *keys: str, split: bool = True) -> tuple[str, ...]:
-    """A list, or a text with commas; what is neither, such as a table, is left alone."""
-    for key in keys:
-        value = values.get(key)
-        if isinstance(value, str) and split:
-            value = value.split(",")
-        items = value if isinstance(value, list) else [value]
-        named = [item.get("name") if isinstance(item, dict) else item for item in items]
-        # YAML reads an unquoted [[Page]] as a list in a list.
-        flat = [part for item in named for part in _flat(item)]
-        texts = [" ".join(str(item).split()) for item in flat if item not in (None, "")]
-        if any(texts):
-            return tuple(dict.fromkeys(filter(None, texts)))
-    return ()
-
-
-def _flat(item: Any) -> Iterable[Any]:
-    return item if isinstance(item, list) else (item,)
-
-
-def _unbracketed(name: str) -> str:
-    inner = name.strip()
-    if inner.startswith("[[") and inner.endswith("]]"):
-        inner = inner[2:-2].partition("|")[0]
-    return inner.strip("[] ")
-
-
-def _tags(*lists: Iterable[str]) -> tuple[str, ...]:
-    """Each once, whatever its case, as it was first written."""
-    tags: dict[str, str] = {}
-    for tag in (tag for several in lists for tag in several):
-        if name := tag.strip().lstrip("#").strip("/ "):
-            tags.setdefault(name.lower(), name)
-    return tuple(tags.values())
-
-
-def _date(values: Mapping[str, Any]) -> str | None:
-    """The document's own date; the day it was last changed tells more than the day it began."""
-    for key in ("modified", "updated", "lastmod", "date", "created"):
-        found = _ISO_DATE.match(str(values.get(key, "")))
-        if found:
-            return found[0].replace(" ", "T")
-    return None

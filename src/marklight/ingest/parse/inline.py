@@ -18,11 +18,20 @@ LIMIT_CHARS = 50_000
 _TAG = re.compile(r"#((?:[^\W_]|[-_/]|[\U0001F000-\U0001FAFF\u2600-\u27BF\u200D\uFE0F])+)")
 _BLOCK_ID = re.compile(r"\^([A-Za-z0-9-]+)[ \t]*(?=\n|$)")
 _SHORTCODE_END = {"<": ">}}", "%": "%}}"}
-_REF = re.compile(
+REF = re.compile(
     r"\{\{[<%]\s*(?:rel)?ref\s+(?:path\s*=\s*)?(?:\"([^\"\n]*)\"|`([^`\n]*)`|'([^'\n]*)'|([^\s\"'`>%]+))"
+)
+HREF = re.compile(
+    r"<a\s[^<>]{0,500}?href\s*=\s*(?:\"(?=\{\{)|\"([^\"\n]*)\"|'([^'\n]*)')", re.IGNORECASE
 )
 _SHELL = re.compile(r"\s(?:-|.*[$\"'=<>&!])")
 """`[[ -f x ]]` and `[[ $x == y ]]` are shell tests, wherever they stand."""
+
+
+def ref_target(found: re.Match[str]) -> str:
+    """The page that Hugo's `ref` names, however it is quoted."""
+    return next(filter(None, found.groups()), "")
+
 
 WORTH = re.compile(
     r"\](?:\((?!\s*(?:https?:|mailto:|#))|\[)"  # a link that may stay within the library
@@ -105,13 +114,13 @@ def _ref_link(state: StateInline, silent: bool) -> bool:
     at = label_end + 2
     while at < maximum and state.src[at] in " \t":
         at += 1
-    found = _REF.match(state.src, at)
+    found = REF.match(state.src, at)
     end = state.src.find("}}", found.end()) if found else -1
     close = state.src.find(")", end) if end > 0 else -1
     if not found or end < 0 or close < 0 or close >= maximum:
         return False
     if not silent:
-        target = next(filter(None, found.groups()), "") + state.src[end + 2 : close].strip()
+        target = ref_target(found) + state.src[end + 2 : close].strip()
         token = state.push("link_open", "a", 1)
         token.attrs, token.meta = {"href": target}, {"pos": start}
         state.pos, state.posMax = start + 1, label_end
@@ -184,8 +193,8 @@ def _shortcode(state: StateInline, silent: bool) -> bool:
     if not silent:
         token = state.push("shortcode", "", 0)
         token.content = source[at : end + 3]
-        found = _REF.match(source, at)
-        target = next(filter(None, found.groups()), "") if found else ""
+        found = REF.match(source, at)
+        target = ref_target(found) if found else ""
         token.meta = {"pos": at, "target": target}
     state.pos = end + 3
     return True

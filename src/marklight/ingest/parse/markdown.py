@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from marklight.ingest.parse.form import Block, Code, Mention, Structure, Style, Title
-from marklight.ingest.parse.inline import LIMIT_CHARS, WORTH, Inline
+from marklight.ingest.parse.inline import HREF, LIMIT_CHARS, REF, WORTH, Inline, ref_target
 from marklight.model import Kind
 
 FINGERPRINT = "markdown 1"
@@ -29,12 +29,8 @@ _LEAVES = {
 _CONTAINERS = frozenset(
     ("bullet_list_open", "ordered_list_open", "list_item_open", "blockquote_open")
 )
-_LISTS = {
-    "bullet_list_open": 1,
-    "ordered_list_open": 1,
-    "bullet_list_close": -1,
-    "ordered_list_close": -1,
-}
+_LISTS = frozenset(("bullet_list_open", "ordered_list_open"))
+_LIST_ENDS = frozenset(("bullet_list_close", "ordered_list_close"))
 _CUSTOM_ANCHOR = re.compile(r"\s*\{:?\s*#([\w:.-]+)[^{}]*\}\s*$")
 _MARKUP = re.compile(r"[\\`*_\[\]<&!~{#^]")
 _SLUG_DROPS = re.compile(r"[^\w\- ]")
@@ -104,14 +100,16 @@ class _Walk:
                 elif kind == "heading_open" and token.level == 0:
                     heading = token
                     continue
-                elif lists and leaf is Kind.PROSE:
-                    leaf = Kind.LIST
+                elif leaf is Kind.PROSE:
+                    leaf = Kind.LIST if lists else Kind.PROSE
+                    if kind == "html_block" and "<a" in token.content:
+                        self._html(token.content, token.map[0])
                 found.blocks.append(Block(leaf, line + first, depth))
             elif kind in _CONTAINERS:
-                lists += _LISTS.get(kind, 0)
+                lists += kind in _LISTS
                 if opened is None or opened.level > token.level:
                     opened = token
-            elif kind in _LISTS:
+            elif kind in _LIST_ENDS:
                 lists -= 1
 
     def _code(self, token: Token) -> None:
@@ -122,6 +120,13 @@ class _Walk:
         start = token.map[0] + self.first + fenced
         end = start + token.content.count("\n")
         self.found.code.append(Code(start, end, language, token.content))
+
+    def _html(self, content: str, line: int) -> None:
+        """Links of an HTML block: to a page, or to one that a shortcode names."""
+        for found in HREF.finditer(content):
+            inner = REF.match(found[1] or found[2] or "") or REF.match(content, found.end())
+            target = ref_target(inner) if inner else found[1] or found[2] or ""
+            self._mention(target, "", content, line, found.start())
 
     def _heading(self, opening: Token, token: Token) -> None:
         assert opening.map is not None
