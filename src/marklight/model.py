@@ -268,6 +268,7 @@ class Query:
     kind: str = "exploratory"
     expanded_with: tuple[str, ...] = ()
     min_confidence: float | None = None
+    max_tokens: int | None = None
 
 
 class Why(NamedTuple):

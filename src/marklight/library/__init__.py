@@ -141,6 +141,7 @@ class Library:
             limit=limit,
             mode=mode,
             min_confidence=min_confidence,
+            max_tokens=max_tokens,
             path=path,
             tag=tag,
             where=where,
@@ -166,8 +167,7 @@ class Library:
         if answer.index.documents == 0:
             said = [*said, f"there are no documents in {self.place.folder}"]
         answer = replace(answer, notices=(*notices, *said, *answer.notices), explain=explain)
-        if max_tokens is not None:
-            answer = present.within(answer, max_tokens)
+        answer = present.within_budget(answer)
         return replace(answer, took_ms=(time.perf_counter() - began) * 1000)
 
     def get(self, ref: str) -> Extract:

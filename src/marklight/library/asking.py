@@ -18,6 +18,7 @@ def ask(
     limit: int,
     mode: str,
     min_confidence: float | None,
+    max_tokens: int | None,
     path: Several,
     tag: Several,
     where: Mapping[str, str] | Several,
@@ -33,6 +34,7 @@ def ask(
         limit=limit,
         mode=_mode(mode),
         min_confidence=min_confidence,
+        max_tokens=max_tokens,
         filters=Filters(
             collections=_several(collection),
             paths=_several(path) or ((f"{within}/**",) if within else ()),
@@ -49,6 +51,8 @@ def ask(
         raise UsageError(f"the limit must be 1 to 100, not {query.limit}")
     if query.min_confidence is not None and not 0 <= query.min_confidence <= 1:
         raise UsageError(f"the least confidence must be 0 to 1, not {query.min_confidence}")
+    if query.max_tokens is not None and query.max_tokens < 1:
+        raise UsageError(f"the token budget must be positive, not {query.max_tokens}")
     return query
 
 

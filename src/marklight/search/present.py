@@ -12,8 +12,11 @@ CHARACTERS_PER_TOKEN = 3
 _SENTENCE_END = re.compile(r"[.!?。！？](?=\s)|\n\s*\n")
 
 
-def within(answer: Answer, max_tokens: int) -> Answer:
-    """The best hits that fit a token budget, the last one cut at a sentence; what is left out is said."""
+def within_budget(answer: Answer) -> Answer:
+    """The best hits that fit the token budget, the last one cut at a sentence; what is left out is said."""
+    max_tokens = answer.query.max_tokens
+    if max_tokens is None:
+        return answer
     room = max_tokens * CHARACTERS_PER_TOKEN
     kept: list[Hit] = []
     cut = 0

@@ -1,0 +1,64 @@
+"""What the benchmarks share: where the collections are, a process of its own, and the result as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+
+
+def eval_root() -> Path:
+    """The evaluation collections; a benchmark without them has nothing to measure."""
+    folder = Path(os.environ.get("MARKLIGHT_EVAL", ROOT.parent / "shared" / "eval"))
+    if not folder.is_dir():
+        sys.exit(f"no evaluation collections at {folder}; name them with MARKLIGHT_EVAL")
+    return folder
+
+
+def corpus(name: str) -> Path:
+    return eval_root() / "corpora" / name
+
+
+def repeated(source: Path, target: Path, times: int) -> Path:
+    """A collection several times under new paths, each copy with titles, and so texts, of its own."""
+    for number in range(times):
+        shutil.copytree(source, target / f"copy{number}", copy_function=shutil.copyfile)
+        if number:
+            for path in (target / f"copy{number}").rglob("*.md"):
+                text = path.read_text()
+                path.write_text(text.replace("title:", f"title: Copy {number}", 1))
+    return target
+
+
+def in_a_process(code: str, *arguments: str) -> Any:
+    """Run code in a fresh interpreter; its last line of output is JSON."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def peak_megabytes() -> float:
+    """The most memory that this process has held."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def save(name: str, figures: dict[str, Any]) -> None:
+    """Print the figures and keep them."""
+    figures = {"machine": f"{platform.machine()}, {os.cpu_count()} cores", **figures}
+    text = json.dumps(figures, indent=2)
+    print(text)
+    (ROOT / "benchmarks" / "results" / f"{name}.json").write_text(text + "\n")
