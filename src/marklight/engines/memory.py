@@ -226,6 +226,7 @@ class MemoryEngine:
 
     state: State = field(default_factory=State)
     place: RLock = field(default_factory=RLock)
+    holders: int = 0
 
     @contextmanager
     def snapshot(self) -> Iterator[MemoryReader]:
@@ -235,12 +236,16 @@ class MemoryEngine:
     def writing(self, wait_seconds: float) -> Iterator[None]:
         if not self.place.acquire(timeout=max(0.0, wait_seconds)):
             raise Busy("Another thread is writing to this library", "Try again when it is done")
+        self.holders += 1
         try:
             yield
         finally:
+            self.holders -= 1
             self.place.release()
 
     def commit(self, batch: Batch) -> int:
+        if not self.holders:
+            raise RuntimeError("Only the holder of the writer's place may write: use writing()")
         if batch:
             self.state = self.state.after(batch)
         return self.state.generation

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marklight.engines.embedded.passages import rows_of, schema, stored_passages
+from marklight.engines.embedded.passages import delete, rows_of, schema, stored_passages
 from marklight.engines.embedded.session import Session, listed
 from marklight.engines.embedded.trouble import explain
 from marklight.engines.embedded.words import Unfit, sound
@@ -65,8 +65,7 @@ def _catch_up(folder: Path, session: Session) -> tuple[int, int]:
     extra, missing = set(held) - known - spared, known - set(held)
     if extra or missing:
         writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
-        for row in extra:
-            writer.delete_documents_by_term("row", row)
+        delete(writer, list(extra))
         for passage in stored_passages(session, listed(missing)):
             writer.add_document(passage)
         writer.commit()

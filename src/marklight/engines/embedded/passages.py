@@ -78,6 +78,13 @@ def _passage(
     return passage
 
 
+def delete(writer: tantivy.IndexWriter, rows: Sequence[int]) -> None:
+    """Take these passages out with the next commit."""
+    if rows:
+        # By query: `delete_documents_by_term` takes any number for a signed one and finds nothing.
+        writer.delete_documents_by_query(Query.term_set_query(schema(), "row", rows))
+
+
 def question(
     schema: tantivy.Schema,
     words: Sequence[str],

@@ -116,15 +116,15 @@ class Words:
 
     def add(self, session: Session, placed: Sequence[Placed]) -> None:
         """Put new passages in, take long dead ones out, and note how far the index is."""
-        from marklight.engines.embedded.passages import placed_passages
+        from marklight.engines.embedded.passages import delete, placed_passages
 
         assert self._writer is not None
         settled = time.time() - GRACE_SECONDS
         with self._failing():
             for passage in placed_passages(placed):
                 self._writer.add_document(passage)
-            for (row,) in session.all("SELECT chunk FROM dead WHERE since < ?", [settled]):
-                self._writer.delete_documents_by_term("row", row)
+            dead = session.all("SELECT chunk FROM dead WHERE since < ?", [settled])
+            delete(self._writer, [row for (row,) in dead])
             opstamp = self._writer.commit()
         session.run("DELETE FROM dead WHERE since < ?", [settled])
         session.run("UPDATE state SET opstamp = ?", [opstamp])

@@ -1,0 +1,227 @@
+"""What every engine owes: commits whole or not at all, views that stand still."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from marklight.errors import MarklightError
+from marklight.model import Batch, Counts, DocumentId, Failure, FileState, Filters, Vectors
+from marklight.ports import FIELD_BOOSTS, Engine, Indexed, Reader
+from marklight.text import words
+from tests.contracts.builders import embedding, entry, id_of, link, vector
+from tests.contracts.conftest import Open
+
+
+def commit(engine: Engine, batch: Batch) -> int:
+    with engine.writing(1):
+        return engine.commit(batch)
+
+
+def put(engine: Engine, *entries: object) -> int:
+    return commit(engine, Batch(entries=tuple(entries)))  # type: ignore[arg-type]
+
+
+def find(reader: Reader, query: str, filters: Filters | None = None, limit: int = 10) -> list[str]:
+    found = reader.keyword(words(query), FIELD_BOOSTS, filters or Filters(), limit)
+    return [reader.chunks([each.chunk])[0].path for each in found]
+
+
+def test_a_new_library_is_empty(engine: Engine) -> None:
+    with engine.snapshot() as reader:
+        assert reader.counts("m") == Counts()
+        assert reader.files() == {}
+        assert reader.failures() == []
+        assert reader.manifest() == {}
+        assert reader.models() == {}
+        assert reader.document(id_of("a.md")) is None
+        assert reader.chunks(["x"]) == []
+        assert reader.section("x") is None
+        assert reader.unresolved() == []
+        assert reader.unembedded("m", 10) == []
+        assert find(reader, "anything") == []
+        assert reader.semantic(vector("x"), "m", Filters(), 10) == []
+
+
+def test_what_was_committed_is_read_back_as_it_was(engine: Engine) -> None:
+    one = entry(
+        "guide/auth.md",
+        "How tokens expire.",
+        "How they are renewed.",
+        title="Auth",
+        headings=("Auth", "Tokens"),
+        merged=("Renewal",),
+        code="let token = renew()",
+        languages=("rust",),
+        description="About tokens",
+        keywords=("token", "login"),
+        tags=("security/web",),
+        aliases=("Sign-in",),
+        author="Ann",
+        category="howto",
+        date="2026-01-31",
+        metadata={"status": "draft", "nested": {"list": [1, 2.5, True, None, "ä"]}},
+        blocks={"b1": 4},
+        remarks=("frontmatter was odd",),
+        links=(link("Other"), link("Third", "x/third", "third")),
+    )
+    assert put(engine, one) == 1
+    with engine.snapshot() as reader:
+        assert reader.document(id_of("guide/auth.md")) == one.document
+        assert tuple(reader.chunks_of(id_of("guide/auth.md"))) == one.chunks
+        ids = [one.chunks[1].id, "unknown", one.chunks[0].id]
+        assert reader.chunks(ids) == [one.chunks[1], one.chunks[0]]
+        assert reader.section(one.sections[0].id) == (one.document.id, one.sections[0])
+        state = one.document.file
+        assert reader.files() == {one.document.id: Indexed(state, one.document.digest, "r1")}
+
+
+def test_a_view_stands_still_while_commits_go_on(engine: Engine) -> None:
+    old, kept = entry("a.md", "the old words"), entry("b.md", "words that stay")
+    put(engine, old, kept)
+    commit(engine, embedding(old, kept))
+    with engine.snapshot() as before:
+        first = before.semantic(vector("q"), "m", Filters(), 10)
+        for turn in range(3):
+            new = entry("a.md", f"the new words, turn {turn}")
+            put(engine, new)
+            commit(engine, embedding(new))
+        commit(engine, Batch(removed=(id_of("b.md"),)))
+        assert before.generation == 2
+        assert before.counts("m") == Counts(2, 2, 2, 0, 2)
+        assert sorted(find(before, "words")) == ["a.md", "b.md"]
+        assert find(before, "new") == []
+        assert before.semantic(vector("q"), "m", Filters(), 10) == first
+        assert before.chunks_of(id_of("a.md")) == list(old.chunks)
+        with engine.snapshot() as after:
+            assert find(after, "words") == ["a.md"]
+            assert find(after, "old") == []
+            assert find(after, "new") == ["a.md"]
+            assert len(after.semantic(vector("q"), "m", Filters(), 10)) == 1
+
+
+def test_a_commit_that_fails_leaves_nothing(engine: Engine) -> None:
+    put(engine, entry("a.md", "first"))
+    commit(engine, embedding(entry("a.md", "first")))
+    bad = Vectors("m", ("other",), np.ones((1, 3), dtype=np.float32))
+    batch = Batch(
+        entries=(entry("b.md", "second"),),
+        removed=(id_of("a.md"),),
+        failures=(Failure(id_of("c.md"), "broken"),),
+        vectors=bad,
+        manifest={"model": "m"},
+    )
+    with pytest.raises(MarklightError):
+        commit(engine, batch)
+    with engine.snapshot() as reader:
+        assert reader.counts("m") == Counts(1, 1, 1, 0, 2)
+        assert (find(reader, "first"), find(reader, "second")) == (["a.md"], [])
+        assert reader.manifest() == {}
+    put(engine, entry("c.md", "third"))
+    with engine.snapshot() as reader:
+        assert (find(reader, "second"), find(reader, "third")) == ([], ["c.md"])
+        assert reader.counts("m") == Counts(2, 2, 1, 0, 3)
+
+
+def test_a_document_is_replaced_whole(engine: Engine) -> None:
+    put(engine, entry("a.md", "one", "two", "three"), entry("b.md", "other"))
+    put(engine, entry("a.md", "four"))
+    with engine.snapshot() as reader:
+        assert reader.counts("m") == Counts(2, 2, 0, 0, 2)
+        assert [chunk.text for chunk in reader.chunks_of(id_of("a.md"))] == ["four"]
+        assert (find(reader, "three"), find(reader, "four")) == ([], ["a.md"])
+
+
+def test_a_removed_document_is_gone(engine: Engine) -> None:
+    gone = entry("a.md", "one", links=(link("b"),))
+    put(engine, gone, entry("b.md", "two"))
+    commit(engine, Batch(removed=(id_of("a.md"), id_of("never-there.md"))))
+    with engine.snapshot() as reader:
+        assert list(reader.files()) == [id_of("b.md")]
+        assert reader.document(id_of("a.md")) is None
+        assert reader.chunks([gone.chunks[0].id]) == []
+        assert reader.section(gone.sections[0].id) is None
+        assert reader.links_to(id_of("b.md")) == []
+        assert find(reader, "one") == []
+
+
+def test_two_collections_keep_documents_of_one_path_apart(engine: Engine) -> None:
+    put(engine, entry("README.md", "mine"), entry("README.md", "yours", collection="b"))
+    commit(engine, Batch(removed=(DocumentId("b", "README.md"),)))
+    with engine.snapshot() as reader:
+        assert list(reader.files()) == [id_of("README.md")]
+
+
+def test_touching_changes_the_file_state_and_nothing_else(engine: Engine) -> None:
+    one = entry("a.md", "words")
+    put(engine, one)
+    state = FileState(5, 1_700_000_000_000_000_000)
+    commit(engine, Batch(touched=((id_of("a.md"), state), (id_of("no.md"), state))))
+    with engine.snapshot() as reader:
+        assert reader.files() == {id_of("a.md"): Indexed(state, one.document.digest, "r1")}
+        assert reader.document(id_of("a.md")) == replace(one.document, file=state)
+        assert find(reader, "words", Filters(after="2023-11-14", before="2023-11")) == ["a.md"]
+
+
+def test_a_failure_is_kept_until_its_file_succeeds_or_leaves(engine: Engine) -> None:
+    failures = (
+        Failure(id_of("b.md"), "not text", FileState(1, 2)),
+        Failure(id_of("a.md"), "unreadable"),
+    )
+    commit(engine, Batch(failures=failures))
+    with engine.snapshot() as reader:
+        assert list(reader.failures()) == [failures[1], failures[0]]
+        assert reader.counts("m").failed == 2
+    put(engine, entry("a.md", "readable now"))
+    commit(engine, Batch(removed=(id_of("b.md"),)))
+    with engine.snapshot() as reader:
+        assert reader.failures() == []
+        assert reader.counts("m").failed == 0
+
+
+def test_a_document_that_fails_later_may_be_removed_and_listed_at_once(engine: Engine) -> None:
+    put(engine, entry("a.md", "words"))
+    failure = Failure(id_of("a.md"), "became binary")
+    commit(engine, Batch(removed=(id_of("a.md"),), failures=(failure,)))
+    with engine.snapshot() as reader:
+        assert (reader.files(), list(reader.failures())) == ({}, [failure])
+
+
+def test_the_manifest_is_added_to(engine: Engine) -> None:
+    commit(engine, Batch(manifest={"model": "a", "parser": "1"}))
+    commit(engine, Batch(manifest={"model": "b"}))
+    with engine.snapshot() as reader:
+        assert reader.manifest() == {"model": "b", "parser": "1"}
+
+
+def test_an_empty_commit_makes_no_generation(engine: Engine) -> None:
+    put(engine, entry("a.md", "words"))
+    assert commit(engine, Batch()) == 1
+
+
+def test_everything_is_there_after_opening_again(reopen: Open) -> None:
+    first = reopen()
+    one = entry("a.md", "lasting words", links=(link("nowhere"),))
+    put(first, one)
+    commit(first, embedding(one))
+    first.close()
+    with reopen().snapshot() as reader:
+        assert reader.generation == 2
+        assert reader.counts("m") == Counts(1, 1, 1, 0, 2)
+        assert find(reader, "lasting") == ["a.md"]
+        assert len(reader.unresolved()) == 1
+        assert reader.semantic(vector(one.chunks[0].digest), "m", Filters(), 1)[0].score > 0.9999
+
+
+def test_a_commit_needs_the_writers_place(engine: Engine) -> None:
+    with pytest.raises(RuntimeError):
+        engine.commit(Batch(manifest={"a": "b"}))
+
+
+def test_a_sound_library_has_nothing_to_mend(engine: Engine) -> None:
+    put(engine, entry("a.md", "one"), entry("b.md", "two"))
+    commit(engine, embedding(entry("a.md", "one")))
+    put(engine, entry("a.md", "three"))
+    assert engine.check() == []
