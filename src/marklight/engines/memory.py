@@ -181,6 +181,8 @@ class MemoryReader:
 
     def semantic(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[Scored]:
         known, question = self.state.vectors.get(model, {}), unit(vector)
+        if any(len(row) != len(question) for row in known.values()):
+            raise StoreError(f"The question has {len(question)} numbers, vectors of {model} others")
         scores = {
             chunk.id: float(known[chunk.digest] @ question)
             for chunk in self.state.chunks()

@@ -1,0 +1,161 @@
+"""Whatever happens to a library, every engine answers as brute force does."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from marklight import engines
+from marklight.model import Batch, DocumentId, Entry, Failure, FileState, Filters
+from marklight.ports import FIELD_BOOSTS, Engine, Reader, Scored
+from tests.contracts.builders import entry, link, names_of, vector, vectors
+
+WORDS = "apple pear plum 日本 zebra_x c++ run".split()
+PATHS = ["a.md", "b.md", "guide/a.md", "guide/deep/c.md", "notes/ü.md"]
+COLLECTIONS = ["docs", "other"]
+DATES = [None, "2025-12-31", "2026-01", "2026-01-15T10:00:00Z"]
+
+SHM = Path("/dev/shm")
+
+texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join)
+ids = st.builds(DocumentId, st.sampled_from(COLLECTIONS), st.sampled_from(PATHS))
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> Entry:
+    id = draw(ids)
+    few = {"max_size": 2, "unique": True}
+    return entry(
+        id.path,
+        *draw(st.lists(texts, max_size=4)),
+        collection=id.collection,
+        title=draw(texts),
+        headings=(draw(texts),),
+        code=draw(texts),
+        languages=tuple(draw(st.lists(st.sampled_from(["go", "C"]), **few))),  # type: ignore[arg-type]
+        tags=tuple(draw(st.lists(st.sampled_from(["x", "x/y", "X/Z", "q"]), **few))),  # type: ignore[arg-type]
+        date=draw(st.sampled_from(DATES)),
+        mtime_ns=draw(st.sampled_from([0, 1_768_500_000_000_000_000])),
+        metadata=draw(st.sampled_from([{}, {"s": "A"}, {"s": ["b", "a"], "t": 1}])),
+        keywords=(draw(texts),),
+        links=tuple(link(key) for key in draw(st.lists(st.sampled_from("abc"), max_size=2))),
+        names=names_of(id.path, *draw(st.lists(st.sampled_from("abc"), max_size=1))),
+    )
+
+
+batches = st.builds(
+    Batch,
+    entries=st.lists(entries(), max_size=4).map(tuple),
+    removed=st.lists(ids, max_size=2).map(tuple),
+    touched=st.lists(
+        st.tuples(ids, st.builds(FileState, st.just(1), st.just(10**18))), max_size=1
+    ).map(tuple),
+    failures=st.lists(st.builds(Failure, ids, st.just("odd")), max_size=1).map(tuple),
+    manifest=st.dictionaries(st.sampled_from("kl"), st.sampled_from("12"), max_size=1),
+)
+
+
+def some(values: list[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(st.sampled_from(values), max_size=2).map(tuple)
+
+
+filters = st.builds(
+    Filters,
+    collections=some(COLLECTIONS),
+    paths=some(["*.md", "guide/**", "guide", "**/c.md", "a.md", "guide/*.md"]),
+    exclude=some(["guide/deep", "b.md", "nowhere/**"]),
+    tags=some(["x", "#x/y", "q"]),
+    where=some([("s", "a"), ("S", "B"), ("t", "1")]),
+    after=st.sampled_from([None, None, "2026", "2026-01-15"]),
+    before=st.sampled_from([None, None, "2026-01-15", "2025"]),
+    languages=some(["GO", "c"]),
+)
+steps = st.lists(st.tuples(batches, st.integers(0, 3)), min_size=1, max_size=4)
+
+
+@contextmanager
+def both() -> Iterator[tuple[Engine, Engine]]:
+    # In memory where the system has that: waiting for the disk tells nothing here.
+    with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
+        engine = engines.open(Path(folder) / "library")
+        yield engines.open("memory:"), engine
+        engine.close()
+
+
+def close_to(found: list[Scored], oracle: list[Scored], tolerance: float) -> None:
+    """The same passages with the same scores; those that score alike may change places."""
+    assert [each.score for each in found] == pytest.approx(
+        [each.score for each in oracle], abs=tolerance
+    )
+    scores = {each.chunk: each.score for each in oracle}
+    last = oracle[-1].score if oracle else 0.0
+    for each in found:
+        assert scores.get(each.chunk, last) == pytest.approx(each.score, abs=tolerance)
+
+
+def same_tables(one: Reader, two: Reader) -> None:
+    assert one.counts("m") == two.counts("m")
+    assert one.files() == two.files()
+    assert list(one.failures()) == list(two.failures())
+    assert (one.manifest(), one.models()) == (two.manifest(), two.models())
+    assert one.unresolved() == two.unresolved()
+    for id in one.files():
+        assert one.document(id) == two.document(id)
+        assert one.chunks_of(id) == two.chunks_of(id)
+        assert one.links_from(id) == two.links_from(id)
+        assert one.links_to(id) == two.links_to(id)
+    assert one.unembedded("m", 99) == two.unembedded("m", 99)
+
+
+def same_answers(one: Reader, two: Reader, asked: Filters, limit: int, exact: bool) -> None:
+    question = vector("q")
+    close_to(
+        two.semantic(question, "m", asked, limit), one.semantic(question, "m", asked, limit), 1e-5
+    )
+    for words in (["appl"], ["appl", "pear", "pear"], ["日本", "c++", "none"]):
+        found = two.keyword(words, FIELD_BOOSTS, asked, limit)
+        oracle = one.keyword(words, FIELD_BOOSTS, asked, limit)
+        if exact:
+            close_to(found, oracle, 2e-4)
+        elif len(oracle) < limit:
+            # Passages that died still weigh on the scores, never on who is found.
+            assert {each.chunk for each in found} == {each.chunk for each in oracle}
+    found = two.code(["zebra", "x"], asked, limit)
+    assert len(found) == len(one.code(["zebra", "x"], asked, limit))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps=steps, asked=st.lists(filters, min_size=4, max_size=4), limit=st.integers(1, 12))
+def test_a_filtered_search_equals_brute_force(
+    steps: list[tuple[Batch, int]], asked: list[Filters], limit: int
+) -> None:
+    with both() as (memory, engine), ExitStack() as views:
+        kept: list[tuple[Reader, Reader]] = []
+        with memory.writing(1), engine.writing(1):
+            for batch, embed in steps:
+                assert memory.commit(batch) == engine.commit(batch)
+                with memory.snapshot() as reader:
+                    pending = [each.digest for each in reader.unembedded("m", embed)]
+                if pending:
+                    more = Batch(vectors=vectors(pending))
+                    assert memory.commit(more) == engine.commit(more)
+                kept.append(
+                    (
+                        views.enter_context(memory.snapshot()),
+                        views.enter_context(engine.snapshot()),
+                    )
+                )
+                assert memory.waste() == engine.waste()
+        fresh = len(steps) == 1
+        for one, two in kept:
+            same_tables(one, two)
+            for each in (Filters(), *asked):
+                same_answers(one, two, each, limit, exact=fresh)
+        assert engine.check() == []

@@ -1,0 +1,87 @@
+"""What every engine owes to links: both ends, always as the library is now."""
+
+from __future__ import annotations
+
+from marklight.model import Batch, DocumentId, LinkType, Name, NameStrength
+from marklight.ports import Engine
+from tests.contracts.builders import entry, id_of, link, names_of
+from tests.contracts.test_engines import commit, put
+
+
+def targets(engine: Engine, path: str, collection: str = "docs") -> list[DocumentId | None]:
+    with engine.snapshot() as reader:
+        return [each.target for each in reader.links_from(id_of(path, collection))]
+
+
+def test_links_are_known_at_both_ends(engine: Engine) -> None:
+    links = (link("b"), link("c", type=LinkType.RELATED), link("b", type=LinkType.EMBEDS))
+    put(engine, entry("a.md", "x", links=links), entry("b.md", "y"), entry("c.md", "z"))
+    with engine.snapshot() as reader:
+        found = reader.links_from(id_of("a.md"))
+        assert [each.link for each in found] == list(links)
+        assert [each.target for each in found] == [id_of("b.md"), id_of("c.md"), id_of("b.md")]
+        assert reader.links_to(id_of("b.md")) == [found[0], found[2]]
+        assert reader.links_to(id_of("a.md")) == []
+        assert reader.links_from(id_of("none.md")) == reader.links_to(id_of("none.md")) == []
+
+
+def test_a_link_resolves_when_its_target_comes_and_opens_when_it_leaves(engine: Engine) -> None:
+    put(engine, entry("a.md", "x", links=(link("later"),)))
+    with engine.snapshot() as reader:
+        assert [each.link.target for each in reader.unresolved()] == ["later"]
+    put(engine, entry("deep/later.md", "y"))
+    assert targets(engine, "a.md") == [id_of("deep/later.md")]
+    with engine.snapshot() as reader:
+        assert reader.unresolved() == []
+        assert len(reader.links_to(id_of("deep/later.md"))) == 1
+    commit(engine, Batch(removed=(id_of("deep/later.md"),)))
+    assert targets(engine, "a.md") == [None]
+
+
+def test_path_beats_shorter_path_beats_alias(engine: Engine) -> None:
+    put(
+        engine,
+        entry("from.md", "x", links=(link("note"),)),
+        entry("x.md", "y", names=names_of("x.md", "Note")),
+    )
+    assert targets(engine, "from.md") == [id_of("x.md")]
+    put(engine, entry("very/deep/note.md", "y"))
+    assert targets(engine, "from.md") == [id_of("very/deep/note.md")]
+    put(engine, entry("deep/note.md", "y"), entry("peed/note.md", "y"))
+    assert targets(engine, "from.md") == [id_of("deep/note.md")]
+    put(engine, entry("note.md", "y"))
+    assert targets(engine, "from.md") == [id_of("note.md")]
+    with engine.snapshot() as reader:
+        assert reader.links_to(id_of("deep/note.md")) == []
+        assert len(reader.links_to(id_of("note.md"))) == 1
+
+
+def test_the_first_key_that_is_answered_wins(engine: Engine) -> None:
+    put(engine, entry("from.md", "x", links=(link("../b/c", "b/c", "c"),)))
+    put(engine, entry("c.md", "y"))
+    assert targets(engine, "from.md") == [id_of("c.md")]
+    put(engine, entry("b/c.md", "y"))
+    assert targets(engine, "from.md") == [id_of("b/c.md")]
+
+
+def test_a_link_stays_in_its_collection_where_it_can(engine: Engine) -> None:
+    put(
+        engine,
+        entry("from.md", "x", links=(link("note"), link("only")), collection="one"),
+        entry("note.md", "y", collection="two"),
+        entry("only.md", "y", collection="two"),
+        entry("deep/note.md", "y", collection="one"),
+    )
+    assert targets(engine, "from.md", "one") == [
+        DocumentId("one", "deep/note.md"),
+        DocumentId("two", "only.md"),
+    ]
+
+
+def test_names_can_be_asked_for(engine: Engine) -> None:
+    put(engine, entry("a/b.md", "x", names=[Name("über", NameStrength.ALIAS), *names_of("a/b.md")]))
+    with engine.snapshot() as reader:
+        assert reader.resolve(["nothing", "b"], "docs") == id_of("a/b.md")
+        assert reader.resolve(["über"], "elsewhere") == id_of("a/b.md")
+        assert reader.resolve(["nothing"], "docs") is None
+        assert reader.resolve([], "docs") is None

@@ -1,0 +1,172 @@
+"""What every engine owes to words: the same scores as arithmetic gives, and filters before ranks."""
+
+from __future__ import annotations
+
+from math import log
+from typing import Any
+
+import pytest
+
+from marklight.errors import UsageError
+from marklight.model import Batch, Filters
+from marklight.ports import FIELD_BOOSTS, Engine
+from marklight.text import identifiers, query_words, words
+from tests.contracts.builders import embedding, entry, id_of, vector
+from tests.contracts.test_engines import commit, find, put
+
+
+def test_a_score_is_bm25_by_hand(engine: Engine) -> None:
+    put(engine, entry("a.md", "apple apple pear"), entry("b.md", "plum"), entry("c.md", "apple"))
+    with engine.snapshot() as reader:
+        found = reader.keyword(words("apple"), {"body": 2.0}, Filters(), 9)
+    # Two of three passages have the word; they have 3, 1 and 1 words, 5/3 on average.
+    rarity = log(1 + (3 - 2 + 0.5) / (2 + 0.5))
+    long = 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 3 / (5 / 3)))
+    short = 1 * 2.2 / (1 + 1.2 * (0.25 + 0.75 * 1 / (5 / 3)))
+    assert sorted(each.score for each in found) == pytest.approx(
+        sorted((2 * rarity * long, 2 * rarity * short)), abs=1e-4
+    )
+
+
+def test_fields_count_by_their_weight_and_add_up(engine: Engine) -> None:
+    fields = {
+        "t.md": entry("t.md", "x", title="zebra"),
+        "h.md": entry("h.md", "x", headings=("zebra",)),
+        "m.md": entry("m.md", "x", merged=("zebra",)),
+        "k.md": entry("k.md", "x", keywords=("zebra",)),
+        "d.md": entry("d.md", "x", description="zebra"),
+        "g.md": entry("g.md", "x", tags=("zebra",)),
+        "l.md": entry("l.md", "x", aliases=("zebra",)),
+        "u.md": entry("u.md", "x", author="zebra"),
+        "b.md": entry("b.md", "zebra"),
+    }
+    put(engine, *fields.values())
+    with engine.snapshot() as reader:
+        assert sorted(find(reader, "zebra")) == sorted(fields)
+        for field in FIELD_BOOSTS:
+            one = reader.keyword(["zebra"], {field: 1.0}, Filters(), 9)
+            two = reader.keyword(["zebra"], {field: 2.0}, Filters(), 9)
+            assert [2 * each.score for each in one] == pytest.approx(
+                [each.score for each in two], abs=1e-4
+            )
+
+
+def test_words_are_data_and_never_syntax(engine: Engine) -> None:
+    put(engine, entry("a.md", "C++ and C# and .NET, Node.js; a-b/c"), entry("b.md", "nothing"))
+    queries = ["C++", "c#", ".NET", "node.js", "a-b/c", 'AND OR NOT "', "title:(x", "c++ ^2 ~ * ?"]
+    with engine.snapshot() as reader:
+        for query in queries:
+            found = reader.keyword(query_words(query), FIELD_BOOSTS, Filters(), 9)
+            assert len(found) <= 1, query
+        assert [find(reader, query) for query in queries[:5]] == [["a.md"]] * 5
+
+
+def test_text_without_spaces_is_found(engine: Engine) -> None:
+    put(engine, entry("a.md", "東京都の天気予報です"), entry("b.md", "大阪の天気"))
+    with engine.snapshot() as reader:
+        assert find(reader, "東京") == ["a.md"]
+        assert find(reader, "天気予報")[0] == "a.md"
+        assert sorted(find(reader, "天気")) == ["a.md", "b.md"]
+
+
+def test_code_is_found_by_its_parts(engine: Engine) -> None:
+    put(
+        engine,
+        entry("a.md", "x", code="def get_user_by_id(): ...", languages=("python",)),
+        entry("b.md", "x", code="std::vector<int> v;", languages=("cpp",)),
+        entry("c.md", "get user"),
+    )
+    with engine.snapshot() as reader:
+
+        def code(query: str) -> list[str]:
+            found = reader.code(identifiers(query), Filters(), 9)
+            return [each.path for each in reader.chunks([one.chunk for one in found])]
+
+        assert code("getUserById") == ["a.md"]
+        assert code("std::vector") == ["b.md"]
+        assert code("nothing") == code("") == []
+
+
+def test_the_limit_cuts_and_ties_go_by_id(engine: Engine) -> None:
+    many = [entry(f"{at}.md", "same words") for at in range(60)]
+    put(engine, *many)
+    ids = sorted(each.chunks[0].id for each in many)
+    with engine.snapshot() as reader:
+        for limit in (0, 1, 7, 60, 100):
+            found = reader.keyword(words("same"), FIELD_BOOSTS, Filters(), limit)
+            assert [each.chunk for each in found] == ids[:limit]
+
+
+def test_dead_passages_never_take_a_living_ones_place(engine: Engine) -> None:
+    put(engine, *(entry(f"{at}.md", "rare rare rare") for at in range(50)))
+    put(engine, entry("last.md", "rare among many other words that make it long"))
+    commit(engine, Batch(removed=tuple(id_of(f"{at}.md") for at in range(50))))
+    with engine.snapshot() as reader:
+        assert find(reader, "rare", limit=1) == ["last.md"]
+
+
+FILTERED: dict[str, dict[str, Any]] = {
+    "guide/a.md": {"tags": ("web/http",), "author": "Ann", "date": "2026-01-31"},
+    "guide/deep/b.md": {"tags": ("Web",), "metadata": {"status": "Draft"}, "date": "2026-02"},
+    "c.md": {"metadata": {"status": ["done", "draft"], "n": {"x": 3}}, "category": "howto"},
+    "[odd] (name).md": {"languages": ("Python", "c++"), "date": "2025-12-31T23:30:00-08:00"},
+}
+
+
+CASES = [
+    (Filters(paths=("guide/*.md",)), "a"),
+    (Filters(paths=("guide/**",)), "ab"),
+    (Filters(paths=("guide/**/*.md",)), "ab"),
+    (Filters(paths=("**/b.md",)), "b"),
+    (Filters(paths=("guide",)), "ab"),
+    (Filters(paths=("guide/deep/",)), "b"),
+    (Filters(paths=("*.md",)), "abco"),
+    (Filters(paths=("c.md", "b.md")), "bc"),
+    (Filters(paths=("[odd] (name).md",)), ""),
+    (Filters(paths=("[[]odd] (name).md",)), "o"),
+    (Filters(paths=("[!c].md",)), "ab"),
+    (Filters(exclude=("guide",)), "co"),
+    (Filters(exclude=("c.md", "guide/deep/**")), "ao"),
+    (Filters(tags=("web",)), "ab"),
+    (Filters(tags=("#web/http",)), "a"),
+    (Filters(tags=("http",)), ""),
+    (Filters(tags=("we",)), ""),
+    (Filters(where=(("status", "draft"),)), "bc"),
+    (Filters(where=(("Status", "DRAFT"), ("status", "done"))), "c"),
+    (Filters(where=(("n.x", "3"),)), "c"),
+    (Filters(where=(("category", "HowTo"),)), "c"),
+    (Filters(where=(("author", "ann"),)), "a"),
+    (Filters(after="2026"), "ab"),
+    (Filters(after="2026-01-31", before="2026-01-31"), "a"),
+    (Filters(after="2026-02"), "b"),
+    (Filters(before="2025-12-31"), "co"),
+    (Filters(before="2025", after="2025-12-31T23"), "o"),
+    (Filters(languages=("python",)), "o"),
+    (Filters(languages=("C++", "go")), "o"),
+    (Filters(collections=("docs",)), "abco"),
+    (Filters(collections=("other",)), ""),
+    (Filters(tags=("web",), exclude=("**/b.md",), after="2026"), "a"),
+]
+"""Filters, and which of these documents pass: a, b, c or the odd one."""
+
+
+def test_filters_hold_in_every_way_of_searching(engine: Engine) -> None:
+    entries = [entry(path, "word", code="word", **more) for path, more in FILTERED.items()]
+    put(engine, *entries)
+    commit(engine, embedding(*entries))
+    letters = dict(zip((each.chunks[0].id for each in entries), "abco", strict=True))
+    with engine.snapshot() as reader:
+        for filters, expected in CASES:
+            for found in (
+                reader.keyword(["word"], FIELD_BOOSTS, filters, 9),
+                reader.code(["word"], filters, 9),
+                reader.semantic(vector("q"), "m", filters, 9),
+            ):
+                passed = "".join(sorted(letters[each.chunk] for each in found))
+                assert passed == expected, filters
+
+
+def test_a_date_that_is_none_is_refused(engine: Engine) -> None:
+    put(engine, entry("a.md", "word"))
+    with engine.snapshot() as reader, pytest.raises(UsageError):
+        reader.keyword(["word"], FIELD_BOOSTS, Filters(after="yesterday"), 9)

@@ -1,0 +1,161 @@
+"""What every engine owes to vectors: kept by what they are of, exact, never asked for twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from marklight.errors import StoreError
+from marklight.model import Batch, Counts, Filters, Vectors
+from marklight.ports import Engine
+from tests.contracts.builders import embedding, entry, id_of, vector, vectors
+from tests.contracts.test_engines import commit, put
+
+
+def test_texts_without_a_vector_come_oldest_first_and_once(engine: Engine) -> None:
+    put(engine, entry("a.md", "one", "same"), entry("b.md", "same", "two"))
+    put(engine, entry("c.md", "three"))
+    put(engine, entry("a.md", "one", "same", "four"))
+    with engine.snapshot() as reader:
+        pending = reader.unembedded("m", 10)
+        assert [each.chunk.text for each in pending] == ["same", "two", "three", "one", "four"]
+        assert all(each.digest == each.chunk.digest for each in pending)
+        assert [each.chunk.text for each in reader.unembedded("m", 2)] == ["same", "two"]
+        assert reader.unembedded("m", 0) == []
+
+
+def test_passages_that_are_wanted_first_lead(engine: Engine) -> None:
+    one, two = entry("a.md", "one", "two", "three"), entry("b.md", "four")
+    put(engine, one, two)
+    first = (two.chunks[0].id, "unknown", one.chunks[2].id)
+    with engine.snapshot() as reader:
+        pending = reader.unembedded("m", 3, first)
+        assert [each.chunk.text for each in pending] == ["four", "three", "one"]
+    commit(engine, embedding(two))
+    with engine.snapshot() as reader:
+        pending = reader.unembedded("m", 9, first)
+        assert [each.chunk.text for each in pending] == ["three", "one", "two"]
+
+
+def test_embedding_goes_on_where_it_stopped(engine: Engine) -> None:
+    put(engine, *(entry(f"{at}.md", f"text {at}", f"more {at}") for at in range(7)))
+    seen: list[str] = []
+    while True:
+        with engine.snapshot() as reader:
+            pending = reader.unembedded("m", 3)
+            assert reader.counts("m").embedded == len(seen)
+        if not pending:
+            break
+        # Out of order, as a run that sorts by length would.
+        digests = [each.digest for each in reversed(pending)]
+        seen += digests
+        commit(engine, Batch(vectors=vectors(digests)))
+    assert len(seen) == len(set(seen)) == 14
+
+
+def test_a_moved_text_keeps_its_vector(engine: Engine) -> None:
+    put(engine, entry("old/a.md", "one", "two"), entry("b.md", "three"))
+    commit(engine, embedding(entry("old/a.md", "one", "two")))
+    moved = Batch(entries=(entry("new/a.md", "one", "two"),), removed=(id_of("old/a.md"),))
+    commit(engine, moved)
+    with engine.snapshot() as reader:
+        assert reader.counts("m") == Counts(2, 3, 2, 0, 3)
+        assert [each.chunk.text for each in reader.unembedded("m", 9)] == ["three"]
+        best = reader.semantic(vector(moved.entries[0].chunks[1].digest), "m", Filters(), 1)
+        assert best[0].chunk == moved.entries[0].chunks[1].id
+        assert best[0].score == pytest.approx(1.0, abs=1e-5)
+    assert engine.waste() == 0
+
+
+def test_a_text_that_left_and_came_back_is_not_embedded_again(engine: Engine) -> None:
+    put(engine, entry("a.md", "one"))
+    commit(engine, embedding(entry("a.md", "one")))
+    put(engine, entry("a.md", "two"))
+    assert engine.waste() == 1
+    with engine.snapshot() as reader:
+        assert reader.counts("m").embedded == 0
+        assert reader.models() == {}
+        assert reader.semantic(vector("q"), "m", Filters(), 5) == []
+    put(engine, entry("a.md", "one"))
+    assert engine.waste() == 0
+    with engine.snapshot() as reader:
+        assert reader.counts("m").embedded == 1
+        assert reader.unembedded("m", 9) == []
+
+
+def test_repeated_texts_share_a_vector_and_all_answer(engine: Engine) -> None:
+    both = entry("a.md", "same"), entry("b.md", "same")
+    put(engine, *both)
+    commit(engine, embedding(both[0]))
+    with engine.snapshot() as reader:
+        assert reader.counts("m").embedded == 2
+        found = reader.semantic(vector("q"), "m", Filters(), 5)
+        assert [each.chunk for each in found] == sorted(each.chunks[0].id for each in both)
+        assert found[0].score == found[1].score
+
+
+def test_models_stand_side_by_side(engine: Engine) -> None:
+    one, two = entry("a.md", "one"), entry("b.md", "two")
+    put(engine, one, two)
+    commit(engine, embedding(one, two))
+    commit(engine, embedding(one, model="n"))
+    with engine.snapshot() as reader:
+        assert reader.models() == {"m": 2, "n": 1}
+        assert (reader.counts("m").embedded, reader.counts("n").embedded) == (2, 1)
+        assert [each.digest for each in reader.unembedded("n", 9)] == [two.chunks[0].digest]
+        assert len(reader.semantic(vector("q"), "m", Filters(), 9)) == 2
+        assert len(reader.semantic(vector("q"), "n", Filters(), 9)) == 1
+
+
+def test_cleaning_drops_what_nobody_uses_and_nothing_else(engine: Engine) -> None:
+    one, two, gone = entry("a.md", "one"), entry("b.md", "two"), entry("c.md", *"wxyz")
+    put(engine, one, two, gone)
+    commit(engine, embedding(one, two, gone))
+    commit(engine, embedding(one, two, model="n"))
+    commit(engine, Batch(removed=(id_of("c.md"),)))
+    assert engine.waste() == 4
+    with engine.snapshot() as before:
+        expected = before.semantic(vector("q"), "m", Filters(), 9)
+        other = before.semantic(vector("q"), "n", Filters(), 9)
+        assert engine.clean(keep=["m"]) == 6
+        assert before.models() == {"m": 2, "n": 2}
+        assert before.semantic(vector("q"), "n", Filters(), 9) == other
+    assert (engine.waste(), engine.clean(keep=["m"])) == (0, 0)
+    with engine.snapshot() as reader:
+        assert reader.models() == {"m": 2}
+        assert reader.semantic(vector("q"), "m", Filters(), 9) == expected
+    put(engine, gone)
+    commit(engine, embedding(gone))
+    with engine.snapshot() as reader:
+        assert len(reader.semantic(vector("q"), "m", Filters(), 9)) == 6
+        assert reader.unembedded("m", 9) == []
+    assert engine.check() == []
+
+
+def test_scores_are_cosines(engine: Engine) -> None:
+    entries = [entry("a.md", "one"), entry("b.md", "two"), entry("c.md", "zero")]
+    put(engine, *entries)
+    digests = tuple(each.chunks[0].digest for each in entries)
+    rows = np.array([[3, 4], [-2, 0], [0, 0]], dtype=np.float32)
+    commit(engine, Batch(vectors=Vectors("m", digests, rows)))
+    with engine.snapshot() as reader:
+        found = reader.semantic(np.array([10, 0], dtype=np.float32), "m", Filters(), 9)
+        assert [each.score for each in found] == pytest.approx([3 / 5, 0, -1])
+
+
+def test_a_question_of_another_length_is_refused(engine: Engine) -> None:
+    put(engine, entry("a.md", "one"))
+    commit(engine, embedding(entry("a.md", "one")))
+    with engine.snapshot() as reader, pytest.raises(StoreError):
+        reader.semantic(np.ones(3, dtype=np.float32), "m", Filters(), 9)
+
+
+def test_a_vector_that_is_given_twice_counts_once(engine: Engine) -> None:
+    one = entry("a.md", "one")
+    put(engine, one)
+    digest = one.chunks[0].digest
+    commit(engine, Batch(vectors=vectors([digest, digest])))
+    commit(engine, Batch(vectors=vectors([digest])))
+    with engine.snapshot() as reader:
+        assert reader.counts("m").embedded == 1
+        assert len(reader.semantic(vector("q"), "m", Filters(), 9)) == 1
