@@ -18,9 +18,10 @@ ROOT = "."
 _EXTENSION = re.compile(r"\.([a-z][a-z0-9]{0,9})$")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _MEDIA = frozenset(
-    "png jpg jpeg gif svg webp bmp ico avif tif tiff pdf mp3 mp4 m4a wav ogg flac mov mkv webm zip gz "
-    "tar csv json yaml yml toml xml html htm css js ts py go sh canvas base excalidraw".split()
+    "png jpg jpeg gif svg webp bmp ico avif tif tiff pdf mp3 mp4 m4a wav ogg flac mov mkv webm zip "
+    "canvas base excalidraw".split()
 )
+"""What a wikilink may embed besides notes; `[[Node.js]]` is a note."""
 _TYPES = (
     (LinkType.RELATED, re.compile(r"(see also|related|further reading)\b")),
     (LinkType.IMPLEMENTS, re.compile(r"(implements|implementations?|implemented (by|in))\b")),

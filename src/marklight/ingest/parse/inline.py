@@ -13,7 +13,12 @@ from markdown_it.rules_inline.link import link
 from markdown_it.token import Token
 
 LIMIT_CHARS = 50_000
-"""A paragraph longer than this is data, not prose; some inline rules take quadratic time on it."""
+"""A paragraph longer than this is data, not prose."""
+
+_BRACKET = re.compile(r"[\[\]]")
+_FEW_BRACKETS = 50
+_LIMIT_WORK = 500_000
+"""Characters looked through for closing brackets; real paragraphs stay below a tenth of it."""
 
 _TAG = re.compile(r"#((?:[^\W_]|[-_/]|[\U0001F000-\U0001FAFF\u2600-\u27BF\u200D\uFE0F])+)")
 _BLOCK_ID = re.compile(r"\^([A-Za-z0-9-]+)[ \t]*(?=\n|$)")
@@ -68,7 +73,25 @@ class Inline(MarkdownIt):
 
     def tokens(self, content: str, env: MutableMapping[str, Any]) -> list[Token]:
         """The inline tokens of a paragraph."""
+        env["shortcodes"] = "{{" in content
         return self.inline.parse(content, self, env, [])
+
+
+def too_costly(content: str) -> bool:
+    """Whether a paragraph is data, not prose, or its brackets would be matched in quadratic time."""
+    if len(content) > LIMIT_CHARS:
+        return True
+    if content.count("[") < _FEW_BRACKETS:
+        return False
+    # The parser looks from each bracket to the one that closes it, or to the end.
+    opened: list[int] = []
+    work = 0
+    for found in _BRACKET.finditer(content):
+        if found[0] == "[":
+            opened.append(found.start())
+        elif opened:
+            work += found.start() - opened.pop()
+    return work + sum(len(content) - at for at in opened) > _LIMIT_WORK
 
 
 def _link(state: StateInline, silent: bool) -> bool:
@@ -76,7 +99,7 @@ def _link(state: StateInline, silent: bool) -> bool:
     if state.src[start] != "[":
         return False
     before = len(state.tokens)
-    if "](" in state.src and "{{" in state.src and _ref_link(state, silent):
+    if state.env.get("shortcodes") and _ref_link(state, silent):
         return True
     if not link(state, silent):
         return False

@@ -7,10 +7,11 @@ from functools import cache
 from typing import Any
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock, table
 from markdown_it.token import Token
 
 from marklight.ingest.parse.form import Block, Code, Mention, Structure, Style, Title
-from marklight.ingest.parse.inline import HREF, LIMIT_CHARS, REF, WORTH, Inline, ref_target
+from marklight.ingest.parse.inline import HREF, REF, WORTH, Inline, ref_target, too_costly
 from marklight.model import Kind
 
 FINGERPRINT = "markdown 1"
@@ -26,6 +27,7 @@ _LEAVES = {
     "code_block": Kind.CODE,
     "table_open": Kind.TABLE,
 }
+_MISSING_CELLS = 2000
 _CONTAINERS = frozenset(
     ("bullet_list_open", "ordered_list_open", "list_item_open", "blockquote_open")
 )
@@ -41,7 +43,23 @@ _LANGUAGE = re.compile(r"[\w+#./-]+")
 @cache
 def _blocks() -> MarkdownIt:
     # The preset stops at 20 levels and then takes the rest of the list for one block.
-    return MarkdownIt("commonmark", {"maxNesting": 100}).enable("table")
+    md = MarkdownIt("commonmark", {"maxNesting": 100}).enable("table")
+    md.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
+    return md
+
+
+def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """The parser's own rule, which fills up short rows: a few bytes would become 65,536 cells."""
+    begins = table(state, start, end, True)
+    if silent or not begins:
+        return begins
+    columns = state.src.count("|", state.bMarks[start], state.eMarks[start])
+    missing, last = 0, start + 2
+    while last < end and not state.isEmpty(last) and missing <= _MISSING_CELLS:
+        row = state.src.count("|", state.bMarks[last], state.eMarks[last])
+        missing += max(0, columns - row)
+        last += 1
+    return table(state, start, last, False)
 
 
 @cache
@@ -123,10 +141,11 @@ class _Walk:
 
     def _html(self, content: str, line: int) -> None:
         """Links of an HTML block: to a page, or to one that a shortcode names."""
+        place = _Place(content, line + self.first)
         for found in HREF.finditer(content):
             inner = REF.match(found[1] or found[2] or "") or REF.match(content, found.end())
             target = ref_target(inner) if inner else found[1] or found[2] or ""
-            self._mention(target, "", content, line, found.start())
+            self._mention(target, "", place.line(found.start()))
 
     def _heading(self, opening: Token, token: Token) -> None:
         assert opening.map is not None
@@ -135,7 +154,7 @@ class _Walk:
             custom = found[1]
             content = content[: len(content) - len(found[0])]
         text = content
-        if _MARKUP.search(content) and len(content) <= LIMIT_CHARS:
+        if _MARKUP.search(content) and not too_costly(content):
             text = self._mentions(content, opening.map[0], heading=True)
         text = " ".join(text.split())
         if len(text) > _HEADING_CHARS:
@@ -163,9 +182,9 @@ class _Walk:
         if not WORTH.search(content) and not (self.refers and "[" in content):
             return
         assert token.map is not None
-        if len(content) > LIMIT_CHARS:
+        if too_costly(content):
             self.found.remarks.append(
-                f"line {token.map[0] + self.first + 1}: links and tags were not looked for "
+                f"line {token.map[0] + self.first + 1}: no links or tags were looked for "
                 f"in a paragraph of {len(content):,} characters"
             )
             return
@@ -174,6 +193,7 @@ class _Walk:
     def _mentions(self, content: str, line: int, *, heading: bool) -> str:
         """Note what a paragraph mentions; returns its text without markup."""
         found, shown, text_at = self.found, [], 0
+        place = _Place(content, line + self.first)
         open_link: tuple[str, int] | None = None
         for token in _inline(text=heading).tokens(content, self.env):
             kind = token.type
@@ -187,30 +207,44 @@ class _Walk:
                     len(shown),
                 )
             elif kind == "link_close" and open_link:
-                self._mention(open_link[0], "".join(shown[text_at:]), content, line, open_link[1])
+                self._mention(open_link[0], "".join(shown[text_at:]), place.line(open_link[1]))
                 open_link = None
             elif kind == "image":
                 at = token.meta.get("pos", 0)
-                self._mention(str(token.attrs["src"]), token.content, content, line, at)
+                self._mention(str(token.attrs["src"]), token.content, place.line(at))
             elif kind == "wikilink":
+                at = place.line(token.meta["pos"])
                 self._mention(
-                    token.meta["target"], token.content, content, line, token.meta["pos"],
-                    Style.WIKI, embeds=token.meta["embeds"],
-                )  # fmt: skip
+                    token.meta["target"], token.content, at, Style.WIKI, token.meta["embeds"]
+                )
             elif kind == "tag":
                 found.tags.append(token.meta["name"])
             elif kind == "shortcode" and token.meta["target"]:
-                self._mention(token.meta["target"], "", content, line, token.meta["pos"])
+                self._mention(token.meta["target"], "", place.line(token.meta["pos"]))
             elif kind == "block_id":
-                at = line + self.first + content.count("\n", 0, token.meta["pos"])
+                at = place.line(token.meta["pos"])
                 found.marks.setdefault(token.meta["name"].lower(), at)
         return "".join(shown)
 
     def _mention(
-        self, target: str, text: str, content: str, line: int, at: int,
-        style: Style = Style.MARKDOWN, *, embeds: bool = False,
-    ) -> None:  # fmt: skip
-        text = " ".join(_EMPHASIS.sub("", text).split())
-        number = line + self.first + content.count("\n", 0, at)
+        self, target: str, text: str, line: int, style: Style = Style.MARKDOWN, embeds: bool = False
+    ) -> None:
+        shown = " ".join(_EMPHASIS.sub("", text).split())
         heading = len(self.found.titles) - 1
-        self.found.mentions.append(Mention(style, target, text, number, heading, embeds))
+        self.found.mentions.append(Mention(style, target, shown, line, heading, embeds))
+
+
+class _Place:
+    """Lines of a paragraph, found in order: each line end is looked at once."""
+
+    def __init__(self, content: str, line: int) -> None:
+        self.content = content
+        self.at = 0
+        self.number = line
+
+    def line(self, at: int) -> int:
+        """The line of an offset that is not before the last one asked for."""
+        if at > self.at:
+            self.number += self.content.count("\n", self.at, at)
+            self.at = at
+        return self.number
