@@ -141,7 +141,7 @@ def test_words_answer_before_vectors_are_there(folder: Path, engine: str) -> Non
 
 
 def test_a_search_with_no_time_to_embed_answers_all_the_same(folder: Path, engine: str) -> None:
-    with library(folder, engine=engine, index={"search_seconds": 0.0}) as lib:
+    with library(folder, engine=engine, index={"first_search_seconds": 0.0}) as lib:
         answer = lib.search("espresso machine")
         assert paths(answer)[0] == "notes.txt"
         assert answer.index.pending > 0

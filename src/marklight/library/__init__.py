@@ -253,19 +253,23 @@ class Library:
             with self.engine.writing(wait):
                 self.ingest.text(look, progress)
                 if query is not None:
-                    self._embed_for(query, progress)
+                    budget = "search_seconds" if counts.documents else "first_search_seconds"
+                    self._embed_for(query, self.settings[f"index.{budget}"], progress)
             return []
         except ModelError:
-            # Whether that is an error or a notice is decided where the question is answered.
+            with self.engine.snapshot() as reader:
+                if not reader.counts("").documents:
+                    raise
+            # Words can still answer, and the answer says why they do so alone.
             return []
         except Busy:
             return ["another process is indexing this library; answering from what is there"]
         except StoreError as error:
             return [f"the index could not be brought up to date: {error}"]
 
-    def _embed_for(self, query: Query, progress: Progress) -> None:
-        """Embed what is missing for as long as a search may; passages with the question's words first."""
-        until = time.monotonic() + self.settings["index.search_seconds"]
+    def _embed_for(self, query: Query, seconds: float, progress: Progress) -> None:
+        """Embed what is missing for so long; passages with the question's words first."""
+        until = time.monotonic() + seconds
 
         def likely() -> list[str]:
             with self.engine.snapshot() as reader:

@@ -45,8 +45,10 @@ class Index:
     """Larger files are refused: at this size a file is data, not a document."""
     wait_seconds: float = 10.0
     """How long to wait for another process that is writing."""
-    search_seconds: float = 20.0
-    """How long a search may spend on embedding what is new before it answers."""
+    first_search_seconds: float = 20.0
+    """How long the first search in a new library may embed before it answers."""
+    search_seconds: float = 3.0
+    """How long any other search may embed what is new before it answers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,17 +65,15 @@ def status(folder: Path | None, as_json: bool) -> int:
 @AS_JSON
 def ignored(path: Path, folder: Path | None, as_json: bool) -> int:
     """Say whether a file is left out of the index, and by which rule."""
-    with open_library(folder or _folder_of(path)) as library:
+    if folder is None and not path.absolute().is_relative_to(Path.cwd()):
+        folder = next((above for above in path.absolute().parents if above.is_dir()), None)
+    with open_library(folder) as library:
         reason = library.ignored(path)
     if as_json:
         click.echo(render.to_json({"path": str(path), "ignored": bool(reason), "reason": reason}))
     else:
         click.echo(render.one_line(f"{path}: {reason or 'not ignored'}"))
     return 0
-
-
-def _folder_of(path: Path) -> Path | None:
-    return next((folder for folder in path.absolute().parents if folder.is_dir()), None)
 
 
 @click.command()

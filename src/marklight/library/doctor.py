@@ -1,0 +1,80 @@
+"""Try every part that the library rests on, and say in words what is well and what is not."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from marklight.engines import trial
+from marklight.errors import MarklightError
+from marklight.library import Library
+
+LOW_DISK_BYTES = 500_000_000
+"""Less free room than this is said: an index of some thousand documents takes about as much."""
+
+
+class Finding(NamedTuple):
+    """One part and how it is."""
+
+    part: str
+    ok: bool
+    detail: str
+
+
+def examine(folder: Path | None) -> list[Finding]:
+    """All parts, the ones that others rest on first; a derived index that is damaged is mended."""
+    findings = [
+        Finding("Python", True, f"{platform.python_version()} on {platform.platform()}"),
+        _tried("SQLite", trial.try_sqlite),
+        _tried("tantivy", trial.try_tantivy),
+        _tried("numpy", trial.try_numpy),
+    ]
+    try:
+        with Library.around(folder) as library:
+            findings += [
+                Finding("settings", True, f"{len(library.settings.values)} known"),
+                _tried("model", lambda: _try_model(library)),
+                _tried("library", lambda: _try_library(library)),
+                _disk(library.place.folder),
+            ]
+    except MarklightError as error:
+        findings.append(Finding("settings", False, str(error)))
+    return findings
+
+
+def _tried(part: str, attempt: Callable[[], str]) -> Finding:
+    try:
+        return Finding(part, True, attempt())
+    except Exception as error:
+        # Whatever a native part does, the other parts are still looked at.
+        return Finding(part, False, str(error) or type(error).__name__)
+
+
+def _try_model(library: Library) -> str:
+    model = library.embedder
+    if model is None:
+        return "none, as the settings say: keyword search only"
+    question = model.embed_query("how do I undo a rollout")
+    began = time.perf_counter()
+    near, far = model.embed_passages(["undo a rollout of the app", "grind coffee beans finely"])
+    took = (time.perf_counter() - began) * 1000
+    if not question @ near > question @ far:
+        raise RuntimeError(f"{model.name} finds coffee nearer to a rollout than a rollout")
+    return f"{model.name}, {model.dimension} numbers, two passages in {took:.0f} ms"
+
+
+def _try_library(library: Library) -> str:
+    found = library.engine.check()
+    with library.engine.snapshot() as reader:
+        counts = reader.counts("")
+    said = "; ".join(found) or "nothing to mend"
+    return f"{library.engine.describe()}: {counts.documents} documents; {said}"
+
+
+def _disk(folder: Path) -> Finding:
+    free = shutil.disk_usage(folder).free
+    return Finding("disk", free >= LOW_DISK_BYTES, f"{free / 1e9:.1f} GB free")

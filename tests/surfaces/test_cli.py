@@ -1,0 +1,286 @@
+"""The command line as a person and as a script meet it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marklight.surfaces.cli.app import run
+
+from ..making import write
+
+PAGES = {
+    "guide/auth.md": "# Auth\n\n## Token refresh\n\nTokens expire after an hour; refresh them with the refresh call.\n",
+    "guide/deploy.md": "# Deploy\n\nRoll back a deployment with the undo command.\n\n```python\ngetUserById(1)\n```\n",
+    "espresso.md": "---\ntags: [kitchen]\n---\n# Espresso\n\nGrind the beans finely.\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MARKLIGHT_MODEL_NAME", "fake")
+    monkeypatch.setenv("MARKLIGHT_DATA_DIR", str(tmp_path / "data"))
+    folder = write(tmp_path / "docs", PAGES)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = run(arguments)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    code, out, err = said(capsys, *arguments)
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_search_prints_place_trail_score_and_passage(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = said(capsys, "search", "when do tokens expire", "-n", "1")
+    assert code == 0
+    first, *rest = out.splitlines()
+    assert first.startswith("[1] guide/auth.md:5-5 § Auth > Token refresh (0.")
+    assert rest == ["Tokens expire after an hour; refresh them with the refresh call."]
+    assert "Reading text" in err
+
+
+def test_search_as_json_has_the_contracts_keys(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = told(capsys, "search", "roll back", "--json", "--explain")
+    assert set(answer) == {
+        "query", "results", "abstained", "stats", "steps", "index", "notices", "took_ms",
+    }  # fmt: skip
+    assert set(answer["query"]) == {"text", "kind", "expanded_with", "filters"}
+    result = answer["results"][0]
+    assert set(result) == {
+        "rank", "score", "chunk_id", "path", "collection", "title", "headings", "anchor", "lines",
+        "kind", "content", "modified", "why",
+    }  # fmt: skip
+    assert result["path"] == "guide/deploy.md"
+    assert result["modified"].endswith("Z")
+    assert {"keyword", "semantic"} <= {why["stage"] for why in result["why"]}
+    assert set(answer["stats"]) == {
+        "original_count", "after_threshold", "after_same_text", "after_near_text",
+        "after_same_meaning", "after_doc_limit", "clusters_merged",
+    }  # fmt: skip
+    assert set(answer["index"]) == {"documents", "chunks", "embedded", "pending", "generation"}
+    assert answer["steps"]
+
+
+def test_without_explain_why_and_steps_are_empty(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = told(capsys, "search", "roll back", "--json")
+    assert answer["steps"] == []
+    assert answer["results"][0]["why"] == []
+
+
+def test_formats_for_programs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = said(capsys, "search", "roll back", "--format", "files")
+    assert out.splitlines()[0] == "guide/deploy.md"
+    _, out, _ = said(capsys, "search", "roll back", "--format", "jsonl")
+    assert json.loads(out.splitlines()[0])["rank"] == 1
+    _, out, _ = said(capsys, "search", "roll back", "--format", "md")
+    assert out.startswith("### [guide/deploy.md:")
+
+
+def test_modes_answer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for mode in ("hybrid", "semantic", "keyword"):
+        answer = told(capsys, "search", "grind the beans", "--mode", mode, "--json")
+        assert answer["results"][0]["path"] == "espresso.md", mode
+    answer = told(capsys, "search", "get_user_by_id", "--mode", "code", "--json")
+    assert answer["results"][0]["path"] == "guide/deploy.md"
+
+
+def test_nothing_found_is_exit_code_1_and_says_why(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = said(capsys, "search", "zzzzqqqq", "--mode", "keyword")
+    assert (code, out) == (1, "")
+    assert "no passage matches" in err
+    code, out, _ = said(capsys, "search", "zzzzqqqq", "--mode", "keyword", "--json")
+    assert code == 1
+    assert json.loads(out)["abstained"] == "no passage matches the question"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "part"),
+    [
+        (["search", ""], 2, "empty"),
+        (["search", "x", "-n", "0"], 2, "1 to 100"),
+        (["search", "x", "nowhere"], 2, "no folder nowhere"),
+        (["search", "x", "espresso.md"], 2, "not a folder"),
+        (["search", "x", "--lmit", "3"], 2, "--limit"),
+        (["search", "x", "--mode", "magic"], 2, "hybrid"),
+        (["search", "x", "--after", "soon"], 2, "2026-01-31"),
+        (["search", "x", "--set", "search.fusee=1"], 2, "search.fuse"),
+        (["search", "x", "--set", "model.name=nothing-like-it"], 3, "nothing-like-it"),
+        (["index", "--set", "model.name=nothing-like-it"], 3, "nothing-like-it"),
+        (["serch", "x"], 2, "serch"),
+        (["get", "nothing.md"], 1, "nothing.md"),
+        (["outline", "nothing.md"], 1, "nothing.md"),
+    ],
+)
+def test_an_error_is_one_line_and_an_exit_code(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, part: str
+) -> None:
+    found, out, err = said(capsys, *arguments)
+    assert (found, out) == (code, "")
+    lines = [line for line in err.splitlines() if not line.endswith("…")]
+    assert len(lines) == 1
+    assert lines[0].startswith("marklight: ")
+    assert part in lines[0]
+
+
+def test_index_reports_in_the_contracts_words(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"bad.md": b"\x00"})
+    report = told(capsys, "index", "--json")
+    assert sorted(report["added"]) == sorted(PAGES)
+    assert [one["path"] for one in report["skipped"]] == ["bad.md"]
+    assert (report["documents"], report["pending"]) == (3, 0)
+    assert report["embedded"] == report["chunks"]
+    _, out, _ = said(capsys, "index")
+    assert out.startswith("nothing changed")
+
+
+def test_status_tells_what_is_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said(capsys, "index")
+    found = told(capsys, "status", "--json")
+    assert {
+        "documents", "chunks", "embedded", "pending", "failed", "generation", "model", "engine",
+        "sizes", "collections",
+    } <= set(found)  # fmt: skip
+    assert found["collections"]["default"]["documents"] == 3
+    code, out, _ = said(capsys, "status")
+    assert code == 0
+    assert "documents" in out
+
+
+def test_get_and_outline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    extract = told(capsys, "get", "guide/auth.md#token-refresh", "--json")
+    assert extract["content"].startswith("## Token refresh")
+    assert extract["headings"] == ["Auth", "Token refresh"]
+    code, out, _ = said(capsys, "get", "guide/auth.md:5-5")
+    assert code == 0
+    assert "Tokens expire" in out
+    found = told(capsys, "outline", "guide/auth.md", "--json")
+    assert [row["anchor"] for row in found["outline"]] == ["auth", "token-refresh"]
+    _, out, _ = said(capsys, "outline", "guide/auth.md")
+    assert out.splitlines()[1].startswith("  Token refresh")
+
+
+def test_a_path_from_the_current_folder_works_too(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said(capsys, "index")
+    monkeypatch.chdir(folder / "guide")
+    assert told(capsys, "get", "auth.md", "--json")["path"] == "guide/auth.md"
+    assert told(capsys, "get", "auth.md#auth", "--json")["path"] == "guide/auth.md"
+    assert told(capsys, "get", "auth.md:1-2", "--json")["lines"] == [1, 2]
+
+
+def test_ignored_says_why(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(folder, {".gitignore": "guide/\n"})
+    found = told(capsys, "ignored", "guide/auth.md", "--json")
+    assert found["ignored"]
+    assert ".gitignore" in found["reason"]
+    assert not told(capsys, "ignored", "espresso.md", "--json")["ignored"]
+
+
+def test_settings_show_value_and_source(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(folder, {"marklight.toml": "[chunk]\nmax_chars = 900\n"})
+    found = told(capsys, "settings", "--json")
+    assert found["chunk.max_chars"]["value"] == 900
+    assert found["chunk.max_chars"]["source"].endswith("marklight.toml")
+    assert found["model.name"]["source"] == "the variable MARKLIGHT_MODEL_NAME"
+
+
+def test_doctor_finds_all_parts_in_order(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    findings = told(capsys, "doctor", "--json")
+    assert all(finding["ok"] for finding in findings)
+    assert {"SQLite", "tantivy", "model", "library"} <= {finding["part"] for finding in findings}
+
+
+def test_a_library_makes_git_ignore_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said(capsys, "index")
+    assert (folder / ".marklight" / ".gitignore").read_text().strip() == "*"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no read-only folders of this kind")
+def test_a_folder_that_cannot_be_written_keeps_its_index_elsewhere_and_says_so(
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As root every folder can be written, so the question itself is answered here.
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    code, out, err = said(capsys, "search", "grind the beans")
+    assert code == 0
+    assert "cannot be written" in err
+    assert str(tmp_path / "data") in err
+    assert not (folder / ".marklight").exists()
+
+
+def test_the_program_runs_as_a_program(folder: Path) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from marklight.surfaces.cli import main; main()",
+            "search",
+            "beans",
+            "--json",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["results"][0]["path"] == "espresso.md"
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = said(capsys, "--help")
+    assert code == 0
+    for name in (
+        "search",
+        "index",
+        "get",
+        "outline",
+        "ignored",
+        "status",
+        "doctor",
+        "settings",
+        "models",
+    ):
+        assert f"\n  {name} " in out
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    code = (
+        "import marklight, sys; heavy = {'numpy', 'onnxruntime', 'tantivy', 'tokenizers', 'sqlite3',"
+        " 'click', 'markdown_it', 'yaml', 'pathspec'} & set(sys.modules); sys.exit(str(heavy) if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from marklight.surfaces.cli.app import run; run(['--help']);"
+        " heavy = {'numpy', 'onnxruntime', 'tantivy', 'tokenizers', 'sqlite3', 'markdown_it', 'yaml', 'pathspec'}"
+        " & set(sys.modules); sys.exit(str(heavy) if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
