@@ -23,33 +23,42 @@ _CJK = (
     "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0002ffff\U00030000-\U0003ffff"
 )
-_RUNS = re.compile(
-    rf"[{_CJK}]+"  # written without spaces: cut into pairs
-    r"|\.net\b"
-    r"|[cf]#(?!\w)|[a-z]\+\+(?!\w)"  # names whose signs are part of them
-    rf"|(?:(?![{_CJK}])\w)+(?:['’](?:s|t|re|ve|ll|d|m)\b)?"
-)
-_CJK_START = re.compile(f"[{_CJK}]")
+_ENDING = r"(?:['’](?:s|t|re|ve|ll|d|m)\b|\+\+(?!\w)|#(?!\w))?"
+_RUNS = re.compile(rf"\w+{_ENDING}|\.net\b")
+_MIXED_RUNS = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}])\w)+{_ENDING}|\.net\b")
+"""The same for text that also holds runs written without spaces; slower, so used only there."""
+_CJK_SIGN = re.compile(f"[{_CJK}]")
+_ACCENTS = re.compile("[\u0300-\u036f]+")
+"""Only the marks of Latin, Greek and Cyrillic: elsewhere a mark changes the letter."""
 _MAX_WORD = 64
 """Longer runs are hashes or encoded data: nobody types them, and they bloat the index."""
 
 
-class _Stems(dict[str, str]):
-    """Stem of each word, found once: documents repeat their words."""
+class _Words(dict[str, str]):
+    """What becomes of each run of letters, found once since documents repeat their words; empty is dropped."""
 
     _MOST = 200_000
 
-    def __missing__(self, word: str) -> str:
-        from Stemmer import Stemmer
-
+    def __missing__(self, run: str) -> str:
         if len(self) >= self._MOST:
             self.clear()
-        stemmer = Stemmer("english", 0)
-        for_word = self[word] = str(stemmer.stemWord(word))
-        return for_word
+        word = self[run] = "" if run in STOP_WORDS else stem(run)
+        return word
 
 
-_stems = _Stems()
+_words = _Words()
+
+
+def stem(run: str) -> str:
+    """A word's stem; `C++`, `C#` and `F#` keep their signs, other words lose them."""
+    from Stemmer import Stemmer
+
+    if run[-1] in "+#":
+        bare = run.rstrip("+#")
+        if len(bare) == 1:
+            return run
+        run = bare
+    return str(Stemmer("english", 0).stemWord(run)) if len(run) <= _MAX_WORD else ""
 
 
 def words(text: str) -> list[str]:
@@ -57,13 +66,14 @@ def words(text: str) -> list[str]:
 
     Chinese, Japanese and Korean runs become pairs of characters; `C++`, `C#` and `.NET` stay whole.
     """
+    folded = fold(text)
+    if folded.isascii() or not _CJK_SIGN.search(folded):
+        return [word for run in _RUNS.findall(folded) if (word := _words[run])]
     found: list[str] = []
-    for run in _RUNS.findall(fold(text)):
-        if run in STOP_WORDS:
-            continue
-        if run.isascii() or not _CJK_START.match(run):
-            if len(run) <= _MAX_WORD:
-                found.append(_stems[run])
+    for run in _MIXED_RUNS.findall(folded):
+        if not _CJK_SIGN.match(run):
+            if word := _words[run]:
+                found.append(word)
         elif len(run) == 1:
             found.append(run)
         else:
@@ -82,29 +92,34 @@ def fold(text: str) -> str:
     if lowered.isascii():
         return lowered
     decomposed = unicodedata.normalize("NFKD", lowered)
-    return unicodedata.normalize(
-        "NFC", "".join(sign for sign in decomposed if not _is_accent(sign))
-    )
-
-
-def _is_accent(sign: str) -> bool:
-    # Only the marks of Latin, Greek and Cyrillic: elsewhere a mark changes the letter.
-    return "\u0300" <= sign <= "\u036f"
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", decomposed))
 
 
 _IDENTIFIER = re.compile(r"c\+\+|[A-Za-z_$][\w$]*|::|\d+(?:\.\d+)*|[^\W\d_]+", re.IGNORECASE)
 _PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_]+")
 
 
+class _Names(dict[str, tuple[str, ...]]):
+    """Each name whole and in its parts, found once since code repeats its names."""
+
+    _MOST = 200_000
+
+    def __missing__(self, name: str) -> tuple[str, ...]:
+        if len(self) >= self._MOST:
+            self.clear()
+        whole = name.lower()
+        parts = () if name[-1] == "+" else (part.lower() for part in _PARTS.findall(name))
+        tokens = (whole, *(part for part in parts if part != whole))
+        self[name] = tuple(token for token in tokens if len(token) <= _MAX_WORD)
+        return self[name]
+
+
+_names = _Names()
+
+
 def identifiers(text: str) -> list[str]:
     """The words of code: each name whole and in its parts, so `getUserById` finds `get_user_by_id`."""
-    found: list[str] = []
-    for name in _IDENTIFIER.findall(text):
-        found.append(name.lower())
-        if name[-1] != "+":
-            parts = [part.lower() for part in _PARTS.findall(name)]
-            found.extend(part for part in parts if part != name.lower())
-    return found
+    return [token for name in _IDENTIFIER.findall(text) for token in _names[name]]
 
 
 _IMAGE_OR_LINK = re.compile(r"!?\[([^\[\]]{0,2000})\]\([^()\s]{0,2000}(?:\s\"[^\"\n]{0,500}\")?\)")
