@@ -72,7 +72,10 @@ class Library:
     def collections(self) -> Mapping[str, Path]:
         """Names and folders."""
         named = self.settings["collections"] or {DEFAULT_COLLECTION: "."}
-        return {name: (self.place.folder / folder).resolve() for name, folder in named.items()}
+        return {
+            name: (self.place.folder / Path(folder).expanduser()).resolve()
+            for name, folder in named.items()
+        }
 
     @cached_property
     def engine(self) -> Engine:
