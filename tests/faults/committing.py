@@ -1,0 +1,128 @@
+"""A run of commits that is killed again and again, and looked at after each death.
+
+Run as `python -m tests.faults.committing FOLDER KILLS SEED`; fails with a message where a view
+differs from what brute force says that commit holds.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import tantivy
+
+from marklight import engines
+from marklight.engines.memory import MemoryEngine, MemoryReader
+from marklight.model import Batch, Filters
+from marklight.ports import FIELD_BOOSTS, Reader
+from marklight.text import words
+from tests.contracts.builders import entry, id_of, link, vector, vectors
+
+LOADED = (tantivy, np)  # before the first fork, so that a child starts in a millisecond
+STEPS = 40
+VOCABULARY = "apple pear plum cherry quince medlar".split()
+
+
+def batches() -> Iterator[Batch]:
+    """Every kind of change, the same in every run."""
+    chance = random.Random(7)
+    for step in range(STEPS):
+        entries = [
+            entry(
+                f"{number}.md",
+                *(" ".join(chance.choices(VOCABULARY, k=6)) for _ in range(chance.randint(1, 4))),
+                links=(link(str(chance.randint(0, 15))),),
+            )
+            for number in chance.sample(range(15), 4)
+        ]
+        removed = [id_of(f"{number}.md") for number in chance.sample(range(15), 1)]
+        digests = [chunk.digest for each in entries[:3] for chunk in each.chunks]
+        yield Batch(
+            entries=tuple(entries) if step % 5 else (),
+            removed=tuple(removed),
+            vectors=vectors(digests) if step % 3 else None,
+            manifest={"step": str(step)},
+        )
+
+
+def resume(folder: Path) -> None:
+    """Commit what is missing, as a run does that finds out where the last one stopped."""
+    engine = engines.open(folder)
+    with engine.writing(10):
+        with engine.snapshot() as reader:
+            done = int(reader.manifest().get("step", -1))
+        for batch in list(batches())[done + 1 :]:
+            engine.commit(batch)
+    engine.close()
+
+
+def answers(reader: Reader) -> object:
+    """What a view says, in a form that engines can be compared by."""
+    files = sorted(reader.files())
+    found = [
+        {each.chunk for each in reader.keyword(words(word), FIELD_BOOSTS, Filters(), 999)}
+        for word in VOCABULARY
+    ]
+    near = reader.semantic(vector("q"), "m", Filters(), 20)
+    return (
+        reader.generation,
+        reader.counts("m"),
+        [(id, reader.chunks_of(id), reader.links_from(id), reader.links_to(id)) for id in files],
+        [each.chunk for each in reader.unembedded("m", 999)],
+        found,
+        [(each.chunk, round(each.score, 4)) for each in near],
+    )
+
+
+def look(folder: Path, expected: list[object]) -> None:
+    """Open what a death left behind: it must be some commit, whole."""
+    engine = engines.open(folder)
+    with engine.snapshot() as reader:
+        assert answers(reader) == expected[reader.generation], f"generation {reader.generation}"
+    engine.close()
+
+
+def in_child(work: Callable[[], None]) -> int:
+    child = os.fork()
+    if child:
+        return child
+    try:
+        work()
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        os._exit(1)
+    os._exit(0)
+
+
+def main(folder: Path, kills: int, seed: int) -> None:
+    memory = MemoryEngine()
+    expected = [answers(MemoryReader(memory.state))]
+    with memory.writing(0):
+        for batch in batches():
+            memory.commit(batch)
+            expected.append(answers(MemoryReader(memory.state)))
+    chance = random.Random(seed)
+    died = 0
+    for _ in range(kills):
+        child = in_child(lambda: resume(folder))
+        time.sleep(chance.uniform(0.001, 0.08))
+        os.kill(child, signal.SIGKILL)
+        died += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        code = os.waitpid(in_child(lambda: look(folder, expected)), 0)[1]
+        assert code == 0, f"after {died} deaths"
+    resume(folder)
+    engine = engines.open(folder)
+    with engine.snapshot() as reader:
+        assert answers(reader) == expected[-1]
+    assert engine.check() == []
+    print(f"{died} deaths")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

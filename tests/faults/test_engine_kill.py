@@ -1,0 +1,143 @@
+"""kill -9 of a committing process, at random moments and at each dangerous one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from marklight import engines
+from marklight.engines.embedded import matrix, session, words
+from marklight.engines.memory import MemoryEngine
+from tests.faults.committing import answers, batches, in_child, resume
+
+ROOT = Path(__file__).parents[2]
+
+SHM = Path("/dev/shm")
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="Windows has no kill -9"),
+    pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """In memory where the system has that: a kill is the same there, and nothing waits for a disk."""
+    with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else tmp_path) as place:
+        yield Path(place) / "library"
+
+
+def test_a_run_that_is_killed_again_and_again_ends_like_one_that_was_not(folder: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.faults.committing", folder, "30", "20261115"],
+        cwd=ROOT,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    deaths = int(run.stdout.split()[0])
+    assert deaths >= 15
+
+
+def die(*_: object, **__: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dying(
+    before: bool, when: Callable[[object], bool] = lambda _: True, call_number: int = 3
+) -> Callable[..., object]:
+    """Wraps a function so that the process dies before or after one of its calls."""
+    calls = iter(range(1, 99))
+
+    def wrap(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object, **named: object) -> object:
+            fatal = when(args) and next(calls) == call_number
+            if fatal and before:
+                die()
+            result = real(*args, **named)
+            if fatal:
+                die()
+            return result
+
+        return call
+
+    return wrap
+
+
+def is_commit(args: object) -> bool:
+    return isinstance(args, tuple) and len(args) > 1 and args[1] == "COMMIT"
+
+
+MOMENTS = {
+    "before the words are added": (words.Words, "add", dying(before=True)),
+    "after the words are committed": (words.Words, "add", dying(before=False)),
+    "after the matrix is written": (matrix.MatrixFile, "append", dying(before=False)),
+    "before the tables are committed": (session.Session, "run", dying(True, is_commit)),
+    "after the tables are committed": (session.Session, "run", dying(False, is_commit)),
+    "before merges end": (words.Words, "finish", dying(before=True, call_number=1)),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_death_at_a_dangerous_moment_loses_nothing(
+    moment: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, name, wrap = MOMENTS[moment]
+
+    def doomed() -> None:
+        monkeypatch.setattr(owner, name, wrap(getattr(owner, name)))
+        resume(folder)
+
+    child = in_child(doomed)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    assert_whole(folder)
+
+
+@pytest.mark.parametrize("name", ["rename", "rmtree"])
+def test_a_death_while_the_words_are_built_anew_loses_nothing(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resume(folder)
+    (folder / "words" / "meta.json").write_text("{}")
+
+    def doomed() -> None:
+        calls = iter(range(9))
+        owner = os if name == "rename" else shutil
+        real = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *a, **k: die() if next(calls) else real(*a, **k))
+        engine = engines.open(folder)
+        with engine.snapshot() as reader:
+            answers(reader)
+
+    child = in_child(doomed)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    assert_whole(folder)
+
+
+def assert_whole(folder: Path) -> None:
+    """The last commit is readable, the rest can follow, and the end is the expected one."""
+    memory = MemoryEngine()
+    with memory.writing(0):
+        for batch in batches():
+            memory.commit(batch)
+    engine = engines.open(folder)
+    with engine.snapshot() as reader:
+        done = reader.generation
+        answers(reader)
+    engine.close()
+    assert 0 <= done <= memory.state.generation
+    resume(folder)
+    engine = engines.open(folder)
+    with engine.snapshot() as reader, memory.snapshot() as oracle:
+        assert answers(reader) == answers(oracle)
+    assert engine.check() == []
+    engine.close()
