@@ -112,7 +112,7 @@ class Derived:
         try:
             with self._parts.turn.hold(0):
                 words.abandon()
-                mend.words(words, self._parts.store.writing(), anew=anew)
+                mend.words(words, self._parts.store.writing(), look=True, anew=anew)
         except StoreError:
             return
 

@@ -105,14 +105,20 @@ class Words:
         """Bring the index to where the tables are, ready to be added to."""
         if self._writer is not None:
             return
+        import tantivy
+
         from marklight.engines.embedded import mend
 
-        mend.words(self, session)
-        with self._failing():
-            import tantivy
-
-            index = tantivy.Index.open(str(self.folder))
-            self._writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+        for anew in (False, True):
+            mend.words(self, session, anew=anew)
+            try:
+                with sound():
+                    index = tantivy.Index.open(str(self.folder))
+                    self._writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+                    return
+            except Unfit as error:
+                if anew:
+                    raise explain(error, self.folder) from error
 
     def add(self, session: Session, placed: Sequence[Placed]) -> None:
         """Put new passages in, take long dead ones out, and note how far the index is."""

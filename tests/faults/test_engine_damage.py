@@ -1,0 +1,206 @@
+"""Files that are damaged, deleted or foreign: what is derived comes back, the store is reported."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from marklight import engines
+from marklight.errors import StoreError
+from marklight.model import Batch, Filters
+from tests.contracts.builders import entry
+from tests.faults.committing import answers, batches
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make(tmp_path / "library")
+
+
+def make(folder: Path, steps: int = 9) -> Path:
+    engine = engines.open(folder)
+    with engine.writing(1):
+        for batch in list(batches())[:steps]:
+            engine.commit(batch)
+    engine.close()
+    return folder
+
+
+def view(folder: Path) -> object:
+    engine = engines.open(folder)
+    try:
+        with engine.snapshot() as reader:
+            return answers(reader)
+    finally:
+        engine.close()
+
+
+def halve(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def garble(path: Path) -> None:
+    path.write_bytes(random.Random(1).randbytes(path.stat().st_size))
+
+
+def each(pattern: str, harm: Callable[[Path], None]) -> Callable[[Path], None]:
+    def all_of(folder: Path) -> None:
+        found = list(folder.glob(pattern))
+        assert found
+        for path in found:
+            harm(path)
+
+    return all_of
+
+
+def lone_store(folder: Path) -> None:
+    for part in ("words", "vectors"):
+        shutil.rmtree(folder / part)
+
+
+DERIVED: dict[str, Callable[[Path], object]] = {
+    "no words": lambda folder: shutil.rmtree(folder / "words"),
+    "no list of segments": each("words/meta.json", Path.unlink),
+    "an empty list of segments": each("words/meta.json", empty),
+    "half a list of segments": each("words/meta.json", halve),
+    "no stamp": each("words/marklight.json", Path.unlink),
+    "no segments": each("words/*.idx", Path.unlink),
+    "empty segments": each("words/*.idx", empty),
+    "half a segment": each("words/*.idx", halve),
+    "garbled terms": each("words/*.term", garble),
+    "garbled postings": each("words/*.idx", garble),
+    "half of the fast fields": each("words/*.fast", halve),
+    "garbled fast fields": each("words/*.fast", garble),
+    "no vectors": lambda folder: shutil.rmtree(folder / "vectors"),
+    "empty vectors": each("vectors/*", empty),
+    "half of the vectors": each("vectors/*", halve),
+    "foreign vectors": each("vectors/*", garble),
+    "everything gone but the store": lone_store,
+}
+
+
+@pytest.mark.parametrize("harm", DERIVED)
+def test_a_derived_part_comes_back_by_itself(folder: Path, harm: str) -> None:
+    before = view(folder)
+    DERIVED[harm](folder)
+    assert view(folder) == before
+    engine = engines.open(folder)
+    assert engine.check() == []
+    with engine.writing(1):
+        engine.commit(Batch(entries=(entry("new.md", "durian"),)))
+    with engine.snapshot() as reader:
+        assert len(reader.keyword(["durian"], {"body": 1.0}, Filters(), 9)) == 1
+    engine.close()
+
+
+@pytest.mark.parametrize("harm", DERIVED)
+def test_a_writer_mends_a_derived_part_on_its_way(folder: Path, harm: str) -> None:
+    DERIVED[harm](folder)
+    make(folder)  # the same commits once more
+    whole = make(folder.with_name("whole"))
+    make(whole)
+    assert view(folder) == view(whole)
+
+
+def test_parts_of_another_library_are_not_taken_for_ours(folder: Path) -> None:
+    before = view(folder)
+    other = make(folder.with_name("other"), steps=12)
+    for part in ("words", "vectors"):
+        shutil.rmtree(folder / part)
+        shutil.copytree(other / part, folder / part)
+    assert view(folder) == before
+
+
+def test_an_older_copy_of_the_words_is_caught_up(folder: Path) -> None:
+    shutil.copytree(folder / "words", folder.with_name("old"))
+    make(folder)
+    before = view(folder)
+    shutil.rmtree(folder / "words")
+    shutil.copytree(folder.with_name("old"), folder / "words")
+    assert view(folder) == before
+
+
+def test_an_older_copy_of_the_store_is_believed(folder: Path) -> None:
+    before = view(folder)
+    shutil.copy(folder / "library.db", folder.with_name("old"))
+    make(folder)
+    shutil.copy(folder.with_name("old"), folder / "library.db")
+    assert view(folder) == before
+    make(folder)
+    whole = make(make(folder.with_name("whole")))
+    assert view(folder) == view(whole)
+
+
+def test_a_check_finds_changed_bytes_in_the_vectors_and_mends_them(folder: Path) -> None:
+    before = view(folder)
+    path = next((folder / "vectors").iterdir())
+    data = bytearray(path.read_bytes())
+    data[300] ^= 0xFF
+    path.write_bytes(data)
+    engine = engines.open(folder)
+    assert engine.check() == ["The vectors of m were written anew from the store"]
+    assert engine.check() == []
+    engine.close()
+    assert view(folder) == before
+
+
+def overwrite(path: Path, start: int, length: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[start : start + length] = random.Random(2).randbytes(length)
+    path.write_bytes(data)
+
+
+STORE: dict[str, Callable[[Path], object]] = {
+    "empty": empty,
+    "cut": halve,
+    "cut in the middle of a page": lambda path: os.truncate(path, 5000),
+    "overwritten at its head": lambda path: overwrite(path, 0, 100),
+    "overwritten in its pages": lambda path: overwrite(path, 4096, path.stat().st_size - 4096),
+    "overwritten in one of its tables": lambda path: overwrite(path, 4096, 8 * 4096),
+    "not a database": lambda path: shutil.copy(__file__, path),
+}
+
+
+@pytest.mark.parametrize("harm", STORE)
+def test_a_damaged_store_is_reported_and_left_alone(folder: Path, harm: str) -> None:
+    store = folder / "library.db"
+    STORE[harm](store)
+    damaged = store.read_bytes()
+    with pytest.raises(StoreError) as caught:
+        view(folder)
+    assert str(store) in str(caught.value)
+    assert "marklight index" in caught.value.hint
+    assert store.read_bytes() == damaged
+
+
+def test_a_store_that_vanished_is_not_replaced_by_an_empty_one(folder: Path) -> None:
+    (folder / "library.db").unlink()
+    with pytest.raises(StoreError, match="missing"):
+        engines.open(folder)
+    assert not (folder / "library.db").exists()
+
+
+def test_a_store_that_was_only_just_begun_is_finished(tmp_path: Path) -> None:
+    folder = tmp_path / "library"
+    folder.mkdir()
+    (folder / "library.db").write_bytes(b"")
+    make(folder)
+
+
+def test_a_newer_format_is_left_alone(folder: Path) -> None:
+    import sqlite3
+
+    connection = sqlite3.connect(folder / "library.db")
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(StoreError, match="newer"):
+        engines.open(folder)
