@@ -33,11 +33,9 @@ def contents(parsed: Parsed, span: Span) -> tuple[Kind, str, tuple[str, ...]]:
     code: list[str] = []
     languages: dict[str, None] = {}
     at = bisect_left(found, first, key=lambda block: block.end)
-    for block in found[at:]:
-        if block.line >= last:
-            break
-        lines = block.text.split("\n")[max(0, first - 1 - block.line) : last - block.line]
-        code.append("\n".join(lines).rstrip("\n"))
+    while at < len(found) and (block := found[at]).line < last:
+        code.append("\n".join(block.lines[max(0, first - 1 - block.line) : last - block.line]))
         if block.language:
             languages[block.language] = None
+        at += 1
     return kind, "\n\n".join(filter(None, code)), tuple(languages)

@@ -13,6 +13,8 @@ from marklight.model import FileState
 
 LIMIT_BYTES = 20_000_000
 """No page that a person wrote is larger: the largest real one we know has 0.7 MB."""
+LIMIT_LINES = 500_000
+"""What is kept about each line takes more memory than a short line itself."""
 
 _ATTEMPTS = 3
 _BINARY_LOOK = 8192
@@ -36,6 +38,8 @@ def read(path: Path | str, limit_bytes: int = LIMIT_BYTES) -> Source:
         data, before, after = _bytes(path, limit_bytes)
         if before == after and before.size == len(data):
             text, remark = decode(data)
+            if (lines := text.count("\n")) > LIMIT_LINES:
+                raise Refused(f"has {lines:,} lines, more than the limit of {LIMIT_LINES:,}")
             return Source(text, before, (remark,) if remark else ())
     raise Refused("keeps changing while it is read", "It is tried again on the next run")
 

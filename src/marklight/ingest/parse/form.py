@@ -38,12 +38,16 @@ class Title(NamedTuple):
 
 
 class Code(NamedTuple):
-    """A code block: `text` has the lines from `line` on, without fence and indentation."""
+    """A code block without fence and indentation; its first line is line `line` of the text."""
 
     line: int
-    end: int
     language: str
-    text: str
+    lines: list[str]
+
+    @property
+    def end(self) -> int:
+        """The line after its last."""
+        return self.line + len(self.lines)
 
 
 class Mention(NamedTuple):

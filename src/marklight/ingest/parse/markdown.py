@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from markdown_it import MarkdownIt
-from markdown_it.rules_block import StateBlock, table
 from markdown_it.token import Token
 
+from marklight.ingest.parse.blocks import blocks
 from marklight.ingest.parse.form import Block, Code, Mention, Structure, Style, Title
 from marklight.ingest.parse.inline import HREF, REF, WORTH, Inline, ref_target, too_costly
 from marklight.model import Kind
@@ -27,7 +26,8 @@ _LEAVES = {
     "code_block": Kind.CODE,
     "table_open": Kind.TABLE,
 }
-_MISSING_CELLS = 2000
+_MOST_HEADINGS = 20_000
+"""Sections take far more memory than their text; the specification of HTML has 2,000 of them."""
 _CONTAINERS = frozenset(
     ("bullet_list_open", "ordered_list_open", "list_item_open", "blockquote_open")
 )
@@ -41,70 +41,56 @@ _LANGUAGE = re.compile(r"[\w+#./-]+")
 
 
 @cache
-def _blocks() -> MarkdownIt:
-    # The preset stops at 20 levels and then takes the rest of the list for one block.
-    md = MarkdownIt("commonmark", {"maxNesting": 100}).enable("table")
-    md.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
-    return md
-
-
-def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """The parser's own rule, which fills up short rows: a few bytes would become 65,536 cells."""
-    begins = table(state, start, end, True)
-    if silent or not begins:
-        return begins
-    columns = state.src.count("|", state.bMarks[start], state.eMarks[start])
-    missing, last = 0, start + 2
-    while last < end and not state.isEmpty(last) and missing <= _MISSING_CELLS:
-        row = state.src.count("|", state.bMarks[last], state.eMarks[last])
-        missing += max(0, columns - row)
-        last += 1
-    return table(state, start, last, False)
-
-
-@cache
 def _inline(*, text: bool) -> Inline:
     return Inline(text=text)
 
 
 def parse(lines: list[str], first: int) -> Structure:
     """The structure of the lines from `first` on."""
-    tokens: list[Token] = []
     env: dict[str, Any] = {}
-    md = _blocks()
-    md.block.parse("\n".join(lines[first:]), md, env, tokens)
     walk = _Walk(first, env)
-    walk.over(tokens)
+    for tokens in blocks("\n".join(lines[first:]) if first else "\n".join(lines), env):
+        walk.over(tokens)
+    walk.finish()
     return walk.found
 
 
+class _Waiting(NamedTuple):
+    """A text whose mentions can be read only when all link definitions are known."""
+
+    content: str
+    line: int
+    end: int
+    level: int
+    """Of a heading; 0 for a paragraph."""
+
+
 class _Walk:
-    """One pass over the tokens of a document."""
+    """One pass over the tokens of a document, then one over its texts."""
 
     def __init__(self, first: int, env: dict[str, Any]) -> None:
         self.found = Structure()
         self.first = first
         self.env = env
         self.anchors: dict[str, int] = {}
-        references = env.get("references") or {}
-        self.refers = any(
-            not reference["href"].startswith(("http:", "https:", "mailto:"))
-            for reference in references.values()
-        )
+        self.waiting: list[_Waiting] = []
+        self.headings = 0
 
     def over(self, tokens: list[Token]) -> None:
+        """Note the blocks, and what is to be read later."""
         found, first = self.found, self.first
         opened: Token | None = None  # the outermost container that the next leaf begins
         lists = 0
-        heading: Token | None = None
+        heading = 0
         for token in tokens:
             kind = token.type
             if kind == "inline":
-                if heading is not None:
-                    self._heading(heading, token)
-                    heading = None
-                else:
-                    self._inline(token)
+                if heading or WORTH.search(token.content) or "[" in token.content:
+                    assert token.map is not None
+                    self.waiting.append(
+                        _Waiting(token.content, token.map[0], token.map[1], heading)
+                    )
+                heading = 0
             elif kind in _LEAVES:
                 assert token.map is not None
                 line, depth = token.map[0], token.level
@@ -115,13 +101,14 @@ class _Walk:
                 leaf = _LEAVES[kind]
                 if leaf is Kind.CODE:
                     self._code(token)
-                elif kind == "heading_open" and token.level == 0:
-                    heading = token
+                elif kind == "heading_open" and token.level == 0 and self.headings < _MOST_HEADINGS:
+                    self.headings += 1
+                    heading = int(token.tag[1])
                     continue
                 elif leaf is Kind.PROSE:
                     leaf = Kind.LIST if lists else Kind.PROSE
                     if kind == "html_block" and "<a" in token.content:
-                        self._html(token.content, token.map[0])
+                        self.waiting.append(_Waiting(token.content, token.map[0], token.map[1], -1))
                 found.blocks.append(Block(leaf, line + first, depth))
             elif kind in _CONTAINERS:
                 lists += kind in _LISTS
@@ -130,14 +117,33 @@ class _Walk:
             elif kind in _LIST_ENDS:
                 lists -= 1
 
+    def finish(self) -> None:
+        """Read the headings and paragraphs that waited for the link definitions."""
+        references = self.env.get("references") or {}
+        refers = any(
+            not reference["href"].startswith(("http:", "https:", "mailto:"))
+            for reference in references.values()
+        )
+        for text in self.waiting:
+            if text.level > 0:
+                self._heading(text)
+            elif text.level < 0:
+                self._html(text.content, text.line)
+            elif refers or WORTH.search(text.content):
+                self._paragraph(text)
+        if self.headings == _MOST_HEADINGS:
+            self.found.remarks.append(
+                f"only the first {_MOST_HEADINGS:,} headings were read as such"
+            )
+
     def _code(self, token: Token) -> None:
         assert token.map is not None
         fenced = token.type == "fence"
         found = _LANGUAGE.search(token.info) if fenced else None
         language = found[0].lstrip(".").lower() if found else ""
         start = token.map[0] + self.first + fenced
-        end = start + token.content.count("\n")
-        self.found.code.append(Code(start, end, language, token.content))
+        lines = token.content.removesuffix("\n").split("\n")
+        self.found.code.append(Code(start, language, lines))
 
     def _html(self, content: str, line: int) -> None:
         """Links of an HTML block: to a page, or to one that a shortcode names."""
@@ -147,22 +153,20 @@ class _Walk:
             target = ref_target(inner) if inner else found[1] or found[2] or ""
             self._mention(target, "", place.line(found.start()))
 
-    def _heading(self, opening: Token, token: Token) -> None:
-        assert opening.map is not None
-        content, custom = token.content, ""
+    def _heading(self, heading: _Waiting) -> None:
+        content, custom = heading.content, ""
         if content.endswith("}") and (found := _CUSTOM_ANCHOR.search(content[-200:])):
             custom = found[1]
             content = content[: len(content) - len(found[0])]
         text = content
         if _MARKUP.search(content) and not too_costly(content):
-            text = self._mentions(content, opening.map[0], heading=True)
+            text = self._mentions(content, heading.line, heading=True)
         text = " ".join(text.split())
         if len(text) > _HEADING_CHARS:
             text = text[: _HEADING_CHARS - 1].rstrip() + "…"
         anchor = self._anchor(custom or _SLUG_DROPS.sub("", text.lower()).replace(" ", "-"))
-        start, end = opening.map[0] + self.first, opening.map[1] + self.first
-        level = int(opening.tag[1])
-        self.found.titles.append(Title(level, text, anchor, start, end))
+        start, end = heading.line + self.first, heading.end + self.first
+        self.found.titles.append(Title(heading.level, text, anchor, start, end))
 
     def _anchor(self, slug: str) -> str:
         """As GitHub does it: the second of its name ends in -1."""
@@ -177,18 +181,14 @@ class _Walk:
         self.anchors[slug] = 0
         return slug
 
-    def _inline(self, token: Token) -> None:
-        content = token.content
-        if not WORTH.search(content) and not (self.refers and "[" in content):
-            return
-        assert token.map is not None
-        if too_costly(content):
+    def _paragraph(self, paragraph: _Waiting) -> None:
+        if too_costly(paragraph.content):
             self.found.remarks.append(
-                f"line {token.map[0] + self.first + 1}: no links or tags were looked for "
-                f"in a paragraph of {len(content):,} characters"
+                f"line {paragraph.line + self.first + 1}: no links or tags were looked for "
+                f"in a paragraph of {len(paragraph.content):,} characters"
             )
             return
-        self._mentions(content, token.map[0], heading=False)
+        self._mentions(paragraph.content, paragraph.line, heading=False)
 
     def _mentions(self, content: str, line: int, *, heading: bool) -> str:
         """Note what a paragraph mentions; returns its text without markup."""
