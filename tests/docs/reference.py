@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import inspect
 import json
+import re
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from marklight.surfaces.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference.md"
+ARCHITECTURE = ROOT / "ARCHITECTURE.md"
+SOURCE = ROOT / "src" / "marklight"
 
 
 def page() -> str:
@@ -86,5 +89,28 @@ def _notes(part: type) -> dict[str, str]:
     return notes
 
 
+def architecture(text: str) -> str:
+    """The page on the architecture with its tables of modules, in the modules' own first sentences."""
+    for room in re.findall(r"<!-- modules of (\S+) -->", text):
+        rows = ["| module | its duty |", "|---|---|", *map(_module_row, _modules(room))]
+        start, end = f"<!-- modules of {room} -->", "<!-- end -->"
+        before, _, rest = text.partition(start)
+        text = before + start + "\n" + "\n".join(rows) + "\n" + end + rest.partition(end)[2]
+    return text
+
+
+def _modules(room: str) -> list[Path]:
+    """A room's modules; of the whole package only those that stand in no room."""
+    if room == "marklight":
+        return sorted(SOURCE.glob("*.py"))
+    return sorted((SOURCE / room).rglob("*.py"))
+
+
+def _module_row(path: Path) -> str:
+    said = path.read_text().split('"""')[1].strip().split("\n")[0].replace("|", "\\|")
+    return f"| `{path.relative_to(SOURCE).as_posix()}` | {said} |"
+
+
 if __name__ == "__main__":
     PAGE.write_text(page())
+    ARCHITECTURE.write_text(architecture(ARCHITECTURE.read_text()))
