@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from marklight.errors import Busy, StoreError
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_LITTLE_BYTES = 1_000_000
 _FULL_WORDS = tuple(os.strerror(number) for number in _FULL)
 
 
@@ -26,10 +28,19 @@ def explain(error: Exception, path: Path) -> StoreError:
             return full(path)
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
             return StoreError(f"{path} cannot be written", "Check the rights of its folder")
-    # tantivy passes the system's words on, but not its number.
     elif getattr(error, "errno", 0) in _FULL or any(each in str(error) for each in _FULL_WORDS):
         return full(path)
+    if _no_room(path):
+        return full(path)
     return StoreError(f"{path} cannot be used: {error}", "Check the disk and the folder's rights")
+
+
+def _no_room(path: Path) -> bool:
+    """A full disk is not always named: a thread that dies of it only tells that it died."""
+    try:
+        return shutil.disk_usage(path.parent).free < _LITTLE_BYTES
+    except OSError:
+        return False
 
 
 def damaged(path: Path, reason: str) -> StoreError:
