@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from marklight import engines
 from marklight.ports import Engine
 
+SHM = Path("/dev/shm")
 ENGINES = ("memory", "embedded")
 
 Open = Callable[[], Engine]
@@ -19,17 +21,20 @@ Open = Callable[[], Engine]
 def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """Opens one and the same place, again and again."""
     opened: list[Engine] = []
+    # In memory where the system has that: waiting for a disk tells nothing here.
+    place = tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else tmp_path)
     lasting = engines.open("memory:") if request.param == "memory" else None
 
     def open_engine() -> Engine:
         # What lives in memory ends with its engine: there, opening again is keeping it.
-        engine = lasting or engines.open(f"file:{tmp_path / 'library'}")
+        engine = lasting or engines.open(f"file:{place.name}/library")
         opened.append(engine)
         return engine
 
     yield open_engine
     for engine in opened:
         engine.close()
+    place.cleanup()
 
 
 @pytest.fixture

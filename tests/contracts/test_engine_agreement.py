@@ -16,13 +16,12 @@ from marklight import engines
 from marklight.model import Batch, DocumentId, Entry, Failure, FileState, Filters
 from marklight.ports import FIELD_BOOSTS, Engine, Reader, Scored
 from tests.contracts.builders import entry, link, names_of, vector, vectors
+from tests.contracts.conftest import SHM
 
 WORDS = "apple pear plum 日本 zebra_x c++ run".split()
 PATHS = ["a.md", "b.md", "guide/a.md", "guide/deep/c.md", "notes/ü.md"]
 COLLECTIONS = ["docs", "other"]
 DATES = [None, "2025-12-31", "2026-01", "2026-01-15T10:00:00Z"]
-
-SHM = Path("/dev/shm")
 
 texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join)
 ids = st.builds(DocumentId, st.sampled_from(COLLECTIONS), st.sampled_from(PATHS))

@@ -1,7 +1,7 @@
 """A run of commits that is killed again and again, and looked at after each death.
 
 Run as `python -m tests.faults.committing FOLDER KILLS SEED`; fails with a message where a view
-differs from what brute force says that commit holds.
+differs from what brute force says that commit holds. `watch FOLDER` only looks, while others write.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +90,39 @@ def look(folder: Path, expected: list[object]) -> None:
     engine.close()
 
 
+def expected_answers() -> list[object]:
+    """What each generation must answer, by brute force."""
+    memory = MemoryEngine()
+    expected = [answers(MemoryReader(memory.state))]
+    with memory.writing(0):
+        for batch in batches():
+            memory.commit(batch)
+            expected.append(answers(MemoryReader(memory.state)))
+    return expected
+
+
+def watch(folder: Path, expected: list[object]) -> int:
+    """Look again and again until the last commit is there; returns how often."""
+    engine = engines.open(folder)
+    looks, generation = 0, -1
+    while generation < STEPS:
+        with engine.snapshot() as reader:
+            assert reader.generation >= generation
+            generation = reader.generation
+            assert answers(reader) == expected[generation], f"generation {generation}"
+        looks += 1
+    engine.close()
+    return looks
+
+
+@contextmanager
+def in_memory(otherwise: Path) -> Iterator[Path]:
+    """A folder in memory where there are such: a kill is the same, and nothing waits for a disk."""
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else otherwise) as folder:
+        yield Path(folder)
+
+
 def in_child(work: Callable[[], None]) -> int:
     child = os.fork()
     if child:
@@ -101,12 +136,7 @@ def in_child(work: Callable[[], None]) -> int:
 
 
 def main(folder: Path, kills: int, seed: int) -> None:
-    memory = MemoryEngine()
-    expected = [answers(MemoryReader(memory.state))]
-    with memory.writing(0):
-        for batch in batches():
-            memory.commit(batch)
-            expected.append(answers(MemoryReader(memory.state)))
+    expected = expected_answers()
     chance = random.Random(seed)
     died = 0
     for _ in range(kills):
@@ -124,5 +154,7 @@ def main(folder: Path, kills: int, seed: int) -> None:
     print(f"{died} deaths")
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1] == "watch":
+    print(watch(Path(sys.argv[2]), expected_answers()))
+elif __name__ == "__main__":
     main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

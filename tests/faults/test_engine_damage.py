@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,28 @@ from marklight import engines
 from marklight.errors import StoreError
 from marklight.model import Batch, Filters
 from tests.contracts.builders import entry
-from tests.faults.committing import answers, batches
+from tests.faults.committing import answers, batches, in_memory
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A library that nothing happened to."""
+    with in_memory(tmp_path_factory.mktemp("whole")) as place:
+        yield make(place / "library")
+
+
+@pytest.fixture(scope="module")
+def continued(whole: Path) -> object:
+    """What it answers after the same commits once more."""
+    copy = Path(shutil.copytree(whole, whole.with_name("continued")))
+    return view(make(copy))
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return make(tmp_path / "library")
+def folder(whole: Path) -> Iterator[Path]:
+    """A copy of it, to be harmed."""
+    with in_memory(whole.parent) as place:
+        yield Path(shutil.copytree(whole, place / "library"))
 
 
 def make(folder: Path, steps: int = 9) -> Path:
@@ -103,12 +119,11 @@ def test_a_derived_part_comes_back_by_itself(folder: Path, harm: str) -> None:
 
 
 @pytest.mark.parametrize("harm", DERIVED)
-def test_a_writer_mends_a_derived_part_on_its_way(folder: Path, harm: str) -> None:
+def test_a_writer_mends_a_derived_part_on_its_way(
+    folder: Path, continued: object, harm: str
+) -> None:
     DERIVED[harm](folder)
-    make(folder)  # the same commits once more
-    whole = make(folder.with_name("whole"))
-    make(whole)
-    assert view(folder) == view(whole)
+    assert view(make(folder)) == continued
 
 
 def test_parts_of_another_library_are_not_taken_for_ours(folder: Path) -> None:
@@ -129,15 +144,13 @@ def test_an_older_copy_of_the_words_is_caught_up(folder: Path) -> None:
     assert view(folder) == before
 
 
-def test_an_older_copy_of_the_store_is_believed(folder: Path) -> None:
+def test_an_older_copy_of_the_store_is_believed(folder: Path, continued: object) -> None:
     before = view(folder)
     shutil.copy(folder / "library.db", folder.with_name("old"))
     make(folder)
     shutil.copy(folder.with_name("old"), folder / "library.db")
     assert view(folder) == before
-    make(folder)
-    whole = make(make(folder.with_name("whole")))
-    assert view(folder) == view(whole)
+    assert view(make(folder)) == continued
 
 
 def test_a_check_finds_changed_bytes_in_the_vectors_and_mends_them(folder: Path) -> None:

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,11 +15,10 @@ import pytest
 from marklight import engines
 from marklight.engines.embedded import matrix, session, words
 from marklight.engines.memory import MemoryEngine
-from tests.faults.committing import answers, batches, in_child, resume
+from tests.faults.committing import answers, batches, in_child, in_memory, resume
 
 ROOT = Path(__file__).parents[2]
 
-SHM = Path("/dev/shm")
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="Windows has no kill -9"),
@@ -30,9 +28,8 @@ pytestmark = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """In memory where the system has that: a kill is the same there, and nothing waits for a disk."""
-    with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else tmp_path) as place:
-        yield Path(place) / "library"
+    with in_memory(tmp_path) as place:
+        yield place / "library"
 
 
 def test_a_run_that_is_killed_again_and_again_ends_like_one_that_was_not(folder: Path) -> None:

@@ -1,0 +1,223 @@
+"""Several threads and processes on one library: one writes, all read, nobody waits for a reader."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from marklight import engines
+from marklight.engines.embedded import derived, words
+from marklight.errors import Busy, StoreError
+from marklight.model import Batch, Filters
+from marklight.ports import Engine
+from tests.contracts.builders import entry
+from tests.faults.committing import (
+    answers,
+    batches,
+    expected_answers,
+    in_child,
+    in_memory,
+    look,
+    resume,
+    watch,
+)
+
+ROOT = Path(__file__).parents[2]
+HOLD = """
+import sys, time
+from marklight import engines
+engine = engines.open(sys.argv[1])
+with engine.writing(5):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    with in_memory(tmp_path) as place:
+        yield place / "library"
+
+
+@pytest.fixture
+def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that writes and does not stop."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_second_writer_waits_and_is_then_told_so(
+    folder: Path, holder: subprocess.Popen[str]
+) -> None:
+    engine = engines.open(folder)
+    began = time.monotonic()
+    with pytest.raises(Busy, match="Another process is writing") as caught, engine.writing(0.3):
+        pass
+    assert 0.25 < time.monotonic() - began < 5
+    assert caught.value.hint
+    with engine.snapshot() as reader:
+        assert reader.generation == 0
+
+
+def test_a_killed_writer_leaves_its_place_at_once(
+    folder: Path, holder: subprocess.Popen[str]
+) -> None:
+    holder.kill()
+    holder.wait()
+    engine = engines.open(folder)
+    with engine.writing(0):
+        assert engine.commit(Batch(entries=(entry("a.md", "x"),))) == 1
+
+
+def test_threads_of_one_process_take_turns(folder: Path) -> None:
+    engine, other = engines.open(folder), engines.open(folder)
+
+    def take(each: Engine) -> None:
+        with each.writing(0.05):
+            pass
+
+    with engine.writing(1), engine.writing(1), ThreadPoolExecutor() as pool:
+        for each in (engine, other):
+            with pytest.raises(Busy):
+                pool.submit(take, each).result()
+    with other.writing(1), engine.snapshot():
+        pass
+
+
+def test_what_one_writes_the_next_goes_on_with(folder: Path) -> None:
+    one, two = engines.open(folder), engines.open(folder)
+    for number, batch in enumerate(batches()):
+        engine = (one, two)[number % 2]
+        with engine.writing(1):
+            engine.commit(batch)
+    expected = expected_answers()[-1]
+    for engine in (one, two):
+        with engine.snapshot() as reader:
+            assert answers(reader) == expected
+    assert one.check() == []
+
+
+def test_readers_in_threads_see_whole_commits_only(folder: Path) -> None:
+    expected = expected_answers()
+    engines.open(folder).close()
+    with ThreadPoolExecutor(max_workers=3) as pool:
+        watching = [pool.submit(watch, folder, expected) for _ in range(3)]
+        resume(folder)
+        assert min(each.result() for each in watching) > 0
+
+
+def test_many_threads_share_one_engine(folder: Path) -> None:
+    expected = expected_answers()
+    engine = engines.open(folder)
+    failures: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            for _ in range(12):
+                with engine.snapshot() as reader:
+                    assert answers(reader) == expected[reader.generation]
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [Thread(target=read) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    with engine.writing(1):
+        for batch in batches():
+            engine.commit(batch)
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_readers_in_processes_see_whole_commits_only(folder: Path) -> None:
+    engines.open(folder).close()
+    command = [sys.executable, "-m", "tests.faults.committing", "watch", str(folder)]
+    watching = [
+        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    engine = engines.open(folder)
+    with engine.writing(1):
+        for batch in batches():
+            time.sleep(0.02)
+            engine.commit(batch)
+    for each in watching:
+        out, error = each.communicate(timeout=60)
+        assert each.returncode == 0, error.decode()
+        assert int(out) > 0
+
+
+def test_a_view_that_looks_late_still_finds_what_died_since(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resume(folder)
+    reading, writing = engines.open(folder), engines.open(folder)
+    with reading.snapshot() as late, writing.writing(1):
+        writing.commit(Batch(entries=(entry("x.md", "plum"),), removed=tuple(late.files())))
+        monkeypatch.setattr(words, "GRACE_SECONDS", -1.0)
+        monkeypatch.setattr(derived, "GRACE_SECONDS", -1.0)
+        writing.commit(Batch(entries=(entry("y.md", "plum"),)))
+        assert answers(late) == expected_answers()[-1]
+    with writing.snapshot() as reader:
+        assert len(reader.keyword(["plum"], {"body": 1.0}, Filters(), 99)) == 2
+
+
+def test_dead_passages_leave_the_words_in_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "GRACE_SECONDS", 0.0)
+    engine = engines.open(folder)
+    with engine.writing(1):
+        for number in range(12):
+            engine.commit(Batch(entries=(entry("a.md", *[f"version {number}"] * 5),)))
+    import tantivy
+
+    index = tantivy.Index.open(str(folder / "words"))
+    assert index.searcher().num_docs <= 10  # the living five and the five that died last
+    assert engine.check() == []
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has other rights")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("harm", ["nothing", "words/meta.json", "vectors/*"])
+def test_a_folder_that_may_not_be_written_can_be_searched(harm: str) -> None:
+    expected = expected_answers()
+    with in_memory(Path(tempfile.gettempdir())) as place:
+        folder = place / "library"
+        resume(folder)
+        look(folder, expected)  # loads everything while this process still may
+        for path in folder.glob(harm):
+            path.unlink()
+        for path in (place, folder, *folder.rglob("*")):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+
+        def powerless() -> None:
+            if os.geteuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            look(folder, expected)
+            engine = engines.open(folder)
+            with pytest.raises(StoreError), engine.writing(0.1):
+                engine.commit(Batch(entries=(entry("a.md", "x"),)))
+            engine.close()
+
+        code = os.waitpid(in_child(powerless), 0)[1]
+        for path in (folder, *folder.rglob("*")):
+            path.chmod(0o755)
+        place.chmod(0o755)
+        assert code == 0
