@@ -58,17 +58,25 @@ def _section(parsed: Parsed, node: Node, sizes: Sizes) -> Iterator[Draft]:
         yield _draft(parsed, node, node.path, node.whole, sizes)
     small: list[Node] = []
     for below in node.below:
-        if below.whole.end - below.whole.start < sizes.least:
+        is_small = _length([below]) < sizes.least
+        if is_small and not below.below:
             small.append(below)
+            continue
+        yield from _together(parsed, node, small, sizes)
+        small = []
+        if is_small:
+            inner = tuple(below.names)[1:]
+            yield _draft(parsed, below, below.path, below.whole, sizes, inner)
         else:
-            yield from _together(parsed, node, small, sizes)
-            small = []
             yield from _section(parsed, below, sizes)
     yield from _together(parsed, node, small, sizes)
 
 
 def _together(parsed: Parsed, parent: Node, small: Sequence[Node], sizes: Sizes) -> Iterator[Draft]:
-    """Small siblings that stand side by side, in as many passages as reach the least size."""
+    """Small siblings that stand side by side, in as many passages as reach the least size.
+
+    Only those without sections below them: what stands under different headings stays apart.
+    """
     groups: list[list[Node]] = []
     for node in small:
         if groups and _length(groups[-1]) < sizes.least:
@@ -80,15 +88,12 @@ def _together(parsed: Parsed, parent: Node, small: Sequence[Node], sizes: Sizes)
         groups[-1].extend(last)
     for group in groups:
         first = group[0]
-        if len(group) > 1:
-            names = tuple(name for node in group for name in node.names)
-            span = Span(first.whole.start, group[-1].whole.end)
-            yield _draft(parsed, first, parent.path, span, sizes, names)
-        elif first.below:
-            inner = tuple(first.names)[1:]
-            yield _draft(parsed, first, first.path, first.whole, sizes, inner)
-        else:
+        if len(group) == 1:
             yield from _section(parsed, first, sizes)
+            continue
+        names = tuple(name for node in group for name in node.names)
+        span = Span(first.whole.start, group[-1].whole.end)
+        yield _draft(parsed, first, parent.path, span, sizes, names)
 
 
 def _length(group: Sequence[Node]) -> int:

@@ -15,6 +15,8 @@ _Rule = Callable[[StateBlock, int, int, bool], bool]
 _WINDOW_LINES = 5_000
 _WINDOW_CHARS = 200_000
 """A list, quote or table longer than this goes on as a second one; tokens take 400 times their text."""
+_DEEPEST = 60
+"""Lists and quotes deeper than this are text; at its own bound the parser drops all that follows."""
 _COLUMNS = 1_000
 _MISSING_CELLS = 2_000
 """Short rows are filled up: without a bound a few bytes become 65,536 cells."""
@@ -41,8 +43,7 @@ def blocks(source: str, env: dict[str, Any]) -> Iterator[list[Token]]:
 
 @cache
 def _parser() -> MarkdownIt:
-    # The preset stops at 20 levels and then takes the rest of the list for one block.
-    md = MarkdownIt("commonmark", {"maxNesting": 100}).enable("table")
+    md = MarkdownIt("commonmark", {"maxNesting": 2 * _DEEPEST}).enable("table")
     after = ["paragraph", "reference"]
     md.block.ruler.at("table", _table, {"alt": after})
     md.block.ruler.at("list", _bounded(list_block), {"alt": [*after, "blockquote"]})
@@ -52,6 +53,8 @@ def _parser() -> MarkdownIt:
 
 def _bounded(rule: _Rule) -> _Rule:
     def within(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+        if state.level > _DEEPEST:
+            return False
         if silent or state.level:
             return rule(state, start, end, silent)
         return rule(state, start, _window(state, start, end), False)

@@ -21,6 +21,7 @@ _LIMIT_WORK = 500_000
 """Characters looked through for closing brackets; real paragraphs stay below a tenth of it."""
 
 _TAG = re.compile(r"#((?:[^\W_]|[-_/]|[\U0001F000-\U0001FAFF\u2600-\u27BF\u200D\uFE0F])+)")
+_NAME = re.compile(r"[^\d/_-]")
 _BLOCK_ID = re.compile(r"\^([A-Za-z0-9-]+)[ \t]*(?=\n|$)")
 _SHORTCODE_END = {"<": ">}}", "%": "%}}"}
 REF = re.compile(
@@ -181,7 +182,7 @@ def _tag(state: StateInline, silent: bool) -> bool:
         return False
     found = _TAG.match(state.src, at, state.posMax)
     name = found[1].strip("/") if found else ""
-    if not found or not name or name.replace("/", "").isdigit():
+    if not found or not _NAME.search(name):
         return False
     if not silent:
         token = state.push("tag", "", 0)

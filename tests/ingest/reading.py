@@ -1,0 +1,53 @@
+"""Short ways from a text to what is understood of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from marklight.ingest.chunk import Chunker
+from marklight.ingest.parse import understand
+from marklight.ingest.parse.form import Parsed
+from marklight.ingest.read import Source
+from marklight.model import Chunk, Document, DocumentId, Entry, FileState
+
+
+def parsed(text: str, path: str = "notes/page.md") -> Parsed:
+    return understand(DocumentId("docs", path), Source(text, FileState(len(text), 0)))
+
+
+def document(text: str, path: str = "notes/page.md") -> Document:
+    return parsed(text, path).document
+
+
+def entry(text: str, path: str = "notes/page.md", chunker: Chunker | None = None) -> Entry:
+    return (chunker or Chunker())([parsed(text, path)])[0]
+
+
+def chunks(text: str, path: str = "notes/page.md") -> list[Chunk]:
+    return list(entry(text, path).chunks)
+
+
+def uncovered(made: Parsed, chunks: Iterable[Chunk]) -> list[tuple[int, str]]:
+    """Lines that say something and are in no passage; headings live in the passages' paths."""
+    covered = {line for chunk in chunks for line in range(chunk.lines[0], chunk.lines[1] + 1)}
+    covered |= {
+        line + 1 for title in made.structure.titles for line in range(title.line, title.end)
+    }
+    words = "\n".join([*(chunk.text for chunk in chunks), *_titles(made)])
+    return [
+        (number, line)
+        for number, line in enumerate(made.document.text.split("\n"), 1)
+        if number > made.body
+        and any(sign.isalnum() for sign in line)
+        and (number not in covered or not _has(words, line))
+    ]
+
+
+def _titles(made: Parsed) -> Iterable[str]:
+    lines = made.document.text.split("\n")
+    return (line for title in made.structure.titles for line in lines[title.line : title.end])
+
+
+def _has(words: str, line: str) -> bool:
+    # Only a word too long for a passage may be cut.
+    return all(word in words for word in line.split() if len(word) < 50)

@@ -1,0 +1,223 @@
+"""The walk finds what belongs to the library and can say why something does not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from marklight.errors import UsageError
+from marklight.ingest.discover import Discover
+from marklight.model import DocumentId, FileState
+from tests.making import write
+
+
+def found(root: Path, **options: object) -> list[str]:
+    discovery = Discover(**options)({"docs": root})  # type: ignore[arg-type]
+    return [id.path for id in discovery.found]
+
+
+def test_documents_are_found_with_the_state_of_their_file(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"a.md": "abc", "b/c.markdown": "", "d.MDX": "", "e.txt": "", "f.py": "", "md": ""},
+    )
+    discovery = Discover()({"docs": tmp_path})
+    assert [id.path for id in discovery.found] == ["a.md", "b/c.markdown", "d.MDX", "e.txt"]
+    status = (tmp_path / "a.md").stat()
+    file = discovery.found[DocumentId("docs", "a.md")]
+    assert file.file == FileState(3, status.st_mtime_ns)
+    assert Path(file.path) == (tmp_path / "a.md").resolve()
+
+
+def test_parsers_decide_which_files_are_documents(tmp_path: Path) -> None:
+    write(tmp_path, {"a.md": "", "b.rst": "", "notes/c": "", "d/c": ""})
+    assert found(tmp_path, parsers={"*.rst": "plain", "notes/*": "plain"}) == ["b.rst", "notes/c"]
+
+
+def test_hidden_names_and_our_own_folder_are_left_out(tmp_path: Path) -> None:
+    write(
+        tmp_path, {".a.md": "", ".b/c.md": "", ".marklight/d.md": "", ".git/e.md": "", "f.md": ""}
+    )
+    assert found(tmp_path) == ["f.md"]
+    assert found(tmp_path, hidden=True) == [".a.md", ".b/c.md", "f.md"]
+
+
+def test_ignore_files_nest_and_negate_as_in_git(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            ".gitignore": "*.txt\n/build/\ndrafts/*\n!drafts/keep.md\n# comment\n\ntrailing\\ \n",
+            "a.txt": "", "build/a.md": "", "sub/build/b.md": "", "drafts/x.md": "",
+            "drafts/keep.md": "", "sub/.gitignore": "!b.txt\n/c.md\n", "sub/b.txt": "",
+            "sub/c.md": "", "sub/deep/c.md": "", "d.md": "",
+        },
+    )  # fmt: skip
+    assert found(tmp_path) == [
+        "d.md", "drafts/keep.md", "sub/b.txt", "sub/build/b.md", "sub/deep/c.md",
+    ]  # fmt: skip
+
+
+def test_our_own_ignore_file_has_the_last_word(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            ".gitignore": "a.md\nb.md\n", ".ignore": "!a.md\nc.md\n", ".marklightignore": "!b.md\nd.md\n",
+            "a.md": "", "b.md": "", "c.md": "", "d.md": "",
+        },
+    )  # fmt: skip
+    assert found(tmp_path) == ["a.md", "b.md"]
+
+
+def test_ignore_files_above_count_up_to_the_repository(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            ".gitignore": "outside.md\n", "repo/.git/HEAD": "", "repo/.gitignore": "docs/a.md\n*.tmp.md\n",
+            "repo/.git/info/exclude": "b.md\n",
+            "repo/docs/a.md": "", "repo/docs/b.md": "", "repo/docs/outside.md": "", "repo/docs/x/c.tmp.md": "",
+        },
+    )  # fmt: skip
+    assert found(tmp_path / "repo/docs") == ["outside.md"]
+
+
+def test_a_folder_that_git_ignores_counts_when_it_is_asked_for(tmp_path: Path) -> None:
+    write(tmp_path, {".git/HEAD": "", ".gitignore": "/vendor/\n", "vendor/docs/a.md": ""})
+    assert found(tmp_path) == []
+    assert found(tmp_path / "vendor/docs") == ["a.md"]
+
+
+def test_exclude_wins_over_include(tmp_path: Path) -> None:
+    write(tmp_path, {"a/x.md": "", "a/y.md": "", "b/x.md": "", "b/c/x.md": ""})
+    assert found(tmp_path, include=("a/**", "b/c/")) == ["a/x.md", "a/y.md", "b/c/x.md"]
+    assert found(tmp_path, include=("a/**",), exclude=("y.md",)) == ["a/x.md"]
+    assert found(tmp_path, exclude=("/b/",)) == ["a/x.md", "a/y.md"]
+
+
+def test_the_deepest_collection_owns_a_file(tmp_path: Path) -> None:
+    write(tmp_path, {"a.md": "", "sub/b.md": "", "sub/deep/c.md": ""})
+    discovery = Discover()(
+        {"all": tmp_path, "sub": tmp_path / "sub", "deep": tmp_path / "sub/deep"}
+    )
+    assert list(discovery.found) == [("all", "a.md"), ("deep", "c.md"), ("sub", "b.md")]
+
+
+def test_links_are_followed_once_and_never_out(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    write(inside, {"a/x.md": "", "b.md": ""})
+    write(outside, {"secret.md": "", "folder/s.md": ""})
+    (inside / "a/loop").symlink_to(inside)
+    (inside / "a/again").symlink_to(inside / "a")
+    (inside / "copy.md").symlink_to("b.md")
+    (inside / "out").symlink_to(outside / "folder")
+    (inside / "out.md").symlink_to(outside / "secret.md")
+    (inside / "self.md").symlink_to("self.md")
+    (inside / "dead.md").symlink_to("nothing.md")
+    discovery = Discover()({"docs": inside})
+    assert [id.path for id in discovery.found] == ["a/x.md", "b.md"]
+    assert {(f.document.path, f.reason) for f in discovery.unreadable} == {
+        ("self.md", "is a symbolic link to nothing"),
+        ("dead.md", "is a symbolic link to nothing"),
+    }
+    followed = Discover(follow_outside=True)({"docs": inside})
+    assert [id.path for id in followed.found] == ["a/x.md", "b.md", "out.md", "out/s.md"]
+
+
+def test_a_link_to_a_place_that_is_not_walked_is_followed(tmp_path: Path) -> None:
+    write(tmp_path, {".store/notes/a.md": "", ".store/b.data": "text"})
+    (tmp_path / "notes").symlink_to(".store/notes")
+    (tmp_path / "b.md").symlink_to(".store/b.data")
+    assert found(tmp_path) == ["b.md", "notes/a.md"]
+
+
+def test_odd_names_are_found_or_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"new\nline.md": "", "emoji 😀/né.md": "", " .md": "", "a\\b.md": ""})
+    with open(os.fsencode(tmp_path) + b"/\xff.md", "w"):
+        pass
+    discovery = Discover()({"docs": tmp_path})
+    assert {id.path for id in discovery.found} == {
+        "new\nline.md",
+        "emoji 😀/né.md",
+        " .md",
+        "a\\b.md",
+    }
+    assert [(f.document.path, f.reason) for f in discovery.unreadable] == [
+        ("\ufffd.md", "its name is not valid Unicode")
+    ]
+
+
+def test_pipes_are_reported_and_folders_may_have_any_name(tmp_path: Path) -> None:
+    write(tmp_path, {"folder.md/a.md": ""})
+    os.mkfifo(tmp_path / "pipe.md")
+    discovery = Discover()({"docs": tmp_path})
+    assert [id.path for id in discovery.found] == ["folder.md/a.md"]
+    assert discovery.unreadable[0].reason == "is not a regular file"
+
+
+def test_a_folder_that_cannot_be_listed_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"a.md": "", "closed/b.md": ""})
+    listing = os.scandir
+
+    def closed(path: str) -> object:
+        if path.endswith("closed"):
+            raise PermissionError(13, "Permission denied")
+        return listing(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    discovery = Discover()({"docs": tmp_path})
+    assert [id.path for id in discovery.found] == ["a.md"]
+    failure = discovery.unreadable[0]
+    assert (failure.document.path, failure.reason) == (
+        "closed/",
+        "cannot be listed: Permission denied",
+    )
+
+
+def test_very_deep_folders_are_walked(tmp_path: Path) -> None:
+    deep = tmp_path
+    for _ in range(300):
+        deep = deep / "d"
+    deep.mkdir(parents=True)
+    (deep / "a.md").touch()
+    assert found(tmp_path) == ["d/" * 300 + "a.md"]
+
+
+def test_a_missing_folder_or_one_named_twice_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path, {"a.md": ""})
+    with pytest.raises(UsageError, match="is not there"):
+        Discover()({"docs": tmp_path / "no"})
+    with pytest.raises(UsageError, match="is not a folder"):
+        Discover()({"docs": tmp_path / "a.md"})
+    with pytest.raises(UsageError, match="the same folder"):
+        Discover()({"one": tmp_path, "two": tmp_path / "."})
+
+
+def test_it_says_why_a_path_is_left_out(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "a.md": "", ".gitignore": "x\n*.log.md\n", "b/.ignore": "\ndraft*\n", "b/draft1.md": "",
+            "c.log.md": "", ".hidden/d.md": "", "e.py": "", "x/deep/f.md": "", "out/g.md": "",
+        },
+    )  # fmt: skip
+    (tmp_path / "dead.md").symlink_to("nothing")
+    discover = Discover(exclude=("out/",))
+
+    def why(name: str) -> str | None:
+        return discover.why_ignored(tmp_path / name, {"docs": tmp_path})
+
+    assert why("a.md") is None
+    assert why("c.log.md") == "a rule says so: .gitignore:2: *.log.md"
+    assert why("b/draft1.md") == "a rule says so: b/.ignore:2: draft*"
+    assert why("x/deep/f.md") == "a rule says so: .gitignore:1: x"
+    assert why(".hidden/d.md") == ".hidden/ is hidden; the setting files.hidden is off"
+    assert why("e.py") == "no pattern in the setting files.parsers fits its name"
+    assert why("out/g.md") == "the setting files.exclude has 'out/'"
+    assert why("dead.md") == "dead.md is a symbolic link to nothing"
+    assert why("no.md") == "there is no such file"
+    assert (
+        discover.why_ignored(Path("/elsewhere.md"), {"docs": tmp_path}) == "it is in no collection"
+    )

@@ -1,0 +1,124 @@
+"""Frontmatter is understood, or kept as text with a reason."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from marklight.ingest.frontmatter import split
+from tests.ingest.reading import chunks, document
+
+
+def test_every_known_field_is_read_and_every_other_is_kept() -> None:
+    page = document(
+        "---\ntitle: A title\nsummary: In short\nkeywords: [one, two]\ntags: '#a, b/c'\n"
+        "aliases:\n- Other\nauthor: [Ann, Bob]\ntype: guide\ndate: 2026-01-02\nstatus: draft\n"
+        "version: 1.10\nrelated: ['[[Page Two]]', other.md]\n---\n# Heading\n"
+    )
+    assert page.title == "A title"
+    assert page.description == "In short"
+    assert page.keywords == ("one", "two")
+    assert page.tags == ("a", "b/c")
+    assert page.aliases == ("Other",)
+    assert page.author == "Ann, Bob"
+    assert page.category == "guide"
+    assert page.date == "2026-01-02"
+    assert page.metadata["status"] == "draft"
+    assert page.metadata["version"] == "1.10"
+    assert [(link.type, link.target) for link in page.links] == [
+        ("related", "Page Two"),
+        ("related", "other.md"),
+    ]
+    assert page.remarks == ()
+
+
+def test_toml_is_read_too() -> None:
+    page = document('+++\ntitle = "A"\ndate = 2026-01-02T03:04:05Z\n[extra]\nn = 1\n+++\ntext')
+    assert (page.title, page.date) == ("A", "2026-01-02T03:04:05+00:00")
+    assert page.metadata["extra"] == {"n": 1}
+
+
+def test_the_title_falls_back_to_the_first_heading_then_to_the_file() -> None:
+    assert document("## Two\n\n# One\n\n# Three").title == "One"
+    assert document("## Two", "a/some-file.name.md").title == "some-file.name"
+    assert document("", "a/LICENSE").title == "LICENSE"
+
+
+def test_the_day_of_the_last_change_is_the_date() -> None:
+    assert document("---\ndate: 2020-01-01\nmodified: 2026-05-05\n---").date == "2026-05-05"
+    assert document("---\ndate: 2020-13-45\ncreated: 2019-01-01\n---").date == "2019-01-01"
+    assert document("---\ndate: soon\n---").date is None
+
+
+@pytest.mark.parametrize(
+    "text, values",
+    [
+        ("---\n---\ntext", {}),
+        ("---\n\n...\ntext", {}),
+        ("---\na: 1\n...\ntext", {"a": 1}),
+        ("--- \na: 1\n---  \ntext", {"a": 1}),
+        ("---\na: 1\na: 2\n---\n", {"a": 2}),
+        ("---\na: 12:30\nb: 007\nc: 1_000\nd: 3\ne: 1.5\nf: 1e400\n---\n",
+         {"a": "12:30", "b": "007", "c": "1_000", "d": 3, "e": 1.5, "f": "1e400"}),
+        ("---\na: .inf\nb: .nan\nc: ~\nd: yes\ne: !custom x\n---\n",
+         {"a": ".inf", "b": ".nan", "c": None, "d": True, "e": "x"}),
+        ("---\n1: a\n2024-01-01: b\n---\n", {"1": "a", "2024-01-01": "b"}),
+        ("---\na: &x [1]\nb: *x\n---\n", {"a": [1], "b": [1]}),
+        ("---\nkey:\tvalue\n---\n", {"key": "value"}),
+        ("---\na: \"\\x01\\ud800\"\n---\n", None),
+    ],
+)  # fmt: skip
+def test_odd_values_become_what_json_can_hold(text: str, values: dict[str, object] | None) -> None:
+    found = split(text)
+    if values is not None:
+        assert (found.values, found.remark) == (values, "")
+    json.dumps(found.values, allow_nan=False).encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\ntitle: A: b: c\n---\nbody words",
+        "---\n- a\n- b\n---\nbody words",
+        "---\ntitle: [unclosed\n---\nbody words",
+        "---\n\ttab: x\n  y: 'z\n---\nbody words",
+        "---\na: !!python/object:os.system ls\n---\nbody words",
+        "---\n? [a, b]\n: 1\n---\nbody words",
+        "---\ntitle: not closed\n\nbody words",
+        "+++\ntitle = \n+++\nbody words",
+        "---\na: " + "[" * 50_000 + "\n---\nbody words",
+        "---\n" + "".join(" " * depth + "a:\n" for depth in range(300)) + "---\nbody words",
+        "+++\na = " + "[" * 50_000 + "\n+++\nbody words",
+        "---\n" + "key: value\n" * 20_000 + "---\nbody words",
+        "---\na: &a [*a]\n---\nbody words",
+    ],
+)
+def test_broken_frontmatter_is_text_with_a_reason(text: str) -> None:
+    page = document(text)
+    assert page.metadata == {}
+    assert "frontmatter" in page.remarks[0]
+    shown = " ".join(chunk.text for chunk in chunks(text))
+    assert "body words" in shown
+    assert text[4:20].split()[0] in shown
+
+
+def test_aliases_that_multiply_are_refused_at_once() -> None:
+    lists = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    merges = ["a: &a {k: 1, l: 2}"]
+    for name, before in zip("bcdefghijk", "abcdefghij", strict=True):
+        lists.append(f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]")
+        merges.append(f"{name}: &{name} {{<<: [{', '.join([f'*{before}'] * 9)}]}}")
+    for lines in (lists, merges):
+        began = time.perf_counter()
+        found = split("---\n" + "\n".join(lines) + "\n---\n")
+        assert "too many values" in found.remark
+        assert time.perf_counter() - began < 1
+
+
+def test_a_rule_at_the_top_is_no_frontmatter() -> None:
+    page = document("---\n\nFirst words.\n\nSecond words.\n")
+    assert page.remarks == ()
+    assert document("----\na: 1\n----\n").metadata == {}
+    assert document("text\n---\na: 1\n---\n").metadata == {}

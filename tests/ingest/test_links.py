@@ -1,0 +1,157 @@
+"""Links are found where they are links, and lead where their author meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from marklight.ingest.links import keys_for, names_for
+from marklight.ingest.parse.form import Style
+from marklight.ingest.read import read
+from marklight.model import Document, DocumentId, Link, NameStrength
+from tests.ingest.reading import document
+
+HERE = DocumentId("docs", "guide/setup/page.md")
+
+
+def links(text: str) -> list[tuple[str, str, str, str]]:
+    return [(link.type, link.target, link.fragment, link.text) for link in document(text).links]
+
+
+def test_every_form_of_wikilink() -> None:
+    assert links(
+        "[[A]] [[B c|shown]] [[D#Heading]] [[E^block]] [[F#^block|x]] ![[G]] ![[H#Part]] [[I#J#K]]"
+    ) == [
+        ("links_to", "A", "", "A"),
+        ("links_to", "B c", "", "shown"),
+        ("links_to", "D", "Heading", "D#Heading"),
+        ("links_to", "E", "^block", "E^block"),
+        ("links_to", "F", "^block", "x"),
+        ("embeds", "G", "", "G"),
+        ("embeds", "H", "Part", "H#Part"),
+        ("links_to", "I", "K", "I#J#K"),
+    ]
+
+
+def test_what_looks_like_a_wikilink_and_is_none() -> None:
+    assert links("`[[a]]`\n\n    [[b]]\n\n```sh\nif [[ -f c ]]; then\n```\n\n[[ $d == e ]]") == []
+    assert links("[[]] [[ ]] [[a\nb]] \\[[c]] [[1]](https://x.y) [[#only a heading]]") == []
+    assert links("![[picture.png]] ![[paper.pdf]] [[Node.js]]") == [
+        ("links_to", "Node.js", "", "Node.js")
+    ]
+
+
+def test_wikilinks_in_tables_and_headings() -> None:
+    text = "# About [[A]]\n\n| x |\n|---|\n| [[B\\|shown]] |\n"
+    assert links(text) == [("links_to", "A", "", "A"), ("links_to", "B", "", "shown")]
+    assert document(text).links[1].line == 5
+
+
+def test_markdown_links_to_documents_only() -> None:
+    assert links(
+        "[a](b.md) [c](./d.md#part) [e](/f/g/) [**h**](<i j.md> 'title') ![k](l.md) [m](n%20o.md)\n"
+        "[x](https://a.b) [x](mailto:a@b) [x](#here) [x](pic.png) [x](//a.b/c) <https://a.b> [x](a.py)"
+    ) == [
+        ("links_to", "b.md", "", "a"),
+        ("links_to", "./d.md", "part", "c"),
+        ("links_to", "/f/g/", "", "e"),
+        ("links_to", "i j.md", "", "h"),
+        ("links_to", "l.md", "", "k"),
+        ("links_to", "n%20o.md", "", "m"),
+    ]
+
+
+def test_reference_links_are_links_even_when_defined_later() -> None:
+    assert links("[a][1], [2] and [b][]\n\n[1]: one.md\n[2]: two.md#x\n[b]: https://x.y\n") == [
+        ("links_to", "one.md", "", "a"),
+        ("links_to", "two.md", "x", "2"),
+    ]
+
+
+def test_hugos_references_and_links_in_html() -> None:
+    assert links(
+        '[a]({{< ref "one.md" >}}) [b]({{% relref path="two" %}}#part) {{< ref "three#x" >}}\n\n'
+        '<p>\n<a class="c" href="four.md">x</a> <a href="{{< ref "five" >}}">y</a>\n</p>\n'
+    ) == [
+        ("links_to", "one.md", "", "a"),
+        ("links_to", "two", "part", "b"),
+        ("links_to", "three", "x", ""),
+        ("links_to", "four.md", "", ""),
+        ("links_to", "five", "", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    "heading, type",
+    [
+        ("See also", "related"), ("Related pages", "related"), ("Implements", "implements"),
+        ("Implementation", "implements"), ("Tests", "tests"), ("Tested by", "tests"),
+        ("Testing", "tests"), ("Relatedness", "links_to"), ("Contest", "links_to"),
+    ],
+)  # fmt: skip
+def test_the_heading_tells_the_type(heading: str, type: str) -> None:
+    found = links(
+        f"[[x]]\n\n## {heading}\n\n[[a]] ![[b]]\n\n### Deeper\n\n[[c]]\n\n## Next\n\n[[d]]\n"
+    )
+    assert [kind for kind, *_ in found] == ["links_to", type, "embeds", type, "links_to"]
+
+
+@pytest.mark.parametrize(
+    "target, style, keys",
+    [
+        ("Page", Style.WIKI, ("page",)),
+        ("folder/Page.md", Style.WIKI, ("folder/page.md",)),
+        ("../x", Style.WIKI, ("guide/x", "guide/setup/x", "x")),
+        ("next.md", Style.MARKDOWN, ("guide/setup/next.md", "guide/setup/page/next.md", "next.md")),
+        ("../a%20b/", Style.MARKDOWN, ("guide/a b", "guide/setup/a b", "a b")),
+        ("../../../out.md", Style.MARKDOWN, ("out.md",)),
+        ("README.md", Style.MARKDOWN, ("guide/setup/readme.md", "guide/setup/page/readme.md")),
+        ("..", Style.MARKDOWN, ("guide", "guide/setup")),
+        ("/docs/concepts/pod/", Style.MARKDOWN, ("docs/concepts/pod", "concepts/pod", "pod")),
+        ("/", Style.MARKDOWN, (".",)),
+        ("x?query", Style.MARKDOWN, ("guide/setup/x", "guide/setup/page/x", "x")),
+        ("Other Page", Style.RELATED, ("other page", "guide/setup/other page", "guide/setup/page/other page")),
+        ("e\u0301.md", Style.WIKI, ("é.md",)),
+        ("obsidian://x", Style.WIKI, ()),
+    ],
+)  # fmt: skip
+def test_keys_are_candidates_best_first(target: str, style: Style, keys: tuple[str, ...]) -> None:
+    assert keys_for(target, HERE, style) == keys
+
+
+def test_names_are_path_then_ends_of_it_then_aliases() -> None:
+    names = {name.key: name.strength for name in names_for("A/B/Index.md", ["Alias", "b"])}
+    path, suffix, alias = NameStrength.PATH, NameStrength.SUFFIX, NameStrength.ALIAS
+    assert names == {
+        "a/b/index.md": path, "a/b/index": path, "a/b": path,
+        "b/index.md": suffix, "index.md": suffix, "b/index": suffix, "index": suffix, "b": suffix,
+        "alias": alias,
+    }  # fmt: skip
+    assert {name.key for name in names_for("README.md")} == {"readme.md", "readme", "."}
+
+
+def resolved(documents: list[Document]) -> tuple[int, int]:
+    """How many links lead to a document, by the rule that engines follow, and how many there are."""
+    known: dict[str, tuple[str, int, str]] = {}
+    for page in documents:
+        for name in page.names:
+            rank = (name.strength, len(page.id.path), page.id.path)
+            known[name.key] = min(known.get(name.key, rank), rank)
+    all_links: list[Link] = [link for page in documents for link in page.links]
+    return sum(any(key in known for key in link.keys) for link in all_links), len(all_links)
+
+
+@pytest.mark.parametrize(
+    "corpus, share, least", [("kubernetes", 0.97, 7000), ("blue-book", 0.98, 11_000), ("fastapi", 0.99, 130)]
+)  # fmt: skip
+def test_the_links_of_real_documents_resolve(
+    eval_root: Path, corpus: str, share: float, least: int
+) -> None:
+    root = eval_root / "corpora" / corpus
+    documents = [
+        document(read(path).text, path.relative_to(root).as_posix()) for path in root.rglob("*.md")
+    ]
+    found, total = resolved(documents)
+    assert total >= least
+    assert found / total >= share

@@ -1,0 +1,131 @@
+"""Bytes become text or are refused with a reason."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from marklight.errors import Refused
+from marklight.ingest import read as reading
+from marklight.ingest.read import read
+
+
+def written(folder: Path, data: bytes) -> Path:
+    path = folder / "page.md"
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    "data, text",
+    [
+        ("grün".encode(), "grün"),
+        (b"\xef\xbb\xbf# Title", "# Title"),
+        ("grün 漢字".encode("utf-16"), "grün 漢字"),
+        (b"\xff\xfe" + "grün".encode("utf-16-le"), "grün"),
+        (b"\xfe\xff" + "grün".encode("utf-16-be"), "grün"),
+        ("grün – “so”".encode("cp1252"), "grün – “so”"),
+        (b"one\r\ntwo\rthree\n", "one\ntwo\nthree\n"),
+        (b"", ""),
+    ],
+)
+def test_text_is_read_in_each_encoding(tmp_path: Path, data: bytes, text: str) -> None:
+    assert read(written(tmp_path, data)).text == text
+
+
+def test_what_is_in_no_encoding_becomes_a_replacement_and_is_remarked(tmp_path: Path) -> None:
+    source = read(written(tmp_path, "grün – schön – ".encode() + b"\xff\xfe\x81 end"))
+    assert source.text.startswith("grün – schön – ")
+    assert "\ufffd" in source.text
+    assert "could not be decoded" in source.remarks[0]
+    assert read(written(tmp_path, b"\x81 caf\xe9")).text == "\ufffd café"
+
+
+@pytest.mark.parametrize(
+    "data, reason",
+    [
+        (b"text with \x00 in it", "NUL"),
+        ("text".encode("utf-16") + b"\x00\x00", "NUL"),
+        ("no byte order mark".encode("utf-16-le"), "NUL"),
+        (bytes(range(1, 32)) * 20, "binary"),
+    ],
+)
+def test_binary_data_is_refused(tmp_path: Path, data: bytes, reason: str) -> None:
+    with pytest.raises(Refused, match=reason):
+        read(written(tmp_path, data))
+
+
+def test_a_file_over_the_limit_is_refused_without_being_read(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    with path.open("wb") as file:
+        file.truncate(50_000_000)
+    with pytest.raises(Refused, match="50,000,000 bytes, more than the limit of 20,000,000"):
+        read(path)
+
+
+def test_too_many_lines_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="600,000 lines"):
+        read(written(tmp_path, b"\n" * 600_000))
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+    pipe, link, folder = tmp_path / "pipe.md", tmp_path / "link.md", tmp_path / "folder.md"
+    os.mkfifo(pipe)
+    link.symlink_to(tmp_path / "nothing.md")
+    folder.mkdir()
+    with pytest.raises(Refused, match="not a regular file"):
+        read(pipe)
+    with pytest.raises(Refused, match="symbolic link to nothing"):
+        read(link)
+    with pytest.raises(Refused, match="not a regular file"):
+        read(folder)
+    with pytest.raises(Refused, match="gone"):
+        read(tmp_path / "never.md")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket.md"))
+        with pytest.raises(Refused, match="cannot be read"):
+            read(tmp_path / "socket.md")
+
+
+@pytest.mark.parametrize(
+    "error, reason",
+    [(PermissionError(13, "Permission denied"), "permission denied"), (OSError(5, "I/O"), "I/O")],
+)
+def test_an_unreadable_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, reason: str
+) -> None:
+    def refuse(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(Refused, match=reason):
+        read(tmp_path / "page.md")
+
+
+def test_a_file_that_keeps_changing_is_refused_and_one_that_stops_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, b"first")
+    changes = iter(range(100))
+    until = 100
+
+    class Restless:
+        """Stands between us and the system: the file grows after each look at it."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(os, name)
+
+        def fstat(self, handle: int) -> os.stat_result:
+            status = os.fstat(handle)
+            if (number := next(changes)) < until:
+                path.write_bytes(b"x" * (number + 10))
+            return status
+
+    monkeypatch.setattr(reading, "os", Restless())
+    with pytest.raises(Refused, match="keeps changing"):
+        read(path)
+    changes, until = iter(range(100)), 1
+    assert read(path).text == "x" * 10
