@@ -7,8 +7,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
 
@@ -31,6 +32,7 @@ from tests.faults.committing import (
     watch,
 )
 
+Opened = Callable[[Path], Engine]
 ROOT = Path(__file__).parents[2]
 HOLD = """
 import sys, time
@@ -49,6 +51,19 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
+def opened() -> Iterator[Opened]:
+    """Opens engines that are closed when the test is over."""
+    with ExitStack() as closing:
+
+        def open_engine(folder: Path) -> Engine:
+            engine = engines.open(folder)
+            closing.callback(engine.close)
+            return engine
+
+        yield open_engine
+
+
+@pytest.fixture
 def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process that writes and does not stop."""
     with subprocess.Popen(
@@ -61,9 +76,9 @@ def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_second_writer_waits_and_is_then_told_so(
-    folder: Path, holder: subprocess.Popen[str]
+    folder: Path, holder: subprocess.Popen[str], opened: Opened
 ) -> None:
-    engine = engines.open(folder)
+    engine = opened(folder)
     began = time.monotonic()
     with pytest.raises(Busy, match="Another process is writing") as caught, engine.writing(0.3):
         pass
@@ -74,17 +89,17 @@ def test_a_second_writer_waits_and_is_then_told_so(
 
 
 def test_a_killed_writer_leaves_its_place_at_once(
-    folder: Path, holder: subprocess.Popen[str]
+    folder: Path, holder: subprocess.Popen[str], opened: Opened
 ) -> None:
     holder.kill()
     holder.wait()
-    engine = engines.open(folder)
+    engine = opened(folder)
     with engine.writing(0):
         assert engine.commit(Batch(entries=(entry("a.md", "x"),))) == 1
 
 
-def test_threads_of_one_process_take_turns(folder: Path) -> None:
-    engine, other = engines.open(folder), engines.open(folder)
+def test_threads_of_one_process_take_turns(folder: Path, opened: Opened) -> None:
+    engine, other = opened(folder), opened(folder)
 
     def take(each: Engine) -> None:
         with each.writing(0.05):
@@ -98,8 +113,8 @@ def test_threads_of_one_process_take_turns(folder: Path) -> None:
         pass
 
 
-def test_what_one_writes_the_next_goes_on_with(folder: Path) -> None:
-    one, two = engines.open(folder), engines.open(folder)
+def test_what_one_writes_the_next_goes_on_with(folder: Path, opened: Opened) -> None:
+    one, two = opened(folder), opened(folder)
     for number, batch in enumerate(batches()):
         engine = (one, two)[number % 2]
         with engine.writing(1):
@@ -120,9 +135,9 @@ def test_readers_in_threads_see_whole_commits_only(folder: Path) -> None:
         assert min(each.result() for each in watching) > 0
 
 
-def test_many_threads_share_one_engine(folder: Path) -> None:
+def test_many_threads_share_one_engine(folder: Path, opened: Opened) -> None:
     expected = expected_answers()
-    engine = engines.open(folder)
+    engine = opened(folder)
     failures: list[BaseException] = []
 
     def read() -> None:
@@ -144,14 +159,14 @@ def test_many_threads_share_one_engine(folder: Path) -> None:
     assert not failures
 
 
-def test_readers_in_processes_see_whole_commits_only(folder: Path) -> None:
+def test_readers_in_processes_see_whole_commits_only(folder: Path, opened: Opened) -> None:
     engines.open(folder).close()
     command = [sys.executable, "-m", "tests.faults.committing", "watch", str(folder)]
     watching = [
         subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(2)
     ]
-    engine = engines.open(folder)
+    engine = opened(folder)
     with engine.writing(1):
         for batch in batches():
             time.sleep(0.02)
@@ -163,10 +178,10 @@ def test_readers_in_processes_see_whole_commits_only(folder: Path) -> None:
 
 
 def test_a_view_that_looks_late_still_finds_what_died_since(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, opened: Opened
 ) -> None:
     resume(folder)
-    reading, writing = engines.open(folder), engines.open(folder)
+    reading, writing = opened(folder), opened(folder)
     with reading.snapshot() as late, writing.writing(1):
         writing.commit(Batch(entries=(entry("x.md", "plum"),), removed=tuple(late.files())))
         monkeypatch.setattr(words, "GRACE_SECONDS", -1.0)
@@ -178,10 +193,10 @@ def test_a_view_that_looks_late_still_finds_what_died_since(
 
 
 def test_dead_passages_leave_the_words_in_time(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, opened: Opened
 ) -> None:
     monkeypatch.setattr(words, "GRACE_SECONDS", 0.0)
-    engine = engines.open(folder)
+    engine = opened(folder)
     with engine.writing(1):
         for number in range(12):
             engine.commit(Batch(entries=(entry("a.md", *[f"version {number}"] * 5),)))

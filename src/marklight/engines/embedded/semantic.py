@@ -35,11 +35,10 @@ def nearest(
         found = _pairs_of(session, model, _top(scores, 2 * limit + 32))
         if len(found) >= limit or not len(scores):
             return _ranked(scores, found, limit)
-    places = _pairs(session, model, allowed)
-    if not places:
-        return []
-    wanted = np.fromiter((place for place, _ in places), dtype=np.int64, count=len(places))
-    return _ranked(_scores(matrix, question, wanted), places, limit)
+    pairs = _pairs(session, model, allowed)
+    places = np.array([place for place, _ in pairs], dtype=np.int64)
+    scores = _scores(matrix, question, places)
+    return _ranked(scores, [pairs[at] for at in _top(scores[places], limit)], limit)
 
 
 def _scores(matrix: Matrix, question: Vector, wanted: NDArray[np.int64]) -> Vector:

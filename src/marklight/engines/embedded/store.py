@@ -103,7 +103,13 @@ class Store:
         except sqlite3.Error as error:
             raise explain(error, self.path) from error
         connection.create_function("any_glob", 2, _any_glob, deterministic=True)
-        return Session(self.path, connection)
+        session = Session(self.path, connection)
+        try:
+            session.run("PRAGMA cache_size = -16000")
+        except StoreError:
+            session.close()
+            raise
+        return session
 
     def _has_tables(self) -> bool:
         """Whether there is a library to open; the first look at it decides how it can be opened."""
@@ -139,16 +145,17 @@ class Store:
         failure: StoreError | None = None
         # A folder that may not be written has no room for SQLite's own files beside the store.
         for suffix in ("?mode=rw", "?mode=ro", "?mode=ro&immutable=1"):
-            session = self._connect(suffix)
+            session: Session | None = None
             try:
+                session = self._connect(suffix)
                 session.value("SELECT count(*) FROM sqlite_master")
                 self._suffix = suffix
                 return session
             except StoreError as error:
-                session.close()
-                cause = error.__cause__
+                if session:
+                    session.close()
                 failure = failure or error
-                code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+                code = getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF
                 if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                     raise
         assert failure
