@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from marklight.errors import SettingsError
 from marklight.ingest.chunk import Chunker
 from marklight.model import Chunk
 from marklight.text import digest, passage, passage_of
@@ -195,6 +196,21 @@ def test_parents_hold_their_passages() -> None:
 
 def test_the_fingerprint_tells_sizes_apart() -> None:
     assert Chunker().fingerprint == Chunker().fingerprint != Chunker(max_chars=1000).fingerprint
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"max_chars": 0},
+        {"min_chars": 2000},
+        {"overlap_chars": 900},
+        {"parent_chars": 1000},
+        {"min_chars": -1},
+    ],
+)
+def test_sizes_that_cannot_be_are_refused(sizes: dict[str, int]) -> None:
+    with pytest.raises(SettingsError, match="passages cannot have"):
+        Chunker(**sizes)
 
 
 def by_bytes(texts: Sequence[str]) -> list[int]:

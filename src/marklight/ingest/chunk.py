@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from marklight.errors import SettingsError
 from marklight.ingest.contents import contents, lines_of
 from marklight.ingest.draft import Draft, Sizes, drafts
 from marklight.ingest.fit import fit
@@ -20,9 +21,23 @@ class Chunker:
     """Cuts documents into passages of `min_chars` to `max_chars`, and groups them into parents."""
 
     min_chars: int = 200
+    """Sections shorter than this are put together with their neighbours under the same heading."""
     max_chars: int = 1500
+    """Longer sections are cut, between paragraphs where possible."""
     overlap_chars: int = 100
+    """How much of the end of a piece the next piece of the same section repeats."""
     parent_chars: int = 2000
+    """How long a parent, a run of neighbouring passages, may be."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.overlap_chars < self.max_chars // 2 or not (
+            0 <= self.min_chars <= self.max_chars <= self.parent_chars
+        ):
+            raise SettingsError(
+                f"passages cannot have min_chars {self.min_chars}, max_chars {self.max_chars}, "
+                f"overlap_chars {self.overlap_chars} and parent_chars {self.parent_chars}",
+                "Each of min, max and parent is at least the one before; the overlap is under half of max",
+            )
 
     @property
     def fingerprint(self) -> str:

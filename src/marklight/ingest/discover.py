@@ -36,6 +36,7 @@ class Discover:
     hidden: bool = False
     """Whether names that begin with a dot count."""
     ignore_files: tuple[str, ...] = IGNORE_FILES
+    """Files with rules for their folder; where two disagree the later name has the last word."""
     follow_outside: bool = False
     """Whether symbolic links may lead out of their collection."""
 
