@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 
@@ -44,7 +45,7 @@ def try_tantivy() -> str:
     found = len(index.searcher().search(query, 1).hits)
     if found != 1:
         raise RuntimeError(f"indexed 1 word and found {found}")
-    return str(tantivy.__version__)
+    return version("tantivy")
 
 
 def try_numpy() -> str:
