@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import click
@@ -14,3 +15,65 @@ from marklight.surfaces.cli.progress import Bar
 @click.group()
 def models() -> None:
     """List, pull, verify and import embedding models."""
+
+
+@models.command("list")
+@AS_JSON
+def list_(as_json: bool) -> int:
+    """Show every model that is known or kept here, and how to get the others."""
+    from marklight.models import store
+
+    rows = store.list_models()
+    if as_json:
+        click.echo(render.to_json([dataclasses.asdict(row) for row in rows]))
+        return 0
+    shown = {
+        f"{'*' if row.default else ' '} {row.name}": (
+            f"{row.dimension:>5} numbers  {row.token_limit:>5} tokens  {row.licence:<12} {row.state}"
+        )
+        for row in rows
+    }
+    click.echo(render.table(shown))
+    return 0
+
+
+@models.command()
+@click.argument("name")
+@click.option("--revision", default="main", show_default=True, help="Branch, tag or commit.")
+def pull(name: str, revision: str) -> int:
+    """Fetch a model from its hub; an interrupted download goes on where it was."""
+    from marklight.models import pull as hub
+
+    with Bar() as bar:
+        record = hub.pull(name, revision=revision, progress=bar)
+    click.echo(f"{record.name} is here; use it with model.name = {record.name!r}")
+    return 0
+
+
+@models.command()
+@click.argument("name", required=False)
+@AS_JSON
+def verify(name: str | None, as_json: bool) -> int:
+    """Compare a model's files, or every model's, with their SHA-256."""
+    from marklight.models import store
+
+    names = [name] if name else [row.name for row in store.list_models() if row.usable]
+    found = {each: store.verify(each) for each in names}
+    if as_json:
+        click.echo(render.to_json(found))
+    else:
+        for each, problems in found.items():
+            click.echo(render.one_line(f"{each}: {'; '.join(problems) or 'ok'}"))
+    return 3 if any(found.values()) else 0
+
+
+@models.command("import")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--name", help="What to call it here; else the name in its files, or the folder's.")
+def import_(folder: Path, name: str | None) -> int:
+    """Copy a model from a folder with an ONNX file and tokenizer.json."""
+    from marklight.models import store
+
+    record = store.import_folder(folder, name)
+    click.echo(f"{record.name} is here; use it with model.name = {record.name!r}")
+    return 0
