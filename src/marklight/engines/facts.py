@@ -101,14 +101,18 @@ def _pattern(glob: str) -> re.Pattern[str]:
 
     What is written without a wildcard may also be a folder, and then means all below it.
     """
-    trimmed = glob.strip().removeprefix("./").lstrip("/")
-    anywhere = "/" not in trimmed.rstrip("/")
+    given = glob.strip().removeprefix("./")
+    anywhere = "/" not in glob.strip().rstrip("/")
+    trimmed = re.sub(r"(\*\*/)+", "**/", re.sub(r"\*{3,}", "**", given.lstrip("/")))
     body = "".join(_translate(part) for part in re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", trimmed))
     if not re.search(r"[*?\[]", trimmed):
         body = re.escape(trimmed.rstrip("/")) + r"(?:/.*)?"
     elif trimmed.endswith("/"):
         body += ".*"
-    return re.compile(("(?:.*/)?" if anywhere else "") + body, re.DOTALL)
+    try:
+        return re.compile(("(?:.*/)?" if anywhere else "") + body, re.DOTALL)
+    except re.error:  # a range such as [z-a] means nothing but itself
+        return re.compile(re.escape(trimmed), re.DOTALL)
 
 
 def _translate(part: str) -> str:

@@ -1,0 +1,62 @@
+"""What a pattern means, and what a document says of itself."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marklight.engines.facts import any_glob, facts
+from tests.contracts.builders import entry
+
+
+@pytest.mark.parametrize(
+    "glob, meant, not_meant",
+    [
+        ("*.md", ["a.md", "x/a.md"], ["a.mdx", "a.md/b.txt"]),
+        ("/a.md", ["a.md"], ["x/a.md"]),
+        ("[z-a].md", ["[z-a].md"], ["z.md"]),
+        ("**/**/***/a.md", ["a.md", "x/y/z/a.md"], ["b.md"]),
+        ("./x/a.md", ["x/a.md"], ["y/x/a.md"]),
+        ("x/*", ["x/a.md"], ["x/y/a.md", "a.md"]),
+        ("x/**", ["x/a.md", "x/y/z/a.md"], ["y/x/a.md"]),
+        ("**/x/*.md", ["x/a.md", "y/z/x/a.md"], ["x/y/a.md"]),
+        ("x", ["x/a.md", "y/x/a.md", "x"], ["xa.md"]),
+        ("x/y", ["x/y/a.md", "x/y"], ["x/ya.md", "z/x/y/a.md"]),
+        ("x/y/", ["x/y/a.md"], ["x/ya.md"]),
+        ("a?.md", ["ab.md"], ["a.md", "a/.md"]),
+        ("[ab].md", ["a.md", "b.md"], ["c.md"]),
+        ("[!ab].md", ["c.md"], ["a.md"]),
+        ("a+(b).md", ["a+(b).md"], ["aab.md"]),
+        ("line\nbreak.md", ["line\nbreak.md", "x/line\nbreak.md"], ["line"]),
+    ],
+)
+def test_a_pattern_means_what_a_shell_user_expects(
+    glob: str, meant: list[str], not_meant: list[str]
+) -> None:
+    assert [path for path in meant + not_meant if any_glob(path, [glob])] == meant
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_no_pattern_is_too_odd(path: str, glob: str) -> None:
+    assert any_glob(path, [glob]) in (True, False)
+
+
+def test_facts_are_flat_and_in_lower_case() -> None:
+    one = entry(
+        "a.md",
+        tags=("A/B/c",),
+        author="Ann",
+        metadata={"N": {"Deep": [True, 1, None]}, "list": ["X", {"y": "Z"}]},
+    )
+    assert facts(one.document) == {
+        ("#", "a"),
+        ("#", "a/b"),
+        ("#", "a/b/c"),
+        ("tags", "a/b/c"),
+        ("author", "ann"),
+        ("n.deep", "true"),
+        ("n.deep", "1"),
+        ("list", "x"),
+        ("list.y", "z"),
+    }
