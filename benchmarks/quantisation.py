@@ -14,7 +14,6 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +21,9 @@ import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
-from marklight.models.graph import Float32, Graph, Products, build
+from benchmarks._measure import eval_root, save
 from marklight.models.convert import levels_file, read_weights
+from marklight.models.graph import Float32, Graph, Products, build
 from marklight.models.onnx import batches
 from marklight.models.quantise import Int8, read_levels, small_integers
 from marklight.models.record import GRANITE
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from marklight.model import Matrix
 
 SETS = ("scifact-train", "cosqa-dev", "stackfaq", "cranfield", "anthropic-docs")
-EVAL = Path("/work/shared/eval")
-RESULTS = Path(__file__).parent / "results" / "quantisation.json"
 _ALL = slice(None)
 
 
@@ -101,7 +99,7 @@ class Without:
         return self._for(matrix).product(graph, matrix, value, rows)
 
 
-def variants(weights: Weights) -> dict[str, Products]:
+def variants() -> dict[str, Products]:
     smoothed = Int8(read_levels(levels_file(GRANITE)))
     return {
         "float32": Float32(),
@@ -117,6 +115,8 @@ def variants(weights: Weights) -> dict[str, Products]:
 
 @dataclass(frozen=True)
 class Sample:
+    """Documents, questions, and which answer which."""
+
     documents: Sequence[str]
     texts: Sequence[str]
     questions: Sequence[str]
@@ -124,7 +124,7 @@ class Sample:
 
 
 def sample(name: str, documents: int = 1200, questions: int = 200) -> Sample:
-    folder, rng = EVAL / "sets" / name, random.Random(0)
+    folder, rng = eval_root() / "sets" / name, random.Random(0)
     texts = {}
     for line in (folder / "corpus.jsonl").open():
         row = json.loads(line)
@@ -171,6 +171,8 @@ def _discounted(gains: Sequence[float]) -> float:
 
 
 class Runner:
+    """A graph that is run batch by batch, as the embedder does."""
+
     def __init__(self, model: bytes) -> None:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
@@ -208,7 +210,7 @@ def compare(weights: Weights, only: str, rounds: int) -> None:
     reference: dict[str, Matrix] = {}
     exact = Runner(build(weights, Float32(), pooling="cls", normalise=True))
     table: dict[str, Any] = {}
-    for name, products in variants(weights).items():
+    for name, products in variants().items():
         if only not in name and name != "float32":
             continue
         runner = Runner(build(weights, products, pooling="cls", normalise=True))
@@ -233,9 +235,7 @@ def compare(weights: Weights, only: str, rounds: int) -> None:
         }
         print(name, json.dumps(table[name]), flush=True)
     if not only:
-        RESULTS.write_text(
-            json.dumps({"onnxruntime": onnxruntime.__version__, "variants": table}, indent=2) + "\n"
-        )
+        save("quantisation", {"onnxruntime": onnxruntime.__version__, "variants": table})
 
 
 def _seconds(runner: Runner, tokens: Sequence[Sequence[int]]) -> float:

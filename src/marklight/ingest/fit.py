@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -38,34 +39,44 @@ def fit(
             if len(text.encode("utf-8", "replace")) + _MARGIN > token_limit:
                 asked.append((at, number, span))
                 texts.append(text)
-        if not texts:
-            break
-        counts = count_tokens(texts)
+        counts = count_tokens(texts) if texts else []
+        over = [
+            (place, count)
+            for place, count in zip(asked, counts, strict=True)
+            if count > token_limit
+        ]
+        names = [_passage(documents[at], fitted[at][number], None) for (at, number, _), _ in over]
+        around = count_tokens(names) if names else []
         doubtful = []
-        for (at, number, span), count in zip(asked, counts, strict=True):
-            if count <= token_limit:
-                continue
+        cut: dict[tuple[int, int], dict[Span, list[Span]]] = defaultdict(dict)
+        shortened: set[tuple[int, int]] = set()
+        for ((at, number, span), count), of_names in zip(over, around, strict=True):
             draft = fitted[at][number]
-            around = count_tokens([passage(draft.title, draft.headings, "")])[0]
-            if around > token_limit // 2:
-                draft = fitted[at][number] = _shortened(draft, token_limit / 2 / around)
-                doubtful.append((at, number, span))
-                continue
-            if draft.text is not None:
-                half = draft.text[: max(1, len(draft.text) // 2)]
-                fitted[at][number] = replace(draft, text=half)
-                doubtful.append((at, number, span))
-                continue
-            room = (token_limit - around) / (count - around)
-            size = max(1, int((span.end - span.start) * room * _AIM))
-            parts = pieces(documents[at], span, size, size // 4, min(overlap_chars, size // 4))
-            place = draft.spans.index(span)
-            draft.spans[place : place + 1] = parts
+            parts = [span]
+            if of_names > token_limit // 2:
+                if (at, number) not in shortened:
+                    fitted[at][number] = _shortened(draft, token_limit / 2 / of_names)
+                    shortened.add((at, number))
+            elif draft.text is not None:
+                fitted[at][number] = replace(draft, text=draft.text[: len(draft.text) // 2])
+            elif span.end - span.start > 1:
+                room = (token_limit - of_names) / (count - of_names)
+                size = max(1, int((span.end - span.start) * room * _AIM))
+                parts = pieces(documents[at], span, size, size // 4, min(overlap_chars, size // 4))
+                cut[at, number][span] = parts
+            else:
+                continue  # one sign with too many tokens: no cut can help
             doubtful.extend((at, number, part) for part in parts)
+        for (at, number), parts_of in cut.items():
+            spans = fitted[at][number].spans
+            spans[:] = [part for span in spans for part in parts_of.get(span, (span,))]
     return fitted
 
 
-def _passage(parsed: Parsed, draft: Draft, span: Span) -> str:
+def _passage(parsed: Parsed, draft: Draft, span: Span | None) -> str:
+    """What will be embedded; without a span only what stands before every passage."""
+    if span is None:
+        return passage(draft.title, draft.headings, "")
     text = parsed.document.text[span.start : span.end] if draft.text is None else draft.text
     return passage(draft.title, draft.headings, text)
 
@@ -74,7 +85,7 @@ def _shortened(draft: Draft, share: float) -> Draft:
     """The same passages under shorter names; the innermost heading says most, so it stays."""
     if len(draft.headings) > 1:
         return replace(draft, headings=draft.headings[-1:])
-    room = max(8, int(len(trail(draft.title, draft.headings)) * share * _AIM) // 2)
+    room = max(1, int(len(trail(draft.title, draft.headings)) * share * _AIM) // 2)
     return replace(
         draft,
         title=draft.title[:room],

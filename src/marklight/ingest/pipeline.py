@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from marklight.model import Batch, Counts, DocumentId, Entry, Failure, Report
 from marklight.ports import Embedder, Engine, Indexed, Progress, silent
 from marklight.text import digest
 
-BATCH_BYTES = 4_000_000
+BATCH_BYTES = 1_000_000
 """Of files in one commit: few enough to bound memory, enough that a commit's own cost vanishes."""
 BATCH_FILES = 500
 
@@ -61,11 +62,7 @@ class Ingest:
         """Read, parse, chunk and commit what the plan names; searchable by words afterwards."""
         report = Report()
         leaving = {look.known[id].digest: id for id in look.plan.removed if id in look.known}
-        for batch in batches(look, progress):
-            work = Work(self.discover.parsers, self.recipe, self.max_bytes)
-            for found in batch:
-                work.take(found, look.known.get(found.id), rebuild=look.rebuild)
-            entries = self.chunker(work.parsed, self._count_tokens, self._token_limit)
+        for work, entries in self._prepared(look, progress):
             moved = moves(entries, look.known, leaving)
             self.engine.commit(work.batch(entries, moved))
             report = work.told(report, look.known, moved)
@@ -78,6 +75,24 @@ class Ingest:
             removed=(*report.removed, *(id for id in removed if id in look.known)),
             skipped=(*report.skipped, *look.unreadable),
         )
+
+    def _prepared(self, look: Look, progress: Progress) -> Iterator[tuple[Work, list[Entry]]]:
+        """Batches ready to commit; one is read while the tokens of the one before are counted."""
+        with ThreadPoolExecutor(1, "chunk") as thread:
+            waiting: list[tuple[Work, Future[list[Entry]]]] = []
+            for batch in batches(look, progress):
+                work = Work(self.discover.parsers, self.recipe, self.max_bytes)
+                for found in batch:
+                    work.take(found, look.known.get(found.id), rebuild=look.rebuild)
+                chunked = thread.submit(
+                    self.chunker, work.parsed, self._count_tokens, self._token_limit
+                )
+                waiting.append((work, chunked))
+                if len(waiting) > 1:
+                    before, entries = waiting.pop(0)
+                    yield before, entries.result()
+            for work, entries in waiting:
+                yield work, entries.result()
 
     def vectors(
         self,

@@ -2,9 +2,10 @@
 
 A few channels of this family's activations are a hundred times larger than the rest, so one scale
 for all of them leaves the rest no bits. As in SmoothQuant (Xiao et al. 2023), every input channel is
-divided by a factor and the weights are multiplied by it. The factors, and the range that is left,
-were measured beforehand (benchmarks/quantisation.py) and come with the package: nothing depends on
-the batch, so a text has one vector on its own and among others.
+divided by a factor and the weights are multiplied by it; the one or two channels for which that is
+not enough are multiplied apart, exactly. Factors and ranges were measured beforehand
+(benchmarks/levels.py) and come with the package: nothing depends on the batch, so a text has one
+vector on its own and among others.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Level:
     """What each input channel is divided by."""
     scale: float
     zero: int
+    apart: tuple[int, ...] = ()
+    """Channels that are multiplied exactly."""
 
 
 Levels = Mapping[str, Level]
@@ -45,14 +48,14 @@ Levels = Mapping[str, Level]
 def read_levels(path: Path) -> Levels:
     """Levels by matrix, from a file that `write_levels` made."""
     with np.load(path, allow_pickle=False) as file:
-        names = sorted({key.rsplit(".", 1)[0] for key in file.files})
         return {
             name: Level(
                 np.exp2(file[f"{name}.smooth"].astype(np.float32) / 8),
                 float(file[f"{name}.range"][0]),
                 int(file[f"{name}.range"][1]),
+                tuple(file[f"{name}.apart"].tolist()),
             )
-            for name in names
+            for name in sorted({key.rsplit(".", 1)[0] for key in file.files})
         }
 
 
@@ -62,6 +65,7 @@ def write_levels(path: Path, levels: Levels) -> None:
     for name, level in levels.items():
         arrays[f"{name}.smooth"] = np.rint(8 * np.log2(level.smooth)).astype(np.int8)
         arrays[f"{name}.range"] = np.array([level.scale, level.zero], np.float32)
+        arrays[f"{name}.apart"] = np.array(level.apart, np.int16)
     np.savez_compressed(path, allow_pickle=False, **arrays)
 
 
@@ -70,6 +74,8 @@ class Int8:
 
     def __init__(self, levels: Levels) -> None:
         self._levels = levels
+        self._exact: dict[str, str] = {}
+        """Values before they were made small, by the name they have after it."""
 
     def table(self, graph: Graph, name: str, ids: str) -> str:
         table = graph.weights[name]
@@ -82,18 +88,21 @@ class Int8:
         return graph.node("Reshape", found, graph.constant("row", np.array([0, 0, width])))
 
     def input(self, graph: Graph, matrix: str, value: str) -> str:
-        level = self._levels[matrix]
-        if not np.all(level.smooth == 1):
-            factors = graph.constant(f"{matrix}.smooth", 1 / level.smooth)
-            value = graph.node("Mul", value, factors)
-        return graph.node("QuantizeLinear", value, *self._range(graph, matrix))
+        factors = graph.constant(f"{matrix}.smooth", 1 / self._levels[matrix].smooth)
+        smooth = graph.node("Mul", value, factors)
+        small = graph.node("QuantizeLinear", smooth, *self._range(graph, matrix))
+        self._exact[small] = value
+        return small
 
     def product(self, graph: Graph, matrix: str, value: str, rows: slice = _ALL) -> str:
-        weights = graph.weights[f"{matrix}.w"][rows] * self._levels[matrix].smooth
-        values, scales = small_integers(weights)
+        level, weights = self._levels[matrix], graph.weights[f"{matrix}.w"][rows]
+        apart = list(level.apart)
+        rest = weights * level.smooth
+        rest[:, apart] = 0
+        values, scales = small_integers(rest)
         part = f"{matrix}.{rows.start or 0}"
         scale, zero = self._range(graph, matrix)
-        return graph.fused(
+        found = graph.fused(
             "MatMulIntegerToFloat",
             value,
             graph.constant(f"{part}.q", values.T),
@@ -101,6 +110,12 @@ class Int8:
             graph.constant(f"{part}.s", scales),
             zero,
         )
+        if not apart:
+            return found
+        channels = graph.constant(f"{part}.apart", np.array(apart, np.int64))
+        few = graph.node("Gather", self._exact[value], channels, axis=2)
+        exact = graph.constant(f"{part}.apart.w", weights[:, apart].T)
+        return graph.node("Add", found, graph.node("MatMul", few, exact))
 
     def _range(self, graph: Graph, matrix: str) -> tuple[str, str]:
         level = self._levels[matrix]

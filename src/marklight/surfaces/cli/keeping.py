@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -125,4 +126,4 @@ def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -
 def _shown(value: Any) -> str:
     if isinstance(value, tuple):
         value = list(value)
-    return render.json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False)
