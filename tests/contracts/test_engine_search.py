@@ -51,6 +51,13 @@ def test_fields_count_by_their_weight_and_add_up(engine: Engine) -> None:
             )
 
 
+def test_a_field_without_weight_finds_nothing(engine: Engine) -> None:
+    put(engine, entry("a.md", "word", title="zebra"))
+    with engine.snapshot() as reader:
+        assert reader.keyword(["zebra"], {"title": 0.0, "body": 1.0}, Filters(), 9) == []
+        assert reader.keyword(["zebra"], {}, Filters(), 9) == []
+
+
 def test_words_are_data_and_never_syntax(engine: Engine) -> None:
     put(engine, entry("a.md", "C++ and C# and .NET, Node.js; a-b/c"), entry("b.md", "nothing"))
     queries = ["C++", "c#", ".NET", "node.js", "a-b/c", 'AND OR NOT "', "title:(x", "c++ ^2 ~ * ?"]
@@ -92,7 +99,7 @@ def test_the_limit_cuts_and_ties_go_by_id(engine: Engine) -> None:
     put(engine, *many)
     ids = sorted(each.chunks[0].id for each in many)
     with engine.snapshot() as reader:
-        for limit in (0, 1, 7, 60, 100):
+        for limit in (0, 1, 7, 60, 100, 10**9):
             found = reader.keyword(words("same"), FIELD_BOOSTS, Filters(), limit)
             assert [each.chunk for each in found] == ids[:limit]
 

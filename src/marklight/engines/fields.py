@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from marklight.model import Chunk, Document
 from marklight.ports import FIELD_BOOSTS
@@ -36,6 +37,7 @@ def chunk_words(chunk: Chunk) -> Mapping[str, list[str]]:
 _SAMPLE = "The Café's C++ and .NET parsers, 日本語 running_fast getUserById v1.27 naïve 漢 don't"
 
 
+@cache
 def recipe() -> str:
     """Changes when words are made in another way, and with it every index of words."""
     return digest(" ".join(words(_SAMPLE)), " ".join(identifiers(_SAMPLE)), ",".join(PROSE), size=6)

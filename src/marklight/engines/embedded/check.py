@@ -36,8 +36,8 @@ def check(parts: Parts, session: Session) -> list[str]:
             file.rebuild(session)
             parts.matrices.clear()
             found.append(f"The vectors of {model} were written anew from the store")
-    if left := vectors.sweep(session, parts.folder, library):
-        found.append(f"{left} vector files that nothing uses were deleted")
+    if left := vectors.sweep(session, parts.folder, library) + mend.sweep(parts.words.folder):
+        found.append(f"{left} files or folders that nothing uses were deleted")
     return found
 
 

@@ -75,7 +75,7 @@ class EmbeddedEngine:
     def sizes(self) -> Mapping[str, int]:
         found: dict[str, int] = {}
         for path in self.folder.rglob("*"):
-            part = path.relative_to(self.folder).parts[0]
+            part = path.relative_to(self.folder).parts[0].partition("-")[0]
             name = part if part in ("words", "vectors") else "library"
             try:
                 found[name] = found.get(name, 0) + (path.stat().st_size if path.is_file() else 0)

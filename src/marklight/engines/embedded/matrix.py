@@ -60,14 +60,15 @@ class MatrixFile:
 
     @classmethod
     def at(cls, folder: Path, library: str, shelf: Shelf) -> MatrixFile:
-        name = f"{digest(shelf.name, size=6)}-{shelf.epoch}.f32"
+        name = f"{digest(shelf.name, size=6)}-{shelf.row}-{shelf.epoch}.f32"
         return cls(folder / "vectors" / name, library, shelf)
 
     @property
     def header(self) -> bytes:
         """Names what the rows are, so that a file from elsewhere is not mistaken for ours."""
         shelf = self.shelf
-        text = f"marklight vectors 1\n{self.library} {digest(shelf.name)} {shelf.dimension} {shelf.epoch}\n"
+        what = (self.library, digest(shelf.name), shelf.row, shelf.epoch, shelf.dimension)
+        text = "marklight vectors 1\n" + " ".join(map(str, what)) + "\n"
         return text.encode().ljust(HEADER_BYTES, b" ")
 
     def is_whole(self) -> bool:

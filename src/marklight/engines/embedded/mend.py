@@ -93,8 +93,7 @@ def _rebuild(folder: Path, session: Session, library: str) -> None:
     fresh, old = (
         folder.with_name(f"words-{part}-{secrets.token_hex(4)}") for part in ("new", "old")
     )
-    for left in folder.parent.glob("words-*-*"):
-        shutil.rmtree(left, ignore_errors=True)
+    sweep(folder)
     try:
         fresh.mkdir(parents=True)
         _fill(tantivy.Index(schema(), path=str(fresh)), session)
@@ -106,6 +105,14 @@ def _rebuild(folder: Path, session: Session, library: str) -> None:
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def sweep(folder: Path) -> int:
+    """Delete what a killed rebuild left; returns how many folders."""
+    left = list(folder.parent.glob("words-*-*"))
+    for each in left:
+        shutil.rmtree(each, ignore_errors=True)
+    return len(left)
 
 
 def aside(session: Session) -> tantivy.Index:

@@ -97,6 +97,7 @@ def question(
             (Occur.Should, Query.boost_query(Query.term_query(schema, field, word), boost))
             for word in words
             for field, boost in boosts.items()
+            if boost > 0
         ]
     )
     if allowed is None or (allowed.but and not allowed.rows):
@@ -121,8 +122,10 @@ def best(
     The index may hold more than the view: passages of later commits, and dead ones. They are
     dropped, and more is asked for until the limit is filled with everything that ties for it.
     """
+    everything = max(1, searcher.num_docs)
     ask = 2 * limit + 32
     while True:
+        ask = min(ask, everything)  # tantivy makes room for as many as are asked for
         hits = searcher.search(query, limit=ask, count=False).hits
         rows = rows_of(searcher, [address for _, address in hits])
         ids = living(rows)
@@ -133,7 +136,7 @@ def best(
             if row in ids
         ]
         filled = len(found) >= limit and round(hits[-1][0], 5) < found[limit - 1].score
-        if len(hits) < ask or filled:
+        if filled or len(hits) < ask or ask == everything:
             return sorted(found, key=lambda each: (-each.score, each.chunk))[:limit]
         ask *= 4
 

@@ -137,6 +137,8 @@ class Store:
                 )
             if version == 0 and session.value("SELECT count(*) FROM sqlite_master"):
                 raise StoreError(f"{self.path} is not a Marklight library", "Choose another folder")
+            if version == 0 and self._has_more():
+                raise damaged(self.path, "it has no tables")
         finally:
             self.give_back(session)
         return bool(version)
@@ -144,7 +146,7 @@ class Store:
     def _first_look(self) -> Session:
         failure: StoreError | None = None
         # A folder that may not be written has no room for SQLite's own files beside the store.
-        for suffix in ("?mode=rw", "?mode=ro", "?mode=ro&immutable=1"):
+        for suffix in ("?mode=rw", "?mode=ro", *self._as_it_is()):
             session: Session | None = None
             try:
                 session = self._connect(suffix)
@@ -160,6 +162,12 @@ class Store:
                     raise
         assert failure
         raise failure
+
+    def _as_it_is(self) -> list[str]:
+        """Reading the one file alone, which is only right when all commits have reached it."""
+        log = self.path.with_name(self.path.name + "-wal")
+        settled = not log.exists() or log.stat().st_size == 0
+        return ["?mode=ro&immutable=1"] if settled else []
 
     def _has_more(self) -> bool:
         return any((self.folder / part).exists() for part in ("words", "vectors"))
