@@ -127,11 +127,15 @@ _WIKILINK = re.compile(r"!?\[\[([^\[\]|\n]{1,500})(?:\|([^\[\]\n]{0,500}))?\]\]"
 _TAG = re.compile(r"</?[A-Za-z][\w.:-]*(?:\s[^<>]{0,2000})?/?>")
 _SHORTCODE = re.compile(r"\{\{[<%]([^{}]{0,2000})[>%]\}\}")
 _QUOTED = re.compile(r'"([^"\n]{1,500})"')
+_SHOWN = re.compile(r'\btext\s*=\s*"([^"\n]{1,500})"')
 
 
 def plain(markdown: str) -> str:
     """What a passage says, without addresses, tags and macros; quoted macro values are words too."""
     text = markdown
+    if "{{" in text:
+        # Before links and tags: `{{<name` looks like a tag, and a link may lead to `{{< ref >}}`.
+        text = _SHORTCODE.sub(_macro_words, text)
     if "](" in text:
         text = _IMAGE_OR_LINK.sub(r"\1", text)
     if "[[" in text:
@@ -139,9 +143,16 @@ def plain(markdown: str) -> str:
     if "<" in text:
         text = _without_comments(text)
         text = _TAG.sub(" ", text)
-    if "{{" in text:
-        text = _SHORTCODE.sub(lambda found: " ".join(_QUOTED.findall(found[1])), text)
     return text
+
+
+def _macro_words(found: re.Match[str]) -> str:
+    """What a shortcode shows: its `text`, else all that is quoted, but never an address."""
+    inner = found[1].strip()
+    if inner.startswith(("ref ", "relref ", "include ")):
+        return ""
+    shown = _SHOWN.search(inner)
+    return shown[1] if shown else " ".join(_QUOTED.findall(inner))
 
 
 def _without_comments(text: str) -> str:

@@ -25,6 +25,11 @@ def test_hugos_own_anchors_are_kept() -> None:
     ]
 
 
+def test_a_shortcode_in_a_heading_is_what_it_shows() -> None:
+    page = document('## {{% heading "whatsnext" %}}\n\n## {{< tip text="Pods" id="pod" >}} now\n')
+    assert [heading.text for heading in page.outline] == ["whatsnext", "Pods now"]
+
+
 def test_a_heading_knows_its_lines() -> None:
     page = document("# One\n\ntext\n\n## Two\n\ntext\n\nThree\n=====\n\ntext")
     assert [(h.text, h.lines) for h in page.outline] == [

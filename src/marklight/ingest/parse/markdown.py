@@ -12,8 +12,9 @@ from marklight.ingest.parse.blocks import blocks
 from marklight.ingest.parse.form import Block, Code, Mention, Structure, Style, Title
 from marklight.ingest.parse.inline import HREF, REF, WORTH, Inline, ref_target, too_costly
 from marklight.model import Kind
+from marklight.text import plain
 
-FINGERPRINT = "markdown 1"
+FINGERPRINT = "markdown 2"
 
 _HEADING_CHARS = 300
 """A longer line is no name for a section; the whole line stays in the section's text."""
@@ -201,6 +202,8 @@ class _Walk:
                 shown.append(token.content)
             elif kind in ("softbreak", "hardbreak"):
                 shown.append(" ")
+            elif kind == "shortcode":
+                shown.append(plain(token.content))
             if kind == "link_open":
                 open_link, text_at = (
                     (str(token.attrs["href"]), token.meta.get("pos", 0)),
