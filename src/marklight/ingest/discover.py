@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 
 from marklight.errors import UsageError
@@ -12,6 +13,8 @@ from marklight.ingest.ignore import IGNORE_FILES
 from marklight.ingest.parse import PARSERS
 from marklight.ingest.walk import Found, Walk, inside
 from marklight.model import DocumentId, Failure
+
+_PATH = attrgetter("path")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Discover:
         unreadable: list[Failure] = []
         for name in sorted(roots):
             walk = self._walk(name, roots)
-            found.update((item.id, item) for item in sorted(walk.files(), key=_by_path))
+            found |= {item.id: item for item in sorted(walk.files(), key=_PATH)}
             unreadable.extend(walk.unreadable)
         return Discovery(found, tuple(unreadable))
 
@@ -63,10 +66,6 @@ class Discover:
 
     def _walk(self, name: str, roots: Mapping[str, str]) -> Walk:
         return Walk(self, name, roots[name], frozenset(roots.values()) - {roots[name]})
-
-
-def _by_path(found: Found) -> str:
-    return found.id.path
 
 
 def _roots(collections: Mapping[str, Path]) -> dict[str, str]:

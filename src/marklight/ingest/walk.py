@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +14,7 @@ from marklight.model import DocumentId, Failure, FileState
 if TYPE_CHECKING:
     from marklight.ingest.discover import Discover
 
+_ENDING = re.compile(r"\*\.[A-Za-z0-9]+$")
 _NEVER = frozenset((".marklight", ".git"))
 
 
@@ -43,6 +45,8 @@ class Walk:
         self.ignore_files = frozenset(options.ignore_files)
         self.include = Patterns(options.include) if options.include else None
         self.exclude = Patterns(options.exclude) if options.exclude else None
+        # Most files are told by their ending alone, and this is asked for each of them.
+        self.endings = tuple(pattern[1:] for pattern in options.parsers if _ENDING.match(pattern))
         self.is_document = _matcher(options.parsers)
 
     def files(self) -> Iterator[Found]:
@@ -68,6 +72,7 @@ class Walk:
         """All below a folder, without recursion: a path may be deeper than Python's stack."""
         waiting = [(folder, below, rules)]
         documents, hidden, plain = self.is_document, self.options.hidden, not self._picky
+        endings = self.endings
         collection = self.name
         while waiting:
             folder, below, rules = waiting.pop()
@@ -86,10 +91,12 @@ class Walk:
                 if name[0] == "." and (not hidden or name in _NEVER):
                     continue
                 try:
-                    if documents(below, name) and entry.is_file(follow_symlinks=False):
+                    if (name.endswith(endings) or documents(below, name)) and entry.is_file(
+                        follow_symlinks=False
+                    ):
                         if not open_here and self._left_out(below + name, rules):
                             continue
-                        if not _is_text(name):
+                        if not name.isascii() and not _is_text(name):
                             self._unreadable(below + name, "its name is not valid Unicode")
                             continue
                         status = entry.stat(follow_symlinks=False)
@@ -200,7 +207,7 @@ def _is_text(name: str) -> bool:
 
 def _matcher(parsers: Mapping[str, str]) -> Callable[[str, str], bool]:
     """Whether a folder and a name make a document, fast where all patterns are endings."""
-    if all(pattern.startswith("*.") and pattern[2:].isalnum() for pattern in parsers):
-        endings = tuple(f".{pattern[2:].lower()}" for pattern in parsers)
-        return lambda _, name: name.endswith(endings) or name.lower().endswith(endings)
+    if all(_ENDING.match(pattern) for pattern in parsers):
+        endings = tuple(pattern[1:].lower() for pattern in parsers)
+        return lambda _, name: name.lower().endswith(endings)
     return lambda folder, name: parser_for(folder + name, parsers) is not None
