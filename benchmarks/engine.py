@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks._measure import peak_megabytes, save
+from benchmarks._measure import in_a_process, peak_megabytes, save
 from marklight import engines
 from marklight.model import (
     Batch,
@@ -154,10 +154,18 @@ def searches(engine: Engine) -> dict[str, float]:
         }
 
 
+ALONE = """
+import json, sys
+from pathlib import Path
+from benchmarks.engine import figures
+print(json.dumps(figures(Path(sys.argv[1]), int(sys.argv[2]))))
+"""
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as place:
-        small = figures(Path(place) / "one", 1)
-        large = figures(Path(place) / "ten", 10)
+        small = in_a_process(ALONE, f"{place}/one", "1")
+        large = in_a_process(ALONE, f"{place}/ten", "10")
     ratios = {f"{name}, 10x over 1x": large[name] / small[name] for name in small}
     save("engine", {"1x": small, "10x": large, "ratios": ratios})
 

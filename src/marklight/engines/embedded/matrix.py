@@ -85,7 +85,9 @@ class MatrixFile:
         shape = (self.shelf.places, self.shelf.dimension)
         if not self.shelf.places:
             return np.zeros(shape, dtype=np.float32)
-        return np.memmap(self.path, dtype="<f4", mode="r", offset=HEADER_BYTES, shape=shape)
+        return np.asarray(
+            np.memmap(self.path, dtype="<f4", mode="r", offset=HEADER_BYTES, shape=shape)
+        )
 
     def append(self, rows: Matrix) -> None:
         """After the last row that counts; what an aborted commit left there is written over."""

@@ -9,9 +9,9 @@ import tantivy
 from tantivy import Occur, Query
 
 from marklight.engines.embedded.allowed import Allowed
+from marklight.engines.embedded.insert import Placed
 from marklight.engines.embedded.records import CHUNK, chunk
 from marklight.engines.embedded.session import Session
-from marklight.engines.embedded.write import Placed
 from marklight.engines.fields import CODE, PROSE, chunk_words, document_words
 from marklight.model import Document, DocumentId, FileState
 from marklight.ports import Scored

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
-from marklight.engines.embedded.schema import APPLICATION, TABLES, VERSION
+from marklight.engines.embedded.create import create
+from marklight.engines.embedded.schema import VERSION
 from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.trouble import damaged, explain
 from marklight.engines.embedded.turn import Turn
@@ -37,13 +36,13 @@ class Store:
     def __init__(self, folder: Path, turn: Turn) -> None:
         self.folder = folder
         self.path = folder / "library.db"
-        self._turn = turn
         self._idle: list[Session] = []
         self._guard = Lock()
         self._writer: Session | None = None
         self._suffix = "?mode=rw"
+        self._closed = False
         if not self._has_tables():
-            self._create()
+            create(self.path, turn)
 
     def reading(self) -> Session:
         """A connection to read with, to be given back."""
@@ -57,7 +56,7 @@ class Store:
         if session.connection.in_transaction:
             session.connection.rollback()
         with self._guard:
-            if len(self._idle) < _IDLE:
+            if len(self._idle) < _IDLE and not self._closed:
                 self._idle.append(session)
                 return
         session.close()
@@ -85,7 +84,9 @@ class Store:
         return self._writer
 
     def close(self) -> None:
+        """Close what is idle now, and what views still hold when they end."""
         with self._guard:
+            self._closed = True
             for session in (*self._idle, *([self._writer] if self._writer else [])):
                 session.close()
             self._idle.clear()
@@ -171,30 +172,3 @@ class Store:
 
     def _has_more(self) -> bool:
         return any((self.folder / part).exists() for part in ("words", "vectors"))
-
-    def _create(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            ignore = self.folder / ".gitignore"
-            if not ignore.exists():
-                ignore.write_text("*\n", encoding="utf-8")
-        except OSError as error:
-            raise StoreError(
-                f"{self.folder} cannot be made ({os.strerror(error.errno or 0)})",
-                'Choose another place with the setting `engine = "file:PATH"`',
-            ) from error
-        with self._turn.hold(BUSY_MS / 1000):
-            session = self._connect("?mode=rwc")
-            try:
-                session.run("PRAGMA journal_mode = WAL")
-                with session.transaction():
-                    if session.value("PRAGMA user_version") == 0:
-                        for statement in TABLES.split(";"):
-                            session.run(statement)
-                        session.run(
-                            "INSERT INTO state (one, library) VALUES (1, ?)", [secrets.token_hex(8)]
-                        )
-                        session.run(f"PRAGMA application_id = {APPLICATION}")
-                        session.run(f"PRAGMA user_version = {VERSION}")
-            finally:
-                session.close()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import tantivy
 
-    from marklight.engines.embedded.write import Placed
+    from marklight.engines.embedded.insert import Placed
 
 GRACE_SECONDS = 60.0
 """How long dead passages stay for views that are older than their death and look late."""

@@ -1,0 +1,55 @@
+"""A new library: its folder, and its tables in one transaction."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from pathlib import Path
+
+from marklight.engines.embedded.schema import APPLICATION, TABLES, VERSION
+from marklight.engines.embedded.session import Session
+from marklight.engines.embedded.trouble import explain
+from marklight.engines.embedded.turn import Turn
+from marklight.errors import StoreError
+
+_WAIT_SECONDS = 10.0
+"""For another process that is making the same library."""
+
+
+def create(path: Path, turn: Turn) -> None:
+    """Make the library, or find that another process has just made it."""
+    _make_folder(path.parent)
+    with turn.hold(_WAIT_SECONDS):
+        try:
+            session = Session(path, sqlite3.connect(path, isolation_level=None))
+        except sqlite3.Error as error:
+            raise explain(error, path) from error
+        try:
+            session.run("PRAGMA journal_mode = WAL")
+            with session.transaction():
+                if session.value("PRAGMA user_version") == 0:
+                    _make_tables(session)
+        finally:
+            session.close()
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        ignore = folder / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise StoreError(
+            f"{folder} cannot be made ({os.strerror(error.errno or 0)})",
+            'Choose another place with the setting `engine = "file:PATH"`',
+        ) from error
+
+
+def _make_tables(session: Session) -> None:
+    for statement in TABLES.split(";"):
+        session.run(statement)
+    session.run("INSERT INTO state (one, library) VALUES (1, ?)", [secrets.token_hex(8)])
+    session.run(f"PRAGMA application_id = {APPLICATION}")
+    session.run(f"PRAGMA user_version = {VERSION}")

@@ -1,0 +1,129 @@
+"""New documents into their tables, many rows with each statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from marklight.engines.embedded.records import packed, record, texts
+from marklight.engines.embedded.session import Session
+from marklight.engines.facts import facts, moment
+from marklight.model import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An entry with the rows it got: its document's, and the first of its passages'."""
+
+    entry: Entry
+    document: int
+    first_chunk: int
+
+
+def add_documents(session: Session, placed: Sequence[Placed]) -> None:
+    """Documents with all that hangs on them but passages and links."""
+    documents = [(each.document, each.entry.document) for each in placed]
+    session.many(
+        "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            (
+                row,
+                *each.id,
+                each.file.size,
+                each.file.mtime_ns,
+                each.digest,
+                each.recipe,
+                each.date,
+                moment(each.date, each.file.mtime_ns),
+            )
+            for row, each in documents
+        ),
+    )
+    session.many(
+        "INSERT INTO contents VALUES (?, ?, ?)",
+        ((row, record(each), each.text) for row, each in documents),
+    )
+    session.many(
+        "INSERT INTO facts VALUES (?, ?, ?)",
+        sorted((*fact, row) for row, each in documents for fact in facts(each)),
+    )
+    session.many(
+        "INSERT INTO names (key, strength, document) VALUES (?, ?, ?)",
+        ((name.key, name.strength, row) for row, each in documents for name in each.names),
+    )
+    session.many(
+        "INSERT INTO sections VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            (part.id, each.document, texts(part.headings), part.anchor, *part.lines, *part.span)
+            for each in placed
+            for part in each.entry.sections
+        ),
+    )
+
+
+def add_chunks(session: Session, placed: Sequence[Placed]) -> None:
+    """Passages under the rows that were set aside for them."""
+    session.many(
+        "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            (
+                row,
+                chunk.id,
+                each.document,
+                chunk.ordinal,
+                chunk.digest,
+                chunk.kind,
+                chunk.parent,
+                chunk.anchor,
+                *chunk.lines,
+                chunk.title,
+                texts(chunk.headings),
+                texts(chunk.merged),
+                texts(chunk.languages),
+                chunk.code,
+                chunk.text,
+            )
+            for each in placed
+            for row, chunk in enumerate(each.entry.chunks, each.first_chunk)
+        ),
+    )
+    session.many(
+        "INSERT OR IGNORE INTO languages VALUES (?, ?)",
+        (
+            (language.lower(), row)
+            for each in placed
+            for row, chunk in enumerate(each.entry.chunks, each.first_chunk)
+            for language in chunk.languages
+        ),
+    )
+
+
+def add_links(session: Session, placed: Sequence[Placed]) -> None:
+    """Links, with every name that they may resolve to."""
+    last = session.value("SELECT max(row) FROM links") or 0
+    links = [
+        (row, each.document, link)
+        for row, (each, link) in enumerate(
+            ((each, link) for each in placed for link in each.entry.document.links), last + 1
+        )
+    ]
+    session.many(
+        "INSERT INTO links VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            (
+                row,
+                document,
+                each.type,
+                each.target,
+                each.fragment,
+                each.text,
+                each.line,
+                packed(each.keys),
+            )
+            for row, document, each in links
+        ),
+    )
+    session.many(
+        "INSERT OR IGNORE INTO link_keys VALUES (?, ?)",
+        ((key, row) for row, _, each in links for key in each.keys),
+    )
