@@ -58,17 +58,12 @@ def _section(parsed: Parsed, node: Node, sizes: Sizes) -> Iterator[Draft]:
         yield _draft(parsed, node, node.path, node.whole, sizes)
     small: list[Node] = []
     for below in node.below:
-        is_small = _length([below]) < sizes.least
-        if is_small and not below.below:
+        if not below.below and _length([below]) < sizes.least:
             small.append(below)
             continue
         yield from _together(parsed, node, small, sizes)
         small = []
-        if is_small:
-            inner = tuple(below.names)[1:]
-            yield _draft(parsed, below, below.path, below.whole, sizes, inner)
-        else:
-            yield from _section(parsed, below, sizes)
+        yield from _section(parsed, below, sizes)
     yield from _together(parsed, node, small, sizes)
 
 
