@@ -72,13 +72,15 @@ def test_reference_links_are_links_even_when_defined_later() -> None:
 def test_hugos_references_and_links_in_html() -> None:
     assert links(
         '[a]({{< ref "one.md" >}}) [b]({{% relref path="two" %}}#part) {{< ref "three#x" >}}\n\n'
-        '<p>\n<a class="c" href="four.md">x</a> <a href="{{< ref "five" >}}">y</a>\n</p>\n'
+        '<p>\n<a class="c" href="four.md">x</a> <a href="{{< ref "five" >}}">y</a>\n</p>\n\n'
+        'words <a href="six.md">z</a>\n'
     ) == [
         ("links_to", "one.md", "", "a"),
         ("links_to", "two", "part", "b"),
         ("links_to", "three", "x", ""),
         ("links_to", "four.md", "", ""),
         ("links_to", "five", "", ""),
+        ("links_to", "six.md", "", ""),
     ]
 
 

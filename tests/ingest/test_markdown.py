@@ -16,6 +16,12 @@ def test_headings_have_githubs_anchors_each_once() -> None:
     assert page.outline[0].text == "Über uns & code!"
 
 
+def test_anchors_that_imitate_each_other_are_told_apart() -> None:
+    names = ["x" + "-1" * depth for depth in range(1500)]
+    page = document("".join(f"# {name}\n# {name}\n" for name in names if len(name) < 290))
+    assert len({heading.anchor for heading in page.outline}) == len(page.outline)
+
+
 def test_hugos_own_anchors_are_kept() -> None:
     page = document("## Before you begin {#before}\n\n## Path { #path-params }\n\n## A {b}\n")
     assert [(h.text, h.anchor) for h in page.outline] == [
@@ -55,6 +61,8 @@ def test_lines_count_from_the_top_of_the_file_under_frontmatter() -> None:
         ("``` C++", "c++"),
         ("```", ""),
         ("```js {1,3}", "js"),
+        ("```js{1,3}", "js"),
+        ("```title=x.py", ""),
     ],
 )
 def test_code_blocks_have_a_language(fence: str, language: str) -> None:

@@ -41,7 +41,7 @@ def ref_target(found: re.Match[str]) -> str:
 
 WORTH = re.compile(
     r"\](?:\((?!\s*(?:https?:|mailto:|#))|\[)"  # a link that may stay within the library
-    r"|\[\[|\{\{[<%]"
+    r"|\[\[|\{\{[<%]|<a\s"
     r"|(?:^|\s)(?:#[^\s#]|\^[A-Za-z0-9-]+[ \t]*(?:\n|$))"
 )
 """What a paragraph must hold to be worth the time of the inline rules."""
