@@ -76,7 +76,7 @@ def test_nothing_changed_makes_no_commit(folder: Path, engine: str) -> None:
         first = lib.index()
         again = lib.index()
         assert again.index.generation == first.index.generation
-        assert not (again.added or again.changed or again.removed or again.moved)
+        assert not [*again.added, *again.changed, *again.removed, *again.moved]
 
 
 def test_a_change_is_one_changed_document(folder: Path, engine: str) -> None:
@@ -179,7 +179,9 @@ def test_one_bad_file_is_a_line_in_the_status(folder: Path, engine: str) -> None
     write(folder, {"bad.md": b"a\x00b", "good.md": "# Good\n\nfine\n"})
     with library(folder, engine=engine) as lib:
         report = lib.index()
-        assert [(one.document.path, "NUL" in one.reason) for one in report.skipped] == [("bad.md", True)]
+        assert [(one.document.path, "NUL" in one.reason) for one in report.skipped] == [
+            ("bad.md", True)
+        ]
         assert [one["path"] for one in lib.status()["failed"]] == ["bad.md"]
         assert not lib.index().skipped
         write(folder, {"bad.md": "# Mended\n\nnow it is text\n"})
@@ -212,7 +214,9 @@ def test_collections_own_their_files_and_can_be_asked_for(tmp_path: Path, engine
             "sub/README.md": "# Inner\n\nthe inner readme speaks of apples\n",
         },
     )
-    with library(tmp_path / "all", engine=engine, collections={"outer": ".", "inner": "sub"}) as lib:
+    with library(
+        tmp_path / "all", engine=engine, collections={"outer": ".", "inner": "sub"}
+    ) as lib:
         lib.index()
         answer = lib.search("apples readme")
         assert sorted((hit.chunk.collection, hit.chunk.path) for hit in answer.hits) == [
@@ -266,7 +270,17 @@ def test_a_question_that_makes_no_sense_is_a_clear_error(
 
 @pytest.mark.parametrize(
     "text",
-    ["C++", "a-b/c.d", '"quoted', "AND OR NOT", "*", "🙂", "'; DROP TABLE documents; --", "(((", "x" * 100_000],
+    [
+        "C++",
+        "a-b/c.d",
+        '"quoted',
+        "AND OR NOT",
+        "*",
+        "🙂",
+        "'; DROP TABLE documents; --",
+        "(((",
+        "x" * 100_000,
+    ],
 )
 def test_no_punctuation_breaks_a_question(folder: Path, engine: str, text: str) -> None:
     with library(folder, engine=engine) as lib:
@@ -304,7 +318,9 @@ def test_a_reference_leads_to_its_part(folder: Path, engine: str) -> None:
 def test_an_outline_has_lines_and_anchors(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         _, headings = lib.outline("auth.md")
-        assert [(one.text, one.anchor, one.lines[0]) for one in headings] == [("Refresh", "refresh", 9)]
+        assert [(one.text, one.anchor, one.lines[0]) for one in headings] == [
+            ("Refresh", "refresh", 9)
+        ]
 
 
 def test_a_second_writer_is_told_and_a_reader_still_answers(folder: Path, tmp_path: Path) -> None:
@@ -328,6 +344,42 @@ def test_part_of_a_library_can_be_asked_for_by_its_folder(folder: Path) -> None:
         assert lib.place.folder == folder.resolve()
         answer = lib.search("tokens deployment", min_confidence=0.0)
         assert {path.partition("/")[0] for path in paths(answer)} == {"deploy"}
+
+
+def test_the_collection_one_stands_in_comes_first_and_hides_no_other(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "# Apples\n\napples are red and round\n"
+    write(tmp_path / "all", {"one/a.md": text, "two/b.md": text + "\nreally\n"})
+    settings = {"engine": engine, "collections": {"one": "one", "two": "two"}}
+    for here in ("one", "two"):
+        monkeypatch.chdir(tmp_path / "all" / here)
+        with library(tmp_path / "all", **settings) as lib:
+            answer = lib.search("red apples", explain=True)
+            assert answer.hits[0].chunk.collection == here
+            assert {hit.chunk.collection for hit in answer.hits} == {"one", "two"}
+            assert all(hit.score <= 1 for hit in answer.hits)
+
+
+def test_a_folder_inside_a_collection_stands_for_its_documents(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "marklight.toml": "[collections]\na = 'a'\nb = 'b'\n",
+            "a/x/one.md": "# Apples\n\napples\n",
+            "a/y/two.md": "# Apples\n\napples too\n",
+            "b/three.md": "# Apples\n\napples three\n",
+            "c/four.txt": "",
+        },
+    )
+    for asked, expected in (("a/x", {"x/one.md"}), ("b", {"three.md"})):
+        with library(tmp_path / asked, engine="memory:") as lib:
+            assert set(paths(lib.search("apples", min_confidence=0.0))) == expected
+    with (
+        library(tmp_path / "c", engine="memory:") as lib,
+        pytest.raises(UsageError, match="no coll"),
+    ):
+        lib.search("apples")
 
 
 def test_a_missing_folder_is_a_clear_error(tmp_path: Path) -> None:

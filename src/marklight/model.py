@@ -269,6 +269,8 @@ class Query:
     expanded_with: tuple[str, ...] = ()
     min_confidence: float | None = None
     max_tokens: int | None = None
+    here: str = ""
+    """The collection that the asker stands in, where there are several."""
 
 
 class Why(NamedTuple):

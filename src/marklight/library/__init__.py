@@ -20,7 +20,7 @@ from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.library.asking import Several, ask
 from marklight.library.compose import Model, compose_pipeline, read_settings
-from marklight.library.locate import Place, index_address, locate
+from marklight.library.locate import Place, Scope, index_address, locate, scope_of, standing
 from marklight.model import (
     Answer,
     Batch,
@@ -100,6 +100,13 @@ class Library:
             max_bytes=self.settings["index.max_bytes"],
         )
 
+    @cached_property
+    def _scope(self) -> Scope:
+        """The part of the library that was named by its folder."""
+        if self.place.part is None:
+            return Scope()
+        return scope_of(self.collections, self.place.part)
+
     # Verbs
 
     def index(self, *, rebuild: bool = False, progress: Progress = silent) -> Report:
@@ -152,7 +159,8 @@ class Library:
             before=before,
             exclude=exclude,
             collection=collection,
-            within=self.place.within,
+            here=standing(self.collections, Path.cwd()) if len(self.collections) > 1 else "",
+            scope=self._scope,
         )
         notices = [*self._notices(), *(self._refresh(query, progress) if refresh else ())]
         pipeline = compose_pipeline(self._settings_with(settings))

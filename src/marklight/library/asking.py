@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from marklight.errors import UsageError
+from marklight.library.locate import Scope
 from marklight.model import Filters, Mode, Query
 
 Several = str | Iterable[str]
@@ -26,18 +27,20 @@ def ask(
     before: str | None,
     exclude: Several,
     collection: Several,
-    within: str = "",
+    here: str = "",
+    scope: Scope = Scope(),  # noqa: B008
 ) -> Query:
-    """The query; `within` is the part of the library that the caller stands for."""
+    """The query; `scope` is the part of the library that was named by its folder."""
     query = Query(
         text=text,
         limit=limit,
         mode=_mode(mode),
         min_confidence=min_confidence,
         max_tokens=max_tokens,
+        here=here,
         filters=Filters(
-            collections=_several(collection),
-            paths=_several(path) or ((f"{within}/**",) if within else ()),
+            collections=_several(collection) or scope.collections,
+            paths=_several(path) or scope.paths,
             exclude=_several(exclude),
             tags=tuple(one.removeprefix("#") for one in _several(tag)),
             where=_pairs(where),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +16,18 @@ INDEX_FOLDER = ".marklight"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A library's folder, and the part of it that was asked for (empty: all of it)."""
+    """A library's folder, and the folder inside it that was asked for, if only a part was."""
 
     folder: Path
-    within: str = ""
+    part: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which documents a folder inside a library stands for: collections, and paths below them."""
+
+    collections: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
 
 
 def locate(asked: Path | None) -> Place:
@@ -31,9 +40,29 @@ def locate(asked: Path | None) -> Place:
     start = start.resolve()
     for folder in (start, *start.parents):
         if (folder / INDEX_FOLDER / "library.db").is_file() or (folder / PROJECT_FILE).is_file():
-            within = "" if asked is None else start.relative_to(folder).as_posix()
-            return Place(folder, "" if within == "." else within)
+            return Place(folder, None if asked is None or start == folder else start)
     return Place(start)
+
+
+def standing(collections: Mapping[str, Path], folder: Path) -> str:
+    """The deepest collection that holds a folder; empty if none does."""
+    holding = [name for name, root in collections.items() if folder.is_relative_to(root)]
+    return max(holding, key=lambda name: len(collections[name].parts), default="")
+
+
+def scope_of(collections: Mapping[str, Path], part: Path) -> Scope:
+    """The documents below a folder: all of some collections, or some of one."""
+    below = tuple(name for name, root in collections.items() if root.is_relative_to(part))
+    if below:
+        return Scope(collections=below)
+    owner = standing(collections, part)
+    if not owner:
+        raise UsageError(
+            f"{part} is in no collection of its library",
+            f"The library has: {', '.join(str(root) for root in collections.values())}",
+        )
+    inside = part.relative_to(collections[owner]).as_posix()
+    return Scope((owner,), (f"{inside}/**",))
 
 
 def index_address(folder: Path, engine: str) -> tuple[str, str]:

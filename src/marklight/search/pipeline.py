@@ -12,6 +12,7 @@ from marklight.ports import Fuse, Refine, Retrieve, Rewrite, Tools
 from marklight.search.fuse.reciprocal import Reciprocal
 from marklight.search.fuse.weighted_sum import WeightedSum
 from marklight.search.refine.confidence import Confidence
+from marklight.search.refine.here import Here
 from marklight.search.refine.per_document import PerDocument
 from marklight.search.refine.same_text import SameText
 from marklight.search.retrieve.code import Code
@@ -22,7 +23,7 @@ from marklight.search.rewrite.classify import Classify
 REWRITE: tuple[type[Rewrite], ...] = (Classify,)
 RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code)
 FUSE: tuple[type[Fuse], ...] = (WeightedSum, Reciprocal)
-REFINE: tuple[type[Refine], ...] = (Confidence, SameText, PerDocument)
+REFINE: tuple[type[Refine], ...] = (Here, Confidence, SameText, PerDocument)
 
 ASKED = {
     Mode.HYBRID: ("semantic", "keyword"),

@@ -1,0 +1,25 @@
+"""Lift what stands in the collection that the asker stands in, without hiding the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from marklight.model import Hits, Query, best_first
+from marklight.ports import Tools
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Scores of the asker's own collection times the boost, never above 1."""
+
+    boost: float = 1.2
+
+    def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
+        if not query.here:
+            return hits
+        return best_first(
+            hit.rescored(min(1.0, hit.score * self.boost), by="here")
+            if hit.chunk.collection == query.here
+            else hit
+            for hit in hits
+        )
