@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -57,7 +58,8 @@ def _bounded(rule: _Rule) -> _Rule:
             return False
         if silent or state.level:
             return rule(state, start, end, silent)
-        return rule(state, start, _window(state, start, end), False)
+        begins = rule(state, start, end, True)
+        return begins and rule(state, start, _window(state, start, end), False)
 
     return within
 
@@ -65,11 +67,9 @@ def _bounded(rule: _Rule) -> _Rule:
 def _window(state: StateBlock, start: int, end: int) -> int:
     """A line so far below the start that what lies between is still small, but at least one."""
     last = min(end, start + _WINDOW_LINES)
-    if state.eMarks[last - 1] - state.bMarks[start] > _WINDOW_CHARS:
-        last = start + 1
-        while state.eMarks[last] - state.bMarks[start] <= _WINDOW_CHARS:
-            last += 1
-    return last
+    return max(
+        start + 1, bisect_right(state.eMarks, state.bMarks[start] + _WINDOW_CHARS, start, last)
+    )
 
 
 def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
