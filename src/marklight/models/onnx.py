@@ -76,7 +76,7 @@ class OnnxEmbedder:
         rows = np.zeros((len(texts), self.dimension), np.float32)
         if not texts:
             return rows
-        tokens = self._tokens(texts)
+        tokens = self.tokens(texts)
         for places in batches([len(ids) for ids in tokens]):
             found = self._run([tokens[place] for place in places])
             if found.shape[1:] != (self.dimension,):
@@ -87,7 +87,8 @@ class OnnxEmbedder:
             rows[places] = found
         return rows
 
-    def _tokens(self, texts: Sequence[str]) -> list[list[int]]:
+    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """What the model is given for each text: at most as many tokens as it takes."""
         most = self.token_limit * _MOST_CHARACTERS_A_TOKEN
         encodings = self._tokenizer.encode_batch_fast([_clean(text[:most]) for text in texts])
         return [self._cut(encoding) for encoding in encodings]
@@ -167,13 +168,13 @@ def _open_session(
     return session, feeds, chosen
 
 
-def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+def batches(lengths: Sequence[int], most: int = BATCH_TOKENS) -> Iterator[list[int]]:
     """Places of texts that go into one run: all of one length, longest first."""
     places = sorted(range(len(lengths)), key=lambda place: -lengths[place])
     batch: list[int] = []
     for place in places:
         length = lengths[place]
-        if batch and (length != lengths[batch[0]] or (len(batch) + 1) * length > BATCH_TOKENS):
+        if batch and (length != lengths[batch[0]] or (len(batch) + 1) * length > most):
             yield batch
             batch = []
         batch.append(place)

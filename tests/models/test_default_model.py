@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from tokenizers import Tokenizer
+
+from marklight.models import load
+from marklight.models.convert import read_weights
+from marklight.models.graph import VERSION, Float32, build
+from marklight.models.record import GRANITE, MINILM
+from marklight.ports import Embedder
+
+TEXTS = (
+    "How do I roll back a deployment?",
+    "Deployments > Rolling back\n\nUse kubectl rollout undo to return to an earlier revision.",
+    "Bake the bread for forty minutes, then let it cool on a rack.",
+    "def read_file(path):\n    with open(path) as file:\n        return file.read()",
+    "Sourdough needs flour, water, salt and time.",
+    "opening a file in Python",
+)
+
+
+def test_neighbours_make_sense(granite: Embedder) -> None:
+    vectors = granite.embed_passages(TEXTS)
+    close = vectors @ vectors.T - 2 * np.eye(len(TEXTS))
+    assert close.argmax(axis=1).tolist() == [1, 0, 4, 5, 2, 3]
+
+
+@pytest.mark.parametrize("record", [GRANITE, MINILM], ids=lambda record: record.name)
+def test_eight_bits_lose_almost_nothing(record, converted: Path) -> None:  # type: ignore[no-untyped-def]
+    weights = read_weights(record)
+    exact = onnxruntime.InferenceSession(
+        build(weights, Float32(), pooling=record.pooling, normalise=True),
+        providers=["CPUExecutionProvider"],
+    )
+    tokenizer = Tokenizer.from_str(weights.tokenizer)
+    tokenizer.no_padding()
+    for text, vector in zip(
+        TEXTS, load(record.name, cache_dir=converted).embed_passages(TEXTS), strict=True
+    ):
+        ids = np.array([tokenizer.encode(text).ids], np.int64)
+        (expected,) = exact.run(None, {"input_ids": ids})
+        assert float(expected[0] @ vector) > 0.99
+
+
+def test_order_is_restored_and_company_does_not_matter(granite: Embedder) -> None:
+    texts = [f"{text} {number}" * (1 + number % 5) for number, text in enumerate(TEXTS * 3)]
+    together = granite.embed_passages(texts)
+    for text, vector in zip(texts, together, strict=True):
+        np.testing.assert_allclose(granite.embed_passages([text])[0], vector, atol=1e-3)
+        np.testing.assert_allclose(granite.embed_query(text), vector, atol=1e-3)
+
+
+def test_the_same_text_has_the_same_vector(granite: Embedder, converted: Path) -> None:
+    again = load(cache_dir=converted, threads=1)
+    np.testing.assert_array_equal(granite.embed_query(TEXTS[0]), granite.embed_query(TEXTS[0]))
+    np.testing.assert_allclose(
+        again.embed_query(TEXTS[0]), granite.embed_query(TEXTS[0]), atol=1e-3
+    )
+
+
+def test_counting_tokens_opens_no_onnxruntime_and_needs_no_network(converted: Path) -> None:
+    load(cache_dir=converted).count_tokens(["make sure that it is converted"])
+    code = """
+import json, socket, sys
+def refuse(*_, **__): raise AssertionError("network")
+socket.socket.connect = refuse
+from pathlib import Path
+import marklight.models
+heavy = {"numpy", "onnx", "onnxruntime", "tokenizers"}
+imported = sorted(heavy & set(sys.modules))
+model = marklight.models.load(cache_dir=Path(sys.argv[1]))
+opened = sorted(heavy & set(sys.modules))
+counts = model.count_tokens(["hello world", "", "far " * 600])
+counted = sorted({"onnx", "onnxruntime"} & set(sys.modules))
+model.embed_query("hello")
+print(json.dumps([imported, opened, counts, counted]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(converted)], check=True, capture_output=True, text=True
+    )
+    assert json.loads(done.stdout) == [[], [], [4, 2, 603], []]
+
+
+def test_the_recipe_names_the_graph_that_makes_it() -> None:
+    assert GRANITE.recipe.endswith(f"graph {VERSION}")

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from marklight.errors import ModelError, UsageError
+from marklight.models import load
+from marklight.models.pull import Hub, pull
+from marklight.models.record import BGE_SMALL
+from marklight.models.store import list_models, stored_folder, verify
+from tests.models import tiny
+from tests.models.hub import Behaviour, serving
+
+NAME = "someone/tiny"
+
+
+@pytest.fixture
+def does(tmp_path: Path) -> Behaviour:
+    folder = tiny.write_folder(
+        tmp_path / "published", tiny.weights(), pooling={"pooling_mode_cls_token": True}
+    )
+    return Behaviour(
+        {
+            path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in folder.rglob("*")
+            if path.is_file()
+        }
+        | {"README.md": b"not wanted", "pytorch_model.bin": b"not wanted"}
+    )
+
+
+def fetch(does: Behaviour, tmp_path: Path, name: str = NAME, attempts: int = 3) -> None:
+    with serving(does) as address:
+        hub = Hub(address, timeout_seconds=0.5, attempts=attempts, pause_seconds=0.01)
+        pull(name, cache_dir=tmp_path / "cache", hub=hub)
+
+
+def works(tmp_path: Path, name: str = NAME) -> bool:
+    assert verify(name, tmp_path / "cache") == []
+    model = load(name, cache_dir=tmp_path / "cache")
+    expected = tiny.unit(tiny.tokens(tiny.weights(), [1, 4, 2])[0])
+    return bool(np.allclose(model.embed_passages(["cat"])[0], expected, atol=1e-5))
+
+
+def test_a_pulled_model_works_by_its_name(does: Behaviour, tmp_path: Path) -> None:
+    fetch(does, tmp_path)
+    assert works(tmp_path)
+    folder = stored_folder(NAME, tmp_path / "cache")
+    assert folder is not None
+    assert not (folder / "README.md").exists()
+    assert json.loads((folder / "marklight-manifest.json").read_text())["revision"] == "c0ffee"
+    row = next(row for row in list_models(tmp_path / "cache") if row.name == NAME)
+    assert (row.state, row.usable) == ("pulled", True)
+
+
+def test_bge_small_is_pulled_with_what_we_know_about_it(does: Behaviour, tmp_path: Path) -> None:
+    del does.files["1_Pooling/config.json"]
+    does.files["marklight-model.toml"] = f"dimension = {tiny.HIDDEN}".encode()
+    with pytest.raises(ModelError, match=r"marklight models pull BAAI/bge-small-en-v1.5"):
+        load(BGE_SMALL.name, cache_dir=tmp_path / "cache")
+    fetch(does, tmp_path, BGE_SMALL.name)
+    model = load(BGE_SMALL.name, cache_dir=tmp_path / "cache")
+    assert model.token_limit == 512
+    plain = load(str(tmp_path / "published"))
+    asked = plain.embed_query(f"{BGE_SMALL.query_prefix}cat")
+    np.testing.assert_allclose(model.embed_query("cat"), asked, atol=1e-6)
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+def test_a_cut_connection_is_resumed_or_begun_again(
+    does: Behaviour, tmp_path: Path, resumes: bool
+) -> None:
+    does.cut_at, does.resumes = [1000, 1000], resumes
+    fetch(does, tmp_path)
+    assert works(tmp_path)
+    assert does.ranges == (["bytes=1000-", "bytes=2000-"] if resumes else ["bytes=1000-"] * 2)
+
+
+def test_a_stalled_connection_ends_by_itself_and_goes_on(does: Behaviour, tmp_path: Path) -> None:
+    does.stall_at = [500]
+    fetch(does, tmp_path)
+    assert works(tmp_path)
+    assert does.ranges == ["bytes=500-"]
+
+
+def test_what_arrived_is_kept_for_the_next_call(does: Behaviour, tmp_path: Path) -> None:
+    does.cut_at = [1000]
+    with pytest.raises(ModelError, match="run the command again"):
+        fetch(does, tmp_path, attempts=1)
+    with pytest.raises(ModelError, match="There is no model named"):
+        load(NAME, cache_dir=tmp_path / "cache")
+    fetch(does, tmp_path)
+    assert works(tmp_path)
+    assert does.ranges == ["bytes=1000-"]
+
+
+def test_wrong_bytes_are_never_kept(does: Behaviour, tmp_path: Path) -> None:
+    does.wrong = True
+    with pytest.raises(ModelError, match="arrived damaged"):
+        fetch(does, tmp_path)
+    assert not list((tmp_path / "cache").rglob("*.onnx*"))
+    does.wrong = False
+    fetch(does, tmp_path)
+    assert works(tmp_path)
+
+
+def test_a_hub_that_tells_no_digests_is_held_to_the_first_pull(
+    does: Behaviour, tmp_path: Path
+) -> None:
+    does.tells_digests = False
+    fetch(does, tmp_path)
+    assert works(tmp_path)
+
+
+@pytest.mark.parametrize("busy", [429, 503])
+def test_a_busy_hub_is_asked_again(does: Behaviour, tmp_path: Path, busy: int) -> None:
+    does.statuses = [busy, busy]
+    fetch(does, tmp_path)
+    assert works(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [(404, "knows no"), (401, "not give"), (403, "not give"), (429, "too many"), (500, "500")],
+)
+def test_a_refusal_is_told(does: Behaviour, tmp_path: Path, status: int, told: str) -> None:
+    does.listing_status = status
+    with pytest.raises(ModelError, match=told):
+        fetch(does, tmp_path)
+    assert does.requests == (1 if status in (401, 403, 404) else 3)
+
+
+def test_a_repository_without_onnx_is_told(does: Behaviour, tmp_path: Path) -> None:
+    del does.files["onnx/model.onnx"]
+    with pytest.raises(ModelError, match="no ONNX model"):
+        fetch(does, tmp_path)
+
+
+def test_no_hub_at_all_is_told_with_another_way(tmp_path: Path) -> None:
+    hub = Hub("http://127.0.0.1:9", timeout_seconds=0.5, attempts=1)
+    with pytest.raises(ModelError, match="marklight models import FOLDER"):
+        pull(NAME, cache_dir=tmp_path, hub=hub)
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b/c", "fake", "", "granite-embedding-30m-english"])
+def test_names_that_cannot_be_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError):
+        pull(name, cache_dir=tmp_path)
+
+
+def test_the_endpoint_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Hub().address == "https://huggingface.co"
+    monkeypatch.setenv("HF_ENDPOINT", "http://mirror.example/")
+    assert Hub().address == "http://mirror.example"
