@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from marklight.models import load
-from marklight.models.convert import read_weights
+from marklight.models.convert import levels_file, read_weights
 from marklight.models.graph import VERSION, Float32, build
-from marklight.models.record import GRANITE, MINILM
+from marklight.models.record import GRANITE, MINILM, ModelRecord
 from marklight.ports import Embedder
 
 TEXTS = (
@@ -33,7 +34,7 @@ def test_neighbours_make_sense(granite: Embedder) -> None:
 
 
 @pytest.mark.parametrize("record", [GRANITE, MINILM], ids=lambda record: record.name)
-def test_eight_bits_lose_almost_nothing(record, converted: Path) -> None:  # type: ignore[no-untyped-def]
+def test_eight_bits_lose_almost_nothing(record: ModelRecord, converted: Path) -> None:
     weights = read_weights(record)
     exact = onnxruntime.InferenceSession(
         build(weights, Float32(), pooling=record.pooling, normalise=True),
@@ -88,5 +89,7 @@ print(json.dumps([imported, opened, counts, counted]))
     assert json.loads(done.stdout) == [[], [], [4, 2, 603], []]
 
 
-def test_the_recipe_names_the_graph_that_makes_it() -> None:
-    assert GRANITE.recipe.endswith(f"graph {VERSION}")
+@pytest.mark.parametrize("record", [GRANITE, MINILM], ids=lambda record: record.name)
+def test_the_recipe_names_the_graph_and_the_levels_that_make_it(record: ModelRecord) -> None:
+    levels = sha256(levels_file(record).read_bytes()).hexdigest()[:8]
+    assert record.recipe.endswith(f"graph {VERSION}, levels {levels}")
