@@ -40,9 +40,18 @@ def plan(
     tried = {failure.document: failure.file for failure in failed}
     if tried and not rebuild:
         read = [id for id in read if id not in tried or tried[id] != found[id]]
-    still = {*found, *(failure.document for failure in unreadable)}
-    removed = [id for id in (*known, *(id for id in tried if id not in known)) if id not in still]
+    unseen = [failure.document for failure in unreadable]
+    still = {*found, *unseen}
+    gone = [id for id in {**known, **tried} if id not in still]
+    # What stands below a folder that cannot be listed may well be there: it is not removed.
+    removed = [id for id in gone if not any(_below(id, folder) for folder in unseen)]
     return Plan(tuple(read), tuple(removed))
+
+
+def _below(id: DocumentId, folder: DocumentId) -> bool:
+    if id.collection != folder.collection or not folder.path.endswith("/"):
+        return False
+    return folder.path == "/" or id.path.startswith(folder.path)
 
 
 def _same(known: Indexed | None, file: FileState, recipe: str) -> bool:

@@ -1,0 +1,52 @@
+"""What a comparison of disk and index leads to."""
+
+from __future__ import annotations
+
+from marklight.ingest.plan import plan
+from marklight.model import DocumentId, Failure, FileState
+from marklight.ports import Indexed
+
+OLD, NEW = FileState(10, 1), FileState(10, 2)
+
+
+def at(path: str, collection: str = "c") -> DocumentId:
+    return DocumentId(collection, path)
+
+
+def known(file: FileState = OLD, recipe: str = "r") -> Indexed:
+    return Indexed(file, "digest", recipe)
+
+
+def test_new_and_changed_files_are_read_and_unchanged_ones_are_not() -> None:
+    found = {at("new"): OLD, at("changed"): NEW, at("same"): OLD}
+    index = {at("changed"): known(), at("same"): known()}
+    steps = plan(found, index, (), (), "r")
+    assert steps.read == (at("new"), at("changed"))
+    assert not steps.removed
+
+
+def test_another_recipe_reads_everything_again() -> None:
+    assert plan({at("a"): OLD}, {at("a"): known()}, (), (), "other").read == (at("a"),)
+
+
+def test_a_rebuild_reads_everything_again() -> None:
+    assert plan({at("a"): OLD}, {at("a"): known()}, (), (), "r", rebuild=True).read == (at("a"),)
+
+
+def test_what_is_gone_is_removed() -> None:
+    assert plan({}, {at("a"): known()}, (), (), "r").removed == (at("a"),)
+
+
+def test_a_failed_file_is_read_again_only_when_it_changed() -> None:
+    failed = [Failure(at("a"), "bad", OLD)]
+    assert not plan({at("a"): OLD}, {}, failed, (), "r")
+    assert plan({at("a"): NEW}, {}, failed, (), "r").read == (at("a"),)
+    assert plan({}, {}, failed, (), "r").removed == (at("a"),)
+
+
+def test_what_stands_below_a_folder_that_cannot_be_listed_is_not_removed() -> None:
+    index = {at("locked/a"): known(), at("open/b"): known(), at("locked/c", "other"): known()}
+    unreadable = [Failure(at("locked/"), "cannot be listed")]
+    assert plan({}, index, (), unreadable, "r").removed == (at("open/b"), at("locked/c", "other"))
+    everything = [Failure(at("/"), "cannot be listed")]
+    assert plan({}, index, (), everything, "r").removed == (at("locked/c", "other"),)
