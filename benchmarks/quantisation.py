@@ -123,7 +123,7 @@ class Sample:
     relevant: Sequence[Mapping[str, float]]
 
 
-def sample(name: str, documents: int = 1200, questions: int = 200) -> Sample:
+def sample(name: str, documents: int = 800, questions: int = 200) -> Sample:
     folder, rng = eval_root() / "sets" / name, random.Random(0)
     texts = {}
     for line in (folder / "corpus.jsonl").open():
