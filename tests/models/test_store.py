@@ -72,6 +72,9 @@ def test_a_damaged_manifest_is_told(folder: Path, tmp_path: Path) -> None:
     (stored / "marklight-manifest.json").write_text("{")
     with pytest.raises(ModelError, match="Pull or import it again"):
         load("m", cache_dir=tmp_path)
+    assert [row.state for row in list_models(tmp_path) if row.name == "m"] == [
+        "damaged: pull or import it again"
+    ]
 
 
 def test_bad_names_and_folders_are_refused(folder: Path, tmp_path: Path) -> None:

@@ -42,10 +42,17 @@ def list_models(cache_dir: Path | None = None) -> list[ModelRow]:
     for record in KNOWN.values():
         state, path = _state(record)
         rows[record.name] = _row(record, state, path)
-    for folder in sorted(store_folder(cache_dir).glob("*/" + MANIFEST)):
-        manifest = _manifest(folder.parent)
-        record = stored_record(folder.parent, manifest)
-        rows[record.name] = _row(record, str(manifest.get("state", "imported")), folder.parent)
+    for path in sorted(store_folder(cache_dir).glob("*/" + MANIFEST)):
+        folder = path.parent
+        try:
+            manifest = _manifest(folder)
+            record = stored_record(folder, manifest)
+            rows[record.name] = _row(record, str(manifest.get("state", "imported")), folder)
+        except ModelError:  # One bad model must not hide the others.
+            name = folder.name.replace("--", "/")
+            rows[name] = ModelRow(
+                name, "damaged: pull or import it again", False, False, 0, 0, "", str(folder)
+            )
     return sorted(rows.values(), key=lambda row: (not row.default, row.name))
 
 
