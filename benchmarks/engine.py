@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks._measure import in_a_process, peak_megabytes, save
 from marklight import engines
+from marklight.answer import Filters
 from marklight.model import (
     Batch,
     Chunk,
@@ -20,7 +21,6 @@ from marklight.model import (
     DocumentId,
     Entry,
     FileState,
-    Filters,
     Kind,
     Name,
     NameStrength,

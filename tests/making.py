@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import marklight
-from marklight.model import Chunk, DocumentId, Hit, Hits, Kind, Why, best_first
+from marklight.answer import Hit, Hits, Why, best_first
+from marklight.model import Chunk, DocumentId, Kind
 from marklight.ports import Reader
 from marklight.text import digest
 

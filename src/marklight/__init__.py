@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from marklight.answer import Answer, Extract, Filters, Hit, Query, Report
     from marklight.errors import (
         Busy,
         MarklightError,
@@ -19,22 +20,14 @@ if TYPE_CHECKING:
         UsageError,
     )
     from marklight.library import Library
-    from marklight.model import Answer, Chunk, Document, Extract, Filters, Hit, Query, Report
+    from marklight.model import Chunk, Document
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "marklight.library": ("Library",),
-    "marklight.model": (
-        "Answer",
-        "Chunk",
-        "Document",
-        "Extract",
-        "Filters",
-        "Hit",
-        "Query",
-        "Report",
-    ),
+    "marklight.answer": ("Answer", "Extract", "Filters", "Hit", "Query", "Report"),
+    "marklight.model": ("Chunk", "Document"),
     "marklight.errors": (
         "Busy",
         "MarklightError",

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from marklight.answer import Filters, Hit, Hits, Query, Why
 from marklight.model import (
     Batch,
     Chunk,
@@ -15,13 +16,8 @@ from marklight.model import (
     DocumentId,
     Failure,
     FileState,
-    Filters,
-    Hit,
-    Hits,
-    Query,
     ResolvedLink,
     Section,
-    Why,
 )
 
 if TYPE_CHECKING:

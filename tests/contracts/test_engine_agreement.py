@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marklight import engines
-from marklight.model import Batch, DocumentId, Entry, Failure, FileState, Filters
+from marklight.answer import Filters
+from marklight.model import Batch, DocumentId, Entry, Failure, FileState
 from marklight.ports import FIELD_BOOSTS, Engine, Reader, Scored
 from tests.contracts.builders import entry, link, names_of, vector, vectors
 from tests.contracts.conftest import SHM

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from marklight.answer import Filters
 from marklight.errors import UsageError
-from marklight.model import Batch, Filters
+from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Engine
 from marklight.text import identifiers, query_words, words
 from tests.contracts.builders import embedding, entry, id_of, vector

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from marklight.answer import Filters
 from marklight.errors import StoreError
-from marklight.model import Batch, Counts, Filters, Vectors
+from marklight.model import Batch, Counts, Vectors
 from marklight.ports import Engine
 from tests.contracts.builders import embedding, entry, id_of, vector, vectors
 from tests.contracts.test_engines import commit, put

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from marklight.answer import Filters
 from marklight.errors import MarklightError
-from marklight.model import Batch, Counts, DocumentId, Failure, FileState, Filters, Vectors
+from marklight.model import Batch, Counts, DocumentId, Failure, FileState, Vectors
 from marklight.ports import FIELD_BOOSTS, Engine, Indexed, Reader
 from marklight.text import words
 from tests.contracts.builders import embedding, entry, id_of, link, vector

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marklight.answer import Hits, Query, best_first
 from marklight.library import compose
-from marklight.model import Hits, Query, best_first
 from marklight.ports import Tools
 from marklight.search import fuse, pipeline, refine, retrieve, rewrite
-
-from ..making import hits_of, no_reader
+from tests.making import hits_of, no_reader
 
 ROOMS = {
     rewrite: pipeline.REWRITE,

@@ -65,7 +65,9 @@ def _settings() -> list[str]:
     return found
 
 
-def _row(table: str, field: dataclasses.Field[Any], notes: dict[str, str], defaults: Settings) -> str:
+def _row(
+    table: str, field: dataclasses.Field[Any], notes: dict[str, str], defaults: Settings
+) -> str:
     key = f"{table}.{field.name}" if table else field.name
     value = defaults.values[key]
     shown = json.dumps(list(value) if isinstance(value, tuple) else value)

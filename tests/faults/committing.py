@@ -20,8 +20,9 @@ import numpy as np
 import tantivy
 
 from marklight import engines
+from marklight.answer import Filters
 from marklight.engines.memory import MemoryEngine, MemoryReader
-from marklight.model import Batch, Filters
+from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Reader
 from marklight.text import words
 from tests.contracts.builders import entry, id_of, link, vector, vectors

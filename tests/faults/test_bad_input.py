@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ..making import library, write
+from tests.making import library, write
 
 GOOD = {
     f"good{number}.md": f"# Good {number}\n\nA fine page about lanterns, number {number}.\n"

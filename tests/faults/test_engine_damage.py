@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
+from marklight.answer import Filters
 from marklight.errors import StoreError
-from marklight.model import Batch, Filters
+from marklight.model import Batch
 from tests.contracts.builders import entry
 from tests.faults.committing import answers, batches, in_memory
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
+from marklight.answer import Filters
 from marklight.engines.memory import MemoryEngine
 from marklight.errors import StoreError
-from marklight.model import Batch, Filters
+from marklight.model import Batch
 from marklight.ports import Engine, Reader
 from tests.contracts.builders import entry, vectors
 from tests.faults.committing import answers, batches

@@ -16,9 +16,10 @@ from threading import Thread
 import pytest
 
 from marklight import engines
+from marklight.answer import Filters
 from marklight.engines.embedded import derived, words
 from marklight.errors import Busy, StoreError
-from marklight.model import Batch, Filters
+from marklight.model import Batch
 from marklight.ports import Engine
 from tests.contracts.builders import entry
 from tests.faults.committing import (

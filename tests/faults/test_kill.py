@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from marklight import Library
-
-from ..making import library, write
+from tests.making import library, write
 
 KILLS = 50
 LIBRARIES = 5

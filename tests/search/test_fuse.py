@@ -2,12 +2,11 @@
 
 import pytest
 
-from marklight.model import Hit, Query
+from marklight.answer import Hit, Query
 from marklight.ports import Tools
 from marklight.search.fuse.reciprocal import Reciprocal
 from marklight.search.fuse.weighted_sum import WeightedSum
-
-from ..making import chunk, hits_of, no_reader
+from tests.making import chunk, hits_of, no_reader
 
 TOOLS = Tools(no_reader())
 QUERY = Query("anything")

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from marklight.surfaces.cli.app import run
-
-from ..making import write
+from tests.making import write
 
 PAGES = {
     "guide/auth.md": "# Auth\n\n## Token refresh\n\nTokens expire after an hour; refresh them with the refresh call.\n",
@@ -228,7 +227,7 @@ def test_a_folder_that_cannot_be_written_keeps_its_index_elsewhere_and_says_so(
 ) -> None:
     # As root every folder can be written, so the question itself is answered here.
     monkeypatch.setattr("os.access", lambda path, mode: False)
-    code, out, err = said(capsys, "search", "grind the beans")
+    code, _out, err = said(capsys, "search", "grind the beans")
     assert code == 0
     assert "cannot be written" in err
     assert str(tmp_path / "data") in err

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from marklight.answer import Filters, iso_time
 from marklight.errors import UsageError
-from marklight.model import Document, Filters, iso_time
+from marklight.model import Document
 
 Fact = tuple[str, str]
 TAG = "#"

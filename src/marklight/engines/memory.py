@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import TYPE_CHECKING
 
+from marklight.answer import Filters
 from marklight.engines.facts import TAG, any_glob, asked, bound, facts, in_time, moment, tag_key
 from marklight.engines.fields import CODE, chunk_words, document_words
 from marklight.engines.naming import Claim, choose
@@ -23,7 +24,6 @@ from marklight.model import (
     DocumentId,
     Entry,
     Failure,
-    Filters,
     ResolvedLink,
     Section,
 )

@@ -7,13 +7,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from marklight.answer import Report
 from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover, Found
 from marklight.ingest.embed import embed_pending
 from marklight.ingest.parse import fingerprint
 from marklight.ingest.plan import Plan, plan
 from marklight.ingest.work import Work
-from marklight.model import Batch, Counts, DocumentId, Entry, Failure, Report
+from marklight.model import Batch, Counts, DocumentId, Entry, Failure
 from marklight.ports import Embedder, Engine, Indexed, Progress, silent
 from marklight.text import digest
 

@@ -6,12 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from marklight.answer import Report
 from marklight.errors import Refused
 from marklight.ingest.discover import Found
 from marklight.ingest.parse import understand
 from marklight.ingest.parse.form import Parsed
 from marklight.ingest.read import read
-from marklight.model import Batch, DocumentId, Entry, Failure, FileState, Report
+from marklight.model import Batch, DocumentId, Entry, Failure, FileState
 from marklight.ports import Indexed
 from marklight.text import digest
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from marklight import engines, models
+from marklight.answer import Answer, Extract, Mode, Query, Report
 from marklight.errors import Busy, ModelError, StoreError, UsageError
 from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover
@@ -21,16 +22,7 @@ from marklight.ingest.pipeline import Ingest
 from marklight.library.asking import Several, ask
 from marklight.library.compose import Model, compose_pipeline, read_settings
 from marklight.library.locate import Place, Scope, index_address, locate, scope_of, standing
-from marklight.model import (
-    Answer,
-    Batch,
-    DocumentId,
-    Extract,
-    Heading,
-    Mode,
-    Query,
-    Report,
-)
+from marklight.model import Batch, DocumentId, Heading
 from marklight.ports import FIELD_BOOSTS, Embedder, Engine, Progress, Reader, Tools, silent
 from marklight.search import present, reference
 from marklight.settings import Settings

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from marklight.answer import Filters, Mode, Query
 from marklight.errors import UsageError
 from marklight.library.locate import Scope
-from marklight.model import Filters, Mode, Query
 
 Several = str | Iterable[str]
 """One text or many."""

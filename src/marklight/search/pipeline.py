@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeVar
 
-from marklight.model import Answer, Mode, Query, Step
+from marklight.answer import Answer, Mode, Query, Step
 from marklight.ports import Fuse, Refine, Retrieve, Rewrite, Tools
 from marklight.search.fuse.reciprocal import Reciprocal
 from marklight.search.fuse.weighted_sum import WeightedSum

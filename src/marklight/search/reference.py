@@ -6,8 +6,9 @@ import difflib
 import re
 from collections.abc import Sequence
 
+from marklight.answer import Extract
 from marklight.errors import NotFound, UsageError
-from marklight.model import Document, DocumentId, Extract, Heading
+from marklight.model import Document, DocumentId, Heading
 from marklight.ports import Reader
 
 _LINES = re.compile(r"^(?P<path>.+):(?P<first>\d+)(?:-(?P<last>\d+))?$", re.DOTALL)

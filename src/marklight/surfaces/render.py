@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from marklight.model import Answer, Chunk, Extract, Heading, Report
+from marklight.answer import Answer, Extract, Report
+from marklight.model import Chunk, Heading
 from marklight.text import trail
 
 FORMATS = ("text", "json", "jsonl", "md", "files")

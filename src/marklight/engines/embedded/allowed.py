@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from marklight.answer import Filters
 from marklight.engines.embedded.session import Session, listed
 from marklight.engines.facts import TAG, asked, bound, tag_key
-from marklight.model import Filters
 
 
 @dataclass(frozen=True, slots=True)

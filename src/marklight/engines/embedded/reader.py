@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from marklight.answer import Filters
 from marklight.engines.embedded import graph, read
 from marklight.engines.embedded.allowed import allowed
 from marklight.engines.embedded.session import Session
 from marklight.engines.fields import CODE
-from marklight.model import (
-    Chunk,
-    Counts,
-    Document,
-    DocumentId,
-    Failure,
-    Filters,
-    ResolvedLink,
-    Section,
-)
+from marklight.model import Chunk, Counts, Document, DocumentId, Failure, ResolvedLink, Section
 from marklight.ports import Indexed, Pending, Scored
 
 if TYPE_CHECKING:

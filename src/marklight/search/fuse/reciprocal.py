@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from marklight.model import Hits, Query, Why, best_first, together
+from marklight.answer import Hits, Query, Why, best_first, together
 from marklight.ports import Tools
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from marklight.model import Hits, Query, best_first
+from marklight.answer import Hits, Query, best_first
 from marklight.ports import Tools
 
 

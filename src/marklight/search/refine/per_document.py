@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from marklight.model import DocumentId, Hit, Hits, Query
+from marklight.answer import Hit, Hits, Query
+from marklight.model import DocumentId
 from marklight.ports import Tools
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from marklight.model import Hit, Hits, Query
+from marklight.answer import Hit, Hits, Query
 from marklight.ports import Tools
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from marklight.model import Hits, Query
+from marklight.answer import Hits, Query
 from marklight.ports import Tools
 from marklight.text import identifiers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from marklight.model import Query
+from marklight.answer import Query
 from marklight.ports import Tools
 
 _FACTUAL = re.compile(

@@ -1,0 +1,247 @@
+"""The nouns of asking: a query, its hits, the answer, and what a run reports; all frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from marklight.model import Chunk, Counts, DocumentId, Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which documents and passages may answer; within a field any value may match, all fields must."""
+
+    collections: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    """Globs, `**` crosses folders."""
+    exclude: tuple[str, ...] = ()
+    """Paths or globs that may not answer."""
+    tags: tuple[str, ...] = ()
+    """A tag also stands for the tags nested below it."""
+    where: tuple[tuple[str, str], ...] = ()
+    """Frontmatter keys and values; here all must match."""
+    after: str | None = None
+    before: str | None = None
+    """ISO dates, both inclusive; compared with the document's date, else its file time."""
+    languages: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self != Filters()
+
+
+class Mode(StrEnum):
+    """Which retrievers answer."""
+
+    HYBRID = "hybrid"
+    SEMANTIC = "semantic"
+    KEYWORD = "keyword"
+    CODE = "code"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question on its way through the pipeline."""
+
+    text: str
+    limit: int = 5
+    mode: Mode = Mode.HYBRID
+    filters: Filters = field(default_factory=Filters)
+    kind: str = "exploratory"
+    expanded_with: tuple[str, ...] = ()
+    min_confidence: float | None = None
+    max_tokens: int | None = None
+    here: str = ""
+    """The collection that the asker stands in, where there are several."""
+
+
+class Why(NamedTuple):
+    """One stage's part in a hit's score."""
+
+    stage: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A passage with its score, higher is better, and how it came by it."""
+
+    chunk: Chunk
+    score: float
+    why: tuple[Why, ...] = ()
+
+    def rescored(self, score: float, by: str) -> Hit:
+        """The same passage with another score; the stage that changed it is remembered."""
+        return replace(self, score=score, why=(*self.why, Why(by, score)))
+
+
+Hits = tuple[Hit, ...]
+
+
+def best_first(hits: Iterable[Hit]) -> Hits:
+    """In order of score; of equals the same one always comes first."""
+    return tuple(sorted(hits, key=lambda hit: (-hit.score, hit.chunk.id)))
+
+
+def together(lists: Iterable[Hits]) -> dict[str, Hit]:
+    """Every passage of several lists once, by id, remembering all that was said of it."""
+    found: dict[str, Hit] = {}
+    for hits in lists:
+        for hit in hits:
+            known = found.get(hit.chunk.id)
+            found[hit.chunk.id] = replace(hit, why=known.why + hit.why) if known else hit
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One stage of an answer: how many hits it left and how long it took."""
+
+    stage: str
+    count: int
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a search found, and everything that a reader needs to trust it."""
+
+    query: Query
+    hits: Hits
+    index: Counts
+    modified: Mapping[DocumentId, int] = field(default_factory=dict)
+    """File times in nanoseconds."""
+    abstained: str | None = None
+    stats: Mapping[str, int] = field(default_factory=dict)
+    steps: Sequence[Step] = ()
+    notices: Sequence[str] = ()
+    took_ms: float = 0.0
+    explain: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as JSON holds it, the same on every surface."""
+        filters = self.query.filters
+        set_filters = {
+            name: getattr(filters, name)
+            for name in filters.__slots__
+            if getattr(filters, name) not in ((), None)
+        }
+        return {
+            "query": {
+                "text": self.query.text,
+                "kind": self.query.kind,
+                "expanded_with": list(self.query.expanded_with),
+                "filters": {
+                    name: dict(value)
+                    if name == "where"
+                    else list(value)
+                    if isinstance(value, tuple)
+                    else value
+                    for name, value in set_filters.items()
+                },
+            },
+            "results": [self._result(rank, hit) for rank, hit in enumerate(self.hits, 1)],
+            "abstained": self.abstained,
+            "stats": dict(self.stats),
+            "steps": [
+                {"stage": step.stage, "count": step.count, "ms": round(step.ms, 3)}
+                for step in (self.steps if self.explain else ())
+            ],
+            "index": {
+                "documents": self.index.documents,
+                "chunks": self.index.chunks,
+                "embedded": self.index.embedded,
+                "pending": self.index.pending,
+                "generation": self.index.generation,
+            },
+            "notices": list(self.notices),
+            "took_ms": round(self.took_ms, 1),
+        }
+
+    def _result(self, rank: int, hit: Hit) -> dict[str, Any]:
+        chunk = hit.chunk
+        return {
+            "rank": rank,
+            "score": round(hit.score, 4),
+            "chunk_id": chunk.id,
+            "path": chunk.path,
+            "collection": chunk.collection,
+            "title": chunk.title,
+            "headings": list(chunk.headings),
+            "anchor": chunk.anchor,
+            "lines": list(chunk.lines),
+            "kind": chunk.kind.value,
+            "content": chunk.text,
+            "modified": iso_time(self.modified.get(chunk.document, 0)),
+            "why": [
+                {"stage": why.stage, "value": round(why.value, 6)}
+                for why in (hit.why if self.explain else ())
+            ],
+        }
+
+
+def iso_time(time_ns: int) -> str:
+    """A file time as ISO 8601 in UTC."""
+    return (
+        datetime.fromtimestamp(time_ns / 1e9, UTC)
+        .isoformat(timespec="seconds")
+        .replace("+00:00", "Z")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """A piece of a document as it stands in the file."""
+
+    document: DocumentId
+    title: str
+    headings: tuple[str, ...]
+    lines: tuple[int, int]
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The extract as JSON holds it."""
+        return {
+            "path": self.document.path,
+            "collection": self.document.collection,
+            "title": self.title,
+            "headings": list(self.headings),
+            "lines": list(self.lines),
+            "content": self.text,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an indexing run did."""
+
+    added: tuple[DocumentId, ...] = ()
+    changed: tuple[DocumentId, ...] = ()
+    moved: tuple[tuple[DocumentId, DocumentId], ...] = ()
+    removed: tuple[DocumentId, ...] = ()
+    skipped: tuple[Failure, ...] = ()
+    index: Counts = field(default_factory=Counts)
+    notices: tuple[str, ...] = ()
+    took_ms: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON holds it."""
+        return {
+            "added": [document.path for document in self.added],
+            "changed": [document.path for document in self.changed],
+            "moved": [{"from": old.path, "to": new.path} for old, new in self.moved],
+            "removed": [document.path for document in self.removed],
+            "skipped": [
+                {"path": failure.document.path, "reason": failure.reason}
+                for failure in self.skipped
+            ],
+            "documents": self.index.documents,
+            "chunks": self.index.chunks,
+            "embedded": self.index.embedded,
+            "pending": self.index.pending,
+            "notices": list(self.notices),
+            "took_ms": round(self.took_ms, 1),
+        }
