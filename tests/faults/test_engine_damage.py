@@ -57,16 +57,22 @@ def view(folder: Path) -> object:
         engine.close()
 
 
+def put(path: Path, data: bytes) -> None:
+    # As a new file: to cut one that this process may still have mapped would end the process.
+    path.unlink()
+    path.write_bytes(data)
+
+
 def halve(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    put(path, path.read_bytes()[: path.stat().st_size // 2])
 
 
 def empty(path: Path) -> None:
-    path.write_bytes(b"")
+    put(path, b"")
 
 
 def garble(path: Path) -> None:
-    path.write_bytes(random.Random(1).randbytes(path.stat().st_size))
+    put(path, random.Random(1).randbytes(path.stat().st_size))
 
 
 def each(pattern: str, harm: Callable[[Path], None]) -> Callable[[Path], None]:
