@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
 
 BATCH_TOKENS = 1024
-"""Tokens in one run at most. Less wastes starts, more falls out of the processor's cache and takes
-memory in every thread: 512, 1024, 2048 and 8192 differ by less than 8 % (benchmarks/embedding.py)."""
+"""Tokens in one run at most. More takes memory in every thread and brings nothing: on a quiet
+machine 512, 2048 and 8192 are within 4 % of it, text by text within 6 % (benchmarks/embedding.py)."""
 
 _MOST_THREADS = 8
 """Beyond that, each thread's memory (some 30 MB) costs more than it brings on usual machines."""
@@ -88,7 +88,7 @@ class OnnxEmbedder:
             rows[places] = self._run([tokens[place] for place in places])
 
         # Batches side by side, each on one thread, beat one batch on all threads: nobody waits for
-        # the slowest after every operation (benchmarks/embedding.py: 1.7 times on a busy machine).
+        # the slowest after every operation (benchmarks/embedding.py: 1.2 times on quiet cores, 1.7 on busy ones).
         pool = ThreadPoolExecutor(min(self._threads, len(grouped)))
         try:
             for _ in pool.map(fill, grouped):
