@@ -22,7 +22,7 @@ BATCH_TOKENS = 1024
 machine 512, 2048 and 8192 are within 4 % of it, text by text within 6 % (benchmarks/embedding.py)."""
 
 _MOST_THREADS = 8
-"""Beyond that, each thread's memory (some 30 MB) costs more than it brings on usual machines."""
+"""Every thread holds a batch's values, by estimate some 30 MB; not measured beyond two cores."""
 
 _MOST_CHARACTERS_A_TOKEN = 100
 """A text longer than this times the token limit is cut before it is tokenised, so that the time a
