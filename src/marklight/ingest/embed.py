@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from marklight.model import Batch, Vectors
+from marklight.model import Batch, DocumentId, Entry, Vectors
 from marklight.ports import Embedder, Engine, Progress, silent
 from marklight.text import passage_of
 
@@ -18,23 +18,38 @@ HURRIED_WINDOW = 32
 def embed_pending(
     engine: Engine,
     embedder: Embedder,
+    recut: Callable[[Iterable[DocumentId]], Sequence[Entry]],
     progress: Progress = silent,
     until: float | None = None,
     first: Callable[[], Sequence[str]] = tuple,
-) -> int:
-    """Embed what is missing, the passages in `first` before others; returns how many are still missing.
+) -> None:
+    """Embed what is missing, the passages in `first` before others, until a `time.monotonic`.
 
-    `until` is a time of `time.monotonic`; the work is resumable at every commit.
+    Here the model first meets a passage, so here its tokens are counted: a document with one that
+    is too long is cut anew and comes back with the next window. Counting all passages when they
+    are read would delay the first answer by words by half.
     """
     leading = first()
-    while True:
+    window = WINDOW if until is None else HURRIED_WINDOW
+    cut: set[DocumentId] = set()
+    while until is None or time.monotonic() < until:
         with engine.snapshot() as reader:
             counts = reader.counts(embedder.fingerprint)
-            window = WINDOW if until is None else HURRIED_WINDOW
             pending = reader.unembedded(embedder.fingerprint, window, leading)
-        if not pending or (until is not None and time.monotonic() >= until):
-            return counts.pending
+        if not pending:
+            return
         progress("Embedding passages", counts.embedded, counts.chunks)
-        matrix = embedder.embed_passages([passage_of(one.chunk) for one in pending])
+        texts = [passage_of(one.chunk) for one in pending]
+        lengths = embedder.count_tokens(texts)
+        too_long = {
+            one.chunk.document
+            for one, length in zip(pending, lengths, strict=True)
+            if length > embedder.token_limit
+        } - cut
+        if too_long:
+            cut |= too_long
+            engine.commit(Batch(entries=tuple(recut(too_long))))
+            continue
+        matrix = embedder.embed_passages(texts)
         digests = tuple(one.digest for one in pending)
         engine.commit(Batch(vectors=Vectors(embedder.fingerprint, digests, matrix)))

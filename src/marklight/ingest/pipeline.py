@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,14 +10,15 @@ from marklight.answer import Report
 from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover, Found
 from marklight.ingest.embed import embed_pending
-from marklight.ingest.parse import fingerprint
+from marklight.ingest.parse import fingerprint, understand
 from marklight.ingest.plan import Plan, plan
+from marklight.ingest.read import Source
 from marklight.ingest.work import Work
 from marklight.model import Batch, Counts, DocumentId, Entry, Failure
 from marklight.ports import Embedder, Engine, Indexed, Progress, silent
 from marklight.text import digest
 
-BATCH_BYTES = 1_000_000
+BATCH_BYTES = 2_000_000
 """Of files in one commit: few enough to bound memory, enough that a commit's own cost vanishes."""
 BATCH_FILES = 500
 
@@ -63,7 +63,11 @@ class Ingest:
         """Read, parse, chunk and commit what the plan names; searchable by words afterwards."""
         report = Report()
         leaving = {look.known[id].digest: id for id in look.plan.removed if id in look.known}
-        for work, entries in self._prepared(look, progress):
+        for batch in batches(look, progress):
+            work = Work(self.discover.parsers, self.recipe, self.max_bytes)
+            for found in batch:
+                work.take(found, look.known.get(found.id), rebuild=look.rebuild)
+            entries = self.chunker(work.parsed)
             moved = moves(entries, look.known, leaving)
             self.engine.commit(work.batch(entries, moved))
             report = work.told(report, look.known, moved)
@@ -77,23 +81,19 @@ class Ingest:
             skipped=(*report.skipped, *look.unreadable),
         )
 
-    def _prepared(self, look: Look, progress: Progress) -> Iterator[tuple[Work, list[Entry]]]:
-        """Batches ready to commit; one is read while the tokens of the one before are counted."""
-        with ThreadPoolExecutor(1, "chunk") as thread:
-            waiting: list[tuple[Work, Future[list[Entry]]]] = []
-            for batch in batches(look, progress):
-                work = Work(self.discover.parsers, self.recipe, self.max_bytes)
-                for found in batch:
-                    work.take(found, look.known.get(found.id), rebuild=look.rebuild)
-                chunked = thread.submit(
-                    self.chunker, work.parsed, self._count_tokens, self._token_limit
-                )
-                waiting.append((work, chunked))
-                if len(waiting) > 1:
-                    before, entries = waiting.pop(0)
-                    yield before, entries.result()
-            for work, entries in waiting:
-                yield work, entries.result()
+    def recut(self, ids: Iterable[DocumentId]) -> list[Entry]:
+        """Documents with passages too long for the model, cut anew with its tokens counted."""
+        with self.engine.snapshot() as reader:
+            documents = [found for id in ids if (found := reader.document(id))]
+        parsed = [
+            understand(each.id, Source(each.text, each.file), self.discover.parsers)
+            for each in documents
+        ]
+        entries = self.chunker(parsed, self._count_tokens, self._token_limit)
+        return [
+            replace(entry, document=document)
+            for entry, document in zip(entries, documents, strict=True)
+        ]
 
     def vectors(
         self,
@@ -103,7 +103,7 @@ class Ingest:
     ) -> None:
         """Embed what has no vector yet, until it is done or the time is over."""
         if self.embedder is not None:
-            embed_pending(self.engine, self.embedder, progress, until, first)
+            embed_pending(self.engine, self.embedder, self.recut, progress, until, first)
 
     def counts(self) -> Counts:
         """How much there is now, by the configured model."""
