@@ -10,6 +10,7 @@ import pytest
 
 import marklight
 from marklight.errors import Busy, NotFound, UsageError
+from marklight.text import passage_of
 
 from .making import library, write
 
@@ -110,6 +111,21 @@ def test_a_moved_folder_is_embedded_no_second_time(folder: Path, engine: str) ->
             ("deploy/scale.md", "operations/scale.md"),
         ]
         assert lib.ingest.counts().pending == 0
+
+
+def test_no_passage_is_longer_than_the_model_takes(folder: Path, engine: str) -> None:
+    write(folder, {"dense.md": "# Dense\n\n" + "a b c d e f g h " * 90 + "\n\n" + "x " * 700})
+    with library(folder, engine=engine) as lib:
+        report = lib.index()
+        assert report.index.pending == 0
+        assert lib.embedder is not None
+        with lib.engine.snapshot() as reader:
+            chunks = [chunk for id in reader.files() for chunk in reader.chunks_of(id)]
+        counts = lib.embedder.count_tokens([passage_of(chunk) for chunk in chunks])
+        assert max(counts) <= lib.embedder.token_limit
+        assert len({chunk.id for chunk in chunks}) == len(chunks)
+        generation = report.index.generation
+        assert lib.index().index.generation == generation
 
 
 def test_a_rebuild_embeds_nothing_again(folder: Path, engine: str) -> None:

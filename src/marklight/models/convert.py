@@ -18,10 +18,9 @@ def package_folder(record: ModelRecord) -> Path:
     """Where the Python package with this model's files is installed."""
     spec = find_spec(record.package)
     if spec is None or not spec.submodule_search_locations:
-        extra = f"marklight[{record.extra}]" if record.extra else "marklight"
         raise ModelError(
             f"The package with the model {record.name} is not installed",
-            f"Install it: pip install '{extra}'",
+            f"Install it: pip install {record.install}",
         )
     return Path(spec.submodule_search_locations[0])
 

