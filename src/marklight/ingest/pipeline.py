@@ -112,9 +112,11 @@ class Ingest:
 
     @property
     def recipe(self) -> str:
-        """Changes whenever a document would be understood or cut differently."""
-        model = self.embedder.fingerprint if self.embedder else ""
-        return digest(fingerprint(self.discover.parsers), self.chunker.fingerprint, model, size=8)
+        """Changes whenever a document would be understood or cut differently.
+
+        The model has no part in it: a passage too long for it is cut again when it is embedded.
+        """
+        return digest(fingerprint(self.discover.parsers), self.chunker.fingerprint, size=8)
 
     @property
     def _token_limit(self) -> int:
