@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[1]
 
 def eval_root() -> Path:
     """The evaluation collections; a benchmark without them has nothing to measure."""
-    folder = Path(os.environ.get("MARKLIGHT_EVAL", ROOT.parent / "shared" / "eval"))
+    folder = Path(os.environ.get("EVAL_ROOT", ROOT.parent / "shared" / "eval"))
     if not folder.is_dir():
-        sys.exit(f"no evaluation collections at {folder}; name them with MARKLIGHT_EVAL")
+        sys.exit(f"no evaluation collections at {folder}; name them with EVAL_ROOT")
     return folder
 
 

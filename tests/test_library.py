@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import marklight
-from marklight.errors import Busy, NotFound, UsageError
+from marklight.errors import Busy, ModelError, NotFound, UsageError
 from marklight.text import passage_of
 
 from .making import library, write
@@ -163,12 +163,13 @@ def test_a_search_with_no_time_to_embed_answers_all_the_same(folder: Path, engin
         assert answer.index.pending > 0
 
 
+@pytest.mark.parametrize("verb", ["index", "search"])
 def test_a_new_model_embeds_anew_and_the_old_one_answers_meanwhile(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     place = f"file:{tmp_path / 'index'}"
     with library(folder, engine=place) as lib:
-        lib.index()
+        lib.index() if verb == "index" else lib.search("espresso")
         old = lib.embedder.fingerprint if lib.embedder else ""
     from marklight import models
     from marklight.models.fake import FakeEmbedder
@@ -180,8 +181,7 @@ def test_a_new_model_embeds_anew_and_the_old_one_answers_meanwhile(
 
     monkeypatch.setattr(models, "load", with_another)
     with library(folder, engine=place, model={"name": "other"}) as lib:
-        with lib.engine.writing(0):
-            lib.ingest.text(lib.ingest.look())
+        assert not lib.ingest.look(), "no text is read again for a model"
         answer = lib.search("espresso machine", refresh=False)
         assert paths(answer)[0] == "notes.txt"
         assert any("answers until" in notice for notice in answer.notices)
@@ -351,6 +351,70 @@ def test_a_second_writer_is_told_and_a_reader_still_answers(folder: Path, tmp_pa
             answer = other.search("espresso machine")
         assert paths(answer)[0] == "notes.txt"
         assert any("another process" in notice for notice in answer.notices)
+
+
+def test_a_plan_made_before_another_process_wrote_is_not_followed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = f"file:{tmp_path / 'index'}"
+    with library(folder, engine=place) as one, library(folder, engine=place) as other:
+        one.index()
+        write(folder, {"notes.txt": "bravo\n"})
+        stale = one.reading.look()
+        other.index()
+        write(folder, {"notes.txt": PAGES["notes.txt"]})
+        looks = [stale]
+        fresh = type(one.reading).look
+        monkeypatch.setattr(
+            type(one.reading), "look", lambda self, **k: looks.pop() if looks else fresh(self, **k)
+        )
+        one.search("espresso machine", mode="keyword")
+        assert paths(other.search("espresso machine", refresh=False))[0] == "notes.txt"
+        assert not other.search("bravo", mode="keyword", refresh=False).hits
+
+
+def test_words_answer_in_full_where_there_is_no_model(folder: Path, engine: str) -> None:
+    with marklight.open(folder, {"engine": engine, "model": {"name": "none"}}) as lib:
+        hybrid = lib.search("token deployment replicas espresso", limit=20)
+        words = lib.search("token deployment replicas espresso", limit=20, mode="keyword")
+        assert [(hit.chunk.id, hit.score) for hit in hybrid.hits] == [
+            (hit.chunk.id, hit.score) for hit in words.hits
+        ]
+        assert not hybrid.notices
+        with pytest.raises(UsageError, match="no semantic"):
+            lib.search("token", mode="semantic")
+
+
+def test_a_model_that_cannot_be_loaded_leaves_search_by_words(folder: Path, engine: str) -> None:
+    with marklight.open(folder, {"engine": engine, "model": {"name": "no such model"}}) as lib:
+        assert paths(lib.search("espresso machine", mode="keyword"))[0] == "notes.txt"
+        with pytest.raises(ModelError, match="no such model"):
+            lib.search("espresso machine")
+        assert "no such model" in lib.status()["model_problem"]
+
+
+def test_a_path_from_where_one_stands_is_that_file_in_its_own_collection(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "marklight.toml": "[collections]\none = 'a'\ntwo = 'b'\ndeep = 'a/sub'\n",
+            "a/README.md": "# A\n\nfirst\n",
+            "b/README.md": "# B\n\nsecond\n\nlast ^MyBlock\n",
+            "a/sub/other.md": "# Other\n\nthird\n",
+        },
+    )
+    with library(tmp_path, engine="memory:") as lib:
+        near = {"near": tmp_path}
+        assert lib.get("b/README.md", **near).document == ("two", "README.md")
+        assert lib.get("a/sub/other.md", **near).document == ("deep", "other.md")
+        assert lib.get("../b/README.md:1", near=tmp_path / "a").text == "# B"
+        assert lib.get(f"{tmp_path}/b/README.md:1-2", **near).document.collection == "two"
+        assert lib.get("b/README.md#b", **near).document.collection == "two"
+        assert lib.get("two/README.md").document.collection == "two"
+        assert lib.get("two/README.md#^MyBlock").text == "last ^MyBlock"
+        for outside in ("../../etc/passwd", "/etc/passwd", "a\0b"):
+            with pytest.raises(NotFound):
+                lib.get(outside, **near)
 
 
 def test_part_of_a_library_can_be_asked_for_by_its_folder(folder: Path) -> None:

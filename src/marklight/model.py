@@ -91,8 +91,7 @@ class Heading:
     lines: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class FileState:
+class FileState(NamedTuple):
     """What a stat tells about a file: equal states mean an unchanged file."""
 
     size: int

@@ -20,7 +20,7 @@ Part = TypeVar("Part")
 
 PROJECT_FILE = "marklight.toml"
 ENVIRONMENT_PREFIX = "MARKLIGHT_"
-NOT_SETTINGS = frozenset({"MARKLIGHT_CACHE_DIR", "MARKLIGHT_DATA_DIR", "MARKLIGHT_EVAL"})
+NOT_SETTINGS = frozenset({"MARKLIGHT_CACHE_DIR", "MARKLIGHT_DATA_DIR"})
 """Variables that name folders of this machine rather than a setting."""
 
 

@@ -66,12 +66,8 @@ def stage_name(stage: type) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", stage.__name__).lower()
 
 
-STAGES: tuple[type, ...] = (
-    *pipeline.REWRITE,
-    *pipeline.RETRIEVE,
-    *pipeline.FUSE,
-    *pipeline.REFINE,
-)
+SKIPPABLE: tuple[type, ...] = (*pipeline.REWRITE, *pipeline.RETRIEVE, *pipeline.REFINE)
+STAGES: tuple[type, ...] = (*SKIPPABLE, *pipeline.FUSE)
 
 SCHEMA: Schema = {
     "": General,
@@ -102,7 +98,7 @@ def read_settings(
         SCHEMA,
     )
     _demand_known([found["search.fuse"]], map(stage_name, pipeline.FUSE), "search.fuse")
-    _demand_known(found["search.skip"], map(stage_name, STAGES), "search.skip")
+    _demand_known(found["search.skip"], map(stage_name, SKIPPABLE), "search.skip")
     return found
 
 

@@ -34,7 +34,7 @@ def examine(folder: Path | None) -> list[Finding]:
         _tried("numpy", trial.try_numpy),
     ]
     try:
-        with Library.around(folder) as library:
+        with Library(folder) as library:
             findings += [
                 Finding("settings", True, f"{len(library.settings.values)} known"),
                 _tried("model", lambda: _try_model(library)),

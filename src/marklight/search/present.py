@@ -40,4 +40,5 @@ def within_budget(answer: Answer) -> Answer:
 
 def _cut(text: str, room: int) -> str:
     ends = [found.end() for found in _SENTENCE_END.finditer(text[: room + 1])]
-    return text[: ends[-1]].rstrip() + " …" if ends else ""
+    end = ends[-1] if ends else text.rfind(" ", 0, room + 1)
+    return text[:end].rstrip() + " …" if end > 0 else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from marklight.answer import Extract
 from marklight.errors import NotFound, UsageError
@@ -15,22 +15,26 @@ _LINES = re.compile(r"^(?P<path>.+):(?P<first>\d+)(?:-(?P<last>\d+))?$", re.DOTA
 _CHUNK_ID = re.compile(r"^[0-9a-f]{16}$")
 
 
-def follow(reference: str, reader: Reader) -> Extract:
+Find = Callable[[str], Document | None]
+"""How a document is found by what somebody calls it."""
+
+
+def follow(reference: str, reader: Reader, find: Find) -> Extract:
     """`path`, `path#heading`, `path#^block`, `path:10-40` or a passage's id."""
     if not reference.strip():
         raise UsageError("an empty reference names nothing", "Give a path, such as guide/auth.md")
     if _CHUNK_ID.match(reference):
         for chunk in reader.chunks([reference]):
             return Extract(chunk.document, chunk.title, chunk.headings, chunk.lines, chunk.text)
-    whole = find_document(reference, reader)
+    whole = find(reference)
     if whole is not None:
         return _lines_of(whole, 1, whole.text.count("\n") + 1)
     if found := _LINES.match(reference):
         first, last = int(found["first"]), int(found["last"] or found["first"])
-        return _lines_of(demand(found["path"], reader), first, last)
+        return _lines_of(demand(found["path"], reader, find), first, last)
     path, sign, fragment = reference.rpartition("#")
     if sign and path:
-        return _part(demand(path, reader), fragment)
+        return _part(demand(path, reader, find), fragment)
     raise _missing(reference, reader)
 
 
@@ -44,9 +48,9 @@ def find_document(name: str, reader: Reader) -> Document | None:
     return reader.document(found) if found else None
 
 
-def demand(name: str, reader: Reader) -> Document:
+def demand(name: str, reader: Reader, find: Find) -> Document:
     """The document of this name, or an error that offers names like it."""
-    document = find_document(name, reader)
+    document = find(name)
     if document is None:
         raise _missing(name, reader)
     return document
@@ -73,10 +77,10 @@ def _lines_of(document: Document, first: int, last: int, *headings: str) -> Extr
 
 def _part(document: Document, fragment: str) -> Extract:
     if fragment.startswith("^"):
-        if fragment[1:] in document.blocks:
-            line = document.blocks[fragment[1:]]
+        line = document.blocks.get(fragment[1:].lower())
+        if line is not None:
             return _lines_of(document, line, line)
-        raise NotFound(f"{document.id.path} has no block {fragment}", "")
+        raise NotFound(f"{document.id.path} has no block {fragment}")
     wanted = fragment.strip().lower()
     for heading in document.outline:
         if wanted in (heading.anchor.lower(), heading.text.lower()):

@@ -22,7 +22,8 @@ class WeightedSum:
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
         # A retriever that answers alone is not fused: its own scores, brought into [0, 1].
-        share = {"keyword": self.keyword, "semantic": self.semantic} if len(lists) > 1 else {}
+        alone = sum(1 for hits in lists.values() if hits) < 2
+        share = {} if alone else {"keyword": self.keyword, "semantic": self.semantic}
         sums: dict[str, float] = {}
         for name, hits in lists.items():
             top = 1.0 if name == "semantic" else max((hit.score for hit in hits), default=1.0)

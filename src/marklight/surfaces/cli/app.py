@@ -19,14 +19,12 @@ EXIT_INTERRUPTED = 130
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="marklight", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
-@click.pass_context
-def app(context: click.Context, debug: bool) -> None:
+def app(debug: bool) -> None:
     """Find the right passage in a folder of Markdown, on your own machine.
 
     \b
     marklight search "how do I roll back a deployment" docs
     """
-    context.obj = {"debug": debug}
 
 
 for command in (

@@ -82,8 +82,8 @@ def _emphasised(text: str) -> str:
 @AS_JSON
 def get(reference: str, folder: Path | None, as_json: bool) -> int:
     """Show a document or a part: path, path#heading, path:10-40, or a chunk id."""
-    with open_library(folder) as library:
-        extract = library.get(reference)
+    with open_library(folder) as library, Bar() as bar:
+        extract = library.get(reference, near=Path.cwd(), progress=bar)
     click.echo(render.to_json(extract.to_dict()) if as_json else render.extract_text(extract))
     return 0
 
@@ -94,8 +94,8 @@ def get(reference: str, folder: Path | None, as_json: bool) -> int:
 @AS_JSON
 def outline(path: str, folder: Path | None, as_json: bool) -> int:
     """Show a document's headings with their lines and anchors."""
-    with open_library(folder) as library:
-        document, headings = library.outline(path)
+    with open_library(folder) as library, Bar() as bar:
+        document, headings = library.outline(path, near=Path.cwd(), progress=bar)
     if as_json:
         rows = [
             {

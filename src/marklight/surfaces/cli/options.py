@@ -30,7 +30,7 @@ def open_library(folder: Path | None, assignments: Sequence[str] = ()) -> Librar
     """The library around a folder; loaded only now, so that `--help` answers at once."""
     from marklight.library import Library
 
-    return Library.around(folder, assignments)
+    return Library(folder, assignments=assignments)
 
 
 def note(text: str) -> None:

@@ -1,0 +1,49 @@
+"""Which model answers: the one that the settings name, or the one before until that is ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from marklight.answer import Mode, Query
+from marklight.errors import ModelError, UsageError
+from marklight.library.upkeep import name_key
+from marklight.ports import Embedder, Reader
+
+
+def model_for(
+    query: Query, reader: Reader, wanted: Embedder | None, load: Callable[[str], Embedder]
+) -> tuple[Embedder | None, list[str]]:
+    """The model to ask with, and what the asker should know about it."""
+    if wanted is None:
+        if query.mode is Mode.SEMANTIC:
+            raise UsageError(
+                "there is no semantic search while model.name is none",
+                "Name a model, or ask with --mode keyword",
+            )
+        return None, []
+    covered, total = reader.models(), reader.counts("").chunks
+    have = covered.get(wanted.fingerprint, 0)
+    if have >= total:
+        return wanted, []
+    done = f"{have} of {total} passages are embedded; `marklight index` does the rest"
+    before = _better(reader, covered, have, load)
+    if before is not None:
+        return before, [f"{before.name} answers until {wanted.name} is ready: {done}"]
+    return wanted, [f"semantic search is still partial: {done}"]
+
+
+def _better(
+    reader: Reader, covered: Mapping[str, int], have: int, load: Callable[[str], Embedder]
+) -> Embedder | None:
+    """A model that covers more than this, if it is still on this machine."""
+    names = reader.manifest()
+    for fingerprint, count in sorted(covered.items(), key=lambda each: -each[1]):
+        if count <= have or name_key(fingerprint) not in names:
+            continue
+        try:
+            found = load(names[name_key(fingerprint)])
+        except ModelError:
+            continue
+        if found.fingerprint == fingerprint:
+            return found
+    return None
