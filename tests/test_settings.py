@@ -48,6 +48,7 @@ def test_the_user_file_is_under_the_project_file(
         ("[search]\nskip = 3\n", "a list"),
         ("[search]\nskip = ['nothing']\n", "same_text"),
         ("[search]\nfuse = 'nothing'\n", "weighted_sum"),
+        ("[search]\nskip = ['weighted_sum']\n", "same_text"),
         ("collections = 3\n", "a table"),
         ("search = 3\n", "search"),
         ("not toml", "not valid TOML"),
@@ -81,6 +82,20 @@ def test_a_skipped_stage_is_not_in_the_pipeline() -> None:
     found = compose_pipeline(read_settings(None, ["search.skip=same_text"], environ={}))
     assert "same_text" not in found.refine
     assert "per_document" in found.refine
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        "search.reciprocal.k=-1",
+        "search.per_document.most=0",
+        "search.confidence.threshold=2",
+        "search.here.boost=-1",
+    ],
+)
+def test_a_value_out_of_range_is_an_error(assignment: str) -> None:
+    with pytest.raises(SettingsError, match=assignment.partition("=")[0]):
+        compose_pipeline(read_settings(None, ["search.fuse=reciprocal", assignment], environ={}))
 
 
 def test_every_key_is_known_by_its_dotted_name() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from marklight.answer import Answer, Extract, Report
 from marklight.model import Chunk, Heading
 from marklight.text import trail
 
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 FORMATS = ("text", "json", "jsonl", "md", "files")
 
 
@@ -26,14 +28,14 @@ def answer_as(answer: Answer, format: str) -> str:
         results = answer.to_dict()["results"]
         return "\n".join(json.dumps(result, ensure_ascii=False) for result in results)
     if format == "files":
-        return "\n".join(dict.fromkeys(hit.chunk.path for hit in answer.hits))
+        return "\n".join(dict.fromkeys(one_line(hit.chunk.path) for hit in answer.hits))
     if format == "md":
         return "\n\n".join(
-            f"### [{place(hit.chunk)}]({hit.chunk.path}#{hit.chunk.anchor})\n\n{hit.chunk.text}"
+            f"### [{place(hit.chunk)}]({hit.chunk.path}#{hit.chunk.anchor})\n\n{harmless(hit.chunk.text)}"
             for hit in answer.hits
         )
     return "\n\n".join(
-        f"[{rank}] {place(hit.chunk)} ({hit.score:.2f})\n{hit.chunk.text.strip()}"
+        f"[{rank}] {place(hit.chunk)} ({hit.score:.2f})\n{harmless(hit.chunk.text.strip())}"
         for rank, hit in enumerate(answer.hits, 1)
     )
 
@@ -89,7 +91,7 @@ def extract_text(extract: Extract) -> str:
     """A piece of a document under the line that says where it stands."""
     first, last = extract.lines
     headings = trail(extract.title, extract.headings)
-    return f"{extract.document.path}:{first}-{last} § {headings}\n\n{extract.text}"
+    return f"{extract.document.path}:{first}-{last} § {headings}\n\n{harmless(extract.text)}"
 
 
 def outline_text(outline: Sequence[Heading]) -> str:
@@ -106,6 +108,11 @@ def table(values: Mapping[str, Any]) -> str:
     """Names and values, one a line, values aligned."""
     width = max((len(name) for name in values), default=0)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in values.items())
+
+
+def harmless(text: str) -> str:
+    """A text whose control signs cannot steer a terminal; line breaks and tabs stay."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def one_line(text: str) -> str:

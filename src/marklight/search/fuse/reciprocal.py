@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from marklight.answer import Hits, Query, Why, best_first, together
+from marklight.errors import SettingsError
 from marklight.ports import Tools
 
 
@@ -17,6 +18,10 @@ class Reciprocal:
     """How little the very first ranks stand out."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """By retriever; 1 where none is given."""
+
+    def __post_init__(self) -> None:
+        if self.k < 0:
+            raise SettingsError(f"search.reciprocal.k must not be negative, but is {self.k}")
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
         sums: dict[str, float] = {}

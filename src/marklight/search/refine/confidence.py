@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from marklight.answer import Hits, Query
+from marklight.errors import SettingsError
 from marklight.ports import Tools
 
 
@@ -13,6 +14,12 @@ class Confidence:
     """Keeps hits whose score is at least the threshold; the caller's own threshold comes first."""
 
     threshold: float = 0.3
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.threshold <= 1:
+            raise SettingsError(
+                f"search.confidence.threshold must be 0 to 1, but is {self.threshold}"
+            )
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         least = self.threshold if query.min_confidence is None else query.min_confidence

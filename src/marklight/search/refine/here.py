@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from marklight.answer import Hits, Query, best_first
+from marklight.errors import SettingsError
 from marklight.ports import Tools
 
 
@@ -13,6 +14,10 @@ class Here:
     """Scores of the asker's own collection times the boost, never above 1."""
 
     boost: float = 1.2
+
+    def __post_init__(self) -> None:
+        if self.boost < 0:
+            raise SettingsError(f"search.here.boost must not be negative, but is {self.boost}")
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not query.here:

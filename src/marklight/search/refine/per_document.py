@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from marklight.answer import Hit, Hits, Query
+from marklight.errors import SettingsError
 from marklight.model import DocumentId
 from marklight.ports import Tools
 
@@ -15,6 +16,10 @@ class PerDocument:
     """At most so many passages of one document, its best ones."""
 
     most: int = 2
+
+    def __post_init__(self) -> None:
+        if self.most < 1:
+            raise SettingsError(f"search.per_document.most must be at least 1, but is {self.most}")
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         taken: Counter[DocumentId] = Counter()
