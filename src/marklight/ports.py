@@ -76,6 +76,12 @@ class Reader(Protocol):
     def files(self) -> Mapping[DocumentId, Indexed]:
         """Every indexed document with the state of its file, cheap enough for every run."""
 
+    def modified(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
+        """File times of these documents in nanoseconds; those that are not there are left out."""
+
+    def find(self, path: str) -> list[DocumentId]:
+        """The documents with exactly this path, in the order of their collections."""
+
     def failures(self) -> Sequence[Failure]: ...
 
     def document(self, id: DocumentId) -> Document | None: ...
@@ -109,8 +115,6 @@ class Reader(Protocol):
 
     def unembedded(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
         """Distinct texts without a vector of this model; the passages named in `first` lead."""
-
-    def close(self) -> None: ...
 
 
 class Engine(Protocol):

@@ -34,6 +34,8 @@ def test_a_new_library_is_empty(engine: Engine) -> None:
     with engine.snapshot() as reader:
         assert reader.counts("m") == Counts()
         assert reader.files() == {}
+        assert reader.modified([id_of("a.md")]) == {}
+        assert reader.find("a.md") == []
         assert reader.failures() == []
         assert reader.manifest() == {}
         assert reader.models() == {}
@@ -153,6 +155,22 @@ def test_two_collections_keep_documents_of_one_path_apart(engine: Engine) -> Non
     commit(engine, Batch(removed=(DocumentId("b", "README.md"),)))
     with engine.snapshot() as reader:
         assert list(reader.files()) == [id_of("README.md")]
+
+
+def test_a_path_is_found_in_every_collection_that_has_it(engine: Engine) -> None:
+    put(
+        engine,
+        entry("a.md", "mine", mtime_ns=7, collection="z"),
+        entry("a.md", "yours", mtime_ns=8),
+        entry("x/a.md", "another"),
+        entry("A.md", "a third"),
+    )
+    with engine.snapshot() as reader:
+        assert reader.find("a.md") == [id_of("a.md"), id_of("a.md", "z")]
+        assert reader.find("x/a.md") == [id_of("x/a.md")]
+        assert reader.find("none.md") == []
+        asked = [id_of("a.md", "z"), id_of("gone.md"), id_of("a.md")]
+        assert reader.modified(asked) == {id_of("a.md", "z"): 7, id_of("a.md"): 8}
 
 
 def test_touching_changes_the_file_state_and_nothing_else(engine: Engine) -> None:

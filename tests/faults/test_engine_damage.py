@@ -216,11 +216,12 @@ def test_a_store_that_was_only_just_begun_is_finished(tmp_path: Path) -> None:
     make(folder)
 
 
-def test_a_newer_format_is_left_alone(folder: Path) -> None:
+@pytest.mark.parametrize("version, what", [(99, "newer"), (1, "older")])
+def test_another_format_is_left_alone(folder: Path, version: int, what: str) -> None:
     import sqlite3
 
     connection = sqlite3.connect(folder / "library.db")
-    connection.execute("PRAGMA user_version = 99")
+    connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    with pytest.raises(StoreError, match="newer"):
+    with pytest.raises(StoreError, match=what):
         engines.open(folder)

@@ -107,6 +107,13 @@ class MemoryReader:
         documents = (entry.document for entry in self.state.entries.values())
         return {each.id: Indexed(each.file, each.digest, each.recipe) for each in documents}
 
+    def modified(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
+        files = self.files()
+        return {id: files[id].file.mtime_ns for id in documents if id in files}
+
+    def find(self, path: str) -> list[DocumentId]:
+        return sorted(id for id in self.state.entries if id.path == path)
+
     def failures(self) -> Sequence[Failure]:
         return [self.state.failed[id] for id in sorted(self.state.failed)]
 
@@ -217,9 +224,6 @@ class MemoryReader:
             if chunk.digest not in known:
                 waiting.setdefault(chunk.digest, Pending(chunk.digest, chunk))
         return list(waiting.values())[: max(0, limit)]
-
-    def close(self) -> None:
-        """Nothing to give back."""
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from marklight.engines.embedded import records
 from marklight.engines.embedded.session import Session, listed
@@ -33,6 +33,21 @@ def files(session: Session) -> Mapping[DocumentId, Indexed]:
             "SELECT collection, path, size, mtime_ns, digest, recipe FROM documents"
         )
     }
+
+
+def modified(session: Session, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
+    """File times, one look for each document."""
+    times = {
+        id: session.value("SELECT mtime_ns FROM documents WHERE collection = ? AND path = ?", id)
+        for id in documents
+    }
+    return {id: time for id, time in times.items() if time is not None}
+
+
+def find(session: Session, path: str) -> list[DocumentId]:
+    """By the index on paths, whatever the number of documents."""
+    found = session.all("SELECT collection, path FROM documents WHERE path = ? ORDER BY 1", [path])
+    return [DocumentId(*row) for row in found]
 
 
 def failures(session: Session) -> list[Failure]:

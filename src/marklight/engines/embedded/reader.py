@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from marklight.answer import Filters
@@ -40,6 +40,12 @@ class EmbeddedReader:
 
     def files(self) -> Mapping[DocumentId, Indexed]:
         return read.files(self._session)
+
+    def modified(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
+        return read.modified(self._session, documents)
+
+    def find(self, path: str) -> list[DocumentId]:
+        return read.find(self._session, path)
 
     def failures(self) -> Sequence[Failure]:
         return read.failures(self._session)
@@ -87,6 +93,3 @@ class EmbeddedReader:
 
     def unembedded(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
         return read.unembedded(self._session, model, limit, first)
-
-    def close(self) -> None:
-        """The engine takes the connection back when the snapshot ends."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-VERSION = 1
+VERSION = 2
 APPLICATION = 0x4D4B4C54
 """`MKLT`: tells the file apart from any other SQLite database."""
 
@@ -25,7 +25,7 @@ CREATE TABLE documents (
     size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
     digest TEXT NOT NULL, recipe TEXT NOT NULL,
     date TEXT, moment TEXT NOT NULL,
-    UNIQUE (collection, path)
+    UNIQUE (path, collection)            -- in this order a path alone is found by it too
 );
 CREATE TABLE contents (
     document INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,

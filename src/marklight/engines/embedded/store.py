@@ -136,6 +136,12 @@ class Store:
                     f"{self.path} was made by a newer Marklight (format {version}, known: {VERSION})",
                     "Upgrade with `pip install --upgrade marklight`",
                 )
+            if 0 < version < VERSION:
+                raise StoreError(
+                    f"{self.path} was made by an older Marklight (format {version}, now {VERSION})",
+                    f"Your documents are untouched: move {self.folder} away and run"
+                    " `marklight index` again",
+                )
             if version == 0 and session.value("SELECT count(*) FROM sqlite_master"):
                 raise StoreError(f"{self.path} is not a Marklight library", "Choose another folder")
             if version == 0 and self._has_more():
