@@ -28,7 +28,7 @@ def test_everything_that_broke_a_parser_before_is_read(eval_root: Path) -> None:
     for path in files:
         name = path.relative_to(root).as_posix()
         try:
-            source = read(path)
+            source = read(path, LIMIT)
         except Refused as reason:
             refused.append(f"{name} {reason}")
             continue
@@ -104,9 +104,9 @@ def test_fifty_megabytes_in_one_line_are_refused_or_read_in_linear_time(tmp_path
     path = tmp_path / "one-line.md"
     path.write_bytes(b"words and more " * 3_300_000)
     with pytest.raises(Refused, match="bytes, more than the limit"):
-        read(path)
+        read(path, LIMIT)
     began = time.perf_counter()
-    source = read(path, limit_bytes=60_000_000)
+    source = read(path, 60_000_000)
     made = Chunker()([understand(DocumentId("docs", "one-line.md"), source)])[0]
     assert len(made.chunks) > 30_000
     assert time.perf_counter() - began < 120

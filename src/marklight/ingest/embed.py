@@ -48,7 +48,8 @@ def embed_pending(
         } - cut
         if too_long:
             cut |= too_long
-            engine.commit(Batch(entries=tuple(recut(too_long))))
+            if entries := recut(too_long):
+                engine.commit(Batch(entries=tuple(entries)))
             continue
         matrix = embedder.embed_passages(texts)
         digests = tuple(one.digest for one in pending)

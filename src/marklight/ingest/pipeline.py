@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from marklight.answer import Report
+from marklight.errors import Refused
 from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover, Found
 from marklight.ingest.embed import embed_pending
-from marklight.ingest.parse import fingerprint, understand
+from marklight.ingest.parse import fingerprint
 from marklight.ingest.plan import Plan, plan
-from marklight.ingest.read import Source
+from marklight.ingest.read import Source, read
 from marklight.ingest.work import Work
 from marklight.model import Batch, Counts, DocumentId, Entry, Failure
 from marklight.ports import Embedder, Engine, Indexed, Progress, silent
@@ -21,14 +23,21 @@ from marklight.text import digest
 BATCH_BYTES = 2_000_000
 """Of files in one commit: few enough to bound memory, enough that a commit's own cost vanishes."""
 BATCH_FILES = 500
+TRIED = "failures_recipe"
+"""Under this key the index notes by which recipe its failures were tried; another may do better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """One comparison of disk and index."""
 
+    generation: int
+    """Of the index that was compared: with another one there may be other things to do."""
     found: Mapping[DocumentId, Found]
     known: Mapping[DocumentId, Indexed]
+    failed: Mapping[DocumentId, Failure]
+    tried: str
+    """The recipe by which failures were last tried."""
     plan: Plan
     unreadable: tuple[Failure, ...]
     """What could not be looked at and is not known as such yet."""
@@ -51,30 +60,41 @@ class Ingest:
 
     def look(self, *, rebuild: bool = False) -> Look:
         """Discover and plan: what differs between disk and index."""
-        walk = self.discover(self.collections)
+        # The index first: what another process adds after the walk would seem to be gone.
         with self.engine.snapshot() as reader:
-            known, failed = reader.files(), reader.failures()
+            generation, known, failures = reader.generation, reader.files(), reader.failures()
+            tried = reader.manifest().get(TRIED, "")
+        walk = self.discover(self.collections)
         files = {id: found.file for id, found in walk.found.items()}
-        steps = plan(files, known, failed, walk.unreadable, self.recipe, rebuild=rebuild)
-        news = tuple(failure for failure in walk.unreadable if failure not in failed)
-        return Look(walk.found, known, steps, news, rebuild)
+        standing = [self._standing(failure, walk.found, tried) for failure in failures]
+        steps = plan(files, known, standing, walk.unreadable, self.recipe, rebuild=rebuild)
+        failed, leaving = {one.document: one for one in failures}, set(steps.removed)
+        news = tuple(
+            failure
+            for failure in walk.unreadable
+            if failure.document in leaving or failed.get(failure.document) != failure
+        )
+        return Look(generation, walk.found, known, failed, tried, steps, news, rebuild)
 
     def text(self, look: Look, progress: Progress = silent) -> Report:
         """Read, parse, chunk and commit what the plan names; searchable by words afterwards."""
         report = Report()
         leaving = {look.known[id].digest: id for id in look.plan.removed if id in look.known}
         for batch in batches(look, progress):
-            work = Work(self.discover.parsers, self.recipe, self.max_bytes)
+            work = self._work(look.known, look.failed)
             for found in batch:
-                work.take(found, look.known.get(found.id), rebuild=look.rebuild)
-            entries = self.chunker(work.parsed)
+                work.take(found, rebuild=look.rebuild)
+            entries = work.cut(self.chunker)
             moved = moves(entries, look.known, leaving)
-            self.engine.commit(work.batch(entries, moved))
-            report = work.told(report, look.known, moved)
+            if made := work.batch(entries, moved):
+                self.engine.commit(made)
+            report = work.told(report, moved)
         moved_away = {old for old, _ in report.moved}
         removed = tuple(id for id in look.plan.removed if id not in moved_away)
-        if removed or look.unreadable:
-            self.engine.commit(Batch(removed=removed, failures=look.unreadable))
+        refused = any(one.file for one in (*look.failed.values(), *report.skipped))
+        noted = {TRIED: self.recipe} if refused and look.tried != self.recipe else {}
+        if last := Batch(removed=removed, failures=look.unreadable, manifest=noted):
+            self.engine.commit(last)
         return replace(
             report,
             removed=(*report.removed, *(id for id in removed if id in look.known)),
@@ -85,14 +105,16 @@ class Ingest:
         """Documents with passages too long for the model, cut anew with its tokens counted."""
         with self.engine.snapshot() as reader:
             documents = [found for id in ids if (found := reader.document(id))]
-        parsed = [
-            understand(each.id, Source(each.text, each.file), self.discover.parsers)
-            for each in documents
-        ]
-        entries = self.chunker(parsed, self._count_tokens, self._token_limit)
+        cut = partial(
+            self.chunker, count_tokens=self._count_tokens, token_limit=self._token_limit
+        )
+        work = self._work()
+        for each in documents:
+            work.understand(each.id, Source(each.text, each.file))
+        entries = {entry.document.id: entry for entry in work.cut(cut)}
+        # One that cannot be cut further stays as it is: the model reads as much of it as it can.
         return [
-            replace(entry, document=document)
-            for entry, document in zip(entries, documents, strict=True)
+            replace(entries[each.id], document=each) for each in documents if each.id in entries
         ]
 
     def vectors(
@@ -117,6 +139,28 @@ class Ingest:
         The model has no part in it: a passage too long for it is cut again when it is embedded.
         """
         return digest(fingerprint(self.discover.parsers), self.chunker.fingerprint, size=8)
+
+    def _work(
+        self,
+        known: Mapping[DocumentId, Indexed] | None = None,
+        failed: Mapping[DocumentId, Failure] | None = None,
+    ) -> Work:
+        return Work(self.discover.parsers, self.recipe, self.max_bytes, known or {}, failed or {})
+
+    def _standing(
+        self, failure: Failure, found: Mapping[DocumentId, Found], tried: str
+    ) -> Failure:
+        """A failure with the file's state where trying again would change nothing, else without."""
+        here = found.get(failure.document)
+        if failure.file:
+            return failure if tried == self.recipe else replace(failure, file=None)
+        try:
+            if here:
+                read(here.path, self.max_bytes)
+        except Refused as refused:
+            if here and str(refused) == failure.reason:
+                return replace(failure, file=here.file)
+        return failure
 
     @property
     def _token_limit(self) -> int:

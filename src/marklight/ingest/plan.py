@@ -34,22 +34,23 @@ def plan(
 ) -> Plan:
     """New and changed files are read, and all that another parser or chunker understood.
 
-    A file that failed is read again when it has changed; a failure whose file is gone goes too.
+    A file that failed is read again unless it has the state that it failed in. A failure goes with
+    its file, and a document does when it can no longer be read.
     """
     read = [id for id, file in found.items() if rebuild or not _same(known.get(id), file, recipe)]
     tried = {failure.document: failure.file for failure in failed}
     if tried and not rebuild:
         read = [id for id in read if id not in tried or tried[id] != found[id]]
-    unseen = [failure.document for failure in unreadable]
-    still = {*found, *unseen}
-    gone = [id for id in {**known, **tried} if id not in still]
+    unseen = {failure.document for failure in unreadable}
+    gone = [id for id in {**known, **tried} if id not in found and (id in known or id not in unseen)]
     # What stands below a folder that cannot be listed may well be there: it is not removed.
-    removed = [id for id in gone if not any(_below(id, folder) for folder in unseen)]
+    folders = [id for id in unseen if id.path.endswith("/")]
+    removed = [id for id in gone if not any(_below(id, folder) for folder in folders)]
     return Plan(tuple(read), tuple(removed))
 
 
 def _below(id: DocumentId, folder: DocumentId) -> bool:
-    if id.collection != folder.collection or not folder.path.endswith("/"):
+    if id.collection != folder.collection:
         return False
     return folder.path == "/" or id.path.startswith(folder.path)
 

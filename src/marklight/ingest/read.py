@@ -11,8 +11,6 @@ from pathlib import Path
 from marklight.errors import Refused
 from marklight.model import FileState
 
-LIMIT_BYTES = 20_000_000
-"""No page that a person wrote is larger: the largest real one we know has 0.7 MB."""
 LIMIT_LINES = 500_000
 """What is kept about each line takes more memory than a short line itself."""
 
@@ -20,7 +18,15 @@ _ATTEMPTS = 3
 _BINARY_LOOK = 8192
 _BINARY_SHARE = 0.1
 """Share of control characters above which a text is none; real Markdown has next to none."""
+_LATEST_NS = 2**63 - 1_000_000
+"""The year 2262: what stores a time has 64 bits, while a disk may claim the year 2500."""
+_CHECK = 999_983
+"""The largest prime below the nanoseconds of a millisecond."""
 _CONTROLS = bytes(set(range(32)) - {8, 9, 10, 11, 12, 13, 27})
+
+
+class Hindered(Refused):
+    """A file that could not be read for now: its words are not to blame, so each run tries again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +38,20 @@ class Source:
     remarks: tuple[str, ...] = ()
 
 
-def read(path: Path | str, limit_bytes: int = LIMIT_BYTES) -> Source:
-    """A file's text; raises Refused, with the reason, for what cannot be read or is no text."""
+def state_of(status: os.stat_result) -> FileState:
+    """A file's size and time, to the millisecond; what is finer tells any other change of its inode.
+
+    A file that was swapped for one of the same size and time (tar, rsync, chmod) has another change
+    time. Only on Windows is `st_ctime` the creation's.
+    """
+    changed_ns = 0 if os.name == "nt" else status.st_ctime_ns
+    mtime_ns = min(max(status.st_mtime_ns, 0), _LATEST_NS)
+    check = (31 * status.st_mtime_ns + changed_ns) % _CHECK
+    return FileState(status.st_size, mtime_ns - mtime_ns % 1_000_000 + check)
+
+
+def read(path: Path | str, limit_bytes: int) -> Source:
+    """A file's text; raises Refused for what is no text, Hindered for what cannot be read now."""
     for _ in range(_ATTEMPTS):
         data, before, after = _bytes(path, limit_bytes)
         if before == after and before.size == len(data):
@@ -41,7 +59,7 @@ def read(path: Path | str, limit_bytes: int = LIMIT_BYTES) -> Source:
             if (lines := text.count("\n")) > LIMIT_LINES:
                 raise Refused(f"has {lines:,} lines, more than the limit of {LIMIT_LINES:,}")
             return Source(text, before, (remark,) if remark else ())
-    raise Refused("keeps changing while it is read", "It is tried again on the next run")
+    raise Hindered("keeps changing while it is read", "It is tried again on the next run")
 
 
 def _bytes(path: Path | str, limit_bytes: int) -> tuple[bytes, FileState, FileState]:
@@ -52,31 +70,27 @@ def _bytes(path: Path | str, limit_bytes: int) -> tuple[bytes, FileState, FileSt
         )
     except FileNotFoundError:
         gone = "is a symbolic link to nothing" if os.path.islink(path) else "is gone"
-        raise Refused(gone) from None
+        raise Hindered(gone) from None
     except PermissionError:
-        raise Refused("cannot be read: permission denied") from None
+        raise Hindered("cannot be read: permission denied") from None
     except OSError as error:
-        raise Refused(f"cannot be read: {error.strerror or error}") from None
+        raise Hindered(f"cannot be read: {error.strerror or error}") from None
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise Refused("is not a regular file")
+            raise Hindered("is not a regular file")
         if status.st_size > limit_bytes:
-            raise Refused(
+            raise Hindered(
                 f"has {status.st_size:,} bytes, more than the limit of {limit_bytes:,}",
                 "Raise the limit in the settings or split the file",
             )
         with open(handle, "rb", closefd=False) as file:
             data = file.read(limit_bytes + 1)
-        return data, _state(status), _state(os.fstat(handle))
+        return data, state_of(status), state_of(os.fstat(handle))
     except OSError as error:
-        raise Refused(f"cannot be read: {error.strerror or error}") from None
+        raise Hindered(f"cannot be read: {error.strerror or error}") from None
     finally:
         os.close(handle)
-
-
-def _state(status: os.stat_result) -> FileState:
-    return FileState(status.st_size, status.st_mtime_ns)
 
 
 def decode(data: bytes) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.ingest.ignore import Patterns, Rules, decide, rules_above, rules_in
 from marklight.ingest.parse import parser_for
+from marklight.ingest.read import state_of
 from marklight.model import DocumentId, Failure, FileState
 
 if TYPE_CHECKING:
@@ -100,9 +101,8 @@ class Walk:
                             self._unreadable(below + name, "its name is not valid Unicode")
                             continue
                         status = entry.stat(follow_symlinks=False)
-                        state = FileState(status.st_size, status.st_mtime_ns)
                         id = DocumentId(collection, below + name)
-                        found.append(Found(id, state, entry.path))
+                        found.append(Found(id, state_of(status), entry.path))
                     elif entry.is_symlink():
                         self.links.append((entry.path, below + name, rules))
                     elif entry.is_dir(follow_symlinks=False):
@@ -133,8 +133,7 @@ class Walk:
             if not os.path.isfile(target) or not _is_text(name):
                 self._unreadable(below, "is not a regular file")
                 return
-            state = FileState(status.st_size, status.st_mtime_ns)
-            found.append(Found(DocumentId(self.name, below), state, path))
+            found.append(Found(DocumentId(self.name, below), state_of(status), path))
 
     def _may_follow(self, target: str) -> bool:
         within = inside(target, self.root) or self.options.follow_outside

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from marklight.answer import Report
@@ -11,7 +11,7 @@ from marklight.errors import Refused
 from marklight.ingest.discover import Found
 from marklight.ingest.parse import understand
 from marklight.ingest.parse.form import Parsed
-from marklight.ingest.read import read
+from marklight.ingest.read import Hindered, Source, read
 from marklight.model import Batch, DocumentId, Entry, Failure, FileState
 from marklight.ports import Indexed
 from marklight.text import digest
@@ -24,26 +24,51 @@ class Work:
     parsers: Mapping[str, str]
     recipe: str
     max_bytes: int
+    known: Mapping[DocumentId, Indexed]
+    failed: Mapping[DocumentId, Failure]
     parsed: list[Parsed] = field(default_factory=list)
     touched: list[tuple[DocumentId, FileState]] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     gone: list[DocumentId] = field(default_factory=list)
 
-    def take(self, found: Found, known: Indexed | None, *, rebuild: bool) -> None:
+    def take(self, found: Found, *, rebuild: bool) -> None:
         """Read and parse one file."""
+        known = self.known.get(found.id)
         try:
             source = read(found.path, self.max_bytes)
         except Refused as refused:
-            if known:
-                self.gone.append(found.id)
-            if os.path.lexists(found.path):
-                self.failures.append(Failure(found.id, str(refused), found.file))
+            state = None if isinstance(refused, Hindered) else found.file
+            there = os.path.lexists(found.path)
+            self._leave_out(found.id, Failure(found.id, str(refused), state) if there else None)
             return
         same = known and (known.digest, known.recipe) == (digest(source.text), self.recipe)
         if same and not rebuild:
             self.touched.append((found.id, source.file))
         else:
-            self.parsed.append(understand(found.id, source, self.parsers, self.recipe))
+            self.understand(found.id, source)
+
+    def understand(self, id: DocumentId, source: Source) -> None:
+        """Parse one text; whatever is wrong with it or with its parser, the others go on."""
+        try:
+            self.parsed.append(understand(id, source, self.parsers, self.recipe))
+        except Exception as error:
+            self._leave_out(id, _not_understood(id, error, source.file))
+
+    def cut(self, chunker: Callable[[Sequence[Parsed]], Sequence[Entry]]) -> list[Entry]:
+        """What was parsed, in passages; a document that cannot be cut is a failure like any other."""
+        try:
+            return list(chunker(self.parsed))
+        except Exception:
+            entries: list[Entry] = []
+            taken, self.parsed = self.parsed, []
+        for parsed in taken:
+            document = parsed.document
+            try:
+                entries.extend(chunker([parsed]))
+                self.parsed.append(parsed)
+            except Exception as error:
+                self._leave_out(document.id, _not_understood(document.id, error, document.file))
+        return entries
 
     def batch(self, entries: Sequence[Entry], moved: Mapping[DocumentId, DocumentId]) -> Batch:
         """All of it as one commit; a moved document leaves its old place in the same one."""
@@ -54,19 +79,25 @@ class Work:
             failures=tuple(self.failures),
         )
 
-    def told(
-        self,
-        report: Report,
-        known: Mapping[DocumentId, Indexed],
-        moved: Mapping[DocumentId, DocumentId],
-    ) -> Report:
+    def told(self, report: Report, moved: Mapping[DocumentId, DocumentId]) -> Report:
         """The report with this batch in it; `moved` is new place to old."""
         ids = [parsed.document.id for parsed in self.parsed]
         return replace(
             report,
-            added=(*report.added, *(id for id in ids if id not in known and id not in moved)),
-            changed=(*report.changed, *(id for id in ids if id in known)),
+            added=(*report.added, *(id for id in ids if id not in self.known and id not in moved)),
+            changed=(*report.changed, *(id for id in ids if id in self.known)),
             moved=(*report.moved, *((old, new) for new, old in moved.items())),
             removed=(*report.removed, *(id for id in self.gone if id not in ids)),
             skipped=(*report.skipped, *self.failures),
         )
+
+    def _leave_out(self, id: DocumentId, failure: Failure | None) -> None:
+        if id in self.known:
+            self.gone.append(id)
+        # The same failure once more is no news: it must not make a commit in every run.
+        if failure and (id in self.known or failure != self.failed.get(id)):
+            self.failures.append(failure)
+
+
+def _not_understood(id: DocumentId, error: Exception, file: FileState) -> Failure:
+    return Failure(id, f"could not be understood: {type(error).__name__}: {error}", file)

@@ -26,6 +26,7 @@ from marklight.library.upkeep import Upkeep
 from marklight.model import Document, DocumentId, Heading
 from marklight.ports import Embedder, Engine, Progress, Reader, Tools, silent
 from marklight.search import present, reference
+from marklight.search.pipeline import Pipeline
 from marklight.settings import Settings
 
 __all__ = ["Library"]
@@ -49,6 +50,7 @@ class Library:
         self.place: Place = locate(Path(folder) if folder is not None else None)
         self._given, self._assignments = dict(given or {}), tuple(assignments)
         self.settings: Settings = read_settings(self.place.folder, assignments, given)
+        self.pipeline = compose_pipeline(self.settings)
         self.address, self._notice = index_address(self.place.folder, self.settings["engine"])
 
     # What it is made of
@@ -148,11 +150,11 @@ class Library:
             here=standing(self.collections, Path.cwd()) if len(self.collections) > 1 else "",
             scope=self._scope,
         )
+        pipeline = self._pipeline_with(settings) if settings else self.pipeline
         ingest = self.ingest if query.mode in WITH_MODEL else self.reading
         notices = list(self._notices())
         if refresh:
             notices += self._upkeep(ingest).refresh(query, progress)
-        pipeline = compose_pipeline(self._settings_with(settings))
         with self.engine.snapshot() as reader:
             embedder, said = model_for(query, reader, ingest.embedder, models.load)
             answer = pipeline(query, Tools(reader, embedder, now=time.time()))
@@ -272,10 +274,10 @@ class Library:
             return None
         return DocumentId(owner, file.relative_to(self.collections[owner]).as_posix())
 
-    def _settings_with(self, given: Mapping[str, Any] | None) -> Settings:
-        if not given:
-            return self.settings
-        return read_settings(self.place.folder, self._assignments, {**self._given, **given})
+    def _pipeline_with(self, given: Mapping[str, Any]) -> Pipeline:
+        """The stages with some settings changed for one call."""
+        own = {**self._given, **given}
+        return compose_pipeline(read_settings(self.place.folder, self._assignments, own))
 
     def _notices(self) -> tuple[str, ...]:
         return (self._notice,) if self._notice else ()
