@@ -69,7 +69,9 @@ def test_without_a_look_at_the_disk_a_dead_file_is_still_never_returned(
         (folder / "notes.txt").unlink()
         answer = lib.search("espresso machine", refresh=False)
         assert "notes.txt" not in paths(answer)
-        assert any("gone" in notice for notice in answer.notices)
+        (folder / "auth.md").unlink()
+        alone = lib.search("tokens expire hour", path="auth.md", refresh=False)
+        assert alone.abstained == "what matched is no longer on the disk"
 
 
 def test_nothing_changed_makes_no_commit(folder: Path, engine: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -187,6 +187,8 @@ class Tools:
     reader: Reader
     embedder: Embedder | None = None
     reranker: Reranker | None = None
+    exists: Callable[[DocumentId], bool] = lambda _: True
+    """Whether a document's file is still there."""
     now: float = 0.0
     """Seconds since the epoch, so that the same question gives the same answer."""
 

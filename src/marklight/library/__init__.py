@@ -157,11 +157,12 @@ class Library:
             notices += self._upkeep(ingest).refresh(query, progress)
         with self.engine.snapshot() as reader:
             embedder, said = model_for(query, reader, ingest.embedder, models.load)
-            answer = pipeline(query, Tools(reader, embedder, now=time.time()))
-            answer = self._checked(answer, reader)
+            tools = Tools(reader, embedder, exists=self._exists, now=time.time())
+            answer = pipeline(query, tools)
+            modified = reader.modified(hit.chunk.document for hit in answer.hits)
         if answer.index.documents == 0:
             said = [*said, f"there are no documents in {self.place.folder}"]
-        answer = replace(answer, notices=(*notices, *said, *answer.notices), explain=explain)
+        answer = replace(answer, modified=modified, notices=(*notices, *said), explain=explain)
         answer = present.within_budget(answer)
         return replace(answer, took_ms=(time.perf_counter() - began) * 1000)
 
@@ -244,17 +245,9 @@ class Library:
     def _upkeep(self, ingest: Ingest) -> Upkeep:
         return Upkeep(ingest, self.settings.build(Index, "index"))
 
-    def _checked(self, answer: Answer, reader: Reader) -> Answer:
-        """Without hits whose file is gone, and with the file times of the others."""
-        files = reader.files() if answer.hits else {}
-        alive = tuple(hit for hit in answer.hits if os.path.exists(self._file(hit.chunk.document)))
-        dropped = len(answer.hits) - len(alive)
-        notices = (f"{dropped} results left out, for their files are gone",) if dropped else ()
-        modified = {hit.chunk.document: files[hit.chunk.document].file.mtime_ns for hit in alive}
-        return replace(answer, hits=alive, modified=modified, notices=notices)
-
-    def _file(self, id: DocumentId) -> Path:
-        return self.collections.get(id.collection, self.place.folder) / id.path
+    def _exists(self, id: DocumentId) -> bool:
+        folder = self.collections.get(id.collection)
+        return folder is not None and os.path.exists(folder / id.path)
 
     def _near(self, reader: Reader, folder: Path | None) -> reference.Find:
         """How a document is found by what a person calls it: by a path from where they stand first."""

@@ -11,6 +11,7 @@ from marklight.answer import Answer, Mode, Query, Step
 from marklight.ports import Fuse, Refine, Retrieve, Rewrite, Tools
 from marklight.search.fuse.reciprocal import Reciprocal
 from marklight.search.fuse.weighted_sum import WeightedSum
+from marklight.search.refine.alive import Alive
 from marklight.search.refine.confidence import Confidence
 from marklight.search.refine.here import Here
 from marklight.search.refine.per_document import PerDocument
@@ -23,7 +24,7 @@ from marklight.search.rewrite.classify import Classify
 REWRITE: tuple[type[Rewrite], ...] = (Classify,)
 RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code)
 FUSE: tuple[type[Fuse], ...] = (WeightedSum, Reciprocal)
-REFINE: tuple[type[Refine], ...] = (Here, Confidence, SameText, PerDocument)
+REFINE: tuple[type[Refine], ...] = (Alive, Here, Confidence, SameText, PerDocument)
 
 ASKED = {
     Mode.HYBRID: ("semantic", "keyword"),
@@ -103,4 +104,6 @@ def why_nothing(steps: list[Step]) -> str:
     counted = stats(steps)
     if counted["original_count"] == 0:
         return "no passage matches the question"
+    if any(step.stage == "alive" and step.count == 0 for step in steps):
+        return "what matched is no longer on the disk"
     return f"none of {counted['original_count']} candidates is likely enough"

@@ -41,9 +41,10 @@ def follow(reference: str, reader: Reader, find: Find) -> Extract:
 def find_document(name: str, reader: Reader) -> Document | None:
     """The document of this path, or that a link of this name would lead to."""
     key = name.strip().removeprefix("./").strip("/")
-    for collection, path in sorted(reader.files()):
-        if key in (path, f"{collection}/{path}"):
-            return reader.document(DocumentId(collection, path))
+    collection, _, path = key.partition("/")
+    named = reader.find(key) or [DocumentId(collection, path)]
+    if document := reader.document(named[0]):
+        return document
     found = reader.resolve((key.lower(),), "")
     return reader.document(found) if found else None
 
