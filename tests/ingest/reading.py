@@ -10,6 +10,9 @@ from marklight.ingest.parse.form import Parsed
 from marklight.ingest.read import Source
 from marklight.model import Chunk, Document, DocumentId, Entry, FileState
 
+LIMIT = 20_000_000
+"""Bytes that a file may have."""
+
 
 def parsed(text: str, path: str = "notes/page.md") -> Parsed:
     return understand(DocumentId("docs", path), Source(text, FileState(len(text), 0)))

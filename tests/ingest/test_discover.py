@@ -9,7 +9,8 @@ import pytest
 
 from marklight.errors import UsageError
 from marklight.ingest.discover import Discover
-from marklight.model import DocumentId, FileState
+from marklight.ingest.read import state_of
+from marklight.model import DocumentId
 from tests.making import write
 
 
@@ -27,7 +28,7 @@ def test_documents_are_found_with_the_state_of_their_file(tmp_path: Path) -> Non
     assert [id.path for id in discovery.found] == ["a.md", "b/c.markdown", "d.MDX", "e.txt"]
     status = (tmp_path / "a.md").stat()
     file = discovery.found[DocumentId("docs", "a.md")]
-    assert file.file == FileState(3, status.st_mtime_ns)
+    assert file.file == state_of(status)
     assert Path(file.path) == (tmp_path / "a.md").resolve()
 
 

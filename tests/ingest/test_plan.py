@@ -50,3 +50,14 @@ def test_what_stands_below_a_folder_that_cannot_be_listed_is_not_removed() -> No
     assert plan({}, index, (), unreadable, "r").removed == (at("open/b"), at("locked/c", "other"))
     everything = [Failure(at("/"), "cannot be listed")]
     assert plan({}, index, (), everything, "r").removed == (at("locked/c", "other"),)
+
+
+def test_a_file_that_can_no_longer_be_read_is_removed_and_stays_a_failure() -> None:
+    unreadable = [Failure(at("pipe.md"), "is not a regular file")]
+    assert plan({}, {at("pipe.md"): known()}, (), unreadable, "r").removed == (at("pipe.md"),)
+    assert not plan({}, {}, unreadable, unreadable, "r")
+    assert plan({}, {}, unreadable, (), "r").removed == (at("pipe.md"),)
+
+
+def test_a_failure_without_a_state_is_always_tried_again() -> None:
+    assert plan({at("a"): OLD}, {}, [Failure(at("a"), "too large")], (), "r").read == (at("a"),)

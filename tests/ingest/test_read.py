@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
+from typing import NamedTuple, cast
 
 import pytest
 
 from marklight.errors import Refused
 from marklight.ingest import read as reading
-from marklight.ingest.read import read
+from marklight.ingest.read import Hindered, Source, state_of
+from tests.ingest.reading import LIMIT
+
+
+def read(path: Path) -> Source:
+    return reading.read(path, LIMIT)
 
 
 def written(folder: Path, data: bytes) -> Path:
@@ -54,15 +60,16 @@ def test_what_is_in_no_encoding_becomes_a_replacement_and_is_remarked(tmp_path: 
     ],
 )
 def test_binary_data_is_refused(tmp_path: Path, data: bytes, reason: str) -> None:
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(Refused, match=reason) as refused:
         read(written(tmp_path, data))
+    assert not isinstance(refused.value, Hindered), "another run would find the same bytes"
 
 
 def test_a_file_over_the_limit_is_refused_without_being_read(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     with path.open("wb") as file:
         file.truncate(50_000_000)
-    with pytest.raises(Refused, match="50,000,000 bytes, more than the limit of 20,000,000"):
+    with pytest.raises(Hindered, match="50,000,000 bytes, more than the limit of 20,000,000"):
         read(path)
 
 
@@ -76,11 +83,11 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     link.symlink_to(tmp_path / "nothing.md")
     folder.mkdir()
-    with pytest.raises(Refused, match="not a regular file"):
+    with pytest.raises(Hindered, match="not a regular file"):
         read(pipe)
     with pytest.raises(Refused, match="symbolic link to nothing"):
         read(link)
-    with pytest.raises(Refused, match="not a regular file"):
+    with pytest.raises(Hindered, match="not a regular file"):
         read(folder)
     with pytest.raises(Refused, match="gone"):
         read(tmp_path / "never.md")
@@ -101,7 +108,7 @@ def test_an_unreadable_file_is_refused(
         raise error
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(Hindered, match=reason):
         read(tmp_path / "page.md")
 
 
@@ -125,7 +132,36 @@ def test_a_file_that_keeps_changing_is_refused_and_one_that_stops_is_read(
             return status
 
     monkeypatch.setattr(reading, "os", Restless())
-    with pytest.raises(Refused, match="keeps changing"):
+    with pytest.raises(Hindered, match="keeps changing"):
         read(path)
     changes, until = iter(range(100)), 1
     assert read(path).text == "x" * 10
+
+
+def test_a_file_swapped_for_one_of_the_same_size_and_time_has_another_state(tmp_path: Path) -> None:
+    path = written(tmp_path, b"first")
+    before = path.stat()
+    other = tmp_path / "other.md"
+    other.write_bytes(b"later")
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    other.replace(path)
+    after = path.stat()
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert state_of(after) != state_of(before)
+    assert state_of(after) == state_of(path.stat())
+
+
+class Status(NamedTuple):
+    st_size: int
+    st_mtime_ns: int
+    st_ctime_ns: int
+
+
+@pytest.mark.parametrize("seconds", [-(2**40), -1, 0, 1_700_000_000, 2**34, 2**60])
+def test_odd_times_fit_where_times_are_kept(seconds: int) -> None:
+    status = cast(os.stat_result, Status(5, seconds * 10**9 + 123_456_789, 7))
+    size, mtime_ns = state_of(status)
+    assert size == 5
+    assert 0 <= mtime_ns < 2**63
+    if 0 <= seconds < 2**33:
+        assert mtime_ns // 10**6 == seconds * 1000 + 123

@@ -13,7 +13,7 @@ from marklight.ingest.chunk import Chunker
 from marklight.ingest.parse import understand
 from marklight.ingest.read import read
 from marklight.model import Chunk, DocumentId
-from tests.ingest.reading import entry, uncovered
+from tests.ingest.reading import LIMIT, entry, uncovered
 
 SECONDS_PER_MEGABYTE = 60
 """Ten times what ordinary Markdown takes on a slow machine; a quadratic path takes hours."""

@@ -105,10 +105,8 @@ class Ingest:
         """Documents with passages too long for the model, cut anew with its tokens counted."""
         with self.engine.snapshot() as reader:
             documents = [found for id in ids if (found := reader.document(id))]
-        cut = partial(
-            self.chunker, count_tokens=self._count_tokens, token_limit=self._token_limit
-        )
-        work = self._work()
+        cut = partial(self.chunker, count_tokens=self._count_tokens, token_limit=self._token_limit)
+        work = self._work({}, {})
         for each in documents:
             work.understand(each.id, Source(each.text, each.file))
         entries = {entry.document.id: entry for entry in work.cut(cut)}
@@ -141,24 +139,21 @@ class Ingest:
         return digest(fingerprint(self.discover.parsers), self.chunker.fingerprint, size=8)
 
     def _work(
-        self,
-        known: Mapping[DocumentId, Indexed] | None = None,
-        failed: Mapping[DocumentId, Failure] | None = None,
+        self, known: Mapping[DocumentId, Indexed], failed: Mapping[DocumentId, Failure]
     ) -> Work:
-        return Work(self.discover.parsers, self.recipe, self.max_bytes, known or {}, failed or {})
+        return Work(self.discover.parsers, self.recipe, self.max_bytes, known, failed)
 
-    def _standing(
-        self, failure: Failure, found: Mapping[DocumentId, Found], tried: str
-    ) -> Failure:
-        """A failure with the file's state where trying again would change nothing, else without."""
+    def _standing(self, failure: Failure, found: Mapping[DocumentId, Found], tried: str) -> Failure:
+        """A failure with its file's state where reading again changes nothing, else without one."""
         here = found.get(failure.document)
+        if here is None:
+            return failure
         if failure.file:
             return failure if tried == self.recipe else replace(failure, file=None)
         try:
-            if here:
-                read(here.path, self.max_bytes)
+            read(here.path, self.max_bytes)
         except Refused as refused:
-            if here and str(refused) == failure.reason:
+            if str(refused) == failure.reason:
                 return replace(failure, file=here.file)
         return failure
 

@@ -42,7 +42,9 @@ def plan(
     if tried and not rebuild:
         read = [id for id in read if id not in tried or tried[id] != found[id]]
     unseen = {failure.document for failure in unreadable}
-    gone = [id for id in {**known, **tried} if id not in found and (id in known or id not in unseen)]
+    gone = [
+        id for id in {**known, **tried} if id not in found and (id in known or id not in unseen)
+    ]
     # What stands below a folder that cannot be listed may well be there: it is not removed.
     folders = [id for id in unseen if id.path.endswith("/")]
     removed = [id for id in gone if not any(_below(id, folder) for folder in folders)]

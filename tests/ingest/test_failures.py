@@ -1,0 +1,247 @@
+"""One bad file never stops a run, and is tried again as soon as that can help."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marklight import Library
+from marklight.ingest import parse, work
+from marklight.ingest import read as reading
+from marklight.ingest.chunk import Chunker
+from marklight.ingest.parse.form import Parsed
+from marklight.ingest.read import Source
+from marklight.model import DocumentId, Entry
+from tests.making import library, write
+
+
+@pytest.fixture(params=["embedded", "memory"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory:" if request.param == "memory" else f"file:{tmp_path / 'index'}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write(tmp_path / "docs", {"good.md": "# Good\n\nwords\n", "bad.md": "# Bad\n\nwords\n"})
+
+
+def failed(lib: Library) -> dict[str, str]:
+    with lib.engine.snapshot() as reader:
+        return {failure.document.path: failure.reason for failure in reader.failures()}
+
+
+def indexed(lib: Library) -> list[str]:
+    with lib.engine.snapshot() as reader:
+        return sorted(id.path for id in reader.files())
+
+
+def generation(lib: Library) -> int:
+    with lib.engine.snapshot() as reader:
+        return reader.generation
+
+
+def stays_quiet(lib: Library) -> bool:
+    """Whether two more runs and a question find nothing to do."""
+    before = generation(lib)
+    assert not lib.ingest.look()
+    assert not lib.index().skipped
+    lib.search("words")
+    lib.index()
+    return generation(lib) == before
+
+
+class Refusing:
+    """Stands between us and the system: opening some files fails."""
+
+    def __init__(self, error: OSError | None) -> None:
+        self.error = error
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(os, name)
+
+    def open(self, path: str, flags: int) -> int:
+        if self.error and str(path).endswith("bad.md"):
+            raise self.error
+        return os.open(path, flags)
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(5, "I/O")])
+def test_a_file_that_can_be_read_again_is_read_though_nothing_about_it_changed(
+    folder: Path, engine: str, error: OSError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = Refusing(error)
+    monkeypatch.setattr(reading, "os", system)
+    with library(folder, engine=engine) as lib:
+        assert [one.document.path for one in lib.index().skipped] == ["bad.md"]
+        assert stays_quiet(lib)
+        assert list(failed(lib)) == ["bad.md"]
+        system.error = None
+        assert [id.path for id in lib.index().added] == ["bad.md"]
+        assert failed(lib) == {}
+        assert stays_quiet(lib)
+
+
+def test_a_larger_limit_reads_what_was_too_large(folder: Path, tmp_path: Path) -> None:
+    place = f"file:{tmp_path / 'index'}"
+    write(folder, {"bad.md": "words " * 1000})
+    with library(folder, engine=place, index={"max_bytes": 1000}) as lib:
+        lib.index()
+        assert "6,000 bytes, more than the limit of 1,000" in failed(lib)["bad.md"]
+        assert stays_quiet(lib)
+    with library(folder, engine=place, index={"max_bytes": 2000}) as lib:
+        assert "limit of 2,000" in lib.index().skipped[0].reason
+    with library(folder, engine=place) as lib:
+        assert [id.path for id in lib.index().added] == ["bad.md"]
+        assert failed(lib) == {}
+
+
+def test_a_new_parser_tries_again_what_the_old_one_refused_and_only_once(
+    folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, {"bad.md": b"text with \x00 in it"})
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        assert stays_quiet(lib)
+        monkeypatch.setattr("marklight.ingest.chunk.VERSION", "chunker next")
+        assert "bad.md" in {id.path for id in lib.ingest.look().plan.read}
+        assert [id.path for id in lib.index().changed] == ["good.md"]
+        assert list(failed(lib)) == ["bad.md"]
+        assert stays_quiet(lib)
+        monkeypatch.setattr(reading, "decode", lambda data: (data.decode(), ""))
+        monkeypatch.setattr("marklight.ingest.chunk.VERSION", "chunker after that")
+        lib.index()
+        assert indexed(lib) == ["bad.md", "good.md"]
+        assert failed(lib) == {}
+
+
+def test_a_document_that_its_parser_cannot_take_is_a_failure(
+    folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with library(folder, engine=engine) as lib:
+        lib.index()
+
+        def fails(id: DocumentId, source: Source, *rest: Any) -> Parsed:
+            if "poison" in source.text:
+                raise RecursionError("too deep")
+            return parse.understand(id, source, *rest)
+
+        monkeypatch.setattr(work, "understand", fails)
+        write(folder, {"bad.md": "poison\n", "new.md": "# New\n"})
+        report = lib.index()
+        assert [one.reason for one in report.skipped] == [
+            "could not be understood: RecursionError: too deep"
+        ]
+        assert [id.path for id in report.removed] == ["bad.md"]
+        assert indexed(lib) == ["good.md", "new.md"]
+        assert stays_quiet(lib)
+        write(folder, {"bad.md": "# Better words\n"})
+        lib.index()
+        assert indexed(lib) == ["bad.md", "good.md", "new.md"]
+
+
+def failing_on(word: str) -> Callable[..., list[Entry]]:
+    whole = Chunker.__call__
+
+    def call(self: Chunker, documents: Sequence[Parsed], *rest: Any, **more: Any) -> list[Entry]:
+        if any(word in parsed.document.text for parsed in documents):
+            raise ValueError("no cut")
+        return whole(self, documents, *rest, **more)
+
+    return call
+
+
+def test_a_document_that_cannot_be_cut_is_a_failure_and_its_batch_is_not(
+    folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Chunker, "__call__", failing_on("Bad"))
+    with library(folder, engine=engine) as lib:
+        report = lib.index()
+        assert [id.path for id in report.added] == ["good.md"]
+        assert failed(lib) == {"bad.md": "could not be understood: ValueError: no cut"}
+        assert stays_quiet(lib)
+
+
+def test_a_document_that_cannot_be_cut_for_the_model_keeps_its_passages(
+    folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        monkeypatch.setattr(Chunker, "__call__", failing_on("Bad"))
+        both = [DocumentId("default", name) for name in ("bad.md", "good.md")]
+        assert [entry.document.id.path for entry in lib.ingest.recut(both)] == ["good.md"]
+
+
+def became_a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def became_a_dangling_link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.parent / "nothing.md")
+
+
+@pytest.mark.parametrize("change", [became_a_pipe, became_a_dangling_link])
+def test_a_document_that_is_no_file_any_more_is_not_served_and_is_listed(
+    folder: Path, engine: str, change: Callable[[Path], None]
+) -> None:
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        change(folder / "bad.md")
+        report = lib.index()
+        assert [id.path for id in report.removed] == ["bad.md"]
+        assert indexed(lib) == ["good.md"]
+        assert list(failed(lib)) == ["bad.md"]
+        assert stays_quiet(lib)
+
+
+def test_a_file_that_another_process_adds_during_the_walk_is_not_planned_as_removed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = f"file:{tmp_path / 'index'}"
+    with library(folder, engine=place) as lib, library(folder, engine=place) as other:
+        lib.index()
+        before = generation(lib)
+        walk = type(lib.ingest.discover).__call__
+
+        def slow(self: Any, collections: Any) -> Any:
+            found = walk(self, collections)
+            monkeypatch.undo()
+            write(folder, {"new.md": "# New\n"})
+            other.index()
+            return found
+
+        monkeypatch.setattr(type(lib.ingest.discover), "__call__", slow)
+        look = lib.ingest.look()
+        assert not look.plan.removed
+        assert look.generation == before < generation(lib)
+
+
+@pytest.mark.parametrize("seconds", [-5_000_000_000, 2**34 - 1])
+def test_a_file_from_an_odd_year_is_indexed(folder: Path, engine: str, seconds: int) -> None:
+    os.utime(folder / "good.md", (seconds, seconds))
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        assert indexed(lib) == ["bad.md", "good.md"]
+        assert stays_quiet(lib)
+
+
+def test_a_swap_for_a_file_of_the_same_size_and_time_is_seen(folder: Path, engine: str) -> None:
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        before = (folder / "good.md").stat()
+        write(folder, {"swap": "# Gold\n\nwords\n"})
+        os.utime(folder / "swap", ns=(before.st_atime_ns, before.st_mtime_ns))
+        (folder / "swap").replace(folder / "good.md")
+        assert [id.path for id in lib.index().changed] == ["good.md"]
+        assert text(lib, "good.md").startswith("# Gold")
+
+
+def text(lib: Library, path: str) -> str:
+    with lib.engine.snapshot() as reader:
+        document = reader.document(DocumentId("default", path))
+        return document.text if document else ""
