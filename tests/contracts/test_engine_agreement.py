@@ -22,7 +22,7 @@ from tests.contracts.conftest import SHM
 WORDS = "apple pear plum 日本 zebra_x c++ run".split()
 PATHS = ["a.md", "b.md", "guide/a.md", "guide/deep/c.md", "notes/ü.md"]
 COLLECTIONS = ["docs", "other"]
-DATES = [None, "2025-12-31", "2026-01", "2026-01-15T10:00:00Z"]
+DATES = [None, "2025-12-31", "2026-01", "2026-01-15T10:00:00Z", "2026-01-15T23:30-08:00"]
 
 texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join)
 ids = st.builds(DocumentId, st.sampled_from(COLLECTIONS), st.sampled_from(PATHS))
@@ -73,8 +73,8 @@ filters = st.builds(
     exclude=some(["guide/deep", "b.md", "nowhere/**"]),
     tags=some(["x", "#x/y", "q"]),
     where=some([("s", "a"), ("S", "B"), ("t", "1")]),
-    after=st.sampled_from([None, None, "2026", "2026-01-15"]),
-    before=st.sampled_from([None, None, "2026-01-15", "2025"]),
+    after=st.sampled_from([None, None, "2026", "2026-01-15", "2026-01-15T12:00+02:00"]),
+    before=st.sampled_from([None, None, "2026-01-15", "2025", "2026-01-16T07:30"]),
     languages=some(["GO", "c"]),
 )
 steps = st.lists(st.tuples(batches, st.integers(0, 3)), min_size=1, max_size=4)

@@ -9,7 +9,7 @@ import pytest
 
 from marklight.answer import Filters
 from marklight.errors import UsageError
-from marklight.model import Batch
+from marklight.model import Batch, FileState
 from marklight.ports import FIELD_BOOSTS, Engine
 from marklight.text import identifiers, query_words, words
 from tests.contracts.builders import embedding, entry, id_of, vector
@@ -144,11 +144,14 @@ CASES = [
     (Filters(where=(("n.x", "3"),)), "c"),
     (Filters(where=(("category", "HowTo"),)), "c"),
     (Filters(where=(("author", "ann"),)), "a"),
-    (Filters(after="2026"), "ab"),
+    (Filters(after="2026"), "abo"),
     (Filters(after="2026-01-31", before="2026-01-31"), "a"),
     (Filters(after="2026-02"), "b"),
-    (Filters(before="2025-12-31"), "co"),
-    (Filters(before="2025", after="2025-12-31T23"), "o"),
+    (Filters(before="2025-12-31"), "c"),
+    (Filters(after="2026-01-01T07", before="2026-01-01T07:30"), "o"),
+    (Filters(after="2026-01-01T08:30+01:00", before="2025-12-31T23:30-08:00"), "o"),
+    (Filters(after="2026-01-01T07:30:01Z", before="2026-01"), "a"),
+    (Filters(before="2026-01-01T07:29"), "c"),
     (Filters(languages=("python",)), "o"),
     (Filters(languages=("C++", "go")), "o"),
     (Filters(collections=("docs",)), "abco"),
@@ -174,7 +177,18 @@ def test_filters_hold_in_every_way_of_searching(engine: Engine) -> None:
                 assert passed == expected, filters
 
 
-def test_a_date_that_is_none_is_refused(engine: Engine) -> None:
+@pytest.mark.parametrize("date", ["yesterday", "2026-02-30", "2026-13"])
+def test_a_date_that_is_none_is_refused(engine: Engine, date: str) -> None:
     put(engine, entry("a.md", "word"))
-    with engine.snapshot() as reader, pytest.raises(UsageError):
-        reader.keyword(["word"], FIELD_BOOSTS, Filters(after="yesterday"), 9)
+    with engine.snapshot() as reader, pytest.raises(UsageError, match=date):
+        reader.keyword(["word"], FIELD_BOOSTS, Filters(after=date), 9)
+
+
+def test_a_document_whose_date_is_none_is_from_its_files_time(engine: Engine) -> None:
+    put(engine, entry("a.md", "word", date="soon", mtime_ns=0))
+    with engine.snapshot() as reader:
+        assert find(reader, "word", Filters(before="1970-01-01")) == ["a.md"]
+    state = FileState(1, 1_700_000_000_000_000_000)
+    commit(engine, Batch(touched=((id_of("a.md"), state),)))
+    with engine.snapshot() as reader:
+        assert find(reader, "word", Filters(after="2023-11-14", before="2023-11-14")) == ["a.md"]

@@ -184,6 +184,23 @@ def test_touching_changes_the_file_state_and_nothing_else(engine: Engine) -> Non
         assert find(reader, "words", Filters(after="2023-11-14", before="2023-11")) == ["a.md"]
 
 
+@pytest.mark.parametrize("odd", [2**63, 2**80, -(2**63) - 1])
+def test_an_odd_file_time_stops_no_commit(engine: Engine, odd: int) -> None:
+    nearest = 2**63 - 1 if odd > 0 else -(2**63)
+    put(engine, entry("a.md", "words", mtime_ns=odd), entry("b.md", "words"))
+    commit(
+        engine,
+        Batch(
+            touched=((id_of("b.md"), FileState(1, odd)),),
+            failures=(Failure(id_of("c.md"), "odd", FileState(1, odd)),),
+        ),
+    )
+    with engine.snapshot() as reader:
+        assert set(reader.modified(reader.files()).values()) == {nearest}
+        bounds = Filters(after="2200") if odd > 0 else Filters(before="1700")
+        assert sorted(find(reader, "words", bounds)) == ["a.md", "b.md"]
+
+
 def test_a_failure_is_kept_until_its_file_succeeds_or_leaves(engine: Engine) -> None:
     failures = (
         Failure(id_of("b.md"), "not text", FileState(1, 2)),

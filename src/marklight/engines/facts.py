@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from marklight.answer import Filters, iso_time
+from marklight.answer import Filters
+from marklight.dates import file_moment, moment_bounds
 from marklight.errors import UsageError
 from marklight.model import Document
 
@@ -66,29 +68,50 @@ def asked(filters: Filters) -> list[Fact]:
 
 
 def moment(date: str | None, mtime_ns: int) -> str:
-    """When a document is from: its own date, else its file time, as ISO 8601."""
-    return date or iso_time(mtime_ns)
+    """When a document is from: its own date, else its file time; in UTC and of one length.
+
+    So texts compare as the moments do. A date that is less precise counts from its beginning.
+    """
+    if date is not None:
+        try:
+            return _text(moment_bounds(date)[0])
+        except ValueError:  # what is no date tells nothing
+            pass
+    return _text(file_moment(mtime_ns))
 
 
-_ISO = re.compile(
-    r"\d{4}(-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}:?\d{2})?)?)?)?"
-)
+def time_bounds(filters: Filters) -> tuple[str | None, str | None]:
+    """The first moment that passes, and the first one that no longer does."""
+    after, before = _bounds(filters.after), _bounds(filters.before)
+    return after and after[0], before and before[1]
 
 
-def bound(date: str | None) -> str | None:
-    """A bound on moments; they are compared to the precision that it has, so a day is all of it."""
+def _bounds(date: str | None) -> tuple[str, str] | None:
     if date is None:
         return None
-    if not _ISO.fullmatch(date.strip()):
-        raise UsageError(f"{date!r} is not a date", "Write it as 2026-01-31, 2026-01 or 2026")
-    return date.strip().replace(" ", "T")
+    try:
+        begin, end = moment_bounds(date)
+    except ValueError as error:
+        raise UsageError(str(error), "Write it as 2026-01-31, 2026-01 or 2026") from None
+    return _text(begin), _text(end)
 
 
-def in_time(when: str, after: str | None, before: str | None) -> bool:
-    """Whether a moment lies between two bounds, both of them included."""
-    return (after is None or when[: len(after)] >= after) and (
-        before is None or when[: len(before)] <= before
-    )
+def _text(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds")
+
+
+def in_time(when: str, bounds: tuple[str | None, str | None]) -> bool:
+    """Whether a moment lies within such bounds."""
+    begin, end = bounds
+    return (begin is None or when >= begin) and (end is None or when < end)
+
+
+LEAST_NS, MOST_NS = -(2**63), 2**63 - 1
+
+
+def storable(mtime_ns: int) -> int:
+    """A file time that 64 bits hold: disks have later ones, and one odd file must not stop a commit."""
+    return min(max(mtime_ns, LEAST_NS), MOST_NS)
 
 
 def any_glob(path: str, globs: Iterable[str]) -> bool:

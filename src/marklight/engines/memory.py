@@ -11,7 +11,17 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from marklight.answer import Filters
-from marklight.engines.facts import TAG, any_glob, asked, bound, facts, in_time, moment, tag_key
+from marklight.engines.facts import (
+    TAG,
+    any_glob,
+    asked,
+    facts,
+    in_time,
+    moment,
+    storable,
+    tag_key,
+    time_bounds,
+)
 from marklight.engines.fields import CODE, chunk_words, document_words
 from marklight.engines.naming import Claim, choose
 from marklight.engines.unit import unit
@@ -24,6 +34,7 @@ from marklight.model import (
     DocumentId,
     Entry,
     Failure,
+    FileState,
     ResolvedLink,
     Section,
 )
@@ -53,9 +64,11 @@ class State:
             entries.pop(id, None)
             failed.pop(id, None)
         entries.update({entry.document.id: entry for entry in batch.entries})
-        for id, file in batch.touched:
+        files = [(entry.document.id, entry.document.file) for entry in batch.entries]
+        for id, file in (*files, *batch.touched):
             if id in entries:
-                document = replace(entries[id].document, file=file)
+                kept = FileState(file.size, storable(file.mtime_ns))
+                document = replace(entries[id].document, file=kept)
                 entries[id] = replace(entries[id], document=document)
         failed.update({failure.document: failure for failure in batch.failures})
         vectors = dict(self.vectors)
@@ -213,7 +226,7 @@ class MemoryReader:
             and not any_glob(chunk.path, filters.exclude)
             and (not filters.tags or any((TAG, tag_key(tag)) in known for tag in filters.tags))
             and all(fact in known for fact in asked(filters))
-            and in_time(when, bound(filters.after), bound(filters.before))
+            and in_time(when, time_bounds(filters))
             and (not filters.languages or any(each.lower() in spoken for each in filters.languages))
         )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from marklight.answer import Filters
 from marklight.engines.embedded.session import Session, listed
-from marklight.engines.facts import TAG, asked, bound, tag_key
+from marklight.engines.facts import TAG, asked, tag_key, time_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,9 @@ def _conditions(filters: Filters) -> tuple[list[str], list[str]]:
         add(f"{holds} IN (SELECT value FROM json_each(?)))", TAG, tags)
     for key, value in asked(filters):
         add(f"{holds} = ?)", key, value)
-    if after := bound(filters.after):
-        add("substr(d.moment, 1, length(?)) >= ?", after, after)
-    if before := bound(filters.before):
-        add("substr(d.moment, 1, length(?)) <= ?", before, before)
+    begin, end = time_bounds(filters)
+    if begin:
+        add("d.moment >= ?", begin)
+    if end:
+        add("d.moment < ?", end)
     return conditions, values

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from marklight.engines.embedded.records import packed, record, texts
 from marklight.engines.embedded.session import Session
-from marklight.engines.facts import facts, moment
+from marklight.engines.facts import facts, moment, storable
 from marklight.model import Entry
 
 
@@ -30,7 +30,7 @@ def add_documents(session: Session, placed: Sequence[Placed]) -> None:
                 row,
                 *each.id,
                 each.file.size,
-                each.file.mtime_ns,
+                storable(each.file.mtime_ns),
                 each.digest,
                 each.recipe,
                 each.date,

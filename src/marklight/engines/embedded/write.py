@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from marklight.engines.embedded.counters import count_embedded
 from marklight.engines.embedded.insert import Placed, add_chunks, add_documents, add_links
 from marklight.engines.embedded.session import Session, listed
-from marklight.engines.facts import moment
+from marklight.engines.facts import moment, storable
 from marklight.model import Batch, DocumentId, Entry
 
 
@@ -18,14 +18,13 @@ def apply(session: Session, batch: Batch) -> list[Placed]:
     ids = [*batch.removed, *(entry.document.id for entry in entering)]
     _remove(session, ids)
     placed = _add(session, entering)
-    session.many(
-        "UPDATE documents SET size = ?, mtime_ns = ?, moment = coalesce(date, ?)"
-        " WHERE collection = ? AND path = ?",
-        (
-            (file.size, file.mtime_ns, moment(None, file.mtime_ns), *id)
-            for id, file in batch.touched
-        ),
-    )
+    for id, file in batch.touched:
+        date = session.value("SELECT date FROM documents WHERE collection = ? AND path = ?", id)
+        session.run(
+            "UPDATE documents SET size = ?, mtime_ns = ?, moment = ?"
+            " WHERE collection = ? AND path = ?",
+            [file.size, storable(file.mtime_ns), moment(date, file.mtime_ns), *id],
+        )
     session.many(
         "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?)",
         (
@@ -33,7 +32,7 @@ def apply(session: Session, batch: Batch) -> list[Placed]:
                 *failure.document,
                 failure.reason,
                 failure.file.size if failure.file else None,
-                failure.file.mtime_ns if failure.file else None,
+                storable(failure.file.mtime_ns) if failure.file else None,
             )
             for failure in batch.failures
         ),
