@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from marklight.answer import Filters, Hit, Hits, Query, Why
+from marklight.errors import SettingsError
 from marklight.model import (
     Batch,
     Chunk,
@@ -118,7 +119,10 @@ class Reader(Protocol):
 
 
 class Engine(Protocol):
-    """Where an index lives. Readers see a commit; a writer makes one."""
+    """Where an index lives. Readers see a commit; a writer makes one.
+
+    Only a writer leaves anything behind: to open, read or check what is not there makes nothing.
+    """
 
     def snapshot(self) -> AbstractContextManager[Reader]:
         """A frozen view of the last commit."""
@@ -224,6 +228,14 @@ class Refine(Protocol):
     """A stage that changes, drops or re-orders hits."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits: ...
+
+
+def demand_depth(depth: int, least: int) -> None:
+    """What a retriever is told to fetch must be something."""
+    if depth < 1 or least < 1:
+        raise SettingsError(
+            f"a retriever's depth and least must be 1 or more, not {depth}, {least}"
+        )
 
 
 class Progress(Protocol):

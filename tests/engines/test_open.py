@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
+from marklight.answer import Filters
 from marklight.errors import SettingsError, StoreError
-from marklight.model import Batch
-from tests.contracts.builders import embedding, entry
+from marklight.model import Batch, Counts
+from marklight.ports import FIELD_BOOSTS
+from tests.contracts.builders import embedding, entry, vector
 
 LOOK = """
 import json, sys
@@ -40,9 +42,71 @@ def test_an_engine_that_is_not_there_yet_is_named() -> None:
         engines.open("postgresql://localhost/x")
 
 
+def make(folder: Path) -> None:
+    engine = engines.open(folder)
+    with engine.writing(1):
+        engine.commit(Batch(entries=(entry("a.md", "words"),)))
+    engine.close()
+
+
 def test_a_library_ignores_itself_in_git(tmp_path: Path) -> None:
-    engines.open(tmp_path / "library").close()
-    assert (tmp_path / "library" / ".gitignore").read_text() == "*\n"
+    for folder in (tmp_path / "library", tmp_path / "deep" / "library", tmp_path / "empty"):
+        if folder.name == "empty":
+            folder.mkdir()
+        make(folder)
+        assert (folder / ".gitignore").read_text() == "*\n"
+
+
+def test_a_folder_with_other_files_is_not_hidden_from_git(tmp_path: Path) -> None:
+    (tmp_path / "mine.md").write_text("mine")
+    make(tmp_path)
+    assert not (tmp_path / ".gitignore").exists()
+    make(tmp_path)
+    assert not (tmp_path / ".gitignore").exists()
+
+
+def test_what_is_not_ours_is_never_swept_away(tmp_path: Path) -> None:
+    make(tmp_path)
+    ours = [tmp_path / "vectors" / "0123456789ab-7-7.f32", tmp_path / "words-old-01234567" / "x"]
+    mine = [tmp_path / "vectors" / "notes.md", tmp_path / "words-and-phrases" / "notes.md"]
+    for path in (*ours, *mine):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x" * 100_000)
+    engine = engines.open(tmp_path)
+    assert engine.check() == ["2 files or folders that nothing uses were deleted"]
+    engine.clean(keep=())
+    assert [path.exists() for path in (*ours, *mine)] == [False, False, True, True]
+    engine.close()
+
+
+@pytest.mark.parametrize("place", ["", "not/there/yet"])
+def test_to_look_at_a_library_that_is_not_there_makes_nothing(tmp_path: Path, place: str) -> None:
+    engine = engines.open(tmp_path / place)
+    with engine.snapshot() as reader:
+        assert reader.generation == 0
+        assert reader.counts("m") == Counts()
+        assert (reader.files(), reader.find("a.md"), reader.unresolved()) == ({}, [], [])
+        filters = Filters(paths=("*.md",), after="2026")
+        for each in (Filters(), filters):
+            assert reader.keyword(["word"], FIELD_BOOSTS, each, 9) == []
+            assert reader.code(["word"], each, 9) == []
+            assert reader.semantic(vector("q"), "m", each, 9) == []
+    assert (engine.sizes(), engine.waste(), engine.check(), engine.clean(())) == ({}, 0, [], 0)
+    assert engine.describe() == f"file:{tmp_path / place}"
+    engine.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_library_that_another_engine_makes_is_seen_at_once(tmp_path: Path) -> None:
+    early = engines.open(tmp_path / "library")
+    with early.snapshot() as before:
+        make(tmp_path / "library")
+        assert before.generation == 0
+        assert before.keyword(["word"], FIELD_BOOSTS, Filters(), 9) == []
+    with early.snapshot() as reader:
+        assert reader.generation == 1
+        assert len(reader.keyword(["word"], FIELD_BOOSTS, Filters(), 9)) == 1
+    early.close()
 
 
 def test_a_look_at_the_state_loads_nothing_heavy(tmp_path: Path) -> None:

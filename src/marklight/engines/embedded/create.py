@@ -10,36 +10,38 @@ from pathlib import Path
 from marklight.engines.embedded.schema import APPLICATION, TABLES, VERSION
 from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.trouble import explain
-from marklight.engines.embedded.turn import Turn
 from marklight.errors import StoreError
 
-_WAIT_SECONDS = 10.0
-"""For another process that is making the same library."""
+
+def create(path: Path) -> None:
+    """Make the tables, or find that another process has just made them; the writer's place is held."""
+    try:
+        session = Session(path, sqlite3.connect(path, isolation_level=None))
+    except sqlite3.Error as error:
+        raise explain(error, path) from error
+    try:
+        session.run("PRAGMA journal_mode = WAL")
+        with session.transaction():
+            if session.value("PRAGMA user_version") == 0:
+                _make_tables(session)
+    finally:
+        session.close()
 
 
-def create(path: Path, turn: Turn) -> None:
-    """Make the library, or find that another process has just made it."""
-    _make_folder(path.parent)
-    with turn.hold(_WAIT_SECONDS):
-        try:
-            session = Session(path, sqlite3.connect(path, isolation_level=None))
-        except sqlite3.Error as error:
-            raise explain(error, path) from error
-        try:
-            session.run("PRAGMA journal_mode = WAL")
-            with session.transaction():
-                if session.value("PRAGMA user_version") == 0:
-                    _make_tables(session)
-        finally:
-            session.close()
+def blank(path: Path) -> Session:
+    """A library without anything, in memory: what is seen where none has been made."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    session = Session(path, connection)
+    _make_tables(session)
+    return session
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Where the library will be; git ignores it, unless it also holds what is not ours."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        ignore = folder / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", encoding="utf-8")
+        if not any(folder.iterdir()):
+            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     except OSError as error:
         raise StoreError(
             f"{folder} cannot be made ({os.strerror(error.errno or 0)})",

@@ -42,10 +42,10 @@ class Derived:
         self._session = session
         self._born = time.monotonic()
         self._searcher: tantivy.Searcher | None = None
-        self.generation, self.library, self._opstamp = session.all(
-            "SELECT generation, library, opstamp FROM state"
+        self.generation, self.library, self._opstamp, self._chunks = session.all(
+            "SELECT generation, library, opstamp, chunks FROM state"
         )[0]
-        if parts.words.loaded:
+        if parts.words.loaded and self._chunks:
             # Taken now, so that no later commit can change what this view finds.
             try:
                 self._searcher = self._on_disk()
@@ -60,6 +60,8 @@ class Derived:
         limit: int,
     ) -> list[Scored]:
         """The best passages by their words."""
+        if not self._chunks:
+            return []
         from marklight.engines.embedded.passages import best, question, schema
 
         query = question(schema(), words, boosts, allowed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from marklight.engines.embedded.counters import counting_waste
@@ -23,7 +23,7 @@ class EmbeddedEngine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         turn = Turn(folder / "lock")
-        self._parts = Parts(folder, turn, Store(folder, turn), Words(folder))
+        self._parts = Parts(folder, turn, Store(folder), Words(folder))
 
     @contextmanager
     def snapshot(self) -> Iterator[EmbeddedReader]:
@@ -32,7 +32,9 @@ class EmbeddedEngine:
 
     @contextmanager
     def writing(self, wait_seconds: float) -> Iterator[None]:
+        self._parts.store.make_room()
         with self._parts.turn.hold(wait_seconds) as outermost:
+            self._parts.store.make()
             try:
                 yield
             finally:
@@ -65,6 +67,8 @@ class EmbeddedEngine:
     def clean(self, keep: Iterable[str]) -> int:
         from marklight.engines.embedded import vectors
 
+        if not self._parts.store.exists:
+            return 0
         with self.writing(WAIT_SECONDS):
             session = self._session()
             with session.transaction():
@@ -74,13 +78,14 @@ class EmbeddedEngine:
 
     def sizes(self) -> Mapping[str, int]:
         found: dict[str, int] = {}
-        for path in self.folder.rglob("*"):
-            part = path.relative_to(self.folder).parts[0].partition("-")[0]
-            name = part if part in ("words", "vectors") else "library"
-            try:
-                found[name] = found.get(name, 0) + (path.stat().st_size if path.is_file() else 0)
-            except OSError:  # merged away while we looked
-                continue
+        for name, paths in (
+            ("library", self.folder.glob("library.db*")),
+            ("words", self.folder.glob("words/*")),
+            ("vectors", self.folder.glob("vectors/*")),
+        ):
+            for path in paths:
+                with suppress(OSError):  # merged away while we looked
+                    found[name] = found.get(name, 0) + path.stat().st_size
         return found
 
     def waste(self) -> int:
@@ -90,6 +95,8 @@ class EmbeddedEngine:
     def check(self) -> list[str]:
         from marklight.engines.embedded.check import check
 
+        if not self._parts.store.exists:
+            return []
         with self.writing(WAIT_SECONDS):
             return check(self._parts, self._session())
 

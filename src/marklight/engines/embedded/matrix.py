@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from marklight.text import digest
 
 if TYPE_CHECKING:
     from marklight.model import Matrix
+
+OURS = re.compile(r"[0-9a-f]{12}-\d+-\d+\.(f32|[0-9a-f]{8}\.new)")
+"""Names of such files, whole or begun; others may be the user's."""
 
 HEADER_BYTES = 256
 _BLOCK = 4096

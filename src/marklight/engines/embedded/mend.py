@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from marklight.engines.embedded.words import Words
 
 _HEAP_BYTES = 64_000_000
+_OURS = re.compile(r"words-(new|old)-[0-9a-f]{8}")
 
 
 def words(index: Words, session: Session, look: bool = False, anew: bool = False) -> str:
@@ -109,10 +111,10 @@ def _rebuild(folder: Path, session: Session, library: str) -> None:
 
 def sweep(folder: Path) -> int:
     """Delete what a killed rebuild left; returns how many folders."""
-    left = list(folder.parent.glob("words-*-*"))
+    left = [each for each in folder.parent.glob("words-*-*") if _OURS.fullmatch(each.name)]
     for each in left:
         shutil.rmtree(each, ignore_errors=True)
-    return len(left)
+    return sum(not each.exists() for each in left)
 
 
 def aside(session: Session) -> tantivy.Index:

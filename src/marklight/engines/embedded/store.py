@@ -1,4 +1,4 @@
-"""The SQLite file of a library: made once, opened cheaply, never emptied."""
+"""The SQLite file of a library: made by its first writer, opened cheaply, never emptied."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
-from marklight.engines.embedded.create import create
+from marklight.engines.embedded.create import blank, create, make_folder
 from marklight.engines.embedded.schema import VERSION
 from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.trouble import damaged, explain
-from marklight.engines.embedded.turn import Turn
 from marklight.engines.facts import any_glob
 from marklight.errors import StoreError
 
@@ -33,7 +32,7 @@ def _any_glob(path: str, globs: str) -> bool:
 class Store:
     """Connections to one library: one that writes, and as many as there are readers."""
 
-    def __init__(self, folder: Path, turn: Turn) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / "library.db"
         self._idle: list[Session] = []
@@ -41,8 +40,24 @@ class Store:
         self._writer: Session | None = None
         self._suffix = "?mode=rw"
         self._closed = False
-        if not self._has_tables():
-            create(self.path, turn)
+        self._made = self._has_tables()
+
+    @property
+    def exists(self) -> bool:
+        """Whether the library has been made, by this process or another."""
+        self._made = self._made or self._has_tables()
+        return self._made
+
+    def make_room(self) -> None:
+        """The folder, where even the writer's lock needs one."""
+        if not self.exists:
+            make_folder(self.folder)
+
+    def make(self) -> None:
+        """The tables; the writer's place must be held."""
+        if not self.exists:
+            create(self.path)
+            self._made = True
 
     def reading(self) -> Session:
         """A connection to read with, to be given back."""
@@ -64,6 +79,14 @@ class Store:
     @contextmanager
     def view(self) -> Iterator[Session]:
         """A connection that sees one commit for as long as it is held."""
+        if not self.exists:
+            session = blank(self.path)
+            session.connection.create_function("any_glob", 2, _any_glob, deterministic=True)
+            try:
+                yield session
+            finally:
+                session.close()
+            return
         session = self.reading()
         try:
             session.run("BEGIN")

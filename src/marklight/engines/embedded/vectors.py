@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from marklight.engines.embedded.counters import ORPHAN
-from marklight.engines.embedded.matrix import MatrixFile, Shelf, shelf
+from marklight.engines.embedded.matrix import OURS, MatrixFile, Shelf, shelf
 from marklight.engines.embedded.session import Session, listed
 from marklight.errors import StoreError
 from marklight.model import Vectors
@@ -124,7 +124,13 @@ def sweep(session: Session, folder: Path, library: str) -> int:
     """Delete matrix files that no model uses any more, as a killed run may leave them."""
     shelves = [shelf(session, name) for (name,) in session.all("SELECT name FROM models")]
     used = {MatrixFile.at(folder, library, each).path.name for each in shelves if each}
-    unused = [path for path in (folder / "vectors").glob("*") if path.name not in used]
-    for path in unused:
-        path.unlink(missing_ok=True)
-    return len(unused)
+    swept = 0
+    for path in (folder / "vectors").glob("*"):
+        if path.name in used or not OURS.fullmatch(path.name):
+            continue
+        try:
+            path.unlink(missing_ok=True)
+            swept += 1
+        except PermissionError:  # Windows keeps what someone has mapped: the next sweep takes it
+            continue
+    return swept
