@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from hashlib import sha256
+from hashlib import sha1, sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
@@ -27,6 +27,8 @@ class Behaviour:
     resumes: bool = True
     wrong: bool = False
     tells_digests: bool = True
+    git_only: bool = False
+    """Digests are told as git has them, as the real hub does for small files."""
     ranges: list[str] = field(default_factory=list)
     """The Range headers that were asked for."""
     requests: int = 0
@@ -52,7 +54,9 @@ def serving(does: Behaviour) -> Iterator[str]:
             siblings = []
             for name, data in does.files.items():
                 entry: dict[str, object] = {"rfilename": name, "size": len(data)}
-                if does.tells_digests:
+                if does.git_only:
+                    entry["blobId"] = sha1(b"blob %d\0" % len(data) + data).hexdigest()
+                elif does.tells_digests:
                     entry["lfs"] = {"sha256": sha256(data).hexdigest(), "size": len(data)}
                 siblings.append(entry)
             return json.dumps({"sha": "c0ffee", "siblings": siblings}).encode()

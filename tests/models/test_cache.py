@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -48,6 +49,16 @@ def test_a_damaged_copy_is_made_again(tmp_path: Path, damage: str) -> None:
     assert (kept.model(), kept.tokenizer(), len(counts)) == (b"model", b"tokenizer", 2)
     assert ConvertedModel(tmp_path / "m", partial(made, counts)).model() == b"model"
     assert len(counts) == 2
+
+
+def test_drafts_of_killed_processes_are_swept_after_a_day(tmp_path: Path) -> None:
+    old, new = tmp_path / "draft-old", tmp_path / "draft-new"
+    for draft in (old, new):
+        draft.mkdir()
+        (draft / "model").write_bytes(b"half")
+    os.utime(old, (1, 1))
+    ConvertedModel(tmp_path / "m", partial(made, [])).model()
+    assert (old.exists(), new.exists()) == (False, True)
 
 
 def test_where_nothing_can_be_written_it_is_made_in_memory_and_said(

@@ -115,6 +115,35 @@ def test_a_hub_that_tells_no_digests_is_held_to_the_first_pull(
     assert works(tmp_path)
 
 
+def test_an_interrupted_pull_goes_on_without_mixing_two_revisions(
+    does: Behaviour, tmp_path: Path
+) -> None:
+    does.git_only, does.cut_at = True, [1000]
+    first = dict(does.files)
+    does.files |= {"modules.json": b"[]", "sentence_bert_config.json": b'{"max_seq_length": 7}'}
+    with pytest.raises(ModelError, match="run the command again"):
+        fetch(does, tmp_path, attempts=1)
+    does.files = first | {"sentence_bert_config.json": b'{"max_seq_length": 9}'}
+    fetch(does, tmp_path)
+    assert works(tmp_path)
+    assert load(NAME, cache_dir=tmp_path / "cache").token_limit == 9
+    folder = stored_folder(NAME, tmp_path / "cache")
+    assert folder is not None
+    assert not (folder / "modules.json").exists(), "the second revision has none"
+
+
+@pytest.mark.parametrize(
+    "path", ["onnx/model.onnx/../../../../escaped.data", "onnx/model.onnx\\..\\data"]
+)
+def test_a_hub_that_names_files_outside_of_the_model_is_refused(
+    does: Behaviour, tmp_path: Path, path: str
+) -> None:
+    does.files[path] = b"x"
+    with pytest.raises(ModelError, match="outside of its folder"):
+        fetch(does, tmp_path)
+    assert not list(tmp_path.rglob("*escaped*"))
+
+
 @pytest.mark.parametrize("busy", [429, 503])
 def test_a_busy_hub_is_asked_again(does: Behaviour, tmp_path: Path, busy: int) -> None:
     does.statuses = [busy, busy]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,15 @@ import pytest
 from marklight.errors import ModelError, UsageError
 from marklight.models import load
 from marklight.models.record import DEFAULT
-from marklight.models.store import import_folder, list_models, stored_folder, verify
+from marklight.models.store import (
+    import_folder,
+    keeping,
+    list_models,
+    store_folder,
+    stored_folder,
+    verify,
+)
+from marklight.surfaces.cli.app import run
 from tests.models import tiny
 
 
@@ -75,6 +84,66 @@ def test_a_damaged_manifest_is_told(folder: Path, tmp_path: Path) -> None:
     assert [row.state for row in list_models(tmp_path) if row.name == "m"] == [
         "damaged: pull or import it again"
     ]
+
+
+@pytest.mark.parametrize(
+    "damage, told", [("marklight-manifest.json", "is damaged"), ("onnx/model.onnx", "has changed")]
+)
+def test_verifying_all_finds_the_damaged_and_passes_over_what_is_not_here(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    damage: str,
+    told: str,
+) -> None:
+    monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path))
+    import_folder(folder, "team/notes--old")
+    assert run(["models", "verify"]) == 0
+    stored = stored_folder("team/notes--old")
+    assert stored is not None
+    (stored / damage).write_bytes(b"{")
+    assert run(["models", "verify"]) == 3
+    shown = capsys.readouterr().out
+    assert any("team/notes--old" in line and told in line for line in shown.splitlines())
+    assert "bge-small" not in shown
+
+
+def test_the_old_model_stays_where_the_new_one_cannot_be_put(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = import_folder(folder, "m", tmp_path)
+    other = tiny.write_folder(tmp_path / "other", tiny.weights(seed=1))
+    rename = Path.rename
+
+    def full(self: Path, target: Path) -> Path:
+        if (self / "marklight-manifest.json").exists() and self.name.startswith(".draft-"):
+            raise OSError(28, "No space left on device")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", full)
+    with pytest.raises(ModelError, match="No space left"):
+        import_folder(other, "m", tmp_path)
+    assert load("m", cache_dir=tmp_path).fingerprint == first.fingerprint
+    assert verify("m", tmp_path) == []
+    assert not list(store_folder(tmp_path).glob(".draft-*"))
+
+
+def test_drafts_of_killed_processes_are_swept_after_a_day(folder: Path, tmp_path: Path) -> None:
+    import_folder(folder, "m", tmp_path)
+    old, new = (store_folder(tmp_path) / f".draft-{name}" for name in ("old", "new"))
+    for draft in (old, new):
+        draft.mkdir()
+        (draft / "marklight-manifest.json").write_text("{")
+    os.utime(old, (1, 1))
+    import_folder(folder, "other", tmp_path)
+    assert (old.exists(), new.exists()) == (False, True)
+    assert [row.name for row in list_models(tmp_path) if "draft" in row.name] == []
+
+
+def test_two_processes_do_not_import_one_name_at_once(folder: Path, tmp_path: Path) -> None:
+    with keeping("m", tmp_path), pytest.raises(ModelError, match="Another process"):
+        import_folder(folder, "m", tmp_path)
 
 
 def test_bad_names_and_folders_are_refused(folder: Path, tmp_path: Path) -> None:

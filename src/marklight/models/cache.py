@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,6 +15,9 @@ from pathlib import Path
 
 _LOCK_SECONDS = 120
 """Converting takes seconds; a holder that needs longer is stuck, and we can do without it."""
+
+_ABANDONED_SECONDS = 86_400
+"""No draft is worked on for a day: what is older was left by a process that was killed."""
 
 _log = logging.getLogger("marklight.models")
 
@@ -35,6 +39,17 @@ def cache_folder(chosen: Path | None = None) -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("marklight", appauthor=False))
+
+
+def sweep(folder: Path, pattern: str) -> None:
+    """Drop the drafts in a folder that nobody works on any more."""
+    for draft in folder.glob(pattern):
+        try:
+            abandoned = time.time() - draft.stat().st_mtime > _ABANDONED_SECONDS
+        except OSError:  # Gone by now.
+            continue
+        if abandoned:
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 class ConvertedModel:
@@ -78,6 +93,7 @@ class ConvertedModel:
         try:
             self._folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{self._folder}.lock", timeout=_LOCK_SECONDS):
+                sweep(self._folder.parent, "draft-*")
                 # Another process may have made it while this one waited.
                 model, tokenizer = self._read("model"), self._read("tokenizer")
                 if model is not None and tokenizer is not None:

@@ -8,18 +8,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha1, sha256
+from hashlib import sha1
 from http.client import HTTPException, HTTPResponse
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from marklight.errors import ModelError
-from marklight.models.folder import CONFIGURATION
+from marklight.models.folder import CONFIGURATION, file_digest
 from marklight.models.record import KNOWN, ModelRecord
-from marklight.models.store import check_name, finish, store_folder, stored_record
+from marklight.models.store import check_name, finish, keeping, stored_record
 from marklight.ports import Progress, silent
 
 Found = TypeVar("Found")
@@ -74,34 +74,27 @@ def pull(
     hub: Hub | None = None,
 ) -> ModelRecord:
     """Fetch a model by its name on the hub; what is already here is not fetched again."""
-    from filelock import FileLock, Timeout
-
     hub, repository = hub or Hub(), KNOWN[name].source if name in KNOWN else name
     check_name(name)
-    target = store_folder(cache_dir) / name.replace("/", "--")
-    draft = target.with_name(f".{target.name}.part")
-    try:
-        draft.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{draft}.lock", timeout=1):
-            commit, files = _listing(hub, repository, revision or "main")
-            wanted = _wanted(repository, files)
-            digests = {}
-            for number, file in enumerate(wanted):
-                place = f"{quote(repository)}/resolve/{quote(commit, safe='')}/{quote(file.path)}"
-                known = _known_digest(name, file)
-                digests[file.path] = _fetch(hub, place, file, known, draft, progress)
-                progress("files", number + 1, len(wanted))
-            weights = {path: sha for path, sha in digests.items() if path not in CONFIGURATION}
-            source = {
-                "state": "pulled",
-                "source": f"{hub.address}/{repository}",
-                "revision": commit,
-            }
-            finish(draft, target, name, weights, source)
-    except Timeout as error:
-        raise ModelError(f"Another process is pulling {name}", "Wait for it to finish") from error
-    except OSError as error:
-        raise ModelError(f"The model {name} cannot be kept in {target.parent}: {error}") from error
+    with keeping(name, cache_dir) as target:
+        draft = target.with_name(f".{target.name}.part")
+        draft.mkdir(exist_ok=True)
+        commit, files = _listing(hub, repository, revision or "main")
+        wanted = _wanted(repository, files)
+        _drop_others(draft, wanted)
+        digests = {}
+        for number, file in enumerate(wanted):
+            place = f"{quote(repository)}/resolve/{quote(commit, safe='')}/{quote(file.path)}"
+            known = _known_digest(name, file)
+            digests[file.path] = _fetch(hub, place, file, known, draft, progress)
+            progress("files", number + 1, len(wanted))
+        weights = {path: sha for path, sha in digests.items() if path not in CONFIGURATION}
+        source = {
+            "state": "pulled",
+            "source": f"{hub.address}/{repository}",
+            "revision": commit,
+        }
+        finish(draft, target, name, weights, source)
     return stored_record(target)
 
 
@@ -142,22 +135,51 @@ def _wanted(repository: str, files: dict[str, Remote]) -> list[Remote]:
         )
     beside = [path for path in files if path.startswith(model) and path.endswith("data")]
     configuration = [path for path in CONFIGURATION if path in files]
-    return [files[path] for path in (*configuration, "tokenizer.json", *beside, model)]
+    wanted = (*configuration, "tokenizer.json", *beside, model)
+    for path in wanted:
+        if not _is_below(path):
+            raise ModelError(
+                f"{repository} names a file outside of its folder: {path!r}",
+                "Nothing was fetched: do not trust this hub",
+            )
+    return [files[path] for path in wanted]
+
+
+def _is_below(path: str) -> bool:
+    steps = PurePosixPath(path)
+    return not (steps.is_absolute() or ".." in steps.parts or "\\" in path or ":" in path)
+
+
+def _drop_others(draft: Path, wanted: list[Remote]) -> None:
+    """What an earlier attempt fetched of another revision, and this one does not have."""
+    keep = {draft / file.path for file in wanted}
+    keep |= {_part(path) for path in keep}
+    for path in draft.rglob("*"):
+        if path.is_file() and path not in keep:
+            path.unlink()
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(f"{path.name}.part")
 
 
 def _fetch(hub: Hub, place: str, file: Remote, digest: str, draft: Path, progress: Progress) -> str:
     """The SHA-256 of a file that now lies complete in the draft."""
     target = draft / file.path
-    part = target.with_name(f"{target.name}.part")
+    part = _part(target)
     target.parent.mkdir(parents=True, exist_ok=True)
+    if target.is_file() and not _is_right(target, file, digest):
+        target.unlink()  # Left over from another revision.
     if not target.is_file():
         _patiently(hub, file.path, lambda: _continue(hub, place, file, part, progress))
-        _check(part, file, digest)
+        if not _is_right(part, file, digest):
+            part.unlink()
+            raise ModelError(
+                f"{file.path} arrived damaged: its digest is not the one that the hub names",
+                "Nothing was kept of it; run the command again",
+            )
         part.replace(target)
-    elif _digest(target) != digest and digest:
-        target.unlink()  # Left over from another revision.
-        return _fetch(hub, place, file, digest, draft, progress)
-    return _digest(target)
+    return file_digest(target)
 
 
 def _continue(hub: Hub, place: str, file: Remote, part: Path, progress: Progress) -> None:
@@ -199,28 +221,14 @@ def _receive(
         raise HTTPException(f"the connection ended after {done} of {total} bytes")
 
 
-def _check(part: Path, file: Remote, digest: str) -> None:
+def _is_right(path: Path, file: Remote, digest: str) -> bool:
+    """Whether a file is the hub's, by the best that the hub tells about it."""
     if digest:
-        good = _digest(part) == digest
-    elif file.blob:
-        data = part.read_bytes()
-        good = sha1(b"blob %d\0" % len(data) + data).hexdigest() == file.blob
-    else:
-        good = file.size is None or part.stat().st_size == file.size
-    if not good:
-        part.unlink()
-        raise ModelError(
-            f"{file.path} arrived damaged: its digest is not the one that the hub names",
-            "Nothing was kept of it; run the command again",
-        )
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        hasher = sha256()
-        while block := file.read(_BLOCK):
-            hasher.update(block)
-    return hasher.hexdigest()
+        return file_digest(path) == digest
+    if file.blob:
+        data = path.read_bytes()
+        return sha1(b"blob %d\0" % len(data) + data).hexdigest() == file.blob
+    return file.size is None or path.stat().st_size == file.size
 
 
 def _patiently(hub: Hub, what: str, attempt: Callable[[], Found]) -> Found:

@@ -6,13 +6,14 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from marklight.errors import ModelError, UsageError
-from marklight.models.cache import cache_folder
+from marklight.models.cache import cache_folder, sweep
 from marklight.models.convert import package_folder
 from marklight.models.folder import CONFIGURATION, describe, file_digest
 from marklight.models.record import DEFAULT, KNOWN, ModelRecord
@@ -44,12 +45,14 @@ def list_models(cache_dir: Path | None = None) -> list[ModelRow]:
         rows[record.name] = _row(record, state, path)
     for path in sorted(store_folder(cache_dir).glob("*/" + MANIFEST)):
         folder = path.parent
+        if folder.name.startswith("."):  # A draft.
+            continue
         try:
             manifest = _manifest(folder)
             record = stored_record(folder, manifest)
             rows[record.name] = _row(record, str(manifest.get("state", "imported")), folder)
         except ModelError:  # One bad model must not hide the others.
-            name = folder.name.replace("--", "/")
+            name = folder.name.replace("--", "/", 1)
             rows[name] = ModelRow(
                 name, "damaged: pull or import it again", False, False, 0, 0, "", str(folder)
             )
@@ -59,7 +62,10 @@ def list_models(cache_dir: Path | None = None) -> list[ModelRow]:
 def verify(name: str, cache_dir: Path | None = None) -> list[str]:
     """What is wrong with a model's files, in words; nothing when each has its SHA-256."""
     if (folder := stored_folder(name, cache_dir)) is not None:
-        expected = {path: str(sha) for path, sha in _manifest(folder)["files"].items()}
+        try:
+            expected = {path: str(sha) for path, sha in _manifest(folder)["files"].items()}
+        except ModelError as error:
+            return [str(error)]
     elif (known := KNOWN.get(name)) is not None and known.package:
         folder = package_folder(known)
         expected = {file.path: file.sha256 for file in known.files}
@@ -85,9 +91,7 @@ def import_folder(
     record = describe(path, name)
     check_name(record.name)
     files = [file.path for file in record.files]
-    target = _place(record.name, cache_dir)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+    with keeping(record.name, cache_dir) as target:
         draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=target.parent))
         try:
             for wanted in [*files, *(found for found in CONFIGURATION if (path / found).is_file())]:
@@ -97,20 +101,47 @@ def import_folder(
             finish(draft, target, record.name, {f.path: f.sha256 for f in record.files}, source)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-    except OSError as error:
-        raise ModelError(f"The model cannot be kept in {target.parent}: {error}") from error
     return stored_record(target, _manifest(target))
+
+
+@contextmanager
+def keeping(name: str, cache_dir: Path | None) -> Iterator[Path]:
+    """The place for a model of this name, for this process alone."""
+    from filelock import FileLock, Timeout
+
+    target = _place(name, cache_dir)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(target.with_name(f".{target.name}.lock"), timeout=1):
+            sweep(target.parent, ".draft-*")
+            yield target
+    except Timeout as error:
+        raise ModelError(
+            f"Another process is pulling or importing {name}", "Wait for it to finish"
+        ) from error
+    except OSError as error:
+        raise ModelError(f"The model {name} cannot be kept in {target.parent}: {error}") from error
 
 
 def finish(
     draft: Path, target: Path, name: str, digests: Mapping[str, str], more: Mapping[str, str]
 ) -> None:
-    """Write the manifest and put a complete model in its place at once."""
+    """Write the manifest and put a complete model in its place; the old one goes when it is there."""
     manifest = {"name": name, **more, "files": dict(digests)}
     (draft / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
-    if target.exists():
-        shutil.rmtree(target)
-    draft.rename(target)
+    aside = Path(tempfile.mkdtemp(prefix=".draft-", dir=target.parent))
+    old = aside / "old"
+    try:
+        if target.exists():
+            target.rename(old)
+        try:
+            draft.rename(target)
+        except OSError:
+            if old.exists():
+                old.rename(target)
+            raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def store_folder(cache_dir: Path | None = None) -> Path:

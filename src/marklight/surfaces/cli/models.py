@@ -57,7 +57,7 @@ def verify(name: str | None, as_json: bool) -> int:
     """Compare a model's files, or every model's, with their SHA-256."""
     from marklight.models import store
 
-    names = [name] if name else [row.name for row in store.list_models() if row.usable]
+    names = [name] if name else [row.name for row in store.list_models() if row.path]
     found = {each: store.verify(each) for each in names}
     if as_json:
         click.echo(render.to_json(found))
