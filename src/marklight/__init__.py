@@ -62,10 +62,17 @@ __all__ = [
 ]
 
 
-def open(folder: Path | str | None = None, settings: Mapping[str, Any] | None = None) -> Library:
-    """The library of a folder, or of the one around the current folder."""
+def open(
+    folder: Path | str | Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Library:
+    """The library of a folder, or of the one around the current folder; or one by its settings."""
+    from collections.abc import Mapping
+
     from marklight.library import Library
 
+    if isinstance(folder, Mapping):
+        folder, settings = None, folder
     return Library(folder, settings)
 
 

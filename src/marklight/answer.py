@@ -201,6 +201,7 @@ class Extract:
     headings: tuple[str, ...]
     lines: tuple[int, int]
     text: str
+    notices: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The extract as JSON holds it."""
@@ -211,6 +212,7 @@ class Extract:
             "headings": list(self.headings),
             "lines": list(self.lines),
             "content": self.text,
+            "notices": list(self.notices),
         }
 
 

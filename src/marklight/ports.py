@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from marklight.answer import Filters, Hit, Hits, Query, Why
-from marklight.errors import SettingsError
 from marklight.model import (
     Batch,
     Chunk,
@@ -228,14 +227,6 @@ class Refine(Protocol):
     """A stage that changes, drops or re-orders hits."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits: ...
-
-
-def demand_depth(depth: int, least: int) -> None:
-    """What a retriever is told to fetch must be something."""
-    if depth < 1 or least < 1:
-        raise SettingsError(
-            f"a retriever's depth and least must be 1 or more, not {depth}, {least}"
-        )
 
 
 class Progress(Protocol):

@@ -85,8 +85,8 @@ def read_file(path: Path, *table: str) -> Layer:
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
     for name in table:
         values = values.get(name, {})
-    if not isinstance(values, dict):
-        raise SettingsError(f"{'.'.join(table)} in {path} must be a table")
+        if not isinstance(values, dict):
+            raise SettingsError(f"{name} in {path} must be a table")
     return Layer(str(path), values)
 
 
@@ -196,7 +196,7 @@ def _convert(value: Any, kind: Any) -> Any:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if origin is tuple:
-        items = [value] if isinstance(value, str) else value
+        items = ([value] if value else []) if isinstance(value, str) else value
         if not isinstance(items, (list, tuple)):
             raise TypeError
         return tuple(_convert(item, arguments[0]) for item in items)
@@ -207,7 +207,8 @@ def _convert(value: Any, kind: Any) -> Any:
     if kind is str:
         if not isinstance(value, str):
             raise TypeError
-        return str(value)
+        quoted = isinstance(value, Written) and len(value) > 1 and value[0] == value[-1] in "\"'"
+        return str(value)[1:-1] if quoted else str(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise TypeError
     return value

@@ -14,14 +14,22 @@ from typing import Any
 
 from marklight import engines, models
 from marklight.answer import Answer, Extract, Mode, Report
-from marklight.errors import ModelError
+from marklight.errors import ModelError, NotFound, UsageError
 from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
-from marklight.library.asking import Several, ask
+from marklight.library.asking import Day, Several, ask
 from marklight.library.choice import model_for
 from marklight.library.compose import Index, Model, compose_pipeline, read_settings
-from marklight.library.locate import Place, Scope, index_address, locate, scope_of, standing
+from marklight.library.locate import (
+    Place,
+    Scope,
+    index_address,
+    locate,
+    path_of,
+    scope_of,
+    standing,
+)
 from marklight.library.upkeep import Upkeep
 from marklight.model import Document, DocumentId, Heading
 from marklight.ports import Embedder, Engine, Progress, Reader, Tools, silent
@@ -60,7 +68,7 @@ class Library:
         """Names and folders."""
         named = self.settings["collections"] or {DEFAULT_COLLECTION: "."}
         return {
-            name: (self.place.folder / Path(folder).expanduser()).resolve()
+            name: path_of(folder, self.place.folder, f"collections.{name}")
             for name, folder in named.items()
         }
 
@@ -122,8 +130,8 @@ class Library:
         path: Several = (),
         tag: Several = (),
         where: Mapping[str, str] | Several = (),
-        after: str | None = None,
-        before: str | None = None,
+        after: Day = None,
+        before: Day = None,
         exclude: Several = (),
         collection: Several = (),
         max_tokens: int | None = None,
@@ -147,6 +155,7 @@ class Library:
             before=before,
             exclude=exclude,
             collection=collection,
+            known_collections=self.collections,
             here=standing(self.collections, Path.cwd()) if len(self.collections) > 1 else "",
             scope=self._scope,
         )
@@ -171,9 +180,10 @@ class Library:
 
         A path is one below its collection, or one from the folder `near`.
         """
-        self._upkeep(self.reading).refresh(None, progress)
+        notices = self._upkeep(self.reading).refresh(None, progress)
         with self.engine.snapshot() as reader:
-            return reference.follow(ref, reader, self._near(reader, near))
+            extract = reference.follow(ref, reader, self._near(reader, near))
+        return replace(extract, notices=tuple(notices))
 
     def outline(
         self, path: str, *, near: Path | None = None, progress: Progress = silent
@@ -253,22 +263,32 @@ class Library:
         """How a document is found by what a person calls it: by a path from where they stand first."""
 
         def find(name: str) -> Document | None:
-            id = self._id_of(folder / name) if folder is not None and "\0" not in name else None
-            found = reader.document(id) if id else None
-            return found or reference.find_document(name, reader)
+            id = self._id_of(folder / name) if folder is not None else None
+            found = (reader.document(id) if id else None) or reference.find_document(name, reader)
+            if found and not self._exists(found.id):
+                raise NotFound(f"{found.id.path} is no longer on the disk")
+            return found
 
         return find
 
     def _id_of(self, path: Path) -> DocumentId | None:
         """The document of a file, if it is in a collection."""
-        file = path.resolve()
-        owner = standing(self.collections, file.parent)
-        if not owner or not file.is_file():
+        try:
+            file = path.resolve()
+            owner = standing(self.collections, file.parent)
+            if not owner or not file.is_file():
+                return None
+        except (OSError, ValueError):  # too long, or no name that a file can have
             return None
         return DocumentId(owner, file.relative_to(self.collections[owner]).as_posix())
 
     def _pipeline_with(self, given: Mapping[str, Any]) -> Pipeline:
-        """The stages with some settings changed for one call."""
+        """The stages with some settings changed for one call; other parts are made already."""
+        if others := set(given) - {"search"}:
+            raise UsageError(
+                f"a single search cannot change {', '.join(sorted(others))}",
+                "Open a library with it",
+            )
         own = {**self._given, **given}
         return compose_pipeline(read_settings(self.place.folder, self._assignments, own))
 

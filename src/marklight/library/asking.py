@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import date, datetime
+from typing import TypeVar
 
 from marklight.answer import Filters, Mode, Query
 from marklight.errors import UsageError
 from marklight.library.locate import Scope
 
-Several = str | Iterable[str]
+Several = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None
 """One text or many."""
+Day = str | date | None
+
+Number = TypeVar("Number", int, float)
+
+MOST_STARS = 16
+"""Wildcards in one pattern: more help nobody, and each one multiplies the time to say no."""
 
 
 def ask(
@@ -23,49 +31,92 @@ def ask(
     path: Several,
     tag: Several,
     where: Mapping[str, str] | Several,
-    after: str | None,
-    before: str | None,
+    after: Day,
+    before: Day,
     exclude: Several,
     collection: Several,
-    here: str = "",
-    scope: Scope = Scope(),  # noqa: B008
+    known_collections: Iterable[str],
+    here: str,
+    scope: Scope,
 ) -> Query:
     """The query; `scope` is the part of the library that was named by its folder."""
     query = Query(
-        text=text,
-        limit=limit,
+        text=_question(text),
+        limit=_within("the limit", limit, 1, 100),
         mode=_mode(mode),
         min_confidence=min_confidence,
         max_tokens=max_tokens,
         here=here,
         filters=Filters(
-            collections=_several(collection) or scope.collections,
-            paths=_several(path) or scope.paths,
-            exclude=_several(exclude),
+            collections=_known(_several(collection), known_collections) or scope.collections,
+            paths=_globs(path) or scope.paths,
+            exclude=_globs(exclude),
             tags=tuple(one.removeprefix("#") for one in _several(tag)),
             where=_pairs(where),
             after=_day(after),
             before=_day(before),
         ),
     )
-    if not query.text.strip():
-        raise UsageError("the query is empty", "Ask in words")
-    if not 1 <= query.limit <= 100:
-        raise UsageError(f"the limit must be 1 to 100, not {query.limit}")
-    if query.min_confidence is not None and not 0 <= query.min_confidence <= 1:
-        raise UsageError(f"the least confidence must be 0 to 1, not {query.min_confidence}")
-    if query.max_tokens is not None and query.max_tokens < 1:
-        raise UsageError(f"the token budget must be positive, not {query.max_tokens}")
+    if min_confidence is not None:
+        _within("the least confidence", min_confidence, 0, 1)
+    if max_tokens is not None and max_tokens < 1:
+        raise UsageError(f"the token budget must be positive, not {max_tokens}")
     return query
 
 
+def _question(text: str) -> str:
+    if not isinstance(text, str):
+        raise UsageError(f"a question is a text, not {type(text).__name__}")
+    if not text.strip():
+        raise UsageError("the query is empty", "Ask in words")
+    # What a terminal hands on of bytes that are no text cannot be written anywhere.
+    return text.encode("utf-8", "replace").decode()
+
+
+def _within(name: str, value: Number, least: int, most: int) -> Number:
+    if not isinstance(value, int | float) or not least <= value <= most:
+        raise UsageError(f"{name} must be {least} to {most}, not {value}")
+    return value
+
+
 def _several(value: Several) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
+    if value is None:
+        return ()
+    if isinstance(value, str | os.PathLike):
+        value = [value]
+    return tuple(_text(each) for each in value)
+
+
+def _text(value: str | os.PathLike[str]) -> str:
+    """A text that can be compared and stored; bytes that are none, and NUL, are refused."""
+    try:
+        text = os.fspath(value)
+        text.encode()
+    except (TypeError, AttributeError, UnicodeEncodeError):
+        raise UsageError(f"{value!r} is no text") from None
+    if "\0" in text:
+        raise UsageError(f"{value!r} holds a NUL, which no text does")
+    return text
+
+
+def _globs(value: Several) -> tuple[str, ...]:
+    patterns = _several(value)
+    for pattern in patterns:
+        if pattern.count("*") + pattern.count("?") > MOST_STARS:
+            raise UsageError(f"{pattern!r} has more than {MOST_STARS} wildcards", "Use fewer")
+    return patterns
+
+
+def _known(names: tuple[str, ...], known: Iterable[str]) -> tuple[str, ...]:
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no collection is called {name!r}", f"Known: {', '.join(known)}")
+    return names
 
 
 def _pairs(where: Mapping[str, str] | Several) -> tuple[tuple[str, str], ...]:
     if isinstance(where, Mapping):
-        return tuple((str(key), str(value)) for key, value in where.items())
+        return tuple((_text(str(key)), _text(str(value))) for key, value in where.items())
     pairs = []
     for one in _several(where):
         key, equals, value = one.partition("=")
@@ -82,10 +133,12 @@ def _mode(mode: str) -> Mode:
         raise UsageError(f"no mode is called {mode!r}", f"Known: {', '.join(Mode)}") from None
 
 
-def _day(day: str | None) -> str | None:
+def _day(day: Day) -> str | None:
+    if isinstance(day, date):
+        return day.isoformat()
     if day is not None:
         try:
             datetime.fromisoformat(day)
-        except ValueError:
+        except (ValueError, TypeError):
             raise UsageError(f"{day!r} is no date", "Write it as 2026-01-31") from None
     return day

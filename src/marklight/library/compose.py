@@ -16,6 +16,8 @@ from marklight.ingest.discover import Discover
 from marklight.search import pipeline
 from marklight.settings import Layer, Schema, Settings
 
+A_DAY_SECONDS = 86_400
+
 
 @dataclass(frozen=True, slots=True)
 class General:
@@ -36,6 +38,10 @@ class Model:
     threads: int | None = None
     """Threads for embedding; all cores when not given."""
 
+    def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise SettingsError(f"model.threads must be at least 1, but is {self.threads}")
+
 
 @dataclass(frozen=True, slots=True)
 class Index:
@@ -49,6 +55,15 @@ class Index:
     """How long the first search in a new library may embed before it answers."""
     search_seconds: float = 3.0
     """How long any other search may embed what is new before it answers."""
+
+    def __post_init__(self) -> None:
+        if self.max_bytes < 1:
+            raise SettingsError(f"index.max_bytes must be positive, but is {self.max_bytes}")
+        for name in ("wait_seconds", "first_search_seconds", "search_seconds"):
+            if not 0 <= getattr(self, name) <= A_DAY_SECONDS:
+                raise SettingsError(
+                    f"index.{name} must be 0 to {A_DAY_SECONDS}, but is {getattr(self, name)}"
+                )
 
 
 @dataclass(frozen=True, slots=True)

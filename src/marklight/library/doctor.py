@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ class Finding(NamedTuple):
     detail: str
 
 
-def examine(folder: Path | None) -> list[Finding]:
+def examine(folder: Path | None, assignments: Sequence[str] = ()) -> list[Finding]:
     """All parts, the ones that others rest on first; a derived index that is damaged is mended."""
     findings = [
         Finding("Python", True, f"{platform.python_version()} on {platform.platform()}"),
@@ -34,7 +34,7 @@ def examine(folder: Path | None) -> list[Finding]:
         _tried("numpy", trial.try_numpy),
     ]
     try:
-        with Library(folder) as library:
+        with Library(folder, assignments=assignments) as library:
             findings += [
                 Finding("settings", True, f"{len(library.settings.values)} known"),
                 _tried("model", lambda: _try_model(library)),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from marklight.errors import UsageError
+from marklight.errors import SettingsError, UsageError
 from marklight.settings import PROJECT_FILE, data_folder
 from marklight.text import digest
 
@@ -32,8 +32,13 @@ class Scope:
 
 def locate(asked: Path | None) -> Place:
     """The nearest folder upward with an index or a settings file; else the folder itself."""
-    start = (asked or Path()).expanduser()
-    if not start.exists():
+    try:
+        start = (asked or Path.cwd()).expanduser()
+    except FileNotFoundError:
+        raise UsageError("the current folder is gone", "Change to one that exists") from None
+    except RuntimeError as error:
+        raise UsageError(f"{asked}: {error}", "Name the folder in full") from None
+    if not _exists(start):
         raise UsageError(f"there is no folder {start}", "Give the folder that holds the documents")
     if not start.is_dir():
         raise UsageError(f"{start} is not a folder", "Give the folder that holds the file")
@@ -65,11 +70,33 @@ def scope_of(collections: Mapping[str, Path], part: Path) -> Scope:
     return Scope((owner,), (f"{inside}/**",))
 
 
+def path_of(written: str, folder: Path, key: str) -> Path:
+    """A path in the settings, relative to the library's folder."""
+    try:
+        return (folder / Path(written).expanduser()).resolve()
+    except (RuntimeError, ValueError, OSError) as error:
+        raise SettingsError(f"{key} = {written!r} is no path: {error}") from None
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, or a NUL in it
+        return False
+
+
 def index_address(folder: Path, engine: str) -> tuple[str, str]:
     """Where the index of a folder lives, and a notice when that is not the usual place."""
     if engine.startswith("file:"):
-        named = Path(engine.removeprefix("file:")).expanduser()
-        return f"file:{named if named.is_absolute() else folder / named}", ""
+        named = path_of(engine.removeprefix("file:"), folder, "engine")
+        if folder.is_relative_to(named):
+            raise SettingsError(
+                f"engine = {engine!r} would put the index among the documents",
+                "Name a folder for it alone",
+            )
+        return f"file:{named}", ""
+    if engine not in ("", "memory:"):
+        raise SettingsError(f"engine cannot be {engine!r}", "It is file:PATH or memory:")
     if engine:
         return engine, ""
     beside = folder / INDEX_FOLDER

@@ -57,6 +57,8 @@ class Upkeep:
         except Busy:
             return ["another process is indexing this library; answering from what is there"]
         except StoreError as error:
+            if not self.ingest.counts().documents:
+                raise
             return [f"the index could not be brought up to date: {error}"]
 
     def _embed(

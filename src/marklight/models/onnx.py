@@ -164,6 +164,8 @@ class OnnxEmbedder:
 
 
 def _open_session(name: str, model: bytes | str) -> tuple[Any, tuple[str, ...], str]:
+    # Read when it is loaded: its packages report their use to their maker unless told not to.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -25,8 +25,8 @@ def within_budget(answer: Answer) -> Answer:
             kept.append(hit)
             room -= len(hit.chunk.text)
             continue
-        text = _cut(hit.chunk.text, room)
-        if text:
+        if room > 0:
+            text = _cut(hit.chunk.text, room)
             kept.append(replace(hit, chunk=replace(hit.chunk, text=text)))
             cut = 1
         break
@@ -41,4 +41,4 @@ def within_budget(answer: Answer) -> Answer:
 def _cut(text: str, room: int) -> str:
     ends = [found.end() for found in _SENTENCE_END.finditer(text[: room + 1])]
     end = ends[-1] if ends else text.rfind(" ", 0, room + 1)
-    return text[:end].rstrip() + " …" if end > 0 else ""
+    return text[: end if end > 0 else room].rstrip() + " …"

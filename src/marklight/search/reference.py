@@ -11,7 +11,7 @@ from marklight.errors import NotFound, UsageError
 from marklight.model import Document, DocumentId, Heading
 from marklight.ports import Reader
 
-_LINES = re.compile(r"^(?P<path>.+):(?P<first>\d+)(?:-(?P<last>\d+))?$", re.DOTALL)
+_LINES = re.compile(r"^(?P<path>.+):(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?$", re.DOTALL)
 _CHUNK_ID = re.compile(r"^[0-9a-f]{16}$")
 
 
@@ -28,7 +28,7 @@ def follow(reference: str, reader: Reader, find: Find) -> Extract:
             return Extract(chunk.document, chunk.title, chunk.headings, chunk.lines, chunk.text)
     whole = find(reference)
     if whole is not None:
-        return _lines_of(whole, 1, whole.text.count("\n") + 1)
+        return _lines_of(whole, 1, max(1, len(_lines(whole))))
     if found := _LINES.match(reference):
         first, last = int(found["first"]), int(found["last"] or found["first"])
         return _lines_of(demand(found["path"], reader, find), first, last)
@@ -40,7 +40,11 @@ def follow(reference: str, reader: Reader, find: Find) -> Extract:
 
 def find_document(name: str, reader: Reader) -> Document | None:
     """The document of this path, or that a link of this name would lead to."""
-    key = name.strip().removeprefix("./").strip("/")
+    key = name.removeprefix("./").strip("/")
+    try:
+        key.encode()
+    except UnicodeEncodeError:  # bytes that are no text name no document
+        return None
     collection, _, path = key.partition("/")
     named = reader.find(key) or [DocumentId(collection, path)]
     if document := reader.document(named[0]):
@@ -65,7 +69,7 @@ def _missing(name: str, reader: Reader) -> NotFound:
 
 
 def _lines_of(document: Document, first: int, last: int, *headings: str) -> Extract:
-    lines = document.text.split("\n")
+    lines = _lines(document)
     if first < 1 or last < first:
         raise UsageError(f"lines {first}-{last} are no range", "Lines count from 1: guide.md:10-40")
     if first > len(lines):
@@ -74,6 +78,11 @@ def _lines_of(document: Document, first: int, last: int, *headings: str) -> Extr
     text = "\n".join(lines[first - 1 : last])
     trail = headings or _trail(document.outline, first)
     return Extract(document.id, document.title, trail, (first, last), text)
+
+
+def _lines(document: Document) -> list[str]:
+    """Its lines; the last line break ends a line and does not begin another."""
+    return document.text.removesuffix("\n").split("\n")
 
 
 def _part(document: Document, fragment: str) -> Extract:

@@ -91,14 +91,15 @@ def extract_text(extract: Extract) -> str:
     """A piece of a document under the line that says where it stands."""
     first, last = extract.lines
     headings = trail(extract.title, extract.headings)
-    return f"{extract.document.path}:{first}-{last} § {headings}\n\n{harmless(extract.text)}"
+    where = one_line(f"{extract.document.path}:{first}-{last} § {headings}")
+    return f"{where}\n\n{harmless(extract.text)}"
 
 
 def outline_text(outline: Sequence[Heading]) -> str:
     """Headings, indented by level, each with its lines and anchor."""
     top = min((heading.level for heading in outline), default=1)
     return "\n".join(
-        f"{'  ' * (heading.level - top)}{heading.text}"
+        f"{'  ' * (heading.level - top)}{one_line(heading.text)}"
         f"  :{heading.lines[0]}-{heading.lines[1]}  #{heading.anchor}"
         for heading in outline
     )

@@ -22,6 +22,8 @@ class Reciprocal:
     def __post_init__(self) -> None:
         if self.k < 0:
             raise SettingsError(f"search.reciprocal.k must not be negative, but is {self.k}")
+        if not all(0 < weight < 1e6 for weight in self.weights.values()):
+            raise SettingsError("search.reciprocal.weights must be positive")
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
         sums: dict[str, float] = {}

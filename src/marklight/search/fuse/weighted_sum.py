@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from marklight.answer import Hits, Query, best_first, together
+from marklight.errors import SettingsError
 from marklight.ports import Tools
 
 
@@ -19,6 +20,10 @@ class WeightedSum:
 
     keyword: float = 0.4
     semantic: float = 0.6
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.keyword <= 1 and 0 <= self.semantic <= 1):
+            raise SettingsError("search.weighted_sum takes weights of 0 to 1")
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
         # A retriever that answers alone is not fused: its own scores, brought into [0, 1].

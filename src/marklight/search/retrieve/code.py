@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from marklight.answer import Hits, Query
 from marklight.ports import Tools
+from marklight.search.retrieve import demand_depth
 from marklight.text import identifiers
 
 
@@ -17,6 +18,9 @@ class Code:
     """Candidates for each result asked for."""
     least: int = 50
     """Candidates fetched at the least."""
+
+    def __post_init__(self) -> None:
+        demand_depth(self.depth, self.least)
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
         names = identifiers(query.text)

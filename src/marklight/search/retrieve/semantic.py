@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from marklight.answer import Hits, Query
 from marklight.ports import Tools
+from marklight.search.retrieve import demand_depth
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,9 @@ class Semantic:
     """Candidates for each result asked for."""
     least: int = 50
     """Candidates fetched at the least, so that fusion sees where the lists meet."""
+
+    def __post_init__(self) -> None:
+        demand_depth(self.depth, self.least)
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
         embedder = tools.embedder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
@@ -65,10 +66,17 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         _complain("stopped; what was indexed so far is kept, and the next run goes on from there")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; leave without a word, and without one at exit.
+    except SystemExit:
+        return 0  # click's way to leave when whoever reads our output has seen enough
+    except OSError as error:
+        # Output that cannot be written is not tried again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        if isinstance(error, BrokenPipeError):
+            return 0  # whoever read it has seen enough
+        if debug:
+            raise
+        _complain(": ".join(filter(None, [error.strerror or str(error), error.filename])))
+        return 3
     except Exception as error:
         if debug:
             raise
@@ -80,4 +88,5 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _complain(message: str) -> None:
-    click.echo(one_line(f"marklight: {message}"), err=True)
+    with suppress(OSError, ValueError):  # nobody listens
+        click.echo(one_line(f"marklight: {message}"), err=True)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from marklight.surfaces import render
-from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, note, open_library
+from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, note, open_library, show
 from marklight.surfaces.cli.progress import Bar
 
 
@@ -56,11 +56,11 @@ def search(
     for notice in answer.notices:
         note(notice)
     if format == "text" and answer.hits:
-        click.echo(_emphasised(render.answer_as(answer, format)))
+        show(_emphasised(render.answer_as(answer, format)))
     elif format != "text" and (answer.hits or format == "json"):
-        click.echo(render.answer_as(answer, format))
+        show(render.answer_as(answer, format))
     if options["explain"] and format == "text":
-        click.echo(f"\n{render.explanation(answer)}")
+        show(f"\n{render.explanation(answer)}")
     if answer.abstained and format != "json":
         note(f"nothing found: {answer.abstained}")
     return 0 if answer.hits else 1
@@ -80,11 +80,14 @@ def _emphasised(text: str) -> str:
 @click.argument("reference", metavar="REF")
 @IN_LIBRARY
 @AS_JSON
-def get(reference: str, folder: Path | None, as_json: bool) -> int:
+@SET
+def get(reference: str, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """Show a document or a part: path, path#heading, path:10-40, or a chunk id."""
-    with open_library(folder) as library, Bar() as bar:
+    with open_library(folder, assignments) as library, Bar() as bar:
         extract = library.get(reference, near=Path.cwd(), progress=bar)
-    click.echo(render.to_json(extract.to_dict()) if as_json else render.extract_text(extract))
+    for notice in extract.notices:
+        note(notice)
+    show(render.to_json(extract.to_dict()) if as_json else render.extract_text(extract))
     return 0
 
 
@@ -92,9 +95,10 @@ def get(reference: str, folder: Path | None, as_json: bool) -> int:
 @click.argument("path")
 @IN_LIBRARY
 @AS_JSON
-def outline(path: str, folder: Path | None, as_json: bool) -> int:
+@SET
+def outline(path: str, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """Show a document's headings with their lines and anchors."""
-    with open_library(folder) as library, Bar() as bar:
+    with open_library(folder, assignments) as library, Bar() as bar:
         document, headings = library.outline(path, near=Path.cwd(), progress=bar)
     if as_json:
         rows = [
@@ -106,7 +110,7 @@ def outline(path: str, folder: Path | None, as_json: bool) -> int:
             }
             for heading in headings
         ]
-        click.echo(render.to_json({"path": document.path, "outline": rows}))
+        show(render.to_json({"path": document.path, "outline": rows}))
     else:
-        click.echo(render.outline_text(headings) or "no headings")
+        show(render.outline_text(headings) or "no headings")
     return 0

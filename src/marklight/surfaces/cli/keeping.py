@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from marklight.surfaces import render
-from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, note, open_library
+from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, note, open_library, show
 from marklight.surfaces.cli.progress import Bar
 
 
@@ -31,21 +31,22 @@ def index(
         reports.append(report)
     if as_json:
         found = [report.to_dict() for report in reports]
-        click.echo(render.to_json(found[0] if len(found) == 1 else found))
+        show(render.to_json(found[0] if len(found) == 1 else found))
     else:
-        click.echo("\n".join(map(render.report_text, reports)))
+        show("\n".join(map(render.report_text, reports)))
     return 0
 
 
 @click.command()
 @IN_LIBRARY
 @AS_JSON
-def status(folder: Path | None, as_json: bool) -> int:
+@SET
+def status(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """Show what is indexed, what is still to do and what failed."""
-    with open_library(folder) as library:
+    with open_library(folder, assignments) as library:
         found = library.status()
     if as_json:
-        click.echo(render.to_json(found))
+        show(render.to_json(found))
         return 0
     failed = found.pop("failed")
     flat: dict[str, Any] = {}
@@ -54,9 +55,9 @@ def status(folder: Path | None, as_json: bool) -> int:
             flat |= {f"{name}.{part}": of for part, of in value.items()}
         else:
             flat[name] = value
-    click.echo(render.table(flat | {"failed": len(failed)}))
+    show(render.table(flat | {"failed": len(failed)}))
     for failure in failed:
-        click.echo(render.one_line(f"  {failure['path']}: {failure['reason']}"))
+        show(render.one_line(f"  {failure['path']}: {failure['reason']}"))
     return 0
 
 
@@ -64,32 +65,34 @@ def status(folder: Path | None, as_json: bool) -> int:
 @click.argument("path", type=click.Path(path_type=Path))
 @IN_LIBRARY
 @AS_JSON
-def ignored(path: Path, folder: Path | None, as_json: bool) -> int:
+@SET
+def ignored(path: Path, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """Say whether a file is left out of the index, and by which rule."""
     if folder is None and not path.absolute().is_relative_to(Path.cwd()):
         folder = next((above for above in path.absolute().parents if above.is_dir()), None)
-    with open_library(folder) as library:
+    with open_library(folder, assignments) as library:
         reason = library.ignored(path)
     if as_json:
-        click.echo(render.to_json({"path": str(path), "ignored": bool(reason), "reason": reason}))
+        show(render.to_json({"path": str(path), "ignored": bool(reason), "reason": reason}))
     else:
-        click.echo(render.one_line(f"{path}: {reason or 'not ignored'}"))
+        show(render.one_line(f"{path}: {reason or 'not ignored'}"))
     return 0
 
 
 @click.command()
 @IN_LIBRARY
 @AS_JSON
-def doctor(folder: Path | None, as_json: bool) -> int:
+@SET
+def doctor(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """Try every part that Marklight rests on, and mend what can be mended."""
     from marklight.library.doctor import examine
 
-    findings = examine(folder)
+    findings = examine(folder, assignments)
     if as_json:
-        click.echo(render.to_json([finding._asdict() for finding in findings]))
+        show(render.to_json([finding._asdict() for finding in findings]))
     else:
         for finding in findings:
-            click.echo(
+            show(
                 render.one_line(
                     f"{'ok ' if finding.ok else 'BAD'} {finding.part}: {finding.detail}"
                 )
@@ -110,9 +113,9 @@ def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -
             key: {"value": found.values[key], "source": found.sources[key]}
             for key in sorted(found.values)
         }
-        click.echo(render.to_json(rows))
+        show(render.to_json(rows))
     else:
-        click.echo(
+        show(
             render.table(
                 {
                     key: f"{_shown(found.values[key])}  ({found.sources[key]})"

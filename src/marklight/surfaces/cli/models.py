@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from marklight.surfaces import render
-from marklight.surfaces.cli.options import AS_JSON
+from marklight.surfaces.cli.options import AS_JSON, show
 from marklight.surfaces.cli.progress import Bar
 
 
@@ -25,7 +25,7 @@ def list_(as_json: bool) -> int:
 
     rows = store.list_models()
     if as_json:
-        click.echo(render.to_json([dataclasses.asdict(row) for row in rows]))
+        show(render.to_json([dataclasses.asdict(row) for row in rows]))
         return 0
     shown = {
         f"{'*' if row.default else ' '} {row.name}": (
@@ -33,7 +33,7 @@ def list_(as_json: bool) -> int:
         )
         for row in rows
     }
-    click.echo(render.table(shown))
+    show(render.table(shown))
     return 0
 
 
@@ -46,7 +46,7 @@ def pull(name: str, revision: str) -> int:
 
     with Bar() as bar:
         record = hub.pull(name, revision=revision, progress=bar)
-    click.echo(f"{record.name} is here; use it with model.name = {record.name!r}")
+    show(f"{record.name} is here; use it with model.name = {record.name!r}")
     return 0
 
 
@@ -60,10 +60,10 @@ def verify(name: str | None, as_json: bool) -> int:
     names = [name] if name else [row.name for row in store.list_models() if row.path]
     found = {each: store.verify(each) for each in names}
     if as_json:
-        click.echo(render.to_json(found))
+        show(render.to_json(found))
     else:
         for each, problems in found.items():
-            click.echo(render.one_line(f"{each}: {'; '.join(problems) or 'ok'}"))
+            show(render.one_line(f"{each}: {'; '.join(problems) or 'ok'}"))
     return 3 if any(found.values()) else 0
 
 
@@ -75,5 +75,5 @@ def import_(folder: Path, name: str | None) -> int:
     from marklight.models import store
 
     record = store.import_folder(folder, name)
-    click.echo(f"{record.name} is here; use it with model.name = {record.name!r}")
+    show(f"{record.name} is here; use it with model.name = {record.name!r}")
     return 0

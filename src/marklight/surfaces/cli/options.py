@@ -33,6 +33,11 @@ def open_library(folder: Path | None, assignments: Sequence[str] = ()) -> Librar
     return Library(folder, assignments=assignments)
 
 
+def show(text: str) -> None:
+    """Results, as they are: what looks like a colour may be part of a name."""
+    click.echo(text, color=True)
+
+
 def note(text: str) -> None:
     """One line for the person, beside the results."""
     click.echo(one_line(f"note: {text}"), err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from types import TracebackType
@@ -35,8 +36,9 @@ class Bar:
         share = done / total if total else 1.0
         filled = round(share * _WIDTH)
         bar = "━" * filled + "─" * (_WIDTH - filled)
-        line = f"\r\x1b[K{self._phase} {bar} {done}/{total}{self._left(done, total, now)}"
-        sys.stderr.write(line)
+        line = f"{self._phase} {bar} {done}/{total}{self._left(done, total, now)}"
+        width = shutil.get_terminal_size().columns - 1
+        sys.stderr.write(f"\r\x1b[K{line[:width]}")
         sys.stderr.flush()
 
     def _left(self, done: int, total: int, now: float) -> str:
