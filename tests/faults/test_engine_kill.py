@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.engines.embedded import matrix, session, words
+from marklight.engines.embedded import matrix, mend, session, words
 from marklight.engines.memory import MemoryEngine
+from marklight.model import Batch
+from tests.contracts.builders import entry
 from tests.faults.committing import answers, batches, in_child, in_memory, resume
 
 ROOT = Path(__file__).parents[2]
@@ -118,6 +120,51 @@ def test_a_death_while_the_words_are_built_anew_loses_nothing(
     child = in_child(doomed)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     assert_whole(folder)
+
+
+RENEWAL = {
+    "before it is announced": (mend, "put_stamp", dying(True, call_number=1)),
+    "after it is announced": (mend, "put_stamp", dying(False, call_number=1)),
+    "after the words are committed": (words.Words, "opstamp", dying(True, call_number=1)),
+    "before it is noted": (mend, "put_stamp", dying(True, call_number=2)),
+}
+
+
+@pytest.mark.parametrize("moment", RENEWAL)
+def test_a_death_while_the_dead_are_left_out_loses_nothing(
+    moment: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resume(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words.Words, "drifted", lambda *_: False)
+        engine = engines.open(folder)
+        with engine.writing(1):
+            engine.commit(Batch(entries=(entry("x.md", "durian"),)))
+            engine.commit(Batch(removed=(entry("x.md").document.id,)))
+        engine.close()
+    owner, name, wrap = RENEWAL[moment]
+
+    def doomed() -> None:
+        monkeypatch.setattr(owner, name, wrap(getattr(owner, name)))
+        monkeypatch.setattr(words.Words, "drifted", lambda *_: True)
+        with engines.open(folder).writing(1):
+            pass
+
+    child = in_child(doomed)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    engine = engines.open(folder)
+    with engine.snapshot() as reader:
+        found = answers(reader)
+    assert engine.check() == []
+    with engine.snapshot() as reader:
+        assert answers(reader) == found
+    engine.close()
+    memory = MemoryEngine()
+    with memory.writing(0):
+        for batch in batches():
+            memory.commit(batch)
+    with memory.snapshot() as oracle:
+        assert found[2:] == answers(oracle)[2:]  # type: ignore[index]
 
 
 def assert_whole(folder: Path) -> None:

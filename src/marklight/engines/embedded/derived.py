@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marklight.engines.embedded.session import Session
-from marklight.engines.embedded.words import GRACE_SECONDS, Unfit, Words, living, sound
+from marklight.engines.embedded.words import GRACE_SECONDS, Unfit, Words, died, living, sound
 from marklight.errors import StoreError
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Derived:
         self.generation, self.library, self._opstamp, self._chunks = session.all(
             "SELECT generation, library, opstamp, chunks FROM state"
         )[0]
+        self._died = died(session)
         if parts.words.loaded and self._chunks:
             # Taken now, so that no later commit can change what this view finds.
             try:
@@ -83,7 +84,7 @@ class Derived:
         raise AssertionError("unreachable")
 
     def _on_disk(self) -> tantivy.Searcher:
-        return self._parts.words.searcher(self.library, self.generation, self._opstamp)
+        return self._parts.words.searcher(self.library, self.generation, self._opstamp, self._died)
 
     def _fit(self) -> tantivy.Searcher:
         from marklight.engines.embedded.mend import aside

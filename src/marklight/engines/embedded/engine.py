@@ -14,6 +14,7 @@ from marklight.engines.embedded.store import Store
 from marklight.engines.embedded.turn import Turn
 from marklight.engines.embedded.words import Words
 from marklight.engines.embedded.write import apply
+from marklight.errors import StoreError
 from marklight.model import Batch
 
 
@@ -40,6 +41,8 @@ class EmbeddedEngine:
             finally:
                 if outermost:
                     self._parts.words.finish()
+            if outermost:
+                self._renew_words()
 
     def commit(self, batch: Batch) -> int:
         """The words and the matrix are written first: what they have too much, no view sees."""
@@ -63,6 +66,14 @@ class EmbeddedEngine:
             from marklight.engines.embedded import vectors
 
             vectors.add(session, self.folder, self._library(session), batch.vectors)
+
+    def _renew_words(self) -> None:
+        if self._parts.words.drifted(self._session()):
+            from marklight.engines.embedded.mend import renew
+
+            # All is committed and can be searched: what fails now is tried at the end of the next turn.
+            with suppress(StoreError):
+                renew(self._parts.words, self._session())
 
     def clean(self, keep: Iterable[str]) -> int:
         from marklight.engines.embedded import vectors

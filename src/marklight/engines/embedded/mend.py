@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from marklight.engines.embedded.passages import delete, rows_of, schema, stored_passages
 from marklight.engines.embedded.session import Session, listed
 from marklight.engines.embedded.trouble import explain
-from marklight.engines.embedded.words import Unfit, sound
+from marklight.engines.embedded.words import HEAP_BYTES, Stamp, Unfit, died, sound
 from marklight.engines.fields import recipe
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from marklight.engines.embedded.words import Words
 
-_HEAP_BYTES = 64_000_000
 _OURS = re.compile(r"words-(new|old)-[0-9a-f]{8}")
 
 
@@ -38,10 +37,16 @@ def words(index: Words, session: Session, look: bool = False, anew: bool = False
         if index.opstamp(library) == expected and not look:
             return ""
         with sound():
+            if index.stamp().died > died(session):
+                raise Unfit("newer than the tables")
             added, deleted = _catch_up(index.folder, session)
         if not added and not deleted and index.opstamp(library) == expected:
             return ""
-        done = f"The index of words was caught up: {added} passages added, {deleted} taken out"
+        done = (
+            f"The index of words was caught up: {added} passages added, {deleted} taken out"
+            if added or deleted
+            else ""
+        )
     except Unfit as reason:
         try:
             with sound():
@@ -52,6 +57,41 @@ def words(index: Words, session: Session, look: bool = False, anew: bool = False
     index.forget()
     session.run("UPDATE state SET opstamp = ?", [index.opstamp(library)])
     return done
+
+
+def renew(index: Words, session: Session) -> None:
+    """Build the index anew without what died; the writer's place must be held.
+
+    In one commit of its own, so that whoever looks or dies meanwhile has the old or the new.
+    """
+    import tantivy
+
+    stamp = Stamp(session.value("SELECT library FROM state"), recipe(), died(session), whole=False)
+    try:
+        with sound():
+            put_stamp(index.folder, stamp)
+            writer = tantivy.Index.open(str(index.folder)).writer(HEAP_BYTES, 1)
+            writer.delete_all_documents()
+            for passage in stored_passages(session):
+                writer.add_document(passage)
+            writer.commit()
+            writer.wait_merging_threads()
+            opstamp = index.opstamp(stamp.library)
+            with session.transaction():
+                session.run("UPDATE state SET opstamp = ?", [opstamp])
+                session.run("DELETE FROM dead")
+            put_stamp(index.folder, stamp._replace(whole=True))
+    except Unfit as error:
+        raise explain(error, index.folder) from error
+    finally:
+        index.forget()
+
+
+def put_stamp(folder: Path, stamp: Stamp) -> None:
+    """Note what the words in this folder are, whole or not at all."""
+    fresh = folder / "marklight.new"
+    fresh.write_text(json.dumps(stamp._asdict()), encoding="utf-8")
+    os.replace(fresh, folder / "marklight.json")
 
 
 def _catch_up(folder: Path, session: Session) -> tuple[int, int]:
@@ -66,7 +106,7 @@ def _catch_up(folder: Path, session: Session) -> tuple[int, int]:
         raise Unfit("passages stand in it twice")
     extra, missing = set(held) - known - spared, known - set(held)
     if extra or missing:
-        writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+        writer = index.writer(heap_size=HEAP_BYTES, num_threads=1)
         delete(writer, list(extra))
         for passage in stored_passages(session, listed(missing)):
             writer.add_document(passage)
@@ -99,8 +139,7 @@ def _rebuild(folder: Path, session: Session, library: str) -> None:
     try:
         fresh.mkdir(parents=True)
         _fill(tantivy.Index(schema(), path=str(fresh)), session)
-        stamp = {"library": library, "recipe": recipe()}
-        (fresh / "marklight.json").write_text(json.dumps(stamp), encoding="utf-8")
+        put_stamp(fresh, Stamp(library, recipe(), died(session), whole=True))
         if folder.exists():
             os.rename(folder, old)
         os.rename(fresh, folder)
@@ -129,7 +168,7 @@ def aside(session: Session) -> tantivy.Index:
 
 
 def _fill(index: tantivy.Index, session: Session) -> None:
-    writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+    writer = index.writer(heap_size=HEAP_BYTES, num_threads=1)
     for passage in stored_passages(session):
         writer.add_document(passage)
     writer.commit()

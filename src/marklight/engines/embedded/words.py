@@ -3,6 +3,9 @@
 A commit adds its passages here before it commits the tables, and passages that died are deleted
 here a while after. So the index always holds all that a view can ask for, and what it holds
 beyond that is told by rows that the view does not have.
+
+Passages that died still weigh in the scores of the others, so the index is built anew when they
+have become many; a view that is older than that makes do without it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.engines.embedded.session import Session, listed
 from marklight.engines.embedded.trouble import explain
@@ -30,12 +33,31 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 60.0
 """How long dead passages stay for views that are older than their death and look late."""
 
-_HEAP_BYTES = 64_000_000
+HEAP_BYTES = 64_000_000
 """One thread: a second one gains nothing while Python makes the words."""
+
+MOST_DEAD, LEAST_DEAD = 0.25, 200
+"""Dead passages, as a share of the living and at least so many, that bend the scores too much."""
 
 
 class Unfit(Exception):
     """The index on disk is missing, foreign, damaged or behind."""
+
+
+class Stamp(NamedTuple):
+    """Whose words these are, and how many passages had died before they were built whole."""
+
+    library: str
+    recipe: str
+    died: int
+    whole: bool
+    """Untrue from just before they are built anew until they are."""
+
+
+def died(session: Session) -> int:
+    """How many passages ever died: rows are numbered once, so all but the living."""
+    ever = "coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'chunks'), 0)"
+    return int(session.value(f"SELECT {ever} - chunks FROM state"))
 
 
 @contextmanager
@@ -69,32 +91,49 @@ class Words:
 
     def opstamp(self, library: str) -> int:
         """Which commit the files on disk are; raises where they are no index of this library."""
+        if self.stamp()[:2] != (library, recipe()):
+            raise Unfit("made for another library or with other words")
         try:
-            stamp = json.loads((self.folder / "marklight.json").read_bytes())
-            if stamp != {"library": library, "recipe": recipe()}:
-                raise Unfit("made for another library or with other words")
             return int(json.loads((self.folder / "meta.json").read_bytes())["opstamp"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise Unfit(str(error)) from error
 
-    def searcher(self, library: str, generation: int, expected: int) -> tantivy.Searcher:
-        """A view at least as new as this generation."""
+    def stamp(self) -> Stamp:
+        """What was noted when it was last built whole."""
+        try:
+            return Stamp(**json.loads((self.folder / "marklight.json").read_bytes()))
+        except (OSError, ValueError, TypeError) as error:
+            raise Unfit(str(error)) from error
+
+    def searcher(self, library: str, generation: int, expected: int, died: int) -> tantivy.Searcher:
+        """A view at least as new as this generation, with all that had not died before it."""
         with self._guard, sound():
             import tantivy
 
-            if self._index is None:
+            if self._index is None or generation != self._seen:
                 if self.opstamp(library) < expected:
                     raise Unfit("older than the tables")
-                self._index = tantivy.Index.open(str(self.folder))
-                self._index.config_reader("manual")
+                if self._index is None:
+                    self._index = tantivy.Index.open(str(self.folder))
+                    self._index.config_reader("manual")
                 self._index.reload()
                 self._seen = generation
-            elif generation != self._seen:
-                if self.opstamp(library) < expected:
-                    raise Unfit("older than the tables")
-                self._index.reload()
-                self._seen = generation
+                # Noted before it is built, so looked at after it was opened.
+                if self.stamp().died > died:
+                    self.forget()
+                    raise Unfit("built when passages of this view had died")
             return self._index.searcher()
+
+    def drifted(self, session: Session, most: float = MOST_DEAD, least: int = LEAST_DEAD) -> bool:
+        """Whether too many passages died since it was built whole."""
+        try:
+            stamp = self.stamp()
+        except Unfit:  # then it will be built anew in any case
+            return False
+        dead = died(session) - stamp.died
+        return not stamp.whole or dead > max(
+            least, most * session.value("SELECT chunks FROM state")
+        )
 
     def forget(self) -> None:
         """Look at the files anew next time."""
@@ -114,7 +153,7 @@ class Words:
             try:
                 with sound():
                     index = tantivy.Index.open(str(self.folder))
-                    self._writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+                    self._writer = index.writer(heap_size=HEAP_BYTES, num_threads=1)
                     return
             except Unfit as error:
                 if anew:
