@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -184,12 +184,12 @@ class Answer:
 
 
 def iso_time(time_ns: int) -> str:
-    """A file time as ISO 8601 in UTC."""
-    return (
-        datetime.fromtimestamp(time_ns / 1e9, UTC)
-        .isoformat(timespec="seconds")
-        .replace("+00:00", "Z")
-    )
+    """A file time as ISO 8601 in UTC; one that no calendar holds is the nearest that it does."""
+    try:
+        time = datetime(1970, 1, 1) + timedelta(microseconds=time_ns // 1000)
+    except OverflowError:
+        time = datetime.max if time_ns > 0 else datetime.min
+    return f"{time.isoformat(timespec='seconds')}Z"
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,7 @@ def test_nothing_found_is_exit_code_1_and_says_why(
         (["search", "x", "--lmit", "3"], 2, "--limit"),
         (["search", "x", "--mode", "magic"], 2, "hybrid"),
         (["search", "x", "--after", "soon"], 2, "2026-01-31"),
+        (["search", "x", "--after", "2026-02-31"], 2, "2026-02-31"),
         (["search", "x", "--set", "search.fusee=1"], 2, "search.fuse"),
         (["search", "x", "--set", "model.name=nothing-like-it"], 3, "nothing-like-it"),
         (["index", "--set", "model.name=nothing-like-it"], 3, "nothing-like-it"),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime
+from datetime import date
 from typing import TypeVar
 
 from marklight.answer import Filters, Mode, Query
+from marklight.dates import moment_bounds
 from marklight.errors import UsageError
 from marklight.library.locate import Scope
 
@@ -134,11 +135,13 @@ def _mode(mode: str) -> Mode:
 
 
 def _day(day: Day) -> str | None:
-    if isinstance(day, date):
-        return day.isoformat()
-    if day is not None:
-        try:
-            datetime.fromisoformat(day)
-        except (ValueError, TypeError):
-            raise UsageError(f"{day!r} is no date", "Write it as 2026-01-31") from None
-    return day
+    if day is None:
+        return None
+    written = day.isoformat() if isinstance(day, date) else day
+    try:
+        moment_bounds(written)
+    except (ValueError, AttributeError) as error:
+        raise UsageError(
+            f"{error}", "Write it as 2026, 2026-01, 2026-01-31 or with a time"
+        ) from None
+    return written
