@@ -34,7 +34,19 @@ def test_documents_are_found_with_the_state_of_their_file(tmp_path: Path) -> Non
 
 def test_parsers_decide_which_files_are_documents(tmp_path: Path) -> None:
     write(tmp_path, {"a.md": "", "b.rst": "", "notes/c": "", "d/c": ""})
-    assert found(tmp_path, parsers={"*.rst": "plain", "notes/*": "plain"}) == ["b.rst", "notes/c"]
+    more = {"*.rst": "plain", "notes/*": "plain"}
+    assert found(tmp_path, parsers=more) == ["a.md", "b.rst", "notes/c"]
+
+
+def test_a_parser_can_be_switched_off_for_a_pattern(tmp_path: Path) -> None:
+    write(tmp_path, {"a.md": "", "b.mdx": "", "c.txt": "", "CHANGES.md": "", "d/LICENSE.txt": ""})
+    assert found(tmp_path, parsers={"*.TXT": "none", "*.mdx": ""}) == ["CHANGES.md", "a.md"]
+    some = {"changes.md": "none", "d/*": "none", "*.mdx": "none"}
+    assert found(tmp_path, parsers=some) == ["a.md", "c.txt"]
+    first = {"*.md": "markdown", "*": "none"}
+    assert found(tmp_path, parsers=first) == ["CHANGES.md", "a.md"]
+    why = Discover(parsers=some).why_ignored(tmp_path / "CHANGES.md", {"docs": tmp_path})
+    assert why == "the setting files.parsers has no parser for its name"
 
 
 def test_hidden_names_and_our_own_folder_are_left_out(tmp_path: Path) -> None:
@@ -215,7 +227,7 @@ def test_it_says_why_a_path_is_left_out(tmp_path: Path) -> None:
     assert why("b/draft1.md") == "a rule says so: b/.ignore:2: draft*"
     assert why("x/deep/f.md") == "a rule says so: .gitignore:1: x"
     assert why(".hidden/d.md") == ".hidden/ is hidden; the setting files.hidden is off"
-    assert why("e.py") == "no pattern in the setting files.parsers fits its name"
+    assert why("e.py") == "the setting files.parsers has no parser for its name"
     assert why("out/g.md") == "the setting files.exclude has 'out/'"
     assert why("dead.md") == "dead.md is a symbolic link to nothing"
     assert why("no.md") == "there is no such file"

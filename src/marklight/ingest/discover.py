@@ -10,7 +10,7 @@ from pathlib import Path
 
 from marklight.errors import UsageError
 from marklight.ingest.ignore import IGNORE_FILES
-from marklight.ingest.parse import PARSERS
+from marklight.ingest.parse import PARSERS, with_defaults
 from marklight.ingest.walk import Found, Walk, inside
 from marklight.model import DocumentId, Failure
 
@@ -42,6 +42,9 @@ class Discover:
     """Files with rules for their folder; where two disagree the later name has the last word."""
     follow_outside: bool = False
     """Whether symbolic links may lead out of their collection."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parsers", with_defaults(self.parsers))
 
     def __call__(self, collections: Mapping[str, Path]) -> Discovery:
         """Every document of these collections, sorted."""

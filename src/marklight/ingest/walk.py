@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.ingest.ignore import Patterns, Rules, decide, rules_above, rules_in
-from marklight.ingest.parse import parser_for
+from marklight.ingest.parse import OFF, parser_for
 from marklight.ingest.read import state_of
 from marklight.model import DocumentId, Failure, FileState
 
@@ -47,7 +47,7 @@ class Walk:
         self.include = Patterns(options.include) if options.include else None
         self.exclude = Patterns(options.exclude) if options.exclude else None
         # Most files are told by their ending alone, and this is asked for each of them.
-        self.endings = tuple(pattern[1:] for pattern in options.parsers if _ENDING.match(pattern))
+        self.endings = _endings(options.parsers)
         self.is_document = _matcher(options.parsers)
 
     def files(self) -> Iterator[Found]:
@@ -183,7 +183,7 @@ class Walk:
         if os.path.isdir(path):
             return None
         if not self.is_document(below[: -len(steps[-1])], steps[-1]):
-            return "no pattern in the setting files.parsers fits its name"
+            return "the setting files.parsers has no parser for its name"
         return None
 
     def _link_reason(self, path: str) -> str:
@@ -204,9 +204,20 @@ def _is_text(name: str) -> bool:
     return name.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in name)
 
 
+def _endings(parsers: Mapping[str, str]) -> tuple[str, ...]:
+    """The endings, in lower case, that make a document whatever other patterns say."""
+    found: dict[str, str] = {}
+    for pattern, parser in parsers.items():
+        if _ENDING.match(pattern):
+            found.setdefault(pattern[1:].lower(), parser)
+        elif parser in OFF:
+            break  # It may be meant for some of the files that the patterns below fit.
+    return tuple(ending for ending, parser in found.items() if parser not in OFF)
+
+
 def _matcher(parsers: Mapping[str, str]) -> Callable[[str, str], bool]:
     """Whether a folder and a name make a document, fast where all patterns are endings."""
     if all(_ENDING.match(pattern) for pattern in parsers):
-        endings = tuple(pattern[1:].lower() for pattern in parsers)
+        endings = _endings(parsers)
         return lambda _, name: name.lower().endswith(endings)
     return lambda folder, name: parser_for(folder + name, parsers) is not None

@@ -29,6 +29,9 @@ PARSERS: Mapping[str, str] = {
 }
 """Which parser reads which files; a parser is the module of that name in this folder."""
 
+OFF = ("", "none")
+"""Instead of a parser: files that fit this pattern are no documents."""
+
 _NAMES = ("markdown", "plain")
 
 
@@ -40,13 +43,18 @@ class Parser(Protocol):
     def parse(self, lines: list[str], first: int) -> Structure: ...
 
 
+def with_defaults(parsers: Mapping[str, str]) -> dict[str, str]:
+    """These patterns, then ours that are not among them: the first that fits a name decides."""
+    return {**parsers, **{each: name for each, name in PARSERS.items() if each not in parsers}}
+
+
 def parser_for(path: str, parsers: Mapping[str, str] = PARSERS) -> str | None:
     """Name of the parser for a path, by the first pattern that fits its name or its whole path."""
     name = path.rpartition("/")[2].lower()
     for pattern, parser in parsers.items():
         folded = pattern.lower()
         if fnmatchcase(name, folded) or fnmatchcase(path.lower(), folded):
-            return parser
+            return parser if parser not in OFF else None
     return None
 
 
@@ -60,7 +68,10 @@ def parser(name: str) -> Parser:
 
 def fingerprint(parsers: Mapping[str, str] = PARSERS) -> str:
     """Changes whenever a document would be understood differently."""
-    used = [f"{pattern}={parser(name).FINGERPRINT}" for pattern, name in parsers.items()]
+    used = [
+        f"{pattern}={name if name in OFF else parser(name).FINGERPRINT}"
+        for pattern, name in parsers.items()
+    ]
     return digest("frontmatter 1", *used, size=8)
 
 
