@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from marklight.model import Chunk, Document
@@ -13,14 +13,21 @@ PROSE = tuple(FIELD_BOOSTS)
 CODE = "code"
 
 
+SHARED = ("keywords", "description", "tags", "aliases", "author")
+"""The fields that all passages of a document share."""
+
+
 def document_words(document: Document) -> Mapping[str, list[str]]:
-    """What all passages of a document share; made once for all of them."""
+    """The words of these fields; made once for all passages."""
+    return shared_words({field: getattr(document, field) for field in SHARED})
+
+
+def shared_words(said: Mapping[str, str | Sequence[str]]) -> Mapping[str, list[str]]:
+    """The same from what a document said, in whatever else it is kept."""
+    texts = {field: said[field] for field in SHARED}
     return {
-        "keywords": words("\n".join(document.keywords)),
-        "description": words(document.description),
-        "tags": words("\n".join(document.tags)),
-        "aliases": words("\n".join(document.aliases)),
-        "author": words(document.author),
+        field: words(text if isinstance(text, str) else "\n".join(text))
+        for field, text in texts.items()
     }
 
 

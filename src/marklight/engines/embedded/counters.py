@@ -14,12 +14,7 @@ ORPHAN = "NOT EXISTS (SELECT 1 FROM chunks c WHERE c.digest = vectors.digest)"
 COUNTERS = (
     ("state", "documents", "(SELECT count(*) FROM documents)"),
     ("state", "chunks", "(SELECT count(*) FROM chunks)"),
-    (
-        "state",
-        "waste",
-        "(SELECT count(*) FROM vectors v WHERE NOT EXISTS"
-        " (SELECT 1 FROM chunks c WHERE c.digest = v.digest))",
-    ),
+    ("state", "waste", f"(SELECT count(*) FROM vectors WHERE {ORPHAN})"),
     (
         "models",
         "embedded",

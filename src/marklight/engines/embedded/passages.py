@@ -12,8 +12,7 @@ from marklight.engines.embedded.allowed import Allowed
 from marklight.engines.embedded.insert import Placed
 from marklight.engines.embedded.records import CHUNK, chunk
 from marklight.engines.embedded.session import Session
-from marklight.engines.fields import CODE, PROSE, chunk_words, document_words
-from marklight.model import Document, DocumentId, FileState
+from marklight.engines.fields import CODE, PROSE, chunk_words, document_words, shared_words
 from marklight.ports import Scored
 
 
@@ -37,7 +36,8 @@ def placed_passages(placed: Iterable[Placed]) -> Iterator[tantivy.Document]:
 
 def stored_passages(session: Session, rows: str = "") -> Iterator[tantivy.Document]:
     """Passages as the tables hold them: all, or those of a JSON list of rows."""
-    last, shared = -1, {}
+    last: int = -1
+    shared: Mapping[str, list[str]] = {}
     which = "WHERE c.row IN (SELECT value FROM json_each(?))" if rows else ""
     for row, document, record, *columns in session.each(
         f"SELECT c.row, c.document, t.record, {CHUNK} FROM chunks c"
@@ -46,23 +46,8 @@ def stored_passages(session: Session, rows: str = "") -> Iterator[tantivy.Docume
         [rows] if rows else [],
     ):
         if document != last:
-            last, shared = document, dict(document_words(_described(json.loads(record))))
+            last, shared = document, shared_words(json.loads(record))
         yield _passage(row, document, shared, chunk_words(chunk(tuple(columns))))
-
-
-def _described(said: Mapping[str, str]) -> Document:
-    return Document(
-        id=DocumentId("", ""),
-        title="",
-        text="",
-        file=FileState(0, 0),
-        digest="",
-        description=said["description"],
-        keywords=tuple(said["keywords"]),
-        tags=tuple(said["tags"]),
-        aliases=tuple(said["aliases"]),
-        author=said["author"],
-    )
 
 
 def _passage(
