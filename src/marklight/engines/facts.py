@@ -114,9 +114,17 @@ def storable(mtime_ns: int) -> int:
     return min(max(mtime_ns, LEAST_NS), MOST_NS)
 
 
+def within(collection: str, path: str, parts: Iterable[tuple[str, str]]) -> bool:
+    """Whether a document stands in one of these folders of these collections."""
+    return any(
+        collection == owner and (not folder or path.startswith(f"{folder}/"))
+        for owner, folder in parts
+    )
+
+
 def any_glob(path: str, globs: Iterable[str]) -> bool:
-    """Whether one of these patterns means this path."""
-    return any(_pattern(glob).fullmatch(path) for glob in globs)
+    """Whether one of these patterns means this path; a path also means itself, `[` and all."""
+    return any(path == glob or _pattern(glob).fullmatch(path) for glob in globs)
 
 
 @lru_cache(maxsize=512)

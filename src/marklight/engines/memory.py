@@ -21,6 +21,7 @@ from marklight.engines.facts import (
     storable,
     tag_key,
     time_bounds,
+    within,
 )
 from marklight.engines.fields import CODE, chunk_words, document_words
 from marklight.engines.naming import Claim, choose
@@ -222,6 +223,7 @@ class MemoryReader:
         when = moment(document.date, document.file.mtime_ns)
         return (
             (not filters.collections or chunk.collection in filters.collections)
+            and (not filters.within or within(chunk.collection, chunk.path, filters.within))
             and (not filters.paths or any_glob(chunk.path, filters.paths))
             and not any_glob(chunk.path, filters.exclude)
             and (not filters.tags or any((TAG, tag_key(tag)) in known for tag in filters.tags))

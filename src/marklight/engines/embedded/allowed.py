@@ -56,6 +56,13 @@ def _conditions(filters: Filters) -> tuple[list[str], list[str]]:
 
     if filters.collections:
         add("d.collection IN (SELECT value FROM json_each(?))", listed(filters.collections))
+    if filters.within:
+        part = "(d.collection = ? AND (? = '' OR substr(d.path, 1, length(?) + 1) = ? || '/'))"
+        parts = " OR ".join([part] * len(filters.within))
+        add(
+            f"({parts})",
+            *(each for owner, folder in filters.within for each in (owner, *[folder] * 3)),
+        )
     if filters.paths:
         add("any_glob(d.path, ?)", listed(filters.paths))
     if filters.exclude:

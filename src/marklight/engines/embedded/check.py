@@ -7,7 +7,7 @@ import numpy as np
 from marklight.engines.embedded import mend, vectors
 from marklight.engines.embedded.counters import COUNTERS
 from marklight.engines.embedded.derived import Parts
-from marklight.engines.embedded.matrix import MatrixFile, shelf
+from marklight.engines.embedded.matrix import InUse, MatrixFile, shelf
 from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.trouble import damaged
 
@@ -37,9 +37,12 @@ def check(parts: Parts, session: Session) -> list[str]:
         assert place
         file = MatrixFile.at(parts.folder, library, place)
         if not file.is_whole() or not _equal(file, session):
-            file.rebuild(session)
             parts.matrices.clear()
-            found.append(f"The vectors of {model} were written anew from the store")
+            try:
+                file.rebuild(session)
+                found.append(f"The vectors of {model} were written anew from the store")
+            except InUse as error:
+                found.append(f"The vectors of {model} are damaged: {error}")
     if left := vectors.sweep(session, parts.folder, library) + mend.sweep(parts.words.folder):
         found.append(f"{left} files or folders that nothing uses were deleted")
     return found

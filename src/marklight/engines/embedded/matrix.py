@@ -15,6 +15,7 @@ import numpy as np
 from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.trouble import explain
 from marklight.engines.unit import unit
+from marklight.errors import StoreError
 from marklight.text import digest
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ OURS = re.compile(r"[0-9a-f]{12}-\d+-\d+\.(f32|[0-9a-f]{8}\.new)")
 
 HEADER_BYTES = 256
 _BLOCK = 4096
+
+
+class InUse(StoreError):
+    """Windows lets nobody replace a file that a reader has mapped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,12 @@ class MatrixFile:
                 file.truncate(self.shelf.bytes)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(fresh, self.path)
+            try:
+                os.replace(fresh, self.path)
+            except PermissionError as error:
+                raise InUse(
+                    f"{self.path} is in use by another process", "Try again when it is done"
+                ) from error
         except OSError as error:
             raise explain(error, self.path) from error
         finally:

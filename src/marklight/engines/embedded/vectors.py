@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from marklight.engines.embedded.counters import ORPHAN
-from marklight.engines.embedded.matrix import OURS, MatrixFile, Shelf, shelf
+from marklight.engines.embedded.matrix import OURS, InUse, MatrixFile, Shelf, shelf
 from marklight.engines.embedded.session import Session, listed
 from marklight.errors import StoreError
 from marklight.model import Vectors
@@ -40,7 +40,14 @@ def add(session: Session, folder: Path, library: str, vectors: Vectors) -> None:
     rows = np.ascontiguousarray(vectors.matrix[[at[digest] for digest in fresh]], dtype="<f4")
     file = MatrixFile.at(folder, library, place)
     if not file.is_whole():
-        file.rebuild(session)
+        try:
+            file.rebuild(session)
+        except InUse:
+            # Under another name, then; the old file is swept away when nobody has it any more.
+            session.run("UPDATE models SET epoch = epoch + 1 WHERE row = ?", [place.row])
+            place = _shelf_for(session, vectors)
+            file = MatrixFile.at(folder, library, place)
+            file.rebuild(session)
     file.append(rows)
     session.many(
         "INSERT INTO vectors (model, digest, place, vector) VALUES (?, ?, ?, ?)",

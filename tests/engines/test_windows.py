@@ -1,0 +1,82 @@
+"""What Windows does to files that someone has mapped, wherever the tests run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from marklight import engines
+from marklight.answer import Filters
+from marklight.model import Batch
+from marklight.ports import Engine
+from tests.contracts.builders import embedding, entry, vector
+
+ONE, TWO = entry("a.md", "one"), entry("b.md", "two")
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = engines.open(tmp_path)
+    with engine.writing(1):
+        engine.commit(Batch(entries=(ONE, TWO)))
+        engine.commit(embedding(ONE))
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the vectors, which nobody may delete or replace."""
+    (path,) = (tmp_path / "vectors").iterdir()
+    unlink, replace = Path.unlink, os.replace
+
+    def keep(each: Path, missing_ok: bool = False) -> None:
+        if each == path:
+            raise PermissionError(13, "in use")
+        unlink(each, missing_ok)
+
+    def refuse(source: Path, target: Path) -> None:
+        if target == path:
+            raise PermissionError(13, "in use")
+        replace(source, target)
+
+    monkeypatch.setattr(Path, "unlink", keep)
+    monkeypatch.setattr(os, "replace", refuse)
+    return path
+
+
+def found(engine: Engine) -> int:
+    with engine.snapshot() as reader:
+        return len(reader.semantic(vector("q"), "m", Filters(), 9))
+
+
+def test_a_file_in_use_is_left_for_the_next_sweep(
+    engine: Engine, mapped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert engine.clean(keep=()) == 1
+    assert engine.check() == []
+    assert mapped.exists()
+    monkeypatch.undo()
+    assert engine.check() == ["1 files or folders that nothing uses were deleted"]
+    assert not mapped.exists()
+
+
+def test_vectors_go_on_beside_a_damaged_file_in_use(engine: Engine, mapped: Path) -> None:
+    mapped.write_bytes(b"damaged")
+    with engine.writing(1):
+        engine.commit(embedding(TWO))
+    assert found(engine) == 2
+    assert engine.check() == []
+
+
+def test_a_check_says_that_a_damaged_file_is_in_use(
+    engine: Engine, mapped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mapped.write_bytes(b"damaged")
+    assert "in use" in engine.check()[0]
+    assert found(engine) == 1
+    monkeypatch.undo()
+    assert engine.check() == ["The vectors of m were written anew from the store"]
