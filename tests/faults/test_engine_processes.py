@@ -83,7 +83,7 @@ def test_a_second_writer_waits_and_is_then_told_so(
     began = time.monotonic()
     with pytest.raises(Busy, match="Another process is writing") as caught, engine.writing(0.3):
         pass
-    assert 0.25 < time.monotonic() - began < 5
+    assert 0.25 < time.monotonic() - began < 30
     assert caught.value.hint
     with engine.snapshot() as reader:
         assert reader.generation == 0
