@@ -464,6 +464,25 @@ def test_a_folder_inside_a_collection_stands_for_its_documents(tmp_path: Path) -
         lib.search("apples")
 
 
+def test_a_folder_that_was_named_and_a_filter_must_both_hold(tmp_path: Path, engine: str) -> None:
+    write(
+        tmp_path,
+        {
+            "marklight.toml": f"engine = '{engine}'\n",
+            "[slug]/a.md": "# A\n\nbanana\n",
+            "[slug]/b.txt": "banana",
+            "s/a.md": "# S\n\nbanana\n",
+            "other/c.md": "# C\n\nbanana\n",
+        },
+    )
+    with library(tmp_path / "[slug]", engine=engine) as lib:
+        found = lib.search("banana", path="*.md", min_confidence=0.0)
+        assert paths(found) == ["[slug]/a.md"]
+        assert found.to_dict()["query"]["filters"]["within"] == [["default", "[slug]"]]
+    with library(tmp_path, engine=engine) as lib:
+        assert set(paths(lib.search("banana", path="[slug]/a.md", limit=9))) >= {"[slug]/a.md"}
+
+
 def test_a_missing_folder_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no folder"):
         marklight.open(tmp_path / "nowhere")

@@ -28,6 +28,8 @@ class Filters:
     before: str | None = None
     """ISO dates, both inclusive; compared with the document's date, else its file time."""
     languages: tuple[str, ...] = ()
+    within: tuple[tuple[str, str], ...] = ()
+    """Collections with a folder in each, empty for all of it: the part that the asker named."""
 
     def __bool__(self) -> bool:
         return self != Filters()
@@ -137,7 +139,7 @@ class Answer:
                 "filters": {
                     name: dict(value)
                     if name == "where"
-                    else list(value)
+                    else [list(each) if isinstance(each, tuple) else each for each in value]
                     if isinstance(value, tuple)
                     else value
                     for name, value in set_filters.items()

@@ -23,7 +23,6 @@ from marklight.library.choice import model_for
 from marklight.library.compose import Index, Model, compose_pipeline, read_settings
 from marklight.library.locate import (
     Place,
-    Scope,
     index_address,
     locate,
     path_of,
@@ -101,11 +100,9 @@ class Library:
         return replace(self.reading, embedder=self.embedder)
 
     @cached_property
-    def _scope(self) -> Scope:
-        """The part of the library that was named by its folder."""
-        if self.place.part is None:
-            return Scope()
-        return scope_of(self.collections, self.place.part)
+    def _scope(self) -> tuple[tuple[str, str], ...]:
+        """The part of the library that was named by its folder; empty for all of it."""
+        return scope_of(self.collections, self.place.part) if self.place.part else ()
 
     # Verbs
 
@@ -157,7 +154,7 @@ class Library:
             collection=collection,
             known_collections=self.collections,
             here=standing(self.collections, Path.cwd()) if len(self.collections) > 1 else "",
-            scope=self._scope,
+            within=self._scope,
         )
         pipeline = self._pipeline_with(settings) if settings else self.pipeline
         ingest = self.ingest if query.mode in WITH_MODEL else self.reading

@@ -10,7 +10,6 @@ from typing import TypeVar
 from marklight.answer import Filters, Mode, Query
 from marklight.dates import moment_bounds
 from marklight.errors import UsageError
-from marklight.library.locate import Scope
 
 Several = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None
 """One text or many."""
@@ -38,9 +37,9 @@ def ask(
     collection: Several,
     known_collections: Iterable[str],
     here: str,
-    scope: Scope,
+    within: tuple[tuple[str, str], ...],
 ) -> Query:
-    """The query; `scope` is the part of the library that was named by its folder."""
+    """The query; `within` is the part of the library that was named by its folder."""
     query = Query(
         text=_question(text),
         limit=_within("the limit", limit, 1, 100),
@@ -49,13 +48,14 @@ def ask(
         max_tokens=max_tokens,
         here=here,
         filters=Filters(
-            collections=_known(_several(collection), known_collections) or scope.collections,
-            paths=_globs(path) or scope.paths,
+            collections=_known(_several(collection), known_collections),
+            paths=_globs(path),
             exclude=_globs(exclude),
             tags=tuple(one.removeprefix("#") for one in _several(tag)),
             where=_pairs(where),
             after=_day(after),
             before=_day(before),
+            within=within,
         ),
     )
     if min_confidence is not None:

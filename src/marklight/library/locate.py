@@ -22,14 +22,6 @@ class Place:
     part: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Which documents a folder inside a library stands for: collections, and paths below them."""
-
-    collections: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
-
-
 def locate(asked: Path | None) -> Place:
     """The nearest folder upward with an index or a settings file; else the folder itself."""
     try:
@@ -55,19 +47,18 @@ def standing(collections: Mapping[str, Path], folder: Path) -> str:
     return max(holding, key=lambda name: len(collections[name].parts), default="")
 
 
-def scope_of(collections: Mapping[str, Path], part: Path) -> Scope:
-    """The documents below a folder: all of some collections, or some of one."""
-    below = tuple(name for name, root in collections.items() if root.is_relative_to(part))
-    if below:
-        return Scope(collections=below)
+def scope_of(collections: Mapping[str, Path], part: Path) -> tuple[tuple[str, str], ...]:
+    """The documents below a folder: all of some collections, or a folder of one."""
+    below = tuple((name, "") for name, root in collections.items() if root.is_relative_to(part))
     owner = standing(collections, part)
-    if not owner:
+    if owner and collections[owner] != part:
+        below += ((owner, part.relative_to(collections[owner]).as_posix()),)
+    if not below:
         raise UsageError(
             f"{part} is in no collection of its library",
             f"The library has: {', '.join(str(root) for root in collections.values())}",
         )
-    inside = part.relative_to(collections[owner]).as_posix()
-    return Scope((owner,), (f"{inside}/**",))
+    return below
 
 
 def path_of(written: str, folder: Path, key: str) -> Path:
