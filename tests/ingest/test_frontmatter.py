@@ -114,7 +114,8 @@ def test_aliases_that_multiply_are_refused_at_once() -> None:
         began = time.perf_counter()
         found = split("---\n" + "\n".join(lines) + "\n---\n")
         assert "too many values" in found.remark
-        assert time.perf_counter() - began < 1
+        # Nine to the tenth values would take hours; a busy machine may need a while for a few.
+        assert time.perf_counter() - began < 30
 
 
 def test_a_rule_at_the_top_is_no_frontmatter() -> None:
