@@ -207,6 +207,20 @@ def test_one_bad_file_is_a_line_in_the_status(folder: Path, engine: str) -> None
         assert not lib.status()["failed"]
 
 
+def test_broken_frontmatter_loses_nothing_and_is_remarked(folder: Path, engine: str) -> None:
+    write(folder, {"odd.md": "---\ntitle: [never closed\n---\n\nquokka\n"})
+    with library(folder, engine=engine) as lib:
+        report = lib.index()
+        assert [(id.path, "frontmatter" in said.lower()) for id, said in report.remarks] == [
+            ("odd.md", True)
+        ]
+        assert [one["path"] for one in lib.status()["remarks"]] == ["odd.md"]
+        assert paths(lib.search("quokka"))[0] == "odd.md"
+        (folder / "odd.md").unlink()
+        lib.index()
+        assert not lib.status()["remarks"]
+
+
 def test_a_document_that_turns_bad_is_no_longer_served(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         lib.index()

@@ -227,6 +227,8 @@ class Report:
     moved: tuple[tuple[DocumentId, DocumentId], ...] = ()
     removed: tuple[DocumentId, ...] = ()
     skipped: tuple[Failure, ...] = ()
+    remarks: tuple[tuple[DocumentId, str], ...] = ()
+    """What was odd about documents that were indexed all the same."""
     index: Counts = field(default_factory=Counts)
     notices: tuple[str, ...] = ()
     took_ms: float = 0.0
@@ -242,6 +244,7 @@ class Report:
                 {"path": failure.document.path, "reason": failure.reason}
                 for failure in self.skipped
             ],
+            "remarks": [{"path": id.path, "remark": remark} for id, remark in self.remarks],
             "documents": self.index.documents,
             "chunks": self.index.chunks,
             "embedded": self.index.embedded,

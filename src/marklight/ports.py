@@ -84,6 +84,9 @@ class Reader(Protocol):
 
     def failures(self) -> Sequence[Failure]: ...
 
+    def remarks(self) -> list[tuple[DocumentId, str]]:
+        """What was odd about documents that are indexed all the same, in the order of their paths."""
+
     def document(self, id: DocumentId) -> Document | None: ...
 
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:

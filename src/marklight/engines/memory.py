@@ -131,6 +131,13 @@ class MemoryReader:
     def failures(self) -> Sequence[Failure]:
         return [self.state.failed[id] for id in sorted(self.state.failed)]
 
+    def remarks(self) -> list[tuple[DocumentId, str]]:
+        return [
+            (id, said)
+            for id in sorted(self.state.entries)
+            for said in self.state.entries[id].document.remarks
+        ]
+
     def document(self, id: DocumentId) -> Document | None:
         entry = self.state.entries.get(id)
         return entry.document if entry else None

@@ -89,6 +89,14 @@ class Work:
             moved=(*report.moved, *((old, new) for new, old in moved.items())),
             removed=(*report.removed, *(id for id in self.gone if id not in ids)),
             skipped=(*report.skipped, *self.failures),
+            remarks=(
+                *report.remarks,
+                *(
+                    (each.document.id, said)
+                    for each in self.parsed
+                    for said in each.document.remarks
+                ),
+            ),
         )
 
     def _leave_out(self, id: DocumentId, failure: Failure | None) -> None:

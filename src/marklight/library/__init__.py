@@ -205,6 +205,7 @@ class Library:
             fingerprint, problem = "", str(error)
         with self.engine.snapshot() as reader:
             counts, failures = reader.counts(fingerprint), reader.failures()
+            remarks = reader.remarks()
             documents = Counter(id.collection for id in reader.files())
         return {
             "documents": counts.documents,
@@ -218,6 +219,10 @@ class Library:
                     "reason": one.reason,
                 }
                 for one in failures
+            ],
+            "remarks": [
+                {"path": id.path, "collection": id.collection, "remark": said}
+                for id, said in remarks
             ],
             "generation": counts.generation,
             "model": model,

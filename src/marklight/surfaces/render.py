@@ -82,8 +82,10 @@ def report_text(report: Report) -> str:
         one_line(f"skipped {failure.document.path}: {failure.reason}")
         for failure in report.skipped[:20]
     ]
-    if len(report.skipped) > 20:
-        lines.append(f"… and {len(report.skipped) - 20} more; `marklight status` lists them")
+    lines += [one_line(f"remark on {id.path}: {said}") for id, said in report.remarks[:5]]
+    more = max(0, len(report.skipped) - 20) + max(0, len(report.remarks) - 5)
+    if more:
+        lines.append(f"… and {more} more; `marklight status` lists them")
     return "\n".join(lines)
 
 

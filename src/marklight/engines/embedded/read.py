@@ -50,6 +50,18 @@ def find(session: Session, path: str) -> list[DocumentId]:
     return [DocumentId(*row) for row in found]
 
 
+def remarks(session: Session) -> list[tuple[DocumentId, str]]:
+    """In the order of their paths."""
+    return [
+        (DocumentId(collection, path), said)
+        for collection, path, said in session.all(
+            "SELECT d.collection, d.path, each.value FROM documents d"
+            " JOIN contents c ON c.document = d.row, json_each(c.record, '$.remarks') each"
+            " ORDER BY d.collection, d.path, each.key"
+        )
+    ]
+
+
 def failures(session: Session) -> list[Failure]:
     """In the order of their paths."""
     return [

@@ -50,6 +50,9 @@ class EmbeddedReader:
     def failures(self) -> Sequence[Failure]:
         return read.failures(self._session)
 
+    def remarks(self) -> list[tuple[DocumentId, str]]:
+        return read.remarks(self._session)
+
     def document(self, id: DocumentId) -> Document | None:
         return read.document(self._session, id)
 

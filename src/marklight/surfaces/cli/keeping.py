@@ -48,16 +48,18 @@ def status(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> 
     if as_json:
         show(render.to_json(found))
         return 0
-    failed = found.pop("failed")
+    failed, remarks = found.pop("failed"), found.pop("remarks")
     flat: dict[str, Any] = {}
     for name, value in found.items():
         if isinstance(value, dict):
             flat |= {f"{name}.{part}": of for part, of in value.items()}
         else:
             flat[name] = value
-    show(render.table(flat | {"failed": len(failed)}))
+    show(render.table(flat | {"failed": len(failed), "remarks": len(remarks)}))
     for failure in failed:
-        show(render.one_line(f"  {failure['path']}: {failure['reason']}"))
+        show(render.one_line(f"  failed {failure['path']}: {failure['reason']}"))
+    for odd in remarks:
+        show(render.one_line(f"  remark {odd['path']}: {odd['remark']}"))
     return 0
 
 
