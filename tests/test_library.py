@@ -420,17 +420,16 @@ def test_a_path_from_where_one_stands_is_that_file_in_its_own_collection(tmp_pat
         },
     )
     with library(tmp_path, engine="memory:") as lib:
-        near = {"near": tmp_path}
-        assert lib.get("b/README.md", **near).document == ("two", "README.md")
-        assert lib.get("a/sub/other.md", **near).document == ("deep", "other.md")
+        assert lib.get("b/README.md", near=tmp_path).document == ("two", "README.md")
+        assert lib.get("a/sub/other.md", near=tmp_path).document == ("deep", "other.md")
         assert lib.get("../b/README.md:1", near=tmp_path / "a").text == "# B"
-        assert lib.get(f"{tmp_path}/b/README.md:1-2", **near).document.collection == "two"
-        assert lib.get("b/README.md#b", **near).document.collection == "two"
+        assert lib.get(f"{tmp_path}/b/README.md:1-2", near=tmp_path).document.collection == "two"
+        assert lib.get("b/README.md#b", near=tmp_path).document.collection == "two"
         assert lib.get("two/README.md").document.collection == "two"
         assert lib.get("two/README.md#^MyBlock").text == "last ^MyBlock"
         for outside in ("../../etc/passwd", "/etc/passwd", "a\0b"):
             with pytest.raises(NotFound):
-                lib.get(outside, **near)
+                lib.get(outside, near=tmp_path)
 
 
 def test_part_of_a_library_can_be_asked_for_by_its_folder(folder: Path) -> None:
