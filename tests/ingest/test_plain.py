@@ -76,9 +76,9 @@ def test_its_time_is_linear_in_size(unit: str) -> None:
         markdown = text(size)
         took = []
         for _ in range(3):
-            began = time.perf_counter()
+            began = time.process_time()
             plain(markdown)
-            took.append(time.perf_counter() - began)
+            took.append(time.process_time() - began)
         return min(took)
 
     assert seconds(400_000) < 4 * 3 * seconds(100_000) + 0.1
