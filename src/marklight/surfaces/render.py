@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from marklight.answer import Answer, Extract, Report
-from marklight.model import Chunk, Heading
-from marklight.text import trail
+if TYPE_CHECKING:
+    # Only named here: `--help` needs the formats and nothing that they show.
+    from marklight.answer import Answer, Extract, Report
+    from marklight.model import Chunk, Heading
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 FORMATS = ("text", "json", "jsonl", "md", "files")
@@ -42,6 +43,8 @@ def answer_as(answer: Answer, format: str) -> str:
 
 def place(chunk: Chunk) -> str:
     """`guide/auth.md:120-148 § Auth > Token refresh`."""
+    from marklight.text import trail
+
     first, last = chunk.lines
     where = f"{chunk.path}:{first}-{last}"
     headings = trail(chunk.title, chunk.headings)
@@ -91,6 +94,8 @@ def report_text(report: Report) -> str:
 
 def extract_text(extract: Extract) -> str:
     """A piece of a document under the line that says where it stands."""
+    from marklight.text import trail
+
     first, last = extract.lines
     headings = trail(extract.title, extract.headings)
     where = one_line(f"{extract.document.path}:{first}-{last} § {headings}")
