@@ -96,6 +96,8 @@ class FileState(NamedTuple):
 
     size: int
     mtime_ns: int
+    ctime_ns: int = 0
+    """When anything about it last changed, a swap for a file of the same size and time included."""
 
 
 @dataclass(frozen=True, slots=True)

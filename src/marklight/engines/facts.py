@@ -11,7 +11,7 @@ from typing import Any
 from marklight.answer import Filters
 from marklight.dates import file_moment, moment_bounds
 from marklight.errors import UsageError
-from marklight.model import Document
+from marklight.model import Document, FileState
 
 Fact = tuple[str, str]
 TAG = "#"
@@ -109,9 +109,13 @@ def in_time(when: str, bounds: tuple[str | None, str | None]) -> bool:
 LEAST_NS, MOST_NS = -(2**63), 2**63 - 1
 
 
-def storable(mtime_ns: int) -> int:
-    """A file time that 64 bits hold: disks have later ones, and one odd file must not stop a commit."""
-    return min(max(mtime_ns, LEAST_NS), MOST_NS)
+def storable(file: FileState) -> FileState:
+    """The same with times that 64 bits hold: one odd file must not stop a commit."""
+    return FileState(
+        file.size,
+        min(max(file.mtime_ns, LEAST_NS), MOST_NS),
+        min(max(file.ctime_ns, LEAST_NS), MOST_NS),
+    )
 
 
 def within(collection: str, path: str, parts: Iterable[tuple[str, str]]) -> bool:

@@ -35,7 +35,6 @@ from marklight.model import (
     DocumentId,
     Entry,
     Failure,
-    FileState,
     ResolvedLink,
     Section,
 )
@@ -68,8 +67,7 @@ class State:
         files = [(entry.document.id, entry.document.file) for entry in batch.entries]
         for id, file in (*files, *batch.touched):
             if id in entries:
-                kept = FileState(file.size, storable(file.mtime_ns))
-                document = replace(entries[id].document, file=kept)
+                document = replace(entries[id].document, file=storable(file))
                 entries[id] = replace(entries[id], document=document)
         failed.update({failure.document: failure for failure in batch.failures})
         vectors = dict(self.vectors)

@@ -18,10 +18,8 @@ _ATTEMPTS = 3
 _BINARY_LOOK = 8192
 _BINARY_SHARE = 0.1
 """Share of control characters above which a text is none; real Markdown has next to none."""
-_LATEST_NS = 2**63 - 1_000_000
+_LATEST_NS = 2**63 - 1
 """The year 2262: what stores a time has 64 bits, while a disk may claim the year 2500."""
-_CHECK = 999_983
-"""The largest prime below the nanoseconds of a millisecond."""
 _CONTROLS = bytes(set(range(32)) - {8, 9, 10, 11, 12, 13, 27})
 
 
@@ -39,15 +37,13 @@ class Source:
 
 
 def state_of(status: os.stat_result) -> FileState:
-    """A file's size and time, to the millisecond; what is finer tells any other change of its inode.
-
-    A file that was swapped for one of the same size and time (tar, rsync, chmod) has another change
-    time. Only on Windows is `st_ctime` the creation's.
-    """
+    """What is compared to tell a changed file; on Windows `st_ctime` is the creation's, so not that."""
     changed_ns = 0 if os.name == "nt" else status.st_ctime_ns
-    mtime_ns = min(max(status.st_mtime_ns, 0), _LATEST_NS)
-    check = (31 * status.st_mtime_ns + changed_ns) % _CHECK
-    return FileState(status.st_size, mtime_ns - mtime_ns % 1_000_000 + check)
+    return FileState(
+        status.st_size,
+        min(max(status.st_mtime_ns, 0), _LATEST_NS),
+        min(max(changed_ns, 0), _LATEST_NS),
+    )
 
 
 def read(path: Path | str, limit_bytes: int) -> Source:

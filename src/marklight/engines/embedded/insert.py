@@ -24,13 +24,12 @@ def add_documents(session: Session, placed: Sequence[Placed]) -> None:
     """Documents with all that hangs on them but passages and links."""
     documents = [(each.document, each.entry.document) for each in placed]
     session.many(
-        "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (
                 row,
                 *each.id,
-                each.file.size,
-                storable(each.file.mtime_ns),
+                *storable(each.file),
                 each.digest,
                 each.recipe,
                 each.date,

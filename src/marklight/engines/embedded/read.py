@@ -28,9 +28,9 @@ def counts(session: Session, model: str) -> Counts:
 def files(session: Session) -> Mapping[DocumentId, Indexed]:
     """Every document with its file's state."""
     return {
-        DocumentId(collection, path): Indexed(FileState(size, mtime_ns), digest, recipe)
-        for collection, path, size, mtime_ns, digest, recipe in session.all(
-            "SELECT collection, path, size, mtime_ns, digest, recipe FROM documents"
+        DocumentId(collection, path): Indexed(FileState(size, mtime_ns, ctime_ns), digest, recipe)
+        for collection, path, size, mtime_ns, ctime_ns, digest, recipe in session.all(
+            "SELECT collection, path, size, mtime_ns, ctime_ns, digest, recipe FROM documents"
         )
     }
 
@@ -68,10 +68,10 @@ def failures(session: Session) -> list[Failure]:
         Failure(
             DocumentId(collection, path),
             reason,
-            None if size is None else FileState(size, mtime_ns),
+            None if size is None else FileState(size, mtime_ns, ctime_ns),
         )
-        for collection, path, reason, size, mtime_ns in session.all(
-            "SELECT collection, path, reason, size, mtime_ns FROM failures ORDER BY 1, 2"
+        for collection, path, reason, size, mtime_ns, ctime_ns in session.all(
+            "SELECT collection, path, reason, size, mtime_ns, ctime_ns FROM failures ORDER BY 1, 2"
         )
     ]
 
@@ -88,7 +88,7 @@ def document(session: Session, id: DocumentId) -> Document | None:
     """A document whole."""
     row = document_row(session, id)
     found = session.one(
-        "SELECT collection, path, size, mtime_ns, digest, recipe, date, record, text"
+        "SELECT collection, path, size, mtime_ns, ctime_ns, digest, recipe, date, record, text"
         " FROM documents JOIN contents ON document = row WHERE row = ?",
         [row],
     )

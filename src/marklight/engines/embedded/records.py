@@ -63,14 +63,14 @@ def record(document: Document) -> str:
 
 
 def document(row: Row, text: str, links: list[Row], names: list[Row]) -> Document:
-    """A document from `collection, path, size, mtime_ns, digest, recipe, date, record`."""
-    collection, path, size, mtime_ns, digest, recipe, date, stored = row
+    """A document from `collection, path, size, mtime_ns, ctime_ns, digest, recipe, date, record`."""
+    collection, path, *file, digest, recipe, date, stored = row
     said = json.loads(stored)
     return Document(
         id=DocumentId(collection, path),
         title=said["title"],
         text=text,
-        file=FileState(size, mtime_ns),
+        file=FileState(*file),
         digest=digest,
         recipe=recipe,
         description=said["description"],

@@ -22,7 +22,7 @@ CREATE TABLE manifest (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE documents (
     row INTEGER PRIMARY KEY AUTOINCREMENT,
     collection TEXT NOT NULL, path TEXT NOT NULL,
-    size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+    size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL,
     digest TEXT NOT NULL, recipe TEXT NOT NULL,
     date TEXT, moment TEXT NOT NULL,
     UNIQUE (path, collection)            -- in this order a path alone is found by it too
@@ -39,7 +39,7 @@ CREATE TABLE facts (
 CREATE INDEX facts_of ON facts (document);
 CREATE TABLE failures (
     collection TEXT NOT NULL, path TEXT NOT NULL, reason TEXT NOT NULL,
-    size INTEGER, mtime_ns INTEGER,
+    size INTEGER, mtime_ns INTEGER, ctime_ns INTEGER,
     PRIMARY KEY (collection, path)
 ) WITHOUT ROWID;
 

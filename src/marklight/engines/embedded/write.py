@@ -21,18 +21,17 @@ def apply(session: Session, batch: Batch) -> list[Placed]:
     for id, file in batch.touched:
         date = session.value("SELECT date FROM documents WHERE collection = ? AND path = ?", id)
         session.run(
-            "UPDATE documents SET size = ?, mtime_ns = ?, moment = ?"
+            "UPDATE documents SET size = ?, mtime_ns = ?, ctime_ns = ?, moment = ?"
             " WHERE collection = ? AND path = ?",
-            [file.size, storable(file.mtime_ns), moment(date, file.mtime_ns), *id],
+            [*storable(file), moment(date, file.mtime_ns), *id],
         )
     session.many(
-        "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?)",
         (
             (
                 *failure.document,
                 failure.reason,
-                failure.file.size if failure.file else None,
-                storable(failure.file.mtime_ns) if failure.file else None,
+                *(storable(failure.file) if failure.file else (None, None, None)),
             )
             for failure in batch.failures
         ),
