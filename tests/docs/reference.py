@@ -45,7 +45,13 @@ def _commands(group: click.Group, name: str) -> list[str]:
         if isinstance(command, click.Group):
             found += _commands(command, full)
             continue
-        context = click.Context(command, info_name=full, max_content_width=90, terminal_width=90)
+        context = click.Context(
+            command,
+            info_name=full,
+            max_content_width=90,
+            terminal_width=90,
+            help_option_names=["-h", "--help"],
+        )
         found += [f"### {full}", f"```text\n{command.get_help(context).rstrip()}\n```"]
     return found
 
