@@ -43,11 +43,13 @@ class Upkeep:
         try:
             counts = ingest.counts()
             waiting = query is not None and ingest.embedder is not None and counts.pending > 0
-            if not ingest.look() and not waiting:
+            look = ingest.look()
+            if not look and not waiting:
                 return []
             with ingest.engine.writing(0.0 if counts.documents else limits.wait_seconds):
-                # Looked at again: another process may have written since.
-                ingest.text(ingest.look(), progress)
+                if ingest.counts().generation != look.generation:
+                    look = ingest.look()  # another process has written since
+                ingest.text(look, progress)
                 if query is not None:
                     new = not counts.documents
                     seconds = limits.first_search_seconds if new else limits.search_seconds
