@@ -288,6 +288,15 @@ def passage_of(chunk: Chunk) -> str:
     return passage(chunk.title, chunk.headings, chunk.text)
 
 
+def too_wild(pattern: str) -> bool:
+    """Whether a pattern has more wildcards in one name, or crosses folders more often, than can be tried.
+
+    Each further `*` multiplies the ways to match one name: with 25 of them a single file takes hours.
+    """
+    names = [name for name in pattern.split("/") if name != "**"]
+    return pattern.count("**") > 8 or any(name.count("*") > 4 for name in names)
+
+
 def digest(*parts: str, size: int = 16) -> str:
     """A short stable name for these texts together; the length of each is part of it."""
     hasher = blake2b(digest_size=size)

@@ -19,6 +19,14 @@ def found(root: Path, **options: object) -> list[str]:
     return [id.path for id in discovery.found]
 
 
+def test_a_pattern_that_would_take_forever_matches_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("*a" * 25 + "z.md\nb.md\n*.tmp.*.md\n")
+    for name in ("a" * 60 + ".md", "b.md", "x.tmp.1.md"):
+        (tmp_path / name).write_text("text")
+    found = Discover()({"docs": tmp_path}).found
+    assert [id.path for id in found] == ["a" * 60 + ".md"]
+
+
 def test_documents_are_found_with_the_state_of_their_file(tmp_path: Path) -> None:
     write(
         tmp_path,

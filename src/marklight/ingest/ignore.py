@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from marklight.text import too_wild
+
 IGNORE_FILES = (".gitignore", ".ignore", ".marklightignore")
 """Weakest first: a later file of the same folder has the last word."""
 _LIMIT_BYTES = 1_000_000
@@ -51,6 +53,8 @@ class Patterns:
         self.lines: list[tuple[int, str]] = []
         patterns = []
         for number, line in enumerate(lines, 1):
+            if too_wild(line):
+                continue
             try:
                 pattern = GitIgnoreSpecPattern(line)
             except ValueError:

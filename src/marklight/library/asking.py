@@ -10,15 +10,13 @@ from typing import TypeVar
 from marklight.answer import Filters, Mode, Query
 from marklight.dates import moment_bounds
 from marklight.errors import UsageError
+from marklight.text import too_wild
 
 Several = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None
 """One text or many."""
 Day = str | date | None
 
 Number = TypeVar("Number", int, float)
-
-MOST_STARS = 16
-"""Wildcards in one pattern: more help nobody, and each one multiplies the time to say no."""
 
 
 def ask(
@@ -103,8 +101,8 @@ def _text(value: str | os.PathLike[str]) -> str:
 def _globs(value: Several) -> tuple[str, ...]:
     patterns = _several(value)
     for pattern in patterns:
-        if pattern.count("*") + pattern.count("?") > MOST_STARS:
-            raise UsageError(f"{pattern!r} has more than {MOST_STARS} wildcards", "Use fewer")
+        if too_wild(pattern):
+            raise UsageError(f"{pattern!r} has too many wildcards", "Use at most 4 in a name")
     return patterns
 
 
