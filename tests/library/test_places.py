@@ -1,0 +1,131 @@
+"""Which document a reference, a path or a folder means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import marklight
+from marklight.errors import NotFound, UsageError
+from tests.library.conftest import paths
+from tests.making import library, write
+
+
+def test_a_reference_leads_to_its_part(folder: Path, engine: str) -> None:
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        assert lib.get("auth.md").text.startswith("---")
+        part = lib.get("auth.md#refresh")
+        assert part.text.startswith("## Refresh")
+        assert part.headings == ("Refresh",)
+        assert lib.get("auth.md:7").text == "Tokens expire after an hour."
+        assert lib.get("auth.md:7-9").lines == (7, 9)
+        assert lib.get("rollback").document.path == "deploy/rollback.md"
+        hit = lib.search("undo command").hits[0]
+        assert lib.get(hit.chunk.id).text == hit.chunk.text
+        for wrong in ("nothing.md", "auth.md#nowhere", "auth.md:900"):
+            with pytest.raises(NotFound):
+                lib.get(wrong)
+        with pytest.raises(UsageError):
+            lib.get("auth.md:9-2")
+
+
+def test_an_outline_has_lines_and_anchors(folder: Path, engine: str) -> None:
+    with library(folder, engine=engine) as lib:
+        _, headings = lib.outline("auth.md")
+        assert [(one.text, one.anchor, one.lines[0]) for one in headings] == [
+            ("Refresh", "refresh", 9)
+        ]
+
+
+def test_a_path_from_where_one_stands_is_that_file_in_its_own_collection(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "marklight.toml": "[collections]\none = 'a'\ntwo = 'b'\ndeep = 'a/sub'\n",
+            "a/README.md": "# A\n\nfirst\n",
+            "b/README.md": "# B\n\nsecond\n\nlast ^MyBlock\n",
+            "a/sub/other.md": "# Other\n\nthird\n",
+        },
+    )
+    with library(tmp_path, engine="memory:") as lib:
+        assert lib.get("b/README.md", near=tmp_path).document == ("two", "README.md")
+        assert lib.get("a/sub/other.md", near=tmp_path).document == ("deep", "other.md")
+        assert lib.get("../b/README.md:1", near=tmp_path / "a").text == "# B"
+        assert lib.get(f"{tmp_path}/b/README.md:1-2", near=tmp_path).document.collection == "two"
+        assert lib.get("b/README.md#b", near=tmp_path).document.collection == "two"
+        assert lib.get("two/README.md").document.collection == "two"
+        assert lib.get("two/README.md#^MyBlock").text == "last ^MyBlock"
+        for outside in ("../../etc/passwd", "/etc/passwd", "a\0b"):
+            with pytest.raises(NotFound):
+                lib.get(outside, near=tmp_path)
+
+
+def test_part_of_a_library_can_be_asked_for_by_its_folder(folder: Path) -> None:
+    with library(folder) as lib:
+        lib.index()
+    with marklight.open(folder / "deploy", {"model": {"name": "fake"}}) as lib:
+        assert lib.place.folder == folder.resolve()
+        answer = lib.search("tokens deployment", min_confidence=0.0)
+        assert {path.partition("/")[0] for path in paths(answer)} == {"deploy"}
+
+
+def test_the_collection_one_stands_in_comes_first_and_hides_no_other(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "# Apples\n\napples are red and round\n"
+    write(tmp_path / "all", {"one/a.md": text, "two/b.md": text + "\nreally\n"})
+    settings = {"engine": engine, "collections": {"one": "one", "two": "two"}}
+    for here in ("one", "two"):
+        monkeypatch.chdir(tmp_path / "all" / here)
+        with library(tmp_path / "all", **settings) as lib:
+            answer = lib.search("red apples", explain=True)
+            assert answer.hits[0].chunk.collection == here
+            assert {hit.chunk.collection for hit in answer.hits} == {"one", "two"}
+            assert all(hit.score <= 1 for hit in answer.hits)
+
+
+def test_a_folder_inside_a_collection_stands_for_its_documents(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "marklight.toml": "[collections]\na = 'a'\nb = 'b'\n",
+            "a/x/one.md": "# Apples\n\napples\n",
+            "a/y/two.md": "# Apples\n\napples too\n",
+            "b/three.md": "# Apples\n\napples three\n",
+            "c/four.txt": "",
+        },
+    )
+    for asked, expected in (("a/x", {"x/one.md"}), ("b", {"three.md"})):
+        with library(tmp_path / asked, engine="memory:") as lib:
+            assert set(paths(lib.search("apples", min_confidence=0.0))) == expected
+    with (
+        library(tmp_path / "c", engine="memory:") as lib,
+        pytest.raises(UsageError, match="no coll"),
+    ):
+        lib.search("apples")
+
+
+def test_a_folder_that_was_named_and_a_filter_must_both_hold(tmp_path: Path, engine: str) -> None:
+    write(
+        tmp_path,
+        {
+            "marklight.toml": f"engine = '{engine}'\n",
+            "[slug]/a.md": "# A\n\nbanana\n",
+            "[slug]/b.txt": "banana",
+            "s/a.md": "# S\n\nbanana\n",
+            "other/c.md": "# C\n\nbanana\n",
+        },
+    )
+    with library(tmp_path / "[slug]", engine=engine) as lib:
+        found = lib.search("banana", path="*.md", min_confidence=0.0)
+        assert paths(found) == ["[slug]/a.md"]
+        assert found.to_dict()["query"]["filters"]["within"] == [["default", "[slug]"]]
+    with library(tmp_path, engine=engine) as lib:
+        assert set(paths(lib.search("banana", path="[slug]/a.md", limit=9))) >= {"[slug]/a.md"}
+
+
+def test_a_missing_folder_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no folder"):
+        marklight.open(tmp_path / "nowhere")

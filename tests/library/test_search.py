@@ -1,0 +1,130 @@
+"""Questions, through the public door: collections, filters, modes, budgets, errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import marklight
+from marklight.errors import ModelError, UsageError
+from tests.library.conftest import paths
+from tests.making import library, write
+
+
+def test_collections_own_their_files_and_can_be_asked_for(tmp_path: Path, engine: str) -> None:
+    write(
+        tmp_path / "all",
+        {
+            "README.md": "# Outer\n\nthe outer readme speaks of apples\n",
+            "sub/README.md": "# Inner\n\nthe inner readme speaks of apples\n",
+        },
+    )
+    with library(
+        tmp_path / "all", engine=engine, collections={"outer": ".", "inner": "sub"}
+    ) as lib:
+        lib.index()
+        answer = lib.search("apples readme")
+        assert sorted((hit.chunk.collection, hit.chunk.path) for hit in answer.hits) == [
+            ("inner", "README.md"),
+            ("outer", "README.md"),
+        ]
+        only = lib.search("apples readme", collection="inner")
+        assert [hit.chunk.collection for hit in only.hits] == ["inner"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"path": "deploy/**"}, {"deploy/rollback.md", "deploy/scale.md"}),
+        ({"exclude": "deploy/scale.md"}, {"auth.md", "deploy/rollback.md", "notes.txt"}),
+        ({"tag": "security"}, {"auth.md"}),
+        ({"where": {"status": "draft"}}, {"auth.md"}),
+        ({"where": ["status=draft"]}, {"auth.md"}),
+    ],
+)
+def test_filters_come_before_ranking(
+    folder: Path, engine: str, options: dict[str, Any], expected: set[str]
+) -> None:
+    with library(folder, engine=engine) as lib:
+        answer = lib.search(
+            "token deployment replicas espresso", limit=100, min_confidence=0.0, **options
+        )
+        assert set(paths(answer)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("", {}, "empty"),
+        ("  \n", {}, "empty"),
+        ("x", {"limit": 0}, "1 to 100"),
+        ("x", {"limit": 101}, "1 to 100"),
+        ("x", {"mode": "psychic"}, "hybrid"),
+        ("x", {"after": "yesterday"}, "2026-01-31"),
+        ("x", {"min_confidence": 1.5}, "0 to 1"),
+        ("x", {"max_tokens": 0}, "positive"),
+        ("x", {"where": "status"}, "KEY=VALUE"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_a_clear_error(
+    folder: Path, text: str, options: dict[str, Any], said: str
+) -> None:
+    with library(folder, engine="memory:") as lib, pytest.raises(UsageError, match=said):
+        lib.search(text, **options)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "C++",
+        "a-b/c.d",
+        '"quoted',
+        "AND OR NOT",
+        "*",
+        "🙂",
+        "'; DROP TABLE documents; --",
+        "(((",
+        "x" * 100_000,
+    ],
+)
+def test_no_punctuation_breaks_a_question(folder: Path, engine: str, text: str) -> None:
+    with library(folder, engine=engine) as lib:
+        lib.search(text)
+        lib.search(text, mode="keyword")
+        lib.search(text, mode="code")
+
+
+def test_an_answer_within_a_token_budget_says_what_was_left_out(folder: Path, engine: str) -> None:
+    with library(folder, engine=engine) as lib:
+        answer = lib.search("token deployment replicas", max_tokens=20, min_confidence=0.0)
+        assert sum(len(hit.chunk.text) for hit in answer.hits) <= 20 * 3 + 2
+        assert any("20 tokens" in notice for notice in answer.notices)
+
+
+def test_words_answer_in_full_where_there_is_no_model(folder: Path, engine: str) -> None:
+    with marklight.open(folder, {"engine": engine, "model": {"name": "none"}}) as lib:
+        hybrid = lib.search("token deployment replicas espresso", limit=20)
+        words = lib.search("token deployment replicas espresso", limit=20, mode="keyword")
+        assert [(hit.chunk.id, hit.score) for hit in hybrid.hits] == [
+            (hit.chunk.id, hit.score) for hit in words.hits
+        ]
+        assert not hybrid.notices
+        with pytest.raises(UsageError, match="no semantic"):
+            lib.search("token", mode="semantic")
+
+
+def test_a_model_that_cannot_be_loaded_leaves_search_by_words(folder: Path, engine: str) -> None:
+    with marklight.open(folder, {"engine": engine, "model": {"name": "no such model"}}) as lib:
+        assert paths(lib.search("espresso machine", mode="keyword"))[0] == "notes.txt"
+        with pytest.raises(ModelError, match="no such model"):
+            lib.search("espresso machine")
+        assert "no such model" in lib.status()["model_problem"]
+
+
+def test_an_empty_folder_answers_that_it_is_empty(tmp_path: Path) -> None:
+    with library(tmp_path) as lib:
+        answer = lib.search("anything")
+        assert not answer.hits
+        assert any("no documents" in notice for notice in answer.notices)

@@ -1,0 +1,249 @@
+"""An index that is always true: what changes on the disk, what a run does, what it leaves alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marklight.errors import Busy
+from marklight.text import passage_of
+from tests.library.conftest import PAGES, paths
+from tests.making import library, write
+
+
+def test_a_folder_is_indexed_and_searched(folder: Path, engine: str) -> None:
+    with library(folder, engine=engine) as lib:
+        report = lib.index()
+        assert sorted(id.path for id in report.added) == sorted(PAGES)
+        assert report.index.pending == 0
+        answer = lib.search("undo a deployment revision")
+        assert paths(answer)[0] == "deploy/rollback.md"
+        assert 0 < answer.hits[0].score <= 1
+
+
+def test_a_search_indexes_a_new_folder_by_itself(folder: Path, engine: str) -> None:
+    with library(folder, engine=engine) as lib:
+        assert paths(lib.search("espresso machine"))[0] == "notes.txt"
+
+
+def test_the_next_question_sees_what_changed_on_the_disk(folder: Path, engine: str) -> None:
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        write(folder, {"new.md": "# Zebra\n\nA zebra has stripes.\n"})
+        (folder / "notes.txt").unlink()
+        assert paths(lib.search("zebra stripes"))[0] == "new.md"
+        assert "notes.txt" not in paths(lib.search("espresso machine"))
+
+
+def test_without_a_look_at_the_disk_a_dead_file_is_still_never_returned(
+    folder: Path, engine: str
+) -> None:
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        (folder / "notes.txt").unlink()
+        answer = lib.search("espresso machine", refresh=False)
+        assert "notes.txt" not in paths(answer)
+        (folder / "auth.md").unlink()
+        alone = lib.search("tokens expire hour", path="auth.md", refresh=False)
+        assert alone.abstained == "what matched is no longer on the disk"
+
+
+def test_nothing_changed_makes_no_commit(folder: Path, engine: str) -> None:
+    with library(folder, engine=engine) as lib:
+        first = lib.index()
+        again = lib.index()
+        assert again.index.generation == first.index.generation
+        assert not [*again.added, *again.changed, *again.removed, *again.moved]
+
+
+def test_a_change_is_one_changed_document(folder: Path, engine: str) -> None:
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        write(folder, {"auth.md": "# Authentication\n\nTokens never expire.\n"})
+        report = lib.index()
+        assert [id.path for id in report.changed] == ["auth.md"]
+        assert not report.added
+
+
+def test_a_file_that_is_only_touched_is_not_read_into_the_index_again(
+    folder: Path, engine: str
+) -> None:
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        os.utime(folder / "auth.md", (1, 1))
+        report = lib.index()
+        assert not report.changed
+        assert lib.index().index.generation == report.index.generation
+
+
+def test_a_moved_folder_is_embedded_no_second_time(folder: Path, engine: str) -> None:
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        (folder / "deploy").rename(folder / "operations")
+        with lib.engine.writing(0):
+            report = lib.ingest.text(lib.ingest.look())
+        assert sorted((old.path, new.path) for old, new in report.moved) == [
+            ("deploy/rollback.md", "operations/rollback.md"),
+            ("deploy/scale.md", "operations/scale.md"),
+        ]
+        assert lib.ingest.counts().pending == 0
+
+
+def test_no_passage_is_longer_than_the_model_takes(folder: Path, engine: str) -> None:
+    write(folder, {"dense.md": "# Dense\n\n" + "a b c d e f g h " * 90 + "\n\n" + "x " * 700})
+    with library(folder, engine=engine) as lib:
+        report = lib.index()
+        assert report.index.pending == 0
+        assert lib.embedder is not None
+        with lib.engine.snapshot() as reader:
+            chunks = [chunk for id in reader.files() for chunk in reader.chunks_of(id)]
+        counts = lib.embedder.count_tokens([passage_of(chunk) for chunk in chunks])
+        assert max(counts) <= lib.embedder.token_limit
+        assert len({chunk.id for chunk in chunks}) == len(chunks)
+        generation = report.index.generation
+        assert lib.index().index.generation == generation
+
+
+def test_a_rebuild_embeds_nothing_again(folder: Path, engine: str) -> None:
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        with lib.engine.writing(0):
+            report = lib.ingest.text(lib.ingest.look(rebuild=True))
+        assert len(report.changed) == len(PAGES)
+        assert lib.ingest.counts().pending == 0
+
+
+def test_other_chunk_sizes_redo_the_text_by_themselves(folder: Path, tmp_path: Path) -> None:
+    place = f"file:{tmp_path / 'index'}"
+    with library(folder, engine=place) as lib:
+        lib.index()
+    with library(folder, engine=place, chunk={"max_chars": 300}) as lib:
+        assert len(lib.index().changed) == len(PAGES)
+        assert not lib.index().changed
+
+
+def test_words_answer_before_vectors_are_there(folder: Path, engine: str) -> None:
+    with library(folder, engine=engine) as lib:
+        with lib.engine.writing(0):
+            lib.ingest.text(lib.ingest.look())
+        answer = lib.search("espresso machine", refresh=False)
+        assert paths(answer)[0] == "notes.txt"
+        assert answer.to_dict()["index"]["pending"] == answer.index.chunks > 0
+        assert any("0 of" in notice for notice in answer.notices)
+
+
+def test_a_search_with_no_time_to_embed_answers_all_the_same(folder: Path, engine: str) -> None:
+    with library(folder, engine=engine, index={"first_search_seconds": 0.0}) as lib:
+        answer = lib.search("espresso machine")
+        assert paths(answer)[0] == "notes.txt"
+        assert answer.index.pending > 0
+
+
+@pytest.mark.parametrize("verb", ["index", "search"])
+def test_a_new_model_embeds_anew_and_the_old_one_answers_meanwhile(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    place = f"file:{tmp_path / 'index'}"
+    with library(folder, engine=place) as lib:
+        lib.index() if verb == "index" else lib.search("espresso")
+        old = lib.embedder.fingerprint if lib.embedder else ""
+    from marklight import models
+    from marklight.models.fake import FakeEmbedder
+
+    load = models.load
+
+    def with_another(name: str, **options: Any) -> Any:
+        return FakeEmbedder(dimension=32) if name == "other" else load(name, **options)
+
+    monkeypatch.setattr(models, "load", with_another)
+    with library(folder, engine=place, model={"name": "other"}) as lib:
+        assert not lib.ingest.look(), "no text is read again for a model"
+        answer = lib.search("espresso machine", refresh=False)
+        assert paths(answer)[0] == "notes.txt"
+        assert any("answers until" in notice for notice in answer.notices)
+        lib.index()
+        assert not lib.search("espresso machine").notices
+        with lib.engine.snapshot() as reader:
+            assert old not in reader.models()
+
+
+def test_one_bad_file_is_a_line_in_the_status(folder: Path, engine: str) -> None:
+    write(folder, {"bad.md": b"a\x00b", "good.md": "# Good\n\nfine\n"})
+    with library(folder, engine=engine) as lib:
+        report = lib.index()
+        assert [(one.document.path, "NUL" in one.reason) for one in report.skipped] == [
+            ("bad.md", True)
+        ]
+        assert [one["path"] for one in lib.status()["failed"]] == ["bad.md"]
+        assert not lib.index().skipped
+        write(folder, {"bad.md": "# Mended\n\nnow it is text\n"})
+        assert [id.path for id in lib.index().added] == ["bad.md"]
+        assert not lib.status()["failed"]
+
+
+def test_broken_frontmatter_loses_nothing_and_is_remarked(folder: Path, engine: str) -> None:
+    write(folder, {"odd.md": "---\ntitle: [never closed\n---\n\nquokka\n"})
+    with library(folder, engine=engine) as lib:
+        report = lib.index()
+        assert [(id.path, "frontmatter" in said.lower()) for id, said in report.remarks] == [
+            ("odd.md", True)
+        ]
+        assert [one["path"] for one in lib.status()["remarks"]] == ["odd.md"]
+        assert paths(lib.search("quokka"))[0] == "odd.md"
+        (folder / "odd.md").unlink()
+        lib.index()
+        assert not lib.status()["remarks"]
+
+
+def test_a_document_that_turns_bad_is_no_longer_served(folder: Path, engine: str) -> None:
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        write(folder, {"notes.txt": b"espresso \x00 machine"})
+        assert "notes.txt" not in paths(lib.search("espresso machine"))
+        assert [one["path"] for one in lib.status()["failed"]] == ["notes.txt"]
+
+
+def test_a_failure_goes_with_its_file(folder: Path, engine: str) -> None:
+    write(folder, {"bad.md": b"a\x00b"})
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        (folder / "bad.md").unlink()
+        lib.index()
+        assert not lib.status()["failed"]
+
+
+def test_a_second_writer_is_told_and_a_reader_still_answers(folder: Path, tmp_path: Path) -> None:
+    place = f"file:{tmp_path / 'index'}"
+    quick = {"wait_seconds": 0.1}
+    with library(folder, engine=place) as one, library(folder, engine=place, index=quick) as other:
+        one.index()
+        with one.engine.writing(0):
+            write(folder, {"new.md": "# New\n\nsomething new\n"})
+            with pytest.raises(Busy):
+                other.index()
+            answer = other.search("espresso machine")
+        assert paths(answer)[0] == "notes.txt"
+        assert any("another process" in notice for notice in answer.notices)
+
+
+def test_a_plan_made_before_another_process_wrote_is_not_followed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = f"file:{tmp_path / 'index'}"
+    with library(folder, engine=place) as one, library(folder, engine=place) as other:
+        one.index()
+        write(folder, {"notes.txt": "bravo\n"})
+        stale = one.reading.look()
+        other.index()
+        write(folder, {"notes.txt": PAGES["notes.txt"]})
+        looks = [stale]
+        fresh = type(one.reading).look
+        monkeypatch.setattr(
+            type(one.reading), "look", lambda self, **k: looks.pop() if looks else fresh(self, **k)
+        )
+        one.search("espresso machine", mode="keyword")
+        assert paths(other.search("espresso machine", refresh=False))[0] == "notes.txt"
+        assert not other.search("bravo", mode="keyword", refresh=False).hits
