@@ -113,7 +113,7 @@ class Answer:
 
     query: Query
     hits: Hits
-    index: Counts
+    index: Counts = field(default_factory=Counts)
     modified: Mapping[DocumentId, int] = field(default_factory=dict)
     """File times in nanoseconds."""
     abstained: str | None = None

@@ -235,8 +235,10 @@ class Counts:
     embedded: int = 0
     failed: int = 0
     generation: int = 0
+    model: str = ""
+    """Whose vectors were counted; empty where no model was asked about."""
 
     @property
     def pending(self) -> int:
-        """Passages that have no vector yet."""
-        return self.chunks - self.embedded
+        """Passages that have no vector of this model yet."""
+        return self.chunks - self.embedded if self.model else 0

@@ -60,7 +60,7 @@ def test_a_moved_text_keeps_its_vector(engine: Engine) -> None:
     moved = Batch(entries=(entry("new/a.md", "one", "two"),), removed=(id_of("old/a.md"),))
     commit(engine, moved)
     with engine.snapshot() as reader:
-        assert reader.counts("m") == Counts(2, 3, 2, 0, 3)
+        assert reader.counts("m") == Counts(2, 3, 2, 0, 3, "m")
         assert [each.chunk.text for each in reader.unembedded("m", 9)] == ["three"]
         best = reader.semantic(vector(moved.entries[0].chunks[1].digest), "m", Filters(), 1)
         assert best[0].chunk == moved.entries[0].chunks[1].id

@@ -32,7 +32,7 @@ def find(reader: Reader, query: str, filters: Filters | None = None, limit: int 
 
 def test_a_new_library_is_empty(engine: Engine) -> None:
     with engine.snapshot() as reader:
-        assert reader.counts("m") == Counts()
+        assert reader.counts("m") == Counts(model="m")
         assert reader.files() == {}
         assert reader.modified([id_of("a.md")]) == {}
         assert reader.find("a.md") == []
@@ -93,7 +93,7 @@ def test_a_view_stands_still_while_commits_go_on(engine: Engine) -> None:
             commit(engine, embedding(new))
         commit(engine, Batch(removed=(id_of("b.md"),)))
         assert before.generation == 2
-        assert before.counts("m") == Counts(2, 2, 2, 0, 2)
+        assert before.counts("m") == Counts(2, 2, 2, 0, 2, "m")
         assert sorted(find(before, "words")) == ["a.md", "b.md"]
         assert find(before, "new") == []
         assert before.semantic(vector("q"), "m", Filters(), 10) == first
@@ -119,20 +119,20 @@ def test_a_commit_that_fails_leaves_nothing(engine: Engine) -> None:
     with pytest.raises(MarklightError):
         commit(engine, batch)
     with engine.snapshot() as reader:
-        assert reader.counts("m") == Counts(1, 1, 1, 0, 2)
+        assert reader.counts("m") == Counts(1, 1, 1, 0, 2, "m")
         assert (find(reader, "first"), find(reader, "second")) == (["a.md"], [])
         assert reader.manifest() == {}
     put(engine, entry("c.md", "third"))
     with engine.snapshot() as reader:
         assert (find(reader, "second"), find(reader, "third")) == ([], ["c.md"])
-        assert reader.counts("m") == Counts(2, 2, 1, 0, 3)
+        assert reader.counts("m") == Counts(2, 2, 1, 0, 3, "m")
 
 
 def test_a_document_is_replaced_whole(engine: Engine) -> None:
     put(engine, entry("a.md", "one", "two", "three"), entry("b.md", "other"))
     put(engine, entry("a.md", "four"))
     with engine.snapshot() as reader:
-        assert reader.counts("m") == Counts(2, 2, 0, 0, 2)
+        assert reader.counts("m") == Counts(2, 2, 0, 0, 2, "m")
         assert [chunk.text for chunk in reader.chunks_of(id_of("a.md"))] == ["four"]
         assert (find(reader, "three"), find(reader, "four")) == ([], ["a.md"])
 
@@ -245,7 +245,7 @@ def test_everything_is_there_after_opening_again(reopen: Open) -> None:
     first.close()
     with reopen().snapshot() as reader:
         assert reader.generation == 2
-        assert reader.counts("m") == Counts(1, 1, 1, 0, 2)
+        assert reader.counts("m") == Counts(1, 1, 1, 0, 2, "m")
         assert find(reader, "lasting") == ["a.md"]
         assert len(reader.unresolved()) == 1
         assert reader.semantic(vector(one.chunks[0].digest), "m", Filters(), 1)[0].score > 0.9999

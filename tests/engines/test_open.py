@@ -84,7 +84,7 @@ def test_to_look_at_a_library_that_is_not_there_makes_nothing(tmp_path: Path, pl
     engine = engines.open(tmp_path / place)
     with engine.snapshot() as reader:
         assert reader.generation == 0
-        assert reader.counts("m") == Counts()
+        assert reader.counts("m") == Counts(model="m")
         assert (reader.files(), reader.find("a.md"), reader.unresolved()) == ({}, [], [])
         filters = Filters(paths=("*.md",), after="2026")
         for each in (Filters(), filters):

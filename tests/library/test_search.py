@@ -128,3 +128,15 @@ def test_an_empty_folder_answers_that_it_is_empty(tmp_path: Path) -> None:
         answer = lib.search("anything")
         assert not answer.hits
         assert any("no documents" in notice for notice in answer.notices)
+
+
+def test_every_mode_tells_how_much_is_embedded(folder: Path, engine: str) -> None:
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        for mode in ("hybrid", "semantic", "keyword", "code"):
+            told = lib.search("tokens", mode=mode).to_dict()["index"]
+            assert told["embedded"] == told["chunks"] > 0
+            assert told["pending"] == 0
+    with marklight.open(folder, {"engine": "memory:", "model": {"name": "none"}}) as lib:
+        assert lib.search("tokens").to_dict()["index"]["pending"] == 0
+        assert lib.status()["pending"] == 0

@@ -103,6 +103,7 @@ class MemoryReader:
             embedded=self.models().get(model, 0),
             failed=len(self.state.failed),
             generation=self.state.generation,
+            model=model,
         )
 
     def manifest(self) -> Mapping[str, str]:

@@ -166,9 +166,11 @@ class Library:
             tools = Tools(reader, embedder, exists=self._exists, now=time.time())
             answer = pipeline(query, tools)
             modified = reader.modified(hit.chunk.document for hit in answer.hits)
-        if answer.index.documents == 0:
+            counts = reader.counts(self._model_problem()[0])
+        if counts.documents == 0:
             said = [*said, f"there are no documents in {self.place.folder}"]
-        answer = replace(answer, modified=modified, notices=(*notices, *said), explain=explain)
+        notices += said
+        answer = replace(answer, index=counts, modified=modified, notices=notices, explain=explain)
         answer = present.within_budget(answer)
         return replace(answer, took_ms=(time.perf_counter() - began) * 1000)
 
@@ -198,11 +200,7 @@ class Library:
 
     def status(self) -> dict[str, Any]:
         """What is indexed, what is still to do, what failed."""
-        model, problem = self.settings["model.name"], ""
-        try:
-            fingerprint = self.embedder.fingerprint if self.embedder else ""
-        except ModelError as error:
-            fingerprint, problem = "", str(error)
+        fingerprint, problem = self._model_problem()
         with self.engine.snapshot() as reader:
             counts, failures = reader.counts(fingerprint), reader.failures()
             remarks = reader.remarks()
@@ -211,7 +209,7 @@ class Library:
             "documents": counts.documents,
             "chunks": counts.chunks,
             "embedded": counts.embedded,
-            "pending": 0 if model == "none" else counts.pending,
+            "pending": counts.pending,
             "failed": [
                 {
                     "path": one.document.path,
@@ -225,7 +223,7 @@ class Library:
                 for id, said in remarks
             ],
             "generation": counts.generation,
-            "model": model,
+            "model": self.settings["model.name"],
             **({"model_problem": problem} if problem else {}),
             "engine": self.engine.describe(),
             "sizes": dict(self.engine.sizes()),
@@ -253,6 +251,13 @@ class Library:
         self.close()
 
     # Inside
+
+    def _model_problem(self) -> tuple[str, str]:
+        """The configured model's fingerprint, or why it has none."""
+        try:
+            return (self.embedder.fingerprint if self.embedder else ""), ""
+        except ModelError as error:
+            return "", str(error)
 
     def _upkeep(self, ingest: Ingest) -> Upkeep:
         return Upkeep(ingest, self.settings.build(Index, "index"))

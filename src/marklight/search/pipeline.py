@@ -69,7 +69,6 @@ class Pipeline:
         return Answer(
             query=query,
             hits=hits[: query.limit],
-            index=tools.reader.counts(tools.embedder.fingerprint if tools.embedder else ""),
             abstained=why_nothing(steps) if not hits else None,
             stats=stats(steps),
             steps=tuple(steps),

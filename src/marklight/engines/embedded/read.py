@@ -22,6 +22,7 @@ def counts(session: Session, model: str) -> Counts:
         embedded=session.value("SELECT embedded FROM models WHERE name = ?", [model]) or 0,
         failed=session.value("SELECT count(*) FROM failures"),
         generation=row[2],
+        model=model,
     )
 
 
