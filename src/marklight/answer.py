@@ -229,6 +229,7 @@ class Report:
     skipped: tuple[Failure, ...] = ()
     remarks: tuple[tuple[DocumentId, str], ...] = ()
     """What was odd about documents that were indexed all the same."""
+    newly_embedded: int = 0
     index: Counts = field(default_factory=Counts)
     notices: tuple[str, ...] = ()
     took_ms: float = 0.0

@@ -33,6 +33,7 @@ def test_a_reference_leads_to_its_part(folder: Path, engine: str) -> None:
 
 def test_an_outline_has_lines_and_anchors(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
+        lib.index()
         _, headings = lib.outline("auth.md")
         assert [(one.text, one.anchor, one.lines[0]) for one in headings] == [
             ("Refresh", "refresh", 9)
@@ -50,6 +51,9 @@ def test_a_path_from_where_one_stands_is_that_file_in_its_own_collection(tmp_pat
         },
     )
     with library(tmp_path, engine="memory:") as lib:
+        with pytest.raises(NotFound, match="nothing is indexed"):
+            lib.get("b/README.md")
+        lib.index()
         assert lib.get("b/README.md", near=tmp_path).document == ("two", "README.md")
         assert lib.get("a/sub/other.md", near=tmp_path).document == ("deep", "other.md")
         assert lib.get("../b/README.md:1", near=tmp_path / "a").text == "# B"

@@ -128,8 +128,8 @@ def test_nothing_found_is_exit_code_1_and_says_why(
         (["search", "x", "--set", "model.name=nothing-like-it"], 3, "nothing-like-it"),
         (["index", "--set", "model.name=nothing-like-it"], 3, "nothing-like-it"),
         (["serch", "x"], 2, "serch"),
-        (["get", "nothing.md"], 1, "nothing.md"),
-        (["outline", "nothing.md"], 1, "nothing.md"),
+        (["get", "nothing.md"], 1, "nothing is indexed"),
+        (["outline", "nothing.md"], 1, "nothing is indexed"),
     ],
 )
 def test_an_error_is_one_line_and_an_exit_code(
@@ -164,12 +164,13 @@ def test_status_tells_what_is_there(folder: Path, capsys: pytest.CaptureFixture[
         "sizes", "collections",
     } <= set(found)  # fmt: skip
     assert found["collections"]["default"]["documents"] == 3
-    code, out, _ = said(capsys, "status")
+    code, out, _ = said(capsys, "status", ".")
     assert code == 0
     assert "documents" in out
 
 
 def test_get_and_outline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said(capsys, "index")
     extract = told(capsys, "get", "guide/auth.md#token-refresh", "--json")
     assert extract["content"].startswith("## Token refresh")
     assert extract["headings"] == ["Auth", "Token refresh"]

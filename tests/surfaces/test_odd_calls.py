@@ -93,6 +93,8 @@ def test_a_passage_cannot_steer_the_terminal(
 def test_a_whole_document_ends_with_its_last_line(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    run(["index"])
+    capsys.readouterr()
     run(["get", "a.md", "--json"])
     assert json.loads(capsys.readouterr().out)["lines"] == [1, 3]
 

@@ -109,10 +109,13 @@ class Library:
     def index(self, *, rebuild: bool = False, progress: Progress = silent) -> Report:
         """Bring the index up to date: text first, searchable at once, then vectors."""
         began = time.perf_counter()
+        before = self.ingest.counts()
         report = self._upkeep(self.ingest).run(progress, rebuild=rebuild)
+        after = self.ingest.counts()
         return replace(
             report,
-            index=self.ingest.counts(),
+            index=after,
+            newly_embedded=max(0, after.embedded - before.embedded),
             notices=self._notices(),
             took_ms=(time.perf_counter() - began) * 1000,
         )
@@ -179,7 +182,7 @@ class Library:
 
         A path is one below its collection, or one from the folder `near`.
         """
-        notices = self._upkeep(self.reading).refresh(None, progress)
+        notices = self._refresh_known(progress)
         with self.engine.snapshot() as reader:
             extract = reference.follow(ref, reader, self._near(reader, near))
         return replace(extract, notices=tuple(notices))
@@ -188,7 +191,7 @@ class Library:
         self, path: str, *, near: Path | None = None, progress: Progress = silent
     ) -> tuple[DocumentId, Sequence[Heading]]:
         """A document's headings."""
-        self._upkeep(self.reading).refresh(None, progress)
+        self._refresh_known(progress)
         with self.engine.snapshot() as reader:
             document = reference.demand(path, reader, self._near(reader, near))
             return document.id, document.outline
@@ -258,6 +261,16 @@ class Library:
             return (self.embedder.fingerprint if self.embedder else ""), ""
         except ModelError as error:
             return "", str(error)
+
+    def _refresh_known(self, progress: Progress) -> list[str]:
+        """A look at the disk for a library that is there; only a search or a run makes a new one."""
+        with self.engine.snapshot() as reader:
+            if reader.generation == 0:
+                raise NotFound(
+                    f"nothing is indexed in {self.place.folder} yet",
+                    "Name the library's folder with --in, or run `marklight index`",
+                )
+        return self._upkeep(self.reading).refresh(None, progress)
 
     def _upkeep(self, ingest: Ingest) -> Upkeep:
         return Upkeep(ingest, self.settings.build(Index, "index"))

@@ -69,7 +69,7 @@ class Pipeline:
         return Answer(
             query=query,
             hits=hits[: query.limit],
-            abstained=why_nothing(steps) if not hits else None,
+            abstained=None if hits else why_nothing(query, steps),
             stats=stats(steps),
             steps=tuple(steps),
         )
@@ -98,11 +98,12 @@ def stats(steps: list[Step]) -> dict[str, int]:
     return counted
 
 
-def why_nothing(steps: list[Step]) -> str:
+def why_nothing(query: Query, steps: list[Step]) -> str:
     """In words: was nothing found at all, or was everything that was found too unlikely?"""
     counted = stats(steps)
     if counted["original_count"] == 0:
-        return "no passage matches the question"
+        filtered = " among those that pass the filters" if query.filters else ""
+        return f"no passage matches the question{filtered}"
     if any(step.stage == "alive" and step.count == 0 for step in steps):
         return "what matched is no longer on the disk"
     return f"none of {counted['original_count']} candidates is likely enough"

@@ -75,6 +75,8 @@ def report_text(report: Report) -> str:
         )
         if values
     ]
+    if report.newly_embedded:
+        done.append(f"{report.newly_embedded} passages embedded")
     index = report.index
     lines = [", ".join(done) or "nothing changed"]
     lines.append(
@@ -110,6 +112,17 @@ def outline_text(outline: Sequence[Heading]) -> str:
         f"  :{heading.lines[0]}-{heading.lines[1]}  #{heading.anchor}"
         for heading in outline
     )
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Tables within tables as dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
 
 
 def table(values: Mapping[str, Any]) -> str:

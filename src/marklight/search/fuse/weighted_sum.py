@@ -19,7 +19,9 @@ class WeightedSum:
     """
 
     keyword: float = 0.4
+    """Weight of the keyword score, divided by the best one."""
     semantic: float = 0.6
+    """Weight of the cosine."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.keyword <= 1 and 0 <= self.semantic <= 1):

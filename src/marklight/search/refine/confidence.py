@@ -14,6 +14,7 @@ class Confidence:
     """Keeps hits whose score is at least the threshold; the caller's own threshold comes first."""
 
     threshold: float = 0.3
+    """Lower scores are left out; `--min-confidence` sets it for one search."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold <= 1:

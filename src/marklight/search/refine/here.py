@@ -14,6 +14,7 @@ class Here:
     """Scores of the asker's own collection times the boost, never above 1."""
 
     boost: float = 1.2
+    """1 switches it off."""
 
     def __post_init__(self) -> None:
         if self.boost < 0:

@@ -16,6 +16,7 @@ class PerDocument:
     """At most so many passages of one document, its best ones."""
 
     most: int = 2
+    """Passages of one document in one answer."""
 
     def __post_init__(self) -> None:
         if self.most < 1:

@@ -19,7 +19,13 @@ from marklight.surfaces.cli.progress import Bar
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("-n", "--limit", default=5, show_default=True, help="How many results, 1 to 100.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--format", "format", type=click.Choice(render.FORMATS), default="text")
+@click.option(
+    "--format",
+    "format",
+    type=click.Choice(render.FORMATS),
+    default="text",
+    help="How to print the results.",
+)
 @click.option("--explain", is_flag=True, help="Show stages, times and each hit's score in parts.")
 @click.option(
     "--mode",
@@ -28,12 +34,19 @@ from marklight.surfaces.cli.progress import Bar
     show_default=True,
     help="Which retrievers answer.",
 )
-@click.option("--collection", multiple=True, metavar="NAME", help="Only in this collection.")
-@click.option("--path", "paths", multiple=True, metavar="GLOB", help="Only below these paths.")
+@click.option(
+    "--collection",
+    multiple=True,
+    metavar="NAME",
+    help="Only in this collection; repeatable, like all filters.",
+)
+@click.option(
+    "--path", "paths", multiple=True, metavar="GLOB", help="Only these paths, as guide/** or *.md."
+)
 @click.option("--exclude", multiple=True, metavar="PATH", help="Not in this file or glob.")
 @click.option("--tag", multiple=True, help="Only documents with this tag, or one nested below it.")
 @click.option("--where", multiple=True, metavar="KEY=VALUE", help="Only with this frontmatter.")
-@click.option("--after", metavar="DATE", help="Only of this day or later, as 2026-01-31.")
+@click.option("--after", metavar="DATE", help="Only of this day or later: 2026-01-31, 2026-01.")
 @click.option("--before", metavar="DATE", help="Only of this day or earlier.")
 @click.option("--min-confidence", type=float, metavar="X", help="Leave out lower scores, 0 to 1.")
 @click.option("--max-tokens", type=int, metavar="N", help="Keep the answer within this size.")
@@ -82,7 +95,10 @@ def _emphasised(text: str) -> str:
 @AS_JSON
 @SET
 def get(reference: str, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
-    """Show a document or a part: path, path#heading, path:10-40, or a chunk id."""
+    """Show a document or a part of it.
+
+    REF is path, path#heading, path:10-40, or a chunk id.
+    """
     with open_library(folder, assignments) as library, Bar() as bar:
         extract = library.get(reference, near=Path.cwd(), progress=bar)
     for notice in extract.notices:

@@ -38,24 +38,24 @@ def index(
 
 
 @click.command()
+@click.argument("path", required=False, type=click.Path(path_type=Path))
 @IN_LIBRARY
 @AS_JSON
 @SET
-def status(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
+def status(
+    path: Path | None, folder: Path | None, as_json: bool, assignments: tuple[str, ...]
+) -> int:
     """Show what is indexed, what is still to do and what failed."""
-    with open_library(folder, assignments) as library:
+    with open_library(folder or path, assignments) as library:
         found = library.status()
     if as_json:
         show(render.to_json(found))
         return 0
     failed, remarks = found.pop("failed"), found.pop("remarks")
-    flat: dict[str, Any] = {}
-    for name, value in found.items():
-        if isinstance(value, dict):
-            flat |= {f"{name}.{part}": of for part, of in value.items()}
-        else:
-            flat[name] = value
-    show(render.table(flat | {"failed": len(failed), "remarks": len(remarks)}))
+    if found["generation"] == 0:
+        note("nothing is indexed here yet; `marklight index` or a search does it")
+    found["sizes"] = {part: f"{size / 1e6:.1f} MB" for part, size in found["sizes"].items()}
+    show(render.table(render.flat(found) | {"failed": len(failed), "remarks": len(remarks)}))
     for failure in failed:
         show(render.one_line(f"  failed {failure['path']}: {failure['reason']}"))
     for odd in remarks:
@@ -86,7 +86,7 @@ def ignored(path: Path, folder: Path | None, as_json: bool, assignments: tuple[s
 @AS_JSON
 @SET
 def doctor(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
-    """Try every part that Marklight rests on, and mend what can be mended."""
+    """Try every part, and mend what can be mended."""
     from marklight.library.doctor import examine
 
     findings = examine(folder, assignments)
