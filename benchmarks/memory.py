@@ -40,7 +40,7 @@ def main() -> None:
         for times in (1, 10):
             folder = repeated(corpus("kubernetes"), Path(scratch) / f"x{times}", times)
             figures[f"real_model_x{times}"] = in_a_process(
-                REAL, str(folder), f"{scratch}/real{times}", "90"
+                REAL, str(folder), f"{scratch}/real{times}", "45"
             )
             figures[f"fake_model_x{times}"] = in_a_process(
                 FAKE, str(folder), f"{scratch}/fake{times}"

@@ -122,6 +122,8 @@ class Answer:
     notices: Sequence[str] = ()
     took_ms: float = 0.0
     explain: bool = False
+    several_collections: bool = False
+    """Whether a path needs its collection before it to be told from another."""
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as JSON holds it, the same on every surface."""

@@ -285,3 +285,15 @@ def test_help_loads_nothing_heavy() -> None:
         " & set(sys.modules); sys.exit(str(heavy) if heavy else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_place_names_its_collection_where_there_are_several(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"marklight.toml": "[collections]\nguide = 'guide'\nall = '.'\n"})
+    _, out, _ = said(capsys, "search", "when do tokens expire", "-n", "1")
+    assert out.startswith("[1] guide/auth.md:5-5 § ")
+    _, out, _ = said(capsys, "get", "guide/auth.md:5", "--in", str(folder))
+    assert "Tokens expire" in out
+    _, out, _ = said(capsys, "search", "grind the beans", "-n", "1")
+    assert out.startswith("[1] all/espresso.md:")

@@ -173,7 +173,14 @@ class Library:
         if counts.documents == 0:
             said = [*said, f"there are no documents in {self.place.folder}"]
         notices += said
-        answer = replace(answer, index=counts, modified=modified, notices=notices, explain=explain)
+        answer = replace(
+            answer,
+            index=counts,
+            modified=modified,
+            notices=notices,
+            explain=explain,
+            several_collections=len(self.collections) > 1,
+        )
         answer = present.within_budget(answer)
         return replace(answer, took_ms=(time.perf_counter() - began) * 1000)
 

@@ -30,23 +30,25 @@ def answer_as(answer: Answer, format: str) -> str:
         return "\n".join(json.dumps(result, ensure_ascii=False) for result in results)
     if format == "files":
         return "\n".join(dict.fromkeys(one_line(hit.chunk.path) for hit in answer.hits))
+    several = answer.several_collections
     if format == "md":
         return "\n\n".join(
-            f"### [{place(hit.chunk)}]({hit.chunk.path}#{hit.chunk.anchor})\n\n{harmless(hit.chunk.text)}"
+            f"### [{place(hit.chunk, several)}]({hit.chunk.path}#{hit.chunk.anchor})\n\n{harmless(hit.chunk.text)}"
             for hit in answer.hits
         )
     return "\n\n".join(
-        f"[{rank}] {place(hit.chunk)} ({hit.score:.2f})\n{harmless(hit.chunk.text.strip())}"
+        f"[{rank}] {place(hit.chunk, several)} ({hit.score:.2f})\n{harmless(hit.chunk.text.strip())}"
         for rank, hit in enumerate(answer.hits, 1)
     )
 
 
-def place(chunk: Chunk) -> str:
-    """`guide/auth.md:120-148 § Auth > Token refresh`."""
+def place(chunk: Chunk, several_collections: bool = False) -> str:
+    """`guide/auth.md:120-148 § Auth > Token refresh`; with its collection first where there are several."""
     from marklight.text import trail
 
     first, last = chunk.lines
-    where = f"{chunk.path}:{first}-{last}"
+    path = f"{chunk.collection}/{chunk.path}" if several_collections else chunk.path
+    where = f"{path}:{first}-{last}"
     headings = trail(chunk.title, chunk.headings)
     return one_line(f"{where} § {headings}" if headings else where)
 
