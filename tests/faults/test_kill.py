@@ -22,8 +22,8 @@ SEED = 20261115
 INDEX = """
 import sys
 import marklight
-from marklight.ingest import embed, pipeline
-pipeline.BATCH_FILES, embed.WINDOW = 5, 9   # many commits, so that a kill meets every part of one
+from marklight.ingest import embed, look
+look.BATCH_FILES, embed.WINDOW = 5, 9   # many commits, so that a kill meets every part of one
 with marklight.open(sys.argv[1], {"engine": sys.argv[2], "model": {"name": "fake"}}) as library:
     library.index()
 """

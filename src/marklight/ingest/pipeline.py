@@ -2,66 +2,22 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from marklight.answer import Report
-from marklight.errors import Refused
 from marklight.ingest.chunk import Chunker
-from marklight.ingest.discover import Discover, Found
+from marklight.ingest.discover import Discover
 from marklight.ingest.embed import embed_pending
+from marklight.ingest.look import TRIED, Look, batches, compare
 from marklight.ingest.parse import fingerprint
-from marklight.ingest.plan import Plan, plan
-from marklight.ingest.read import Source, read
-from marklight.ingest.work import Work
+from marklight.ingest.read import Source
+from marklight.ingest.work import Work, moves
 from marklight.model import Batch, Counts, DocumentId, Entry, Failure
 from marklight.ports import Embedder, Engine, Indexed, Progress, silent
 from marklight.text import digest
-
-BATCH_BYTES = 2_000_000
-"""Of files in one commit: few enough to bound memory, enough that a commit's own cost vanishes."""
-BATCH_FILES = 500
-TRIED = "failures_recipe"
-"""Under this key the index notes by which recipe its failures were tried; another may do better."""
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without the collector of cycles, which finds none among the states of files.
-
-    It would look at all of them again and again: a quarter of the time at 16,000 files.
-    """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """One comparison of disk and index."""
-
-    generation: int
-    """Of the index that was compared: with another one there may be other things to do."""
-    found: Mapping[DocumentId, Found]
-    known: Mapping[DocumentId, Indexed]
-    failed: Mapping[DocumentId, Failure]
-    tried: str
-    """The recipe by which failures were last tried."""
-    plan: Plan
-    unreadable: tuple[Failure, ...]
-    """What could not be looked at and is not known as such yet."""
-    rebuild: bool
-
-    def __bool__(self) -> bool:
-        return bool(self.plan or self.unreadable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +31,10 @@ class Ingest:
     embedder: Embedder | None
     max_bytes: int
 
-    @uncollected()
     def look(self, *, rebuild: bool = False) -> Look:
         """Discover and plan: what differs between disk and index."""
-        # The index first: what another process adds after the walk would seem to be gone.
-        with self.engine.snapshot() as reader:
-            generation, known, failures = reader.generation, reader.files(), reader.failures()
-            tried = reader.manifest().get(TRIED, "")
-        walk = self.discover(self.collections)
-        files = {id: found.file for id, found in walk.found.items()}
-        standing = [self._standing(failure, walk.found, tried) for failure in failures]
-        steps = plan(files, known, standing, walk.unreadable, self.recipe, rebuild=rebuild)
-        failed, leaving = {one.document: one for one in failures}, set(steps.removed)
-        news = tuple(
-            failure
-            for failure in walk.unreadable
-            if failure.document in leaving or failed.get(failure.document) != failure
-        )
-        return Look(generation, walk.found, known, failed, tried, steps, news, rebuild)
+        walk = partial(self.discover, self.collections)
+        return compare(self.engine, walk, self.recipe, self.max_bytes, rebuild=rebuild)
 
     def text(self, look: Look, progress: Progress = silent) -> Report:
         """Read, parse, chunk and commit what the plan names; searchable by words afterwards."""
@@ -161,20 +103,6 @@ class Ingest:
     ) -> Work:
         return Work(self.discover.parsers, self.recipe, self.max_bytes, known, failed)
 
-    def _standing(self, failure: Failure, found: Mapping[DocumentId, Found], tried: str) -> Failure:
-        """A failure with its file's state where reading again changes nothing, else without one."""
-        here = found.get(failure.document)
-        if here is None:
-            return failure
-        if failure.file:
-            return failure if tried == self.recipe else replace(failure, file=None)
-        try:
-            read(here.path, self.max_bytes)
-        except Refused as refused:
-            if str(refused) == failure.reason:
-                return replace(failure, file=here.file)
-        return failure
-
     @property
     def _token_limit(self) -> int:
         return self.embedder.token_limit if self.embedder else 0
@@ -182,31 +110,3 @@ class Ingest:
     @property
     def _count_tokens(self) -> Callable[[Sequence[str]], list[int]] | None:
         return self.embedder.count_tokens if self.embedder else None
-
-
-def batches(look: Look, progress: Progress) -> Iterator[list[Found]]:
-    """The files to read, in portions bounded by bytes and number."""
-    batch: list[Found] = []
-    size = 0
-    for done, id in enumerate(look.plan.read):
-        progress("Reading text", done, len(look.plan.read))
-        batch.append(look.found[id])
-        size += look.found[id].file.size
-        if size >= BATCH_BYTES or len(batch) >= BATCH_FILES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def moves(
-    entries: Sequence[Entry],
-    known: Mapping[DocumentId, Indexed],
-    leaving: dict[str, DocumentId],
-) -> dict[DocumentId, DocumentId]:
-    """New documents with the words of one that left: new place to old, each old one used once."""
-    return {
-        entry.document.id: leaving.pop(entry.document.digest)
-        for entry in entries
-        if entry.document.id not in known and entry.document.digest in leaving
-    }

@@ -109,3 +109,16 @@ class Work:
 
 def _not_understood(id: DocumentId, error: Exception, file: FileState) -> Failure:
     return Failure(id, f"could not be understood: {type(error).__name__}: {error}", file)
+
+
+def moves(
+    entries: Sequence[Entry],
+    known: Mapping[DocumentId, Indexed],
+    leaving: dict[str, DocumentId],
+) -> dict[DocumentId, DocumentId]:
+    """New documents with the words of one that left: new place to old, each old one used once."""
+    return {
+        entry.document.id: leaving.pop(entry.document.digest)
+        for entry in entries
+        if entry.document.id not in known and entry.document.digest in leaving
+    }
