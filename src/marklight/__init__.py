@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from marklight.answer import Answer, Extract, Filters, Hit, Query, Report
+    from marklight.answer import Answer, Filters, Hit, Query
     from marklight.errors import (
         Busy,
         MarklightError,
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     )
     from marklight.library import Library
     from marklight.model import Chunk, Document
+    from marklight.report import Extract, Report
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "marklight.library": ("Library",),
-    "marklight.answer": ("Answer", "Extract", "Filters", "Hit", "Query", "Report"),
+    "marklight.answer": ("Answer", "Filters", "Hit", "Query"),
+    "marklight.report": ("Extract", "Report"),
     "marklight.model": ("Chunk", "Document"),
     "marklight.errors": (
         "Busy",

@@ -1,4 +1,4 @@
-"""The nouns of asking: a query, its hits, the answer, and what a run reports; all frozen."""
+"""The nouns of asking: a query, its hits and the answer; all frozen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from marklight.model import Chunk, Counts, DocumentId, Failure
+from marklight.model import Chunk, Counts, DocumentId
+
+CHARACTERS_PER_TOKEN = 3
+"""Of the Kubernetes pages 15.5 million characters are 5.0 million tokens: 3.07 to one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,12 @@ class Filters:
     languages: tuple[str, ...] = ()
     within: tuple[tuple[str, str], ...] = ()
     """Collections with a folder in each, empty for all of it: the part that the asker named."""
+    documents: tuple[DocumentId, ...] = ()
+    """These documents and no others."""
+    phrases: tuple[str, ...] = ()
+    """Words that must stand in the passage, its title or its headings, in this order; here all must."""
+    without: tuple[str, ...] = ()
+    """Words or phrases that may not."""
 
     def __bool__(self) -> bool:
         return self != Filters()
@@ -49,15 +58,31 @@ class Query:
     """A question on its way through the pipeline."""
 
     text: str
+    """What is looked for, in words."""
+    asked: str = ""
+    """As it was typed, where that held more than the words: filters, phrases."""
     limit: int = 5
     mode: Mode = Mode.HYBRID
     filters: Filters = field(default_factory=Filters)
     kind: str = "exploratory"
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """How much more a retriever counts for this question than it does otherwise, by name."""
     expanded_with: tuple[str, ...] = ()
+    """Words of the library that mean the same, for the search by meaning."""
+    hypothesis: str = ""
+    """An answer as the asker imagines it: what is searched by meaning in place of the question."""
     min_confidence: float | None = None
     max_tokens: int | None = None
     here: str = ""
     """The collection that the asker stands in, where there are several."""
+    rerank: bool | None = None
+    """Whether a cross-encoder looks at the best hits; None leaves it to the settings."""
+    parents: bool = False
+    """Whether passages are replaced by the sections they belong to."""
+    context: int = 0
+    """Neighbours shown with a passage, on each side."""
+    expand_context: bool = False
+    """Whether the whole section is shown."""
 
 
 class Why(NamedTuple):
@@ -107,6 +132,19 @@ class Step:
     ms: float
 
 
+class Level(NamedTuple):
+    """How far a hit can be widened, and how much one would get."""
+
+    name: str
+    lines: tuple[int, int]
+    characters: int
+
+    @property
+    def tokens(self) -> int:
+        """About as many; a model's own tokenizer may count some more or fewer."""
+        return -(-self.characters // CHARACTERS_PER_TOKEN)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a search found, and everything that a reader needs to trust it."""
@@ -116,6 +154,8 @@ class Answer:
     index: Counts = field(default_factory=Counts)
     modified: Mapping[DocumentId, int] = field(default_factory=dict)
     """File times in nanoseconds."""
+    levels: Mapping[str, Sequence[Level]] = field(default_factory=dict)
+    """How far each hit can be widened, by the passage's id."""
     abstained: str | None = None
     stats: Mapping[str, int] = field(default_factory=dict)
     steps: Sequence[Step] = ()
@@ -135,7 +175,7 @@ class Answer:
         }
         return {
             "query": {
-                "text": self.query.text,
+                "text": self.query.asked or self.query.text,
                 "kind": self.query.kind,
                 "expanded_with": list(self.query.expanded_with),
                 "filters": {
@@ -180,6 +220,15 @@ class Answer:
             "kind": chunk.kind.value,
             "content": chunk.text,
             "modified": iso_time(self.modified.get(chunk.document, 0)),
+            "levels": [
+                {
+                    "level": level.name,
+                    "lines": list(level.lines),
+                    "characters": level.characters,
+                    "tokens": level.tokens,
+                }
+                for level in self.levels.get(chunk.id, ())
+            ],
             "why": [
                 {"stage": why.stage, "value": round(why.value, 6)}
                 for why in (hit.why if self.explain else ())
@@ -194,64 +243,3 @@ def iso_time(time_ns: int) -> str:
     except OverflowError:
         time = datetime.max if time_ns > 0 else datetime.min
     return f"{time.isoformat(timespec='seconds')}Z"
-
-
-@dataclass(frozen=True, slots=True)
-class Extract:
-    """A piece of a document as it stands in the file."""
-
-    document: DocumentId
-    title: str
-    headings: tuple[str, ...]
-    lines: tuple[int, int]
-    text: str
-    notices: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The extract as JSON holds it."""
-        return {
-            "path": self.document.path,
-            "collection": self.document.collection,
-            "title": self.title,
-            "headings": list(self.headings),
-            "lines": list(self.lines),
-            "content": self.text,
-            "notices": list(self.notices),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What an indexing run did."""
-
-    added: tuple[DocumentId, ...] = ()
-    changed: tuple[DocumentId, ...] = ()
-    moved: tuple[tuple[DocumentId, DocumentId], ...] = ()
-    removed: tuple[DocumentId, ...] = ()
-    skipped: tuple[Failure, ...] = ()
-    remarks: tuple[tuple[DocumentId, str], ...] = ()
-    """What was odd about documents that were indexed all the same."""
-    newly_embedded: int = 0
-    index: Counts = field(default_factory=Counts)
-    notices: tuple[str, ...] = ()
-    took_ms: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as JSON holds it."""
-        return {
-            "added": [document.path for document in self.added],
-            "changed": [document.path for document in self.changed],
-            "moved": [{"from": old.path, "to": new.path} for old, new in self.moved],
-            "removed": [document.path for document in self.removed],
-            "skipped": [
-                {"path": failure.document.path, "reason": failure.reason}
-                for failure in self.skipped
-            ],
-            "remarks": [{"path": id.path, "remark": remark} for id, remark in self.remarks],
-            "documents": self.index.documents,
-            "chunks": self.index.chunks,
-            "embedded": self.index.embedded,
-            "pending": self.index.pending,
-            "notices": list(self.notices),
-            "took_ms": round(self.took_ms, 1),
-        }

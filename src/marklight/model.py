@@ -213,6 +213,10 @@ class Batch:
     """Documents whose file time changed but not their words."""
     failures: tuple[Failure, ...] = ()
     vectors: Vectors | None = None
+    concepts: Vectors | None = None
+    """The same for words of the vocabulary: the words stand in the place of digests."""
+    communities: Mapping[DocumentId, int] | None = None
+    """Which documents belong together by their links; takes the place of all before."""
     manifest: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -222,6 +226,8 @@ class Batch:
             or self.touched
             or self.failures
             or self.vectors
+            or self.concepts
+            or self.communities is not None
             or self.manifest
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from marklight.answer import Filters, Hit, Hits, Query, Why
 from marklight.model import (
@@ -46,6 +46,16 @@ class Pending(NamedTuple):
     chunk: Chunk
 
 
+class Concept(NamedTuple):
+    """A word of the library with its nearness to a question."""
+
+    term: str
+    score: float
+
+
+MOST_CONCEPTS = 10_000
+"""Words of a library that are its vocabulary, those in most documents (mission, R2)."""
+
 FIELD_BOOSTS: Mapping[str, float] = {
     "title": 3.0,
     "headings": 2.5,
@@ -79,6 +89,15 @@ class Reader(Protocol):
     def modified(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
         """File times of these documents in nanoseconds; those that are not there are left out."""
 
+    def moments(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, float]:
+        """When these documents are from, in seconds since the epoch: their own date, else the file's."""
+
+    def listed(self, filters: Filters, limit: int) -> list[DocumentId]:
+        """Documents with a passage that passes the filters, in the order of their ids."""
+
+    def knows(self, key: str) -> bool:
+        """Whether any document has this frontmatter key."""
+
     def find(self, path: str) -> list[DocumentId]:
         """The documents with exactly this path, in the order of their collections."""
 
@@ -96,9 +115,30 @@ class Reader(Protocol):
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None: ...
 
+    @property
+    def linked(self) -> int:
+        """The generation in which links, or the names they find, last changed."""
+
     def links_from(self, document: DocumentId) -> list[ResolvedLink]: ...
 
-    def links_to(self, document: DocumentId) -> list[ResolvedLink]: ...
+    def links_to(self, document: DocumentId, limit: int | None = None) -> list[ResolvedLink]: ...
+
+    def neighbours(
+        self, documents: Sequence[DocumentId], most: int
+    ) -> Mapping[DocumentId, Sequence[DocumentId]]:
+        """Documents one link away from each of these, either way, at most so many of each way."""
+
+    def degrees(self, documents: Sequence[DocumentId], most: int) -> Mapping[DocumentId, int]:
+        """How many links lead to and from each of these; counting stops at `most` each way."""
+
+    def edges(self) -> Iterable[tuple[DocumentId, DocumentId]]:
+        """Every pair of documents with a link from the first to the second, once, itself left out."""
+
+    def orphans(self) -> list[DocumentId]:
+        """Documents that no link leads to or from, in the order of their ids."""
+
+    def communities(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
+        """The community of each of these, as the last commit of communities had it."""
 
     def unresolved(self) -> list[ResolvedLink]: ...
 
@@ -114,7 +154,23 @@ class Reader(Protocol):
         """BM25 over the words of code blocks, best first."""
 
     def semantic(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[Scored]:
-        """Cosine over the vectors of one model, exact, best first."""
+        """Cosine over the vectors of one model, best first."""
+
+    def named(self, name: str, filters: Filters, limit: int) -> list[Scored]:
+        """Passages that are called exactly so: 1.0 the first of a document by its title, alias or
+        file name, 0.5 the first of a section by its heading; case and accents do not matter."""
+
+    def vectors(self, model: str, chunks: Sequence[str]) -> Mapping[str, Vector]:
+        """The vectors of these passages, of length one; passages without one are left out."""
+
+    def concepts(self, vector: Vector, model: str, limit: int) -> list[Concept]:
+        """Words of the library's vocabulary that are nearest in meaning, best first."""
+
+    def concept_vectors(self, model: str, terms: Sequence[str]) -> Mapping[str, Vector]:
+        """The vectors of these words, of length one; words without one are left out."""
+
+    def unembedded_concepts(self, model: str, limit: int) -> list[str]:
+        """Words of the vocabulary without a vector of this model, the commonest first."""
 
     def unembedded(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
         """Distinct texts without a vector of this model; the passages named in `first` lead."""
@@ -183,7 +239,11 @@ class Embedder(Protocol):
 class Reranker(Protocol):
     """Scores of passages for a question, higher is better."""
 
-    def score(self, question: str, passages: Sequence[str]) -> list[float]: ...
+    @property
+    def name(self) -> str: ...
+
+    def score(self, question: str, passages: Sequence[str], budget_ms: float) -> list[float]:
+        """One number in 0 to 1 for each passage, in order; fewer when the time is over, never none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +257,12 @@ class Tools:
     """Whether a document's file is still there."""
     now: float = 0.0
     """Seconds since the epoch, so that the same question gives the same answer."""
+    say: Callable[[str], None] = lambda _: None
+    """Tells the asker one thing that the hits do not show."""
+    together: Callable[[Sequence[Callable[[], Any]]], list[Any]] = lambda tasks: [
+        task() for task in tasks
+    ]
+    """Does several things at once and returns what each gave, in order."""
 
     def hits(self, found: Sequence[Scored], by: str) -> Hits:
         """What a retriever found, with the passages themselves."""

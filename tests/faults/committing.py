@@ -21,7 +21,8 @@ import tantivy
 
 from marklight import engines
 from marklight.answer import Filters
-from marklight.engines.memory import MemoryEngine, MemoryReader
+from marklight.engines.memory import MemoryEngine
+from marklight.engines.memory.reader import MemoryReader
 from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Reader
 from marklight.text import words

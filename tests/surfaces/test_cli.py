@@ -64,7 +64,7 @@ def test_search_as_json_has_the_contracts_keys(
     result = answer["results"][0]
     assert set(result) == {
         "rank", "score", "chunk_id", "path", "collection", "title", "headings", "anchor", "lines",
-        "kind", "content", "modified", "why",
+        "kind", "content", "modified", "levels", "why",
     }  # fmt: skip
     assert result["path"] == "guide/deploy.md"
     assert result["modified"].endswith("Z")

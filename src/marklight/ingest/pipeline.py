@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from marklight.answer import Report
 from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover
 from marklight.ingest.embed import embed_pending
@@ -17,6 +16,7 @@ from marklight.ingest.read import Source
 from marklight.ingest.work import Work, moves
 from marklight.model import Batch, Counts, DocumentId, Entry, Failure
 from marklight.ports import Embedder, Engine, Indexed, Progress, silent
+from marklight.report import Report
 from marklight.text import digest
 
 

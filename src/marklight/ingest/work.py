@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from marklight.answer import Report
 from marklight.errors import Refused
 from marklight.ingest.discover import Found
 from marklight.ingest.parse import understand
@@ -14,6 +13,7 @@ from marklight.ingest.parse.form import Parsed
 from marklight.ingest.read import Hindered, Source, read
 from marklight.model import Batch, DocumentId, Entry, Failure, FileState
 from marklight.ports import Indexed
+from marklight.report import Report
 from marklight.text import digest
 
 

@@ -7,102 +7,34 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from marklight import engines, models
-from marklight.answer import Answer, Extract, Mode, Report
-from marklight.errors import ModelError, NotFound, UsageError
-from marklight.ingest.chunk import Chunker
+from marklight import models
+from marklight.answer import Answer, Mode
+from marklight.errors import NotFound
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.library.asking import Day, Several, ask
 from marklight.library.choice import model_for
-from marklight.library.compose import Index, Model, compose_pipeline, read_settings
-from marklight.library.locate import (
-    Place,
-    index_address,
-    locate,
-    path_of,
-    scope_of,
-    standing,
-)
+from marklight.library.compose import Index
+from marklight.library.locate import standing
+from marklight.library.parts import Parts
 from marklight.library.upkeep import Upkeep
 from marklight.model import Document, DocumentId, Heading
-from marklight.ports import Embedder, Engine, Progress, Reader, Tools, silent
-from marklight.search import present, reference
-from marklight.search.pipeline import Pipeline
-from marklight.settings import Settings
+from marklight.ports import Progress, Reader, Tools, silent
+from marklight.report import Extract, Report
+from marklight.search import present, reference, widen
 
 __all__ = ["Library"]
 
 WITH_MODEL = (Mode.HYBRID, Mode.SEMANTIC)
 """Modes that need a model; the others answer without one."""
 
-DEFAULT_COLLECTION = "default"
-"""The one collection of a library that names none; the same wherever the folder moves to."""
 
-
-class Library:
+class Library(Parts):
     """A folder of documents with its index."""
-
-    def __init__(
-        self,
-        folder: Path | str | None = None,
-        given: Mapping[str, Any] | None = None,
-        assignments: Sequence[str] = (),
-    ) -> None:
-        self.place: Place = locate(Path(folder) if folder is not None else None)
-        self._given, self._assignments = dict(given or {}), tuple(assignments)
-        self.settings: Settings = read_settings(self.place.folder, assignments, given)
-        self.pipeline = compose_pipeline(self.settings)
-        self.address, self._notice = index_address(self.place.folder, self.settings["engine"])
-
-    # What it is made of
-
-    @cached_property
-    def collections(self) -> Mapping[str, Path]:
-        """Names and folders."""
-        named = self.settings["collections"] or {DEFAULT_COLLECTION: "."}
-        return {
-            name: path_of(folder, self.place.folder, f"collections.{name}")
-            for name, folder in named.items()
-        }
-
-    @cached_property
-    def engine(self) -> Engine:
-        """Where the index lives."""
-        return engines.open(self.address)
-
-    @cached_property
-    def embedder(self) -> Embedder | None:
-        """The configured model; None when the settings want none."""
-        model = self.settings.build(Model, "model")
-        return None if model.name == "none" else models.load(model.name, threads=model.threads)
-
-    @cached_property
-    def reading(self) -> Ingest:
-        """Files to text in the index; needs no model."""
-        return Ingest(
-            engine=self.engine,
-            collections=self.collections,
-            discover=self.settings.build(Discover, "files"),
-            chunker=self.settings.build(Chunker, "chunk"),
-            embedder=None,
-            max_bytes=self.settings["index.max_bytes"],
-        )
-
-    @cached_property
-    def ingest(self) -> Ingest:
-        """Files to text and vectors in the index."""
-        return replace(self.reading, embedder=self.embedder)
-
-    @cached_property
-    def _scope(self) -> tuple[tuple[str, str], ...]:
-        """The part of the library that was named by its folder; empty for all of it."""
-        return scope_of(self.collections, self.place.part) if self.place.part else ()
 
     # Verbs
 
@@ -135,6 +67,11 @@ class Library:
         exclude: Several = (),
         collection: Several = (),
         max_tokens: int | None = None,
+        rerank: bool | None = None,
+        parents: bool = False,
+        context: int = 0,
+        expand_context: bool = False,
+        hypothesis: str | None = None,
         explain: bool = False,
         refresh: bool = True,
         settings: Mapping[str, Any] | None = None,
@@ -148,6 +85,11 @@ class Library:
             mode=mode,
             min_confidence=min_confidence,
             max_tokens=max_tokens,
+            rerank=rerank,
+            parents=parents,
+            context=context,
+            expand_context=expand_context,
+            hypothesis=hypothesis,
             path=path,
             tag=tag,
             where=where,
@@ -157,19 +99,28 @@ class Library:
             collection=collection,
             known_collections=self.collections,
             here=standing(self.collections, Path.cwd()) if len(self.collections) > 1 else "",
-            within=self._scope,
+            within=self.scope,
         )
-        pipeline = self._pipeline_with(settings) if settings else self.pipeline
+        pipeline = self.pipeline_with(settings) if settings else self.pipeline
         ingest = self.ingest if query.mode in WITH_MODEL else self.reading
         notices = list(self._notices())
         if refresh:
             notices += self._upkeep(ingest).refresh(query, progress)
         with self.engine.snapshot() as reader:
             embedder, said = model_for(query, reader, ingest.embedder, models.load)
-            tools = Tools(reader, embedder, exists=self._exists, now=time.time())
+            tools = Tools(
+                reader,
+                embedder,
+                self.reranker,
+                exists=self._exists,
+                now=time.time(),
+                say=said.append,
+                together=self.together,
+            )
             answer = pipeline(query, tools)
             modified = reader.modified(hit.chunk.document for hit in answer.hits)
-            counts = reader.counts(self._model_problem()[0])
+            levels = {hit.chunk.id: widen.levels(hit.chunk, reader) for hit in answer.hits}
+            counts = reader.counts(self.model_problem()[0])
         if counts.documents == 0:
             said = [*said, f"there are no documents in {self.place.folder}"]
         notices += said
@@ -177,6 +128,7 @@ class Library:
             answer,
             index=counts,
             modified=modified,
+            levels=levels,
             notices=notices,
             explain=explain,
             several_collections=len(self.collections) > 1,
@@ -210,7 +162,7 @@ class Library:
 
     def status(self) -> dict[str, Any]:
         """What is indexed, what is still to do, what failed."""
-        fingerprint, problem = self._model_problem()
+        fingerprint, problem = self.model_problem()
         with self.engine.snapshot() as reader:
             counts, failures = reader.counts(fingerprint), reader.failures()
             remarks = reader.remarks()
@@ -244,11 +196,6 @@ class Library:
             },
         }
 
-    def close(self) -> None:
-        """Give back what is open."""
-        if "engine" in self.__dict__:
-            self.engine.close()
-
     def __enter__(self) -> Library:
         return self
 
@@ -261,13 +208,6 @@ class Library:
         self.close()
 
     # Inside
-
-    def _model_problem(self) -> tuple[str, str]:
-        """The configured model's fingerprint, or why it has none."""
-        try:
-            return (self.embedder.fingerprint if self.embedder else ""), ""
-        except ModelError as error:
-            return "", str(error)
 
     def _refresh_known(self, progress: Progress) -> list[str]:
         """A look at the disk for a library that is there; only a search or a run makes a new one."""
@@ -309,15 +249,5 @@ class Library:
             return None
         return DocumentId(owner, file.relative_to(self.collections[owner]).as_posix())
 
-    def _pipeline_with(self, given: Mapping[str, Any]) -> Pipeline:
-        """The stages with some settings changed for one call; other parts are made already."""
-        if others := set(given) - {"search"}:
-            raise UsageError(
-                f"a single search cannot change {', '.join(sorted(others))}",
-                "Open a library with it",
-            )
-        own = {**self._given, **given}
-        return compose_pipeline(read_settings(self.place.folder, self._assignments, own))
-
     def _notices(self) -> tuple[str, ...]:
-        return (self._notice,) if self._notice else ()
+        return (self.notice,) if self.notice else ()

@@ -26,6 +26,11 @@ def ask(
     mode: str,
     min_confidence: float | None,
     max_tokens: int | None,
+    rerank: bool | None,
+    parents: bool,
+    context: int,
+    expand_context: bool,
+    hypothesis: str | None,
     path: Several,
     tag: Several,
     where: Mapping[str, str] | Several,
@@ -44,6 +49,11 @@ def ask(
         mode=_mode(mode),
         min_confidence=min_confidence,
         max_tokens=max_tokens,
+        rerank=rerank,
+        parents=parents,
+        context=_within("the context", context, 0, 20),
+        expand_context=expand_context,
+        hypothesis=_question(hypothesis, "hypothesis") if hypothesis is not None else "",
         here=here,
         filters=Filters(
             collections=_known(_several(collection), known_collections),
@@ -63,11 +73,11 @@ def ask(
     return query
 
 
-def _question(text: str) -> str:
+def _question(text: str, name: str = "query") -> str:
     if not isinstance(text, str):
-        raise UsageError(f"a question is a text, not {type(text).__name__}")
+        raise UsageError(f"a {name} is a text, not {type(text).__name__}")
     if not text.strip():
-        raise UsageError("the query is empty", "Ask in words")
+        raise UsageError(f"the {name} is empty", "Ask in words")
     # What a terminal hands on of bytes that are no text cannot be written anywhere.
     return text.encode("utf-8", "replace").decode()
 

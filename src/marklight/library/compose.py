@@ -39,8 +39,7 @@ class Model:
     """Threads for embedding; all cores when not given."""
 
     def __post_init__(self) -> None:
-        if self.threads is not None and self.threads < 1:
-            raise SettingsError(f"model.threads must be at least 1, but is {self.threads}")
+        _demand_threads("model", self.threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +73,26 @@ class Search:
     """Which fusion."""
     skip: tuple[str, ...] = ()
     """Stages to leave out."""
+    use: tuple[str, ...] = ()
+    """Stages to take in that are left out otherwise: `calibrate`, `diversity`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reranking:
+    """Which cross-encoder re-ranks."""
+
+    name: str = ""
+    """A known name that was pulled or imported, or a folder; empty for none."""
+    threads: int | None = None
+    """Threads for re-ranking; all cores when not given."""
+
+    def __post_init__(self) -> None:
+        _demand_threads("reranker", self.threads)
+
+
+def _demand_threads(table: str, threads: int | None) -> None:
+    if threads is not None and threads < 1:
+        raise SettingsError(f"{table}.threads must be at least 1, but is {threads}")
 
 
 def stage_name(stage: type) -> str:
@@ -87,6 +106,7 @@ STAGES: tuple[type, ...] = (*SKIPPABLE, *pipeline.FUSE)
 SCHEMA: Schema = {
     "": General,
     "model": Model,
+    "reranker": Reranking,
     "index": Index,
     "files": Discover,
     "chunk": Chunker,
@@ -114,19 +134,20 @@ def read_settings(
     )
     _demand_known([found["search.fuse"]], map(stage_name, pipeline.FUSE), "search.fuse")
     _demand_known(found["search.skip"], map(stage_name, SKIPPABLE), "search.skip")
+    _demand_known(found["search.use"], pipeline.OFF, "search.use")
     return found
 
 
 def compose_pipeline(found: Settings) -> pipeline.Pipeline:
     """The stages in force, each with its own settings."""
-    skip = found["search.skip"]
+    left_out = {*found["search.skip"], *(set(pipeline.OFF) - set(found["search.use"]))}
 
     def built(stages: Iterable[type]) -> dict[str, Any]:
         names = {stage_name(stage): stage for stage in stages}
         return {
             name: found.build(stage, f"search.{name}")
             for name, stage in names.items()
-            if name not in skip
+            if name not in left_out
         }
 
     return pipeline.Pipeline(

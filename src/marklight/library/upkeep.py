@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from marklight.answer import Query, Report
+from marklight.answer import Query
 from marklight.errors import Busy, StoreError
 from marklight.ingest.pipeline import Ingest
 from marklight.library.compose import Index
 from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Progress
+from marklight.report import Report
 from marklight.text import query_words
 
 EMBED_FIRST = 60

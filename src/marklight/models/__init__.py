@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from marklight.models.record import DEFAULT, KNOWN, ModelRecord
 
 if TYPE_CHECKING:
-    from marklight.ports import Embedder
+    from marklight.ports import Embedder, Reranker
 
-__all__ = ["DEFAULT", "KNOWN", "ModelRecord", "load"]
+__all__ = ["DEFAULT", "KNOWN", "ModelRecord", "load", "load_reranker"]
 
 
 def load(
@@ -27,3 +27,8 @@ def load(
     from marklight.models.locate import embedder
 
     return embedder(name, cache_dir=cache_dir, threads=threads)
+
+
+def load_reranker(name: str, *, threads: int | None = None) -> Reranker:
+    """The cross-encoder of this name: one that was pulled or imported, or a folder."""
+    raise NotImplementedError

@@ -4,32 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import TypeVar
 
 from marklight.answer import Answer, Mode, Query, Step
 from marklight.ports import Fuse, Refine, Retrieve, Rewrite, Tools
 from marklight.search.fuse.reciprocal import Reciprocal
+from marklight.search.fuse.score_aware import ScoreAware
 from marklight.search.fuse.weighted_sum import WeightedSum
 from marklight.search.refine.alive import Alive
+from marklight.search.refine.calibrate import Calibrate
+from marklight.search.refine.community import Community
 from marklight.search.refine.confidence import Confidence
+from marklight.search.refine.context import Context
+from marklight.search.refine.diversity import Diversity
 from marklight.search.refine.here import Here
+from marklight.search.refine.named import Named
+from marklight.search.refine.near_text import NearText
+from marklight.search.refine.parents import Parents
 from marklight.search.refine.per_document import PerDocument
+from marklight.search.refine.recency import Recency
+from marklight.search.refine.rerank import Rerank
+from marklight.search.refine.same_meaning import SameMeaning
 from marklight.search.refine.same_text import SameText
 from marklight.search.retrieve.code import Code
+from marklight.search.retrieve.graph import Graph
 from marklight.search.retrieve.keyword import Keyword
 from marklight.search.retrieve.semantic import Semantic
 from marklight.search.rewrite.classify import Classify
+from marklight.search.rewrite.expand import Expand
+from marklight.search.rewrite.operators import Operators
 
-REWRITE: tuple[type[Rewrite], ...] = (Classify,)
-RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code)
-FUSE: tuple[type[Fuse], ...] = (WeightedSum, Reciprocal)
-REFINE: tuple[type[Refine], ...] = (Alive, Here, Confidence, SameText, PerDocument)
+REWRITE: tuple[type[Rewrite], ...] = (Operators, Classify, Expand)
+RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code, Graph)
+FUSE: tuple[type[Fuse], ...] = (WeightedSum, Reciprocal, ScoreAware)
+REFINE: tuple[type[Refine], ...] = (
+    *(Alive, Named),
+    *(Here, Recency, Community, Calibrate, Confidence),
+    *(SameText, NearText, SameMeaning, Diversity, PerDocument),
+    *(Rerank, Parents, Context),
+)
+
+OFF = ("calibrate", "diversity")
+"""Stages that run only where `search.use` names them; all others run unless `search.skip` does."""
 
 ASKED = {
-    Mode.HYBRID: ("semantic", "keyword"),
+    Mode.HYBRID: ("semantic", "keyword", "graph"),
     Mode.SEMANTIC: ("semantic",),
-    Mode.KEYWORD: ("keyword",),
+    Mode.KEYWORD: ("keyword", "graph"),
     Mode.CODE: ("code",),
 }
 """Which retrievers answer in which mode."""
@@ -58,11 +81,12 @@ class Pipeline:
         steps: list[Step] = []
         for name, rewrite in self.rewrite.items():
             query = timed(steps, name, rewrite, query, tools)
-        lists = {
-            name: timed(steps, name, retrieve, query, tools)
-            for name, retrieve in self.retrieve.items()
-            if name in ASKED[query.mode]
-        }
+        asked = [name for name in self.retrieve if name in ASKED[query.mode]]
+        found = tools.together(
+            [partial(timed, steps, name, self.retrieve[name], query, tools) for name in asked]
+        )
+        lists = dict(zip(asked, found, strict=True))
+        steps.sort(key=lambda step: [*self.rewrite, *asked].index(step.stage))
         hits = timed(steps, "fuse", self.fuse, lists, query, tools)
         for name, refine in self.refine.items():
             hits = timed(steps, name, refine, query, hits, tools)

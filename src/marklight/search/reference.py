@@ -6,10 +6,10 @@ import difflib
 import re
 from collections.abc import Callable, Sequence
 
-from marklight.answer import Extract
 from marklight.errors import NotFound, UsageError
 from marklight.model import Document, DocumentId, Heading
 from marklight.ports import Reader
+from marklight.report import Extract
 
 _LINES = re.compile(r"^(?P<path>.+):(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?$", re.DOTALL)
 _CHUNK_ID = re.compile(r"^[0-9a-f]{16}$")

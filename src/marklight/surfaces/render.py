@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     # Only named here: `--help` needs the formats and nothing that they show.
-    from marklight.answer import Answer, Extract, Report
+    from marklight.answer import Answer
     from marklight.model import Chunk, Heading
+    from marklight.report import Extract, Report
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 FORMATS = ("text", "json", "jsonl", "md", "files")

@@ -11,7 +11,7 @@ from marklight.engines.embedded.allowed import allowed
 from marklight.engines.embedded.session import Session
 from marklight.engines.fields import CODE
 from marklight.model import Chunk, Counts, Document, DocumentId, Failure, ResolvedLink, Section
-from marklight.ports import Indexed, Pending, Scored
+from marklight.ports import Concept, Indexed, Pending, Scored
 
 if TYPE_CHECKING:
     from marklight.engines.embedded.derived import Derived
@@ -44,6 +44,15 @@ class EmbeddedReader:
     def modified(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
         return read.modified(self._session, documents)
 
+    def moments(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, float]:
+        raise NotImplementedError
+
+    def listed(self, filters: Filters, limit: int) -> list[DocumentId]:
+        raise NotImplementedError
+
+    def knows(self, key: str) -> bool:
+        raise NotImplementedError
+
     def find(self, path: str) -> list[DocumentId]:
         return read.find(self._session, path)
 
@@ -68,8 +77,29 @@ class EmbeddedReader:
     def links_from(self, document: DocumentId) -> list[ResolvedLink]:
         return graph.links_from(self._session, document)
 
-    def links_to(self, document: DocumentId) -> list[ResolvedLink]:
-        return graph.links_to(self._session, document)
+    @property
+    def linked(self) -> int:
+        raise NotImplementedError
+
+    def links_to(self, document: DocumentId, limit: int | None = None) -> list[ResolvedLink]:
+        return graph.links_to(self._session, document)[:limit]
+
+    def neighbours(
+        self, documents: Sequence[DocumentId], most: int
+    ) -> Mapping[DocumentId, Sequence[DocumentId]]:
+        raise NotImplementedError
+
+    def degrees(self, documents: Sequence[DocumentId], most: int) -> Mapping[DocumentId, int]:
+        raise NotImplementedError
+
+    def edges(self) -> Iterable[tuple[DocumentId, DocumentId]]:
+        raise NotImplementedError
+
+    def orphans(self) -> list[DocumentId]:
+        raise NotImplementedError
+
+    def communities(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
+        raise NotImplementedError
 
     def unresolved(self) -> list[ResolvedLink]:
         return graph.unresolved(self._session)
@@ -93,6 +123,21 @@ class EmbeddedReader:
         if limit <= 0 or (may and may.nothing):
             return []
         return self._derived.nearest(vector, model, may, limit)
+
+    def named(self, name: str, filters: Filters, limit: int) -> list[Scored]:
+        raise NotImplementedError
+
+    def vectors(self, model: str, chunks: Sequence[str]) -> Mapping[str, Vector]:
+        raise NotImplementedError
+
+    def concepts(self, vector: Vector, model: str, limit: int) -> list[Concept]:
+        raise NotImplementedError
+
+    def concept_vectors(self, model: str, terms: Sequence[str]) -> Mapping[str, Vector]:
+        raise NotImplementedError
+
+    def unembedded_concepts(self, model: str, limit: int) -> list[str]:
+        raise NotImplementedError
 
     def unembedded(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
         return read.unembedded(self._session, model, limit, first)

@@ -50,6 +50,17 @@ from marklight.surfaces.cli.progress import Bar
 @click.option("--before", metavar="DATE", help="Only of this day or earlier.")
 @click.option("--min-confidence", type=float, metavar="X", help="Leave out lower scores, 0 to 1.")
 @click.option("--max-tokens", type=int, metavar="N", help="Keep the answer within this size.")
+@click.option(
+    "--rerank/--no-rerank", default=None, help="Let a cross-encoder look at the best results."
+)
+@click.option("--parents", is_flag=True, help="Whole sections in place of passages.")
+@click.option(
+    "--context", default=0, metavar="N", help="Show N neighbours on each side of a passage."
+)
+@click.option("--expand-context", is_flag=True, help="Show the whole section around a passage.")
+@click.option(
+    "--hypothesis", metavar="TEXT", help="An answer as you imagine it; searched by its meaning."
+)
 @click.option("--no-refresh", is_flag=True, help="Do not look at the disk first.")
 @SET
 def search(

@@ -1,0 +1,77 @@
+"""An index that ends with its process: one state after the other, one writer at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from threading import RLock
+
+from marklight.engines.memory.reader import MemoryReader
+from marklight.engines.memory.state import Known, State
+from marklight.errors import Busy
+from marklight.model import Batch
+
+
+@dataclass(slots=True)
+class MemoryEngine:
+    """An index that ends with its process."""
+
+    state: State = field(default_factory=State)
+    place: RLock = field(default_factory=RLock)
+    holders: int = 0
+
+    @contextmanager
+    def snapshot(self) -> Iterator[MemoryReader]:
+        yield MemoryReader(self.state)
+
+    @contextmanager
+    def writing(self, wait_seconds: float) -> Iterator[None]:
+        if not self.place.acquire(timeout=max(0.0, wait_seconds)):
+            raise Busy("Another thread is writing to this library", "Try again when it is done")
+        self.holders += 1
+        try:
+            yield
+        finally:
+            self.holders -= 1
+            self.place.release()
+
+    def commit(self, batch: Batch) -> int:
+        if not self.holders:
+            raise RuntimeError("Only the holder of the writer's place may write: use writing()")
+        if batch:
+            self.state = self.state.after(batch)
+        return self.state.generation
+
+    def clean(self, keep: Iterable[str]) -> int:
+        kept, used = set(keep), {chunk.digest for chunk in self.state.chunks()}
+        vectors = {
+            model: {digest: row for digest, row in known.items() if digest in used}
+            for model, known in self.state.vectors.items()
+            if model in kept
+        }
+        dropped = _total(self.state.vectors) - _total(vectors)
+        if dropped:
+            generation = self.state.generation + 1
+            self.state = replace(self.state, generation=generation, vectors=vectors)
+        return dropped
+
+    def sizes(self) -> Mapping[str, int]:
+        return {}
+
+    def waste(self) -> int:
+        used = {chunk.digest for chunk in self.state.chunks()}
+        return sum(len(known.keys() - used) for known in self.state.vectors.values())
+
+    def check(self) -> list[str]:
+        return []
+
+    def describe(self) -> str:
+        return "memory:"
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+def _total(vectors: Known) -> int:
+    return sum(len(known) for known in vectors.values())

@@ -1,0 +1,96 @@
+"""Every passage scored, then those that pass the filters put in order."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from marklight.answer import Filters
+from marklight.engines.facts import (
+    TAG,
+    any_glob,
+    asked,
+    facts,
+    in_time,
+    moment,
+    tag_key,
+    time_bounds,
+    within,
+)
+from marklight.engines.fields import chunk_words, document_words
+from marklight.engines.memory.state import State
+from marklight.engines.unit import unit
+from marklight.errors import StoreError
+from marklight.model import Chunk
+from marklight.ports import Scored
+
+if TYPE_CHECKING:
+    from marklight.model import Vector
+
+K1, B = 1.2, 0.75
+"""BM25 as tantivy has it."""
+
+
+def bm25(
+    state: State, words: Sequence[str], boosts: Mapping[str, float], filters: Filters, limit: int
+) -> list[Scored]:
+    """By the words of these fields."""
+    fields: dict[str, Mapping[str, list[str]]] = {}
+    for entry in state.entries.values():
+        shared = document_words(entry.document)
+        fields.update({each.id: {**shared, **chunk_words(each)} for each in entry.chunks})
+    scores = dict.fromkeys(fields, 0.0)
+    for name, boost in boosts.items():
+        average = sum(len(each[name]) for each in fields.values()) / max(1, len(fields))
+        times = {id: Counter(each[name]) for id, each in fields.items()}
+        for word in words:
+            holders = [id for id in fields if times[id][word]]
+            rarity = math.log(1 + (len(fields) - len(holders) + 0.5) / (len(holders) + 0.5))
+            for id in holders:
+                often, length = times[id][word], len(fields[id][name])
+                damping = often + K1 * (1 - B + B * length / average)
+                scores[id] += boost * rarity * (K1 + 1) * often / damping
+    return best(state, {id: score for id, score in scores.items() if score > 0}, filters, limit)
+
+
+def semantic(
+    state: State, vector: Vector, model: str, filters: Filters, limit: int
+) -> list[Scored]:
+    """By the cosine with this vector."""
+    known, question = state.vectors.get(model, {}), unit(vector)
+    if any(len(row) != len(question) for row in known.values()):
+        raise StoreError(f"The question has {len(question)} numbers, vectors of {model} others")
+    scores = {
+        chunk.id: float(known[chunk.digest] @ question)
+        for chunk in state.chunks()
+        if chunk.digest in known
+    }
+    return best(state, scores, filters, limit)
+
+
+def best(state: State, scores: Mapping[str, float], filters: Filters, limit: int) -> list[Scored]:
+    """Those that pass, ties in the order of their ids."""
+    allowed = {chunk.id for chunk in state.chunks() if passes(state, chunk, filters)}
+    found = [Scored(id, score) for id, score in scores.items() if id in allowed]
+    return sorted(found, key=lambda each: (-each.score, each.chunk))[: max(0, limit)]
+
+
+def passes(state: State, chunk: Chunk, filters: Filters) -> bool:
+    """Whether a passage may answer."""
+    document = state.entries[chunk.document].document
+    known = facts(document)
+    spoken = {language.lower() for language in chunk.languages}
+    when = moment(document.date, document.file.mtime_ns)
+    return (
+        (not filters.collections or chunk.collection in filters.collections)
+        and (not filters.within or within(chunk.collection, chunk.path, filters.within))
+        and (not filters.paths or any_glob(chunk.path, filters.paths))
+        and not any_glob(chunk.path, filters.exclude)
+        and (not filters.tags or any((TAG, tag_key(tag)) in known for tag in filters.tags))
+        and all(fact in known for fact in asked(filters))
+        and in_time(when, time_bounds(filters))
+        and (not filters.languages or any(each.lower() in spoken for each in filters.languages))
+        and (not filters.documents or chunk.document in filters.documents)
+    )

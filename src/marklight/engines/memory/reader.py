@@ -1,0 +1,172 @@
+"""One state, read by plain loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from marklight.answer import Filters
+from marklight.engines.fields import CODE
+from marklight.engines.memory import concepts, graph, ranking
+from marklight.engines.memory.state import State
+from marklight.model import Chunk, Counts, Document, DocumentId, Failure, ResolvedLink, Section
+from marklight.ports import Concept, Indexed, Pending, Scored
+
+if TYPE_CHECKING:
+    from marklight.model import Vector
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReader:
+    """One state, read by plain loops."""
+
+    state: State
+
+    @property
+    def generation(self) -> int:
+        return self.state.generation
+
+    def counts(self, model: str) -> Counts:
+        return Counts(
+            documents=len(self.state.entries),
+            chunks=sum(1 for _ in self.state.chunks()),
+            embedded=self.models().get(model, 0),
+            failed=len(self.state.failed),
+            generation=self.state.generation,
+            model=model,
+        )
+
+    def manifest(self) -> Mapping[str, str]:
+        return dict(self.state.notes)
+
+    def models(self) -> Mapping[str, int]:
+        used = {
+            model: sum(chunk.digest in known for chunk in self.state.chunks())
+            for model, known in self.state.vectors.items()
+        }
+        return {model: count for model, count in used.items() if count}
+
+    def files(self) -> Mapping[DocumentId, Indexed]:
+        documents = (entry.document for entry in self.state.entries.values())
+        return {each.id: Indexed(each.file, each.digest, each.recipe) for each in documents}
+
+    def modified(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
+        files = self.files()
+        return {id: files[id].file.mtime_ns for id in documents if id in files}
+
+    def moments(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, float]:
+        raise NotImplementedError
+
+    def listed(self, filters: Filters, limit: int) -> list[DocumentId]:
+        passing = {
+            chunk.document
+            for chunk in self.state.chunks()
+            if ranking.passes(self.state, chunk, filters)
+        }
+        return sorted(passing)[: max(0, limit)]
+
+    def knows(self, key: str) -> bool:
+        raise NotImplementedError
+
+    def find(self, path: str) -> list[DocumentId]:
+        return sorted(id for id in self.state.entries if id.path == path)
+
+    def failures(self) -> Sequence[Failure]:
+        return [self.state.failed[id] for id in sorted(self.state.failed)]
+
+    def remarks(self) -> list[tuple[DocumentId, str]]:
+        return [
+            (id, said)
+            for id in sorted(self.state.entries)
+            for said in self.state.entries[id].document.remarks
+        ]
+
+    def document(self, id: DocumentId) -> Document | None:
+        entry = self.state.entries.get(id)
+        return entry.document if entry else None
+
+    def chunks(self, ids: Sequence[str]) -> list[Chunk]:
+        known = {chunk.id: chunk for chunk in self.state.chunks()}
+        return [known[id] for id in ids if id in known]
+
+    def chunks_of(self, document: DocumentId) -> list[Chunk]:
+        entry = self.state.entries.get(document)
+        return sorted(entry.chunks, key=lambda chunk: chunk.ordinal) if entry else []
+
+    def section(self, id: str) -> tuple[DocumentId, Section] | None:
+        for entry in self.state.entries.values():
+            for section in entry.sections:
+                if section.id == id:
+                    return entry.document.id, section
+        return None
+
+    @property
+    def linked(self) -> int:
+        return self.state.linked
+
+    def links_from(self, document: DocumentId) -> list[ResolvedLink]:
+        return [link for link in graph.links(self.state) if link.source == document]
+
+    def links_to(self, document: DocumentId, limit: int | None = None) -> list[ResolvedLink]:
+        return [link for link in graph.links(self.state) if link.target == document][:limit]
+
+    def neighbours(
+        self, documents: Sequence[DocumentId], most: int
+    ) -> Mapping[DocumentId, Sequence[DocumentId]]:
+        return {id: graph.neighbours(self.state, id, most) for id in documents}
+
+    def degrees(self, documents: Sequence[DocumentId], most: int) -> Mapping[DocumentId, int]:
+        return {id: graph.degree(self.state, id, most) for id in documents}
+
+    def edges(self) -> list[tuple[DocumentId, DocumentId]]:
+        return graph.edges(self.state)
+
+    def orphans(self) -> list[DocumentId]:
+        tied = {id for pair in graph.edges(self.state) for id in pair}
+        return sorted(self.state.entries.keys() - tied)
+
+    def communities(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
+        known = self.state.communities
+        return {id: known[id] for id in documents if id in known}
+
+    def unresolved(self) -> list[ResolvedLink]:
+        return [link for link in graph.links(self.state) if link.target is None]
+
+    def resolve(self, keys: Sequence[str], collection: str) -> DocumentId | None:
+        return graph.resolve(self.state, keys, collection)
+
+    def keyword(
+        self, words: Sequence[str], boosts: Mapping[str, float], filters: Filters, limit: int
+    ) -> list[Scored]:
+        return ranking.bm25(self.state, words, boosts, filters, limit)
+
+    def code(self, tokens: Sequence[str], filters: Filters, limit: int) -> list[Scored]:
+        return ranking.bm25(self.state, tokens, {CODE: 1.0}, filters, limit)
+
+    def semantic(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[Scored]:
+        return ranking.semantic(self.state, vector, model, filters, limit)
+
+    def named(self, name: str, filters: Filters, limit: int) -> list[Scored]:
+        raise NotImplementedError
+
+    def vectors(self, model: str, chunks: Sequence[str]) -> Mapping[str, Vector]:
+        known = self.state.vectors.get(model, {})
+        return {each.id: known[each.digest] for each in self.chunks(chunks) if each.digest in known}
+
+    def concepts(self, vector: Vector, model: str, limit: int) -> list[Concept]:
+        return concepts.nearest(self.state, vector, model, limit)
+
+    def concept_vectors(self, model: str, terms: Sequence[str]) -> Mapping[str, Vector]:
+        return concepts.vectors(self.state, model, terms)
+
+    def unembedded_concepts(self, model: str, limit: int) -> list[str]:
+        return concepts.unembedded(self.state, model, limit)
+
+    def unembedded(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
+        known = self.state.vectors.get(model, {})
+        waiting: dict[str, Pending] = {}
+        for chunk in (*self.chunks(first), *self.state.chunks()):
+            if chunk.digest not in known:
+                waiting.setdefault(chunk.digest, Pending(chunk.digest, chunk))
+        return list(waiting.values())[: max(0, limit)]

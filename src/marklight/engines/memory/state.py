@@ -1,0 +1,82 @@
+"""Everything that a commit leaves behind, and what the next one makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from marklight.engines.facts import storable
+from marklight.engines.unit import unit
+from marklight.errors import StoreError
+from marklight.model import Batch, Chunk, DocumentId, Entry, Failure, Vectors
+
+if TYPE_CHECKING:
+    from marklight.model import Vector
+
+Known = Mapping[str, Mapping[str, "Vector"]]
+"""Vectors by model, then by digest or word."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything that a commit leaves behind; never changed, so a snapshot is a reference."""
+
+    generation: int = 0
+    entries: Mapping[DocumentId, Entry] = field(default_factory=dict)
+    failed: Mapping[DocumentId, Failure] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    vectors: Known = field(default_factory=dict)
+    concepts: Known = field(default_factory=dict)
+    communities: Mapping[DocumentId, int] = field(default_factory=dict)
+    linked: int = 0
+
+    def after(self, batch: Batch) -> State:
+        """What this batch makes of it."""
+        entries, failed = dict(self.entries), dict(self.failed)
+        for id in (*batch.removed, *(entry.document.id for entry in batch.entries)):
+            entries.pop(id, None)
+            failed.pop(id, None)
+        entries.update({entry.document.id: entry for entry in batch.entries})
+        files = [(entry.document.id, entry.document.file) for entry in batch.entries]
+        for id, file in (*files, *batch.touched):
+            if id in entries:
+                document = replace(entries[id].document, file=storable(file))
+                entries[id] = replace(entries[id], document=document)
+        failed.update({failure.document: failure for failure in batch.failures})
+        generation = self.generation + 1
+        grouped = self.communities if batch.communities is None else batch.communities
+        return State(
+            generation,
+            entries,
+            failed,
+            {**self.notes, **batch.manifest},
+            _with(self.vectors, batch.vectors),
+            _with(self.concepts, batch.concepts),
+            {id: group for id, group in grouped.items() if id in entries},
+            self.linked if _ties(entries) == _ties(self.entries) else generation,
+        )
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All passages, oldest document first."""
+        for entry in self.entries.values():
+            yield from entry.chunks
+
+
+def _with(known: Known, new: Vectors | None) -> Known:
+    """Vectors that were there stay as they are."""
+    if new is None or not new.digests:
+        return known
+    before = known.get(new.model, {})
+    if any(len(row) != new.matrix.shape[1] for row in before.values()):
+        raise StoreError(f"Vectors of {new.model} changed their length")
+    added = dict(zip(new.digests, unit(new.matrix), strict=True))
+    return {**known, new.model: {**added, **before}}
+
+
+def _ties(entries: Mapping[DocumentId, Entry]) -> dict[DocumentId, tuple[object, object]]:
+    """What decides who links to whom."""
+    return {
+        id: (sorted({link.keys for link in entry.document.links}), set(entry.document.names))
+        for id, entry in entries.items()
+    }

@@ -1,0 +1,60 @@
+"""A model that embeds the same question once, however many stages ask for its vector."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from marklight.model import Matrix, Vector
+    from marklight.ports import Embedder
+
+REMEMBERED = 256
+"""Questions, the last ones: half a megabyte."""
+
+
+class Remembering:
+    """As the model within; its answers to questions are kept for a while."""
+
+    def __init__(self, model: Embedder) -> None:
+        self._model = model
+        self._known: OrderedDict[str, Vector] = OrderedDict()
+        self._guard = Lock()
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def fingerprint(self) -> str:
+        return self._model.fingerprint
+
+    @property
+    def dimension(self) -> int:
+        return self._model.dimension
+
+    @property
+    def token_limit(self) -> int:
+        return self._model.token_limit
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return self._model.count_tokens(texts)
+
+    def embed_passages(self, texts: Sequence[str]) -> Matrix:
+        return self._model.embed_passages(texts)
+
+    def embed_query(self, text: str) -> Vector:
+        with self._guard:
+            known = self._known.get(text)
+            if known is not None:
+                self._known.move_to_end(text)
+                return known
+        vector = self._model.embed_query(text)
+        vector.flags.writeable = False  # it belongs to all who ask
+        with self._guard:
+            self._known[text] = vector
+            while len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+        return vector
