@@ -1,0 +1,23 @@
+"""Words, identifiers and digests: pure functions that documents, queries and all engines share."""
+
+from marklight.text.code import identifiers
+from marklight.text.digests import digest
+from marklight.text.globs import too_wild
+from marklight.text.markup import plain
+from marklight.text.passages import passage, passage_of, trail
+from marklight.text.prose import STOP_WORDS, fold, query_words, stem, words
+
+__all__ = [
+    "STOP_WORDS",
+    "digest",
+    "fold",
+    "identifiers",
+    "passage",
+    "passage_of",
+    "plain",
+    "query_words",
+    "stem",
+    "too_wild",
+    "trail",
+    "words",
+]

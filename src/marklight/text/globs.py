@@ -1,0 +1,12 @@
+"""Patterns of paths that would take forever."""
+
+from __future__ import annotations
+
+
+def too_wild(pattern: str) -> bool:
+    """Whether a pattern has more wildcards in one name, or crosses folders more often, than can be tried.
+
+    Each further `*` multiplies the ways to match one name: with 25 of them a single file takes hours.
+    """
+    names = [name for name in pattern.split("/") if name != "**"]
+    return pattern.count("**") > 8 or any(name.count("*") > 4 for name in names)

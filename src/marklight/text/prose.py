@@ -1,0 +1,89 @@
+"""The words of prose: folded, stemmed, without stop words, pairs of signs where no spaces are written."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+STOP_WORDS = frozenset(
+    "a about all also am an and any are as at be been but by can could did do does for from had has have "
+    "he her him his how i if in into is it its just me my of on or our out she should so some such than "
+    "that the their them then there these they this those to too us was we were what when where which "
+    "who why will with would you your".split()
+)
+"""Words that say nothing about what a passage is about; a query of nothing else keeps them."""
+
+_CJK = (
+    "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0002ffff\U00030000-\U0003ffff"
+)
+_ENDING = r"(?:['’](?:s|t|re|ve|ll|d|m)\b|\+\+(?!\w)|#(?!\w))?"
+_RUNS = re.compile(rf"\w+{_ENDING}|\.net\b")
+_MIXED_RUNS = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}])\w)+{_ENDING}|\.net\b")
+"""The same for text that also holds runs written without spaces; slower, so used only there."""
+_CJK_SIGN = re.compile(f"[{_CJK}]")
+_ACCENTS = re.compile("[\u0300-\u036f]+")
+"""Only the marks of Latin, Greek and Cyrillic: elsewhere a mark changes the letter."""
+MAX_WORD = 64
+"""Longer runs are hashes or encoded data: nobody types them, and they bloat the index."""
+
+
+class _Words(dict[str, str]):
+    """What becomes of each run of letters, found once since documents repeat their words; empty is dropped."""
+
+    _MOST = 200_000
+
+    def __missing__(self, run: str) -> str:
+        if len(self) >= self._MOST:
+            self.clear()
+        word = self[run] = "" if run in STOP_WORDS else stem(run)
+        return word
+
+
+_words = _Words()
+
+
+def stem(run: str) -> str:
+    """A word's stem; `C++`, `C#` and `F#` keep their signs, other words lose them."""
+    from Stemmer import Stemmer
+
+    if run[-1] in "+#":
+        bare = run.rstrip("+#")
+        if len(bare) == 1:
+            return run
+        run = bare
+    return str(Stemmer("english", 0).stemWord(run)) if len(run) <= MAX_WORD else ""
+
+
+def words(text: str) -> list[str]:
+    """The words of prose as the index keeps them: folded, stemmed, without stop words.
+
+    Chinese, Japanese and Korean runs become pairs of characters; `C++`, `C#` and `.NET` stay whole.
+    """
+    folded = fold(text)
+    if folded.isascii() or not _CJK_SIGN.search(folded):
+        return [word for run in _RUNS.findall(folded) if (word := _words[run])]
+    found: list[str] = []
+    for run in _MIXED_RUNS.findall(folded):
+        if not _CJK_SIGN.match(run):
+            if word := _words[run]:
+                found.append(word)
+        elif len(run) == 1:
+            found.append(run)
+        else:
+            found.extend(run[at : at + 2] for at in range(len(run) - 1))
+    return found
+
+
+def query_words(text: str) -> list[str]:
+    """The words of a question; one made of stop words only keeps them all, so it is never empty."""
+    return words(text) or [run for run in _RUNS.findall(fold(text)) if len(run) <= MAX_WORD]
+
+
+def fold(text: str) -> str:
+    """Lower case, with compatibility forms and accents laid aside, so that `Café` finds `cafe`."""
+    lowered = text.lower()
+    if lowered.isascii():
+        return lowered
+    decomposed = unicodedata.normalize("NFKD", lowered)
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", decomposed))
