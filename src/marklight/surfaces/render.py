@@ -7,10 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from marklight.surfaces.style import PLAIN, Style
+
 if TYPE_CHECKING:
     # Only named here: `--help` needs the formats and nothing that they show.
-    from marklight.answer import Answer
-    from marklight.model import Chunk, Heading
+    from marklight.answer import Answer, Hit
+    from marklight.model import Chunk, DocumentId, Heading
     from marklight.report import Extract, Report
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -22,8 +24,8 @@ def to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
-def answer_as(answer: Answer, format: str) -> str:
-    """An answer in one of the formats of the command line."""
+def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
+    """An answer in one of the formats of the command line; only text is drawn in a style."""
     if format == "json":
         return to_json(answer.to_dict())
     if format == "jsonl":
@@ -38,20 +40,20 @@ def answer_as(answer: Answer, format: str) -> str:
             for hit in answer.hits
         )
     return "\n\n".join(
-        f"[{rank}] {place(hit.chunk, several)} ({hit.score:.2f})\n{harmless(hit.chunk.text.strip())}"
-        for rank, hit in enumerate(answer.hits, 1)
+        hit_text(rank, hit, several, style) for rank, hit in enumerate(answer.hits, 1)
     )
 
 
-def place(chunk: Chunk, several_collections: bool = False) -> str:
-    """`guide/auth.md:120-148 § Auth > Token refresh`; with its collection first where there are several."""
-    from marklight.text import trail
+def hit_text(rank: int, hit: Hit, several_collections: bool, style: Style = PLAIN) -> str:
+    """A whole passage under the line that says where it stands."""
+    where = f"[{rank}] {place(hit.chunk, several_collections, style)} ({hit.score:.2f})"
+    return f"{style.bold(where)}\n{harmless(hit.chunk.text.strip())}"
 
-    first, last = chunk.lines
+
+def place(chunk: Chunk, several_collections: bool = False, style: Style = PLAIN) -> str:
+    """`guide/auth.md:120-148 § Auth > Token refresh`; with its collection first where there are several."""
     path = f"{chunk.collection}/{chunk.path}" if several_collections else chunk.path
-    where = f"{path}:{first}-{last}"
-    headings = trail(chunk.title, chunk.headings)
-    return one_line(f"{where} § {headings}" if headings else where)
+    return _place(path, chunk, style)
 
 
 def explanation(answer: Answer) -> str:
@@ -97,24 +99,29 @@ def report_text(report: Report) -> str:
     return "\n".join(lines)
 
 
-def extract_text(extract: Extract) -> str:
+def extract_text(extract: Extract, style: Style = PLAIN) -> str:
     """A piece of a document under the line that says where it stands."""
-    from marklight.text import trail
-
-    first, last = extract.lines
-    headings = trail(extract.title, extract.headings)
-    where = one_line(f"{extract.document.path}:{first}-{last} § {headings}")
-    return f"{where}\n\n{harmless(extract.text)}"
+    where = _place(extract.document.path, extract, style)
+    return f"{style.bold(where)}\n\n{harmless(extract.text)}"
 
 
-def outline_text(outline: Sequence[Heading]) -> str:
+def outline_text(document: DocumentId, outline: Sequence[Heading], style: Style = PLAIN) -> str:
     """Headings, indented by level, each with its lines and anchor."""
     top = min((heading.level for heading in outline), default=1)
     return "\n".join(
         f"{'  ' * (heading.level - top)}{one_line(heading.text)}"
-        f"  :{heading.lines[0]}-{heading.lines[1]}  #{heading.anchor}"
+        f"  {style.link(f':{heading.lines[0]}-{heading.lines[1]}', document)}  #{one_line(heading.anchor)}"
         for heading in outline
     )
+
+
+def _place(path: str, piece: Chunk | Extract, style: Style) -> str:
+    from marklight.text import trail
+
+    first, last = piece.lines
+    where = style.link(one_line(f"{path}:{first}-{last}"), piece.document)
+    headings = one_line(trail(piece.title, piece.headings))
+    return f"{where} § {headings}" if headings else where
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from marklight.surfaces import render
-from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, note, open_library, show
+from marklight.surfaces.cli.options import (
+    AS_JSON,
+    IN_LIBRARY,
+    SET,
+    note,
+    open_library,
+    show,
+    style_of,
+)
 from marklight.surfaces.cli.progress import Bar
 
 
@@ -80,7 +86,7 @@ def search(
     for notice in answer.notices:
         note(notice)
     if format == "text" and answer.hits:
-        show(_emphasised(render.answer_as(answer, format)))
+        show(render.answer_as(answer, format, style_of(library)))
     elif format != "text" and (answer.hits or format == "json"):
         show(render.answer_as(answer, format))
     if options["explain"] and format == "text":
@@ -88,16 +94,6 @@ def search(
     if answer.abstained and format != "json":
         note(f"nothing found: {answer.abstained}")
     return 0 if answer.hits else 1
-
-
-def _emphasised(text: str) -> str:
-    """Place lines in bold on a terminal."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return text
-    return "\n".join(
-        click.style(line, bold=True) if line.startswith("[") and " § " in line else line
-        for line in text.split("\n")
-    )
 
 
 @click.command()
@@ -114,7 +110,11 @@ def get(reference: str, folder: Path | None, as_json: bool, assignments: tuple[s
         extract = library.get(reference, near=Path.cwd(), progress=bar)
     for notice in extract.notices:
         note(notice)
-    show(render.to_json(extract.to_dict()) if as_json else render.extract_text(extract))
+    show(
+        render.to_json(extract.to_dict())
+        if as_json
+        else render.extract_text(extract, style_of(library))
+    )
     return 0
 
 
@@ -139,5 +139,5 @@ def outline(path: str, folder: Path | None, as_json: bool, assignments: tuple[st
         ]
         show(render.to_json({"path": document.path, "outline": rows}))
     else:
-        show(render.outline_text(headings) or "no headings")
+        show(render.outline_text(document, headings, style_of(library)) or "no headings")
     return 0

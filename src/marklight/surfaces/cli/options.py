@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from marklight.surfaces.render import one_line
+from marklight.surfaces.style import Style, style_for
 
 if TYPE_CHECKING:
     from marklight.library import Library
@@ -31,6 +34,11 @@ def open_library(folder: Path | None, assignments: Sequence[str] = ()) -> Librar
     from marklight.library import Library
 
     return Library(folder, assignments=assignments)
+
+
+def style_of(library: Library) -> Style:
+    """How this library's places are drawn on standard output."""
+    return style_for(sys.stdout, os.environ, library.collections)
 
 
 def show(text: str) -> None:
