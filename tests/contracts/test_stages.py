@@ -5,17 +5,21 @@ from __future__ import annotations
 import importlib
 import math
 import pkgutil
+from collections.abc import Iterator
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.answer import Hits, Query, best_first
+from marklight.answer import Filters, Hit, Hits, Mode, Query, Why, best_first
 from marklight.library import compose
+from marklight.model import Chunk
+from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
 from marklight.search import fuse, pipeline, refine, retrieve, rewrite
-from tests.making import hits_of, no_reader
+from tests.making import chunk, hits_of, library, no_reader, write
 
 ROOMS = {
     rewrite: pipeline.REWRITE,
@@ -23,14 +27,66 @@ ROOMS = {
     fuse: pipeline.FUSE,
     refine: pipeline.REFINE,
 }
-TOOLS = Tools(no_reader())
-QUERY = Query("anything")
+PAGES = {
+    "auth.md": "---\ntitle: Authentication\nkeywords: [login]\naliases: [sign-in]\ndate: 2026-01-10\n---\n\n"
+    "Tokens expire after an hour. See [[rollback]].\n\n## Refresh\n\n"
+    + "A refresh token gives a new access token without asking the user again. "
+    * 20,
+    "deploy/rollback.md": "# Rolling back\n\nUse the undo command to return to an earlier revision. See [[scale]].\n\n"
+    "```python\ndef get_user_by_id(number): ...\n```\n",
+    "deploy/scale.md": "# Scaling\n\nMore replicas carry more load. See [[rollback]].\n",
+    "deploy/copy.md": "# Scaling\n\nMore replicas carry more load! See [[rollback]].\n",
+    "notes.txt": "Plain notes about the espresso machine in the kitchen.\n",
+}
+NOW = 1_768_500_000.0
+"""15 January 2026: one page is of the last week by its own date, the files are of the future."""
+
+QUERIES = [
+    Query("anything"),
+    Query("Authentication"),
+    Query("refresh", parents=True),
+    Query("tokens of the deployment", context=1, expand_context=True, rerank=True),
+    Query("getUserById", mode=Mode.CODE),
+    Query('"undo command" -espresso tag:x path:deploy/**', limit=100),
+    Query("scaling", filters=Filters(paths=("deploy/**",)), here="default", min_confidence=0.5),
+    Query("replicas", hypothesis="More replicas carry more load.", mode=Mode.SEMANTIC),
+]
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
+    """A small library that is really there, and everything else that a stage may ask for."""
+    folder = write(tmp_path_factory.mktemp("docs"), PAGES)
+    with library(folder, engine="memory:") as lib:
+        lib.index()
+        with lib.engine.snapshot() as reader:
+            yield Tools(reader, FakeEmbedder(), now=NOW)
+
+
+def passages(tools: Tools) -> list[Chunk]:
+    reader = tools.reader
+    return [each for id in reader.files() for each in reader.chunks_of(id)]
+
 
 SCORES = st.dictionaries(
     st.text("abcdef", min_size=1, max_size=3),
     st.floats(-1.0, 30.0, allow_nan=False),
     max_size=12,
 )
+FUSED = st.floats(0.0, 1.0) | st.sampled_from([0.0, 0.5, 1.0])
+"""What fusion gives, ties and both ends among them."""
+WILD = st.floats(-1.0, 30.0)
+
+
+def drawn(data: st.DataObject, scores: st.SearchStrategy[float], tools: Tools) -> Hits:
+    """Some passages of the library, and at times one that it does not know any more."""
+    known = [*passages(tools), chunk("gone")]
+    chosen = data.draw(st.lists(st.sampled_from(known), unique_by=lambda each: each.id))
+    return best_first(
+        Hit(each, score, (Why("reciprocal", score / 30), Why("test", score)))
+        for each in chosen
+        for score in [data.draw(scores)]
+    )
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.__name__)
@@ -48,19 +104,90 @@ def test_a_stage_has_one_name_everywhere(stage: type) -> None:
     assert importlib.import_module(stage.__module__).__doc__
 
 
-@pytest.mark.parametrize("stage", pipeline.REFINE, ids=compose.stage_name)
-@given(scores=SCORES)
-def test_refining_invents_nothing_changes_nothing_and_is_repeatable(
-    stage: type, scores: dict[str, float]
+@pytest.mark.parametrize("stage", pipeline.REWRITE, ids=compose.stage_name)
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.text)
+def test_rewriting_changes_nothing_that_it_was_given_and_is_repeatable(
+    stage: type, query: Query, tools: Tools
 ) -> None:
-    hits = hits_of(scores)
-    before = tuple(hits)
-    found: Hits = stage()(QUERY, hits, TOOLS)
+    before = replace(query)
+    found = stage()(query, tools)
+    assert isinstance(found, Query)
+    assert query == before
+    assert found == stage()(query, tools)
+    assert (found.limit, found.mode) == (query.limit, query.mode)
+    assert found.text.strip() or found.filters
+
+
+@pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=compose.stage_name)
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.text)
+def test_retrieving_finds_passages_of_the_library_once_and_best_first(
+    stage: type, query: Query, tools: Tools
+) -> None:
+    found: Hits = stage()(query, tools)
+    known = {each.id: each for each in passages(tools)}
+    assert all(known[hit.chunk.id] == hit.chunk for hit in found)
+    assert len({hit.chunk.id for hit in found}) == len(found)
+    assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+    assert not any(math.isnan(hit.score) for hit in found)
+    assert all(hit.why[-1].stage == compose.stage_name(stage) for hit in found)
+    assert found == stage()(query, tools)
+
+
+@pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=compose.stage_name)
+@pytest.mark.parametrize(
+    "asked",
+    [Filters(paths=("deploy/**",)), Filters(exclude=("auth.md",)), Filters(paths=("nowhere",))],
+)
+def test_retrieving_respects_the_filters(stage: type, asked: Filters, tools: Tools) -> None:
+    allowed = set(tools.reader.listed(asked, 99))
+    for query in QUERIES:
+        found: Hits = stage()(replace(query, filters=asked), tools)
+        assert {hit.chunk.document for hit in found} <= allowed
+
+
+@pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=compose.stage_name)
+def test_retrieving_fetches_no_more_than_it_is_told(stage: type, tools: Tools) -> None:
+    told = {field.name: 1 for field in fields(stage) if field.name in ("depth", "least")}
+    for query in QUERIES:
+        one: Hits = stage(**told)(replace(query, limit=1), tools)
+        assert len(one) <= 1 or "least" not in told
+
+
+@pytest.mark.parametrize("stage", pipeline.REFINE, ids=compose.stage_name)
+@given(data=st.data())
+def test_refining_changes_nothing_that_it_was_given_and_is_repeatable(
+    stage: type, data: st.DataObject, tools: Tools
+) -> None:
+    query, hits = data.draw(st.sampled_from(QUERIES)), drawn(data, FUSED, tools)
+    before = tuple(replace(hit) for hit in hits)
+    found: Hits = stage()(query, hits, tools)
     assert hits == before
-    assert found == stage()(QUERY, hits, TOOLS)
-    assert {hit.chunk.id for hit in found} <= {hit.chunk.id for hit in hits}
+    assert found == stage()(query, hits, tools)
+    assert found == best_first(found)
+    assert all(0.0 <= hit.score <= 1.0 for hit in found)
+    ids = [hit.chunk.id for hit in found]
+    assert len(set(ids)) == len(ids)
+    if not getattr(stage, "invents", False):
+        assert set(ids) <= {hit.chunk.id for hit in hits}
+
+
+@pytest.mark.parametrize("stage", pipeline.REFINE, ids=compose.stage_name)
+@given(data=st.data())
+def test_refining_stands_scores_that_no_fusion_gives(
+    stage: type, data: st.DataObject, tools: Tools
+) -> None:
+    query, hits = data.draw(st.sampled_from(QUERIES)), drawn(data, WILD, tools)
+    found: Hits = stage()(query, hits, tools)
     assert found == best_first(found)
     assert not any(math.isnan(hit.score) for hit in found)
+
+
+@pytest.mark.parametrize("stage", pipeline.REFINE, ids=compose.stage_name)
+def test_refining_nothing_gives_nothing(stage: type, tools: Tools) -> None:
+    assert stage()(QUERIES[0], (), tools) == ()
+
+
+TOOLS = Tools(no_reader())
 
 
 @pytest.mark.parametrize("stage", pipeline.FUSE, ids=compose.stage_name)
@@ -69,19 +196,14 @@ def test_fusion_keeps_every_passage_once_and_scores_it_between_0_and_1(
     stage: type, one: dict[str, float], other: dict[str, float]
 ) -> None:
     lists = {"keyword": hits_of(one), "semantic": hits_of(other)}
-    found: Hits = stage()(lists, QUERY, TOOLS)
+    found: Hits = stage()(lists, QUERIES[0], TOOLS)
     assert sorted(hit.chunk.id for hit in found) == sorted({*one, *other})
     assert all(0.0 <= hit.score <= 1.0 for hit in found)
     assert found == best_first(found)
-    assert found == stage()(lists, QUERY, TOOLS)
+    assert found == stage()(lists, QUERIES[0], TOOLS)
 
 
 @pytest.mark.parametrize("stage", pipeline.FUSE, ids=compose.stage_name)
 def test_fusing_nothing_gives_nothing(stage: type) -> None:
-    assert stage()({}, QUERY, TOOLS) == ()
-    assert stage()({"keyword": (), "semantic": ()}, QUERY, TOOLS) == ()
-
-
-@pytest.mark.parametrize("stage", pipeline.REFINE, ids=compose.stage_name)
-def test_refining_nothing_gives_nothing(stage: type) -> None:
-    assert stage()(QUERY, (), TOOLS) == ()
+    assert stage()({}, QUERIES[0], TOOLS) == ()
+    assert stage()({"keyword": (), "semantic": ()}, QUERIES[0], TOOLS) == ()
