@@ -13,8 +13,6 @@ from marklight.ingest.parse.inline import WORTH
 from marklight.ingest.parse.mentions import HTML, Text, mentions
 from marklight.model import Kind
 
-FINGERPRINT = "markdown 3"
-
 _LEAVES = {
     "paragraph_open": Kind.PROSE,
     "heading_open": Kind.PROSE,

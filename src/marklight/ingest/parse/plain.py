@@ -5,8 +5,6 @@ from __future__ import annotations
 from marklight.ingest.parse.form import Block, Structure
 from marklight.model import Kind
 
-FINGERPRINT = "plain 1"
-
 
 def parse(lines: list[str], first: int) -> Structure:
     """Every paragraph of the lines from `first` on as a block."""
