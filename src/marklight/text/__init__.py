@@ -6,6 +6,7 @@ from marklight.text.globs import too_wild
 from marklight.text.markup import plain
 from marklight.text.passages import passage, passage_of, trail
 from marklight.text.prose import STOP_WORDS, fold, query_words, stem, words
+from marklight.text.terms import terms, terms_recipe
 
 __all__ = [
     "STOP_WORDS",
@@ -17,6 +18,8 @@ __all__ = [
     "plain",
     "query_words",
     "stem",
+    "terms",
+    "terms_recipe",
     "too_wild",
     "trail",
     "words",

@@ -11,6 +11,7 @@ from marklight.engines.embedded.schema import APPLICATION, TABLES, VERSION
 from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.trouble import explain
 from marklight.errors import StoreError
+from marklight.text import terms_recipe
 
 
 def create(path: Path) -> None:
@@ -52,6 +53,9 @@ def make_folder(folder: Path) -> None:
 def _make_tables(session: Session) -> None:
     for statement in TABLES.split(";"):
         session.run(statement)
-    session.run("INSERT INTO state (one, library) VALUES (1, ?)", [secrets.token_hex(8)])
+    session.run(
+        "INSERT INTO state (one, library, vocabulary) VALUES (1, ?, ?)",
+        [secrets.token_hex(8), terms_recipe()],
+    )
     session.run(f"PRAGMA application_id = {APPLICATION}")
     session.run(f"PRAGMA user_version = {VERSION}")

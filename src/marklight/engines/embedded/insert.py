@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from marklight.engines.calling import entry_callings
 from marklight.engines.embedded.records import packed, record, texts
+from marklight.engines.embedded.refill import INSERT_CALLING
 from marklight.engines.embedded.session import Session
 from marklight.engines.facts import facts, moment, storable
 from marklight.model import Entry
@@ -24,7 +26,7 @@ def add_documents(session: Session, placed: Sequence[Placed]) -> None:
     """Documents with all that hangs on them but passages and links."""
     documents = [(each.document, each.entry.document) for each in placed]
     session.many(
-        "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
         (
             (
                 row,
@@ -57,6 +59,10 @@ def add_documents(session: Session, placed: Sequence[Placed]) -> None:
             for each in placed
             for part in each.entry.sections
         ),
+    )
+    session.many(
+        INSERT_CALLING,
+        ((each.document, *calling) for each in placed for calling in entry_callings(each.entry)),
     )
 
 

@@ -37,7 +37,8 @@ def texts(values: tuple[str, ...]) -> str:
     return packed(values) if values else ""
 
 
-def _texts(stored: str) -> tuple[str, ...]:
+def unpacked(stored: str) -> tuple[str, ...]:
+    """The same back."""
     return tuple(json.loads(stored)) if stored else ()
 
 
@@ -95,7 +96,7 @@ def document(row: Row, text: str, links: list[Row], names: list[Row]) -> Documen
 def link(row: Row) -> Link:
     """A link from the columns of `LINK`."""
     kind, target, fragment, text, line, keys = row
-    return Link(LinkType(kind), target, fragment, text, line, _texts(keys))
+    return Link(LinkType(kind), target, fragment, text, line, unpacked(keys))
 
 
 def chunk(row: Row) -> Chunk:
@@ -105,20 +106,20 @@ def chunk(row: Row) -> Chunk:
         document=DocumentId(row[1], row[2]),
         ordinal=row[3],
         title=row[4],
-        headings=_texts(row[5]),
+        headings=unpacked(row[5]),
         anchor=row[6],
         lines=(row[7], row[8]),
         kind=Kind(row[9]),
         text=row[10],
         parent=row[11],
         digest=row[12],
-        merged=_texts(row[13]),
+        merged=unpacked(row[13]),
         code=row[14],
-        languages=_texts(row[15]),
+        languages=unpacked(row[15]),
     )
 
 
 def section(row: Row) -> Section:
     """A section from `id, headings, anchor, first_line, last_line, span_from, span_to`."""
     id, headings, anchor, first, last, start, end = row
-    return Section(id, _texts(headings), anchor, (first, last), (start, end))
+    return Section(id, unpacked(headings), anchor, (first, last), (start, end))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-VERSION = 2
+VERSION = 3
 APPLICATION = 0x4D4B4C54
 """`MKLT`: tells the file apart from any other SQLite database."""
 
@@ -14,7 +14,9 @@ CREATE TABLE state (
     documents INTEGER NOT NULL DEFAULT 0,  -- counted here, so that nobody has to scan
     chunks INTEGER NOT NULL DEFAULT 0,
     waste INTEGER NOT NULL DEFAULT 0,      -- vectors that no passage uses
-    opstamp INTEGER NOT NULL DEFAULT -1    -- of the words that hold all passages of this generation
+    opstamp INTEGER NOT NULL DEFAULT -1,   -- of the words that hold all passages of this generation
+    linked INTEGER NOT NULL DEFAULT 0,     -- the generation in which links or names last changed
+    vocabulary TEXT NOT NULL DEFAULT ''    -- in which way the words of concepts were found
 );
 CREATE TABLE manifest (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
@@ -25,6 +27,7 @@ CREATE TABLE documents (
     size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL,
     digest TEXT NOT NULL, recipe TEXT NOT NULL,
     date TEXT, moment TEXT NOT NULL,
+    community INTEGER,
     UNIQUE (path, collection)            -- in this order a path alone is found by it too
 );
 CREATE TABLE contents (
@@ -95,6 +98,15 @@ CREATE TABLE names (
 );
 CREATE INDEX names_by_key ON names (key, document, strength);
 CREATE INDEX names_of ON names (document);
+-- What a document or a part of it is called, folded, with the ordinals of the passages of that part.
+CREATE TABLE callings (
+    row INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    first INTEGER NOT NULL, last INTEGER NOT NULL, score REAL NOT NULL
+);
+CREATE INDEX callings_by_name ON callings (name, document, first, last, score);
+CREATE INDEX callings_of ON callings (document);
 
 CREATE TABLE models (
     row INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -113,4 +125,15 @@ CREATE TABLE vectors (
 );
 CREATE UNIQUE INDEX vectors_by_digest ON vectors (digest, model, place);
 CREATE INDEX vectors_by_place ON vectors (model, place, digest);
+
+-- Every word of the documents with how many of them hold it. The commonest are the vocabulary.
+CREATE TABLE concepts (term TEXT PRIMARY KEY, documents INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX concepts_by_frequency ON concepts (documents DESC, term);
+-- A row is never changed and its number never used again, so what was read of it stays true.
+CREATE TABLE concept_vectors (
+    row INTEGER PRIMARY KEY AUTOINCREMENT,
+    model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
+    term TEXT NOT NULL, vector BLOB NOT NULL
+);
+CREATE UNIQUE INDEX concept_vectors_by_term ON concept_vectors (model, term);
 """

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from marklight.engines.embedded.schema import VERSION
 from marklight.engines.embedded.trouble import explain
 
 Row = tuple[Any, ...]
@@ -25,6 +26,8 @@ class Session:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.connection = connection
+        self.format = VERSION
+        """Of the tables that stand behind those it is asked for."""
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         try:

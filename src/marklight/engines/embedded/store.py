@@ -11,15 +11,21 @@ from pathlib import Path
 from threading import Lock
 
 from marklight.engines.embedded.create import blank, create, make_folder
-from marklight.engines.embedded.schema import VERSION
 from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.trouble import damaged, explain
+from marklight.engines.embedded.upgrade import judge, suit, upgrade
 from marklight.engines.facts import any_glob
 from marklight.errors import StoreError
 
 BUSY_MS = 10_000
 _IDLE = 4
 """Connections kept open for the next snapshots."""
+_WRITING = (
+    "synchronous = NORMAL",  # a killed process loses nothing, a power cut the last commits at most
+    "foreign_keys = ON",
+    "cache_size = -32000",
+    "journal_size_limit = 67108864",
+)
 
 
 _globs = lru_cache(maxsize=64)(json.loads)
@@ -54,10 +60,11 @@ class Store:
             make_folder(self.folder)
 
     def make(self) -> None:
-        """The tables; the writer's place must be held."""
+        """The tables, in the present format; the writer's place must be held."""
         if not self.exists:
             create(self.path)
             self._made = True
+        self.writing()
 
     def reading(self) -> Session:
         """A connection to read with, to be given back."""
@@ -91,6 +98,7 @@ class Store:
         try:
             session.run("BEGIN")
             session.value("SELECT generation FROM state")  # the first look fixes what is seen
+            suit(session)
             yield session
         finally:
             self.give_back(session)
@@ -98,12 +106,15 @@ class Store:
     def writing(self) -> Session:
         """The connection that writes; only the holder of the writer's place may use it."""
         if self._writer is None:
-            self._writer = self._connect("?mode=rw")
-            # Safe against a killed process; a power cut may undo the last commits, never half of one.
-            self._writer.run("PRAGMA synchronous = NORMAL")
-            self._writer.run("PRAGMA foreign_keys = ON")
-            self._writer.run("PRAGMA cache_size = -32000")
-            self._writer.run("PRAGMA journal_size_limit = 67108864")
+            session = self._connect("?mode=rw")
+            try:
+                for setting in _WRITING:
+                    session.run(f"PRAGMA {setting}")
+                upgrade(session)
+            except BaseException:
+                session.close()
+                raise
+            self._writer = session
         return self._writer
 
     def close(self) -> None:
@@ -153,18 +164,7 @@ class Store:
             raise explain(error, self.path) from error
         session = self._first_look()
         try:
-            version = session.value("PRAGMA user_version")
-            if version > VERSION:
-                raise StoreError(
-                    f"{self.path} was made by a newer Marklight (format {version}, known: {VERSION})",
-                    "Upgrade with `pip install --upgrade marklight`",
-                )
-            if 0 < version < VERSION:
-                raise StoreError(
-                    f"{self.path} was made by an older Marklight (format {version}, now {VERSION})",
-                    f"Your documents are untouched: move {self.folder} away and run"
-                    " `marklight index` again",
-                )
+            version = judge(session)
             if version == 0 and session.value("SELECT count(*) FROM sqlite_master"):
                 raise StoreError(f"{self.path} is not a Marklight library", "Choose another folder")
             if version == 0 and self._has_more():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from marklight.engines.embedded import ties
 from marklight.engines.embedded.counters import count_embedded
 from marklight.engines.embedded.insert import Placed, add_chunks, add_documents, add_links
 from marklight.engines.embedded.session import Session, listed
+from marklight.engines.embedded.vocabulary import counting
 from marklight.engines.facts import moment, storable
 from marklight.model import Batch, DocumentId, Entry
 
@@ -16,8 +18,15 @@ def apply(session: Session, batch: Batch) -> list[Placed]:
     """Everything in a batch but its vectors; returns what is new to the words."""
     entering = list({entry.document.id: entry for entry in batch.entries}.values())
     ids = [*batch.removed, *(entry.document.id for entry in entering)]
-    _remove(session, ids)
-    placed = _add(session, entering)
+    session.many("DELETE FROM failures WHERE collection = ? AND path = ?", ids)
+    leaving = _rows(session, ids)
+    placed = []
+    if leaving or entering:
+        tied, grouped = ties.stored(session, leaving), _communities(session, leaving)
+        with counting(session, leaving.values(), entering):
+            _remove(session, sorted(leaving.values()))
+            placed = _add(session, entering)
+        _regroup(session, {id: grouped[id] for id in ids if id in grouped})
     for id, file in batch.touched:
         date = session.value("SELECT date FROM documents WHERE collection = ? AND path = ?", id)
         session.run(
@@ -37,19 +46,41 @@ def apply(session: Session, batch: Batch) -> list[Placed]:
         ),
     )
     session.many("INSERT OR REPLACE INTO manifest VALUES (?, ?)", batch.manifest.items())
+    if batch.communities is not None:
+        session.run("UPDATE documents SET community = NULL WHERE community IS NOT NULL")
+        _regroup(session, batch.communities)
     session.run("UPDATE state SET generation = generation + 1")
+    if leaving or entering:
+        ties.renew(session, tied, entering)
     return placed
 
 
-def _remove(session: Session, ids: Sequence[DocumentId]) -> None:
-    if not ids:
-        return
-    session.many("DELETE FROM failures WHERE collection = ? AND path = ?", ids)
-    found = [
-        session.value("SELECT row FROM documents WHERE collection = ? AND path = ?", id)
+def _rows(session: Session, ids: Iterable[DocumentId]) -> dict[DocumentId, int]:
+    """Of those that are there."""
+    found = {
+        id: session.value("SELECT row FROM documents WHERE collection = ? AND path = ?", id)
         for id in ids
-    ]
-    leaving = sorted({row for row in found if row is not None})
+    }
+    return {id: row for id, row in found.items() if row is not None}
+
+
+def _communities(session: Session, rows: Mapping[DocumentId, int]) -> dict[DocumentId, int]:
+    """A document that comes again stays where it belonged."""
+    found = {
+        id: session.value("SELECT community FROM documents WHERE row = ?", [row])
+        for id, row in rows.items()
+    }
+    return {id: community for id, community in found.items() if community is not None}
+
+
+def _regroup(session: Session, communities: Mapping[DocumentId, int]) -> None:
+    session.many(
+        "UPDATE documents SET community = ? WHERE collection = ? AND path = ?",
+        ((community, *id) for id, community in communities.items()),
+    )
+
+
+def _remove(session: Session, leaving: Sequence[int]) -> None:
     if not leaving:
         return
     those = "document IN (SELECT value FROM json_each(?))"

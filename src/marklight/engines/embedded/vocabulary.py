@@ -1,0 +1,54 @@
+"""The words of a library with how many documents hold them: the commonest are its vocabulary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from marklight.engines.embedded import refill
+from marklight.engines.embedded.session import Session, listed
+from marklight.model import Entry
+from marklight.ports import MOST_CONCEPTS
+from marklight.text import terms, terms_recipe
+
+VOCABULARY = (
+    f"SELECT term, documents FROM concepts ORDER BY documents DESC, term LIMIT {MOST_CONCEPTS}"
+)
+
+
+@contextmanager
+def counting(session: Session, leaving: Iterable[int], entering: Sequence[Entry]) -> Iterator[None]:
+    """Keep the counts over a commit, by the texts that come and leave and no others."""
+    change: Counter[str] = Counter()
+    known = session.value("SELECT vocabulary FROM state") == terms_recipe()
+    if known:
+        for (text,) in session.each(
+            "SELECT text FROM contents WHERE document IN (SELECT value FROM json_each(?))",
+            [listed(leaving)],
+        ):
+            change.subtract(terms(text))
+        for entry in entering:
+            change.update(terms(entry.document.text))
+    yield
+    if not known:
+        # Words were found in another way: what was added then cannot be taken away now.
+        refill.concepts(session)
+        return
+    session.many(
+        "INSERT INTO concepts VALUES (?, ?)"
+        " ON CONFLICT (term) DO UPDATE SET documents = documents + excluded.documents",
+        sorted(each for each in change.items() if each[1]),
+    )
+    session.run("DELETE FROM concepts WHERE documents <= 0")
+
+
+def unembedded(session: Session, model: str, limit: int) -> list[str]:
+    """Words of the vocabulary without a vector, the commonest first."""
+    found = session.all(
+        f"SELECT w.term FROM ({VOCABULARY}) w WHERE NOT EXISTS (SELECT 1 FROM concept_vectors v"
+        " WHERE v.model = (SELECT row FROM models WHERE name = ?) AND v.term = w.term)"
+        " ORDER BY w.documents DESC, w.term LIMIT ?",
+        [model, max(0, limit)],
+    )
+    return [term for (term,) in found]
