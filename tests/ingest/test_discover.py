@@ -54,7 +54,7 @@ def test_a_parser_can_be_switched_off_for_a_pattern(tmp_path: Path) -> None:
     first = {"*.md": "markdown", "*": "none"}
     assert found(tmp_path, parsers=first) == ["CHANGES.md", "a.md"]
     why = Discover(parsers=some).why_ignored(tmp_path / "CHANGES.md", {"docs": tmp_path})
-    assert why == "the setting files.parsers has no parser for its name"
+    assert why == "the setting files.parsers says that 'changes.md' is no document"
 
 
 def test_hidden_names_and_our_own_folder_are_left_out(tmp_path: Path) -> None:

@@ -133,3 +133,21 @@ def test_a_folder_that_was_named_and_a_filter_must_both_hold(tmp_path: Path, eng
 def test_a_missing_folder_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no folder"):
         marklight.open(tmp_path / "nowhere")
+
+
+def test_a_collection_whose_folder_is_gone_is_said_and_keeps_its_documents(
+    tmp_path: Path, engine: str
+) -> None:
+    write(tmp_path, {"one/a.md": "apples in the cellar", "two/b.md": "pears in the cellar"})
+    settings = {"engine": engine, "collections": {"one": "one", "two": "two"}}
+    with library(tmp_path, **settings) as opened:
+        opened.index()
+        (tmp_path / "two").rename(tmp_path / "elsewhere")
+        answer = opened.search("cellar", mode="keyword")
+        assert [hit.chunk.path for hit in answer.hits] == ["a.md"]
+        assert any("collection 'two' is not there" in notice for notice in answer.notices)
+        assert opened.status()["documents"] == 2
+        (tmp_path / "elsewhere").rename(tmp_path / "two")
+        again = opened.search("cellar", mode="keyword")
+        assert sorted(hit.chunk.path for hit in again.hits) == ["a.md", "b.md"]
+        assert not opened.status()["failed"]

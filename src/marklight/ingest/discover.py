@@ -47,10 +47,10 @@ class Discover:
         object.__setattr__(self, "parsers", with_defaults(self.parsers))
 
     def __call__(self, collections: Mapping[str, Path]) -> Discovery:
-        """Every document of these collections, sorted."""
-        roots = _roots(collections)
+        """Every document of these collections, sorted; a folder that is not there may come back."""
+        roots, missing = _roots(collections)
         found: dict[DocumentId, Found] = {}
-        unreadable: list[Failure] = []
+        unreadable = [Failure(DocumentId(name, "/"), why) for name, why in missing.items()]
         for name in sorted(roots):
             walk = self._walk(name, roots)
             found |= {item.id: item for item in sorted(walk.files(), key=_PATH)}
@@ -59,7 +59,7 @@ class Discover:
 
     def why_ignored(self, path: Path, collections: Mapping[str, Path]) -> str | None:
         """Why a file is left out of the library, in words; nothing if it is not."""
-        roots = _roots(collections)
+        roots, _ = _roots(collections)
         asked = os.path.join(os.path.realpath(path.parent), path.name)
         owners = [name for name, root in roots.items() if inside(asked, root)]
         if not owners:
@@ -71,17 +71,23 @@ class Discover:
         return Walk(self, name, roots[name], frozenset(roots.values()) - {roots[name]})
 
 
-def _roots(collections: Mapping[str, Path]) -> dict[str, str]:
+def _roots(collections: Mapping[str, Path]) -> tuple[dict[str, str], dict[str, str]]:
+    """The real folders, and why others are none; without any there is nothing to walk."""
     roots: dict[str, str] = {}
+    missing: dict[str, str] = {}
     for name, path in collections.items():
         root = os.path.realpath(path)
         if not os.path.isdir(root):
             what = "is not a folder" if os.path.exists(root) else "is not there"
-            raise UsageError(f"collection {name!r}: {path} {what}", "Name a folder that exists")
+            missing[name] = f"{path} {what}"
+            continue
         if root in roots.values():
             raise UsageError(f"collection {name!r}: another one is the same folder, {path}")
         roots[name] = root
-    return roots
+    if missing and not roots:
+        name, why = next(iter(missing.items()))
+        raise UsageError(f"collection {name!r}: {why}", "Name a folder that exists")
+    return roots, missing
 
 
 __all__ = ["Discover", "Discovery", "Found"]

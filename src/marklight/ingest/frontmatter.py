@@ -56,9 +56,16 @@ def _load(fence: str, source: str, lines: int) -> Frontmatter:
         values = {_key(key): _plain(value, budget, 0) for key, value in loaded.items()}
     except Exception as error:
         # Whatever a parser of foreign text may raise, the document itself must not be lost.
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        return Frontmatter(lines=lines, remark=f"frontmatter could not be read: {reason}")
+        return Frontmatter(lines=lines, remark=f"frontmatter could not be read: {_reason(error)}")
     return Frontmatter(values, lines)
+
+
+def _reason(error: Exception) -> str:
+    """In one line; the YAML parser counts lines from 0 and begins after the fence."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None:
+        return f"line {mark.line + 2}: {getattr(error, 'problem', None) or 'not valid YAML'}"
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _toml(source: str) -> Any:

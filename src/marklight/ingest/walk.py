@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.ingest.ignore import Patterns, Rules, decide, rules_above, rules_in
-from marklight.ingest.parse import OFF, parser_for
+from marklight.ingest.parse import OFF, parser_fits, parser_for
 from marklight.ingest.read import state_of
 from marklight.model import DocumentId, Failure, FileState
 
@@ -183,6 +183,9 @@ class Walk:
         if os.path.isdir(path):
             return None
         if not self.is_document(below[: -len(steps[-1])], steps[-1]):
+            fits = [each for each in self.options.parsers if parser_fits(below, each)]
+            if fits:
+                return f"the setting files.parsers says that {fits[0]!r} is no document"
             return "the setting files.parsers has no parser for its name"
         return None
 

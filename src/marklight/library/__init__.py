@@ -250,4 +250,9 @@ class Library(Parts):
         return DocumentId(owner, file.relative_to(self.collections[owner]).as_posix())
 
     def _notices(self) -> tuple[str, ...]:
-        return (self.notice,) if self.notice else ()
+        missing = (
+            f"the folder of collection {name!r} is not there: {folder}"
+            for name, folder in self.collections.items()
+            if not os.path.isdir(folder)
+        )
+        return (*((self.notice,) if self.notice else ()), *missing)

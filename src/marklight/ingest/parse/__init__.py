@@ -52,12 +52,16 @@ def with_defaults(parsers: Mapping[str, str]) -> dict[str, str]:
 
 def parser_for(path: str, parsers: Mapping[str, str] = PARSERS) -> str | None:
     """Name of the parser for a path, by the first pattern that fits its name or its whole path."""
-    name = path.rpartition("/")[2].lower()
     for pattern, parser in parsers.items():
-        folded = pattern.lower()
-        if fnmatchcase(name, folded) or fnmatchcase(path.lower(), folded):
+        if parser_fits(path, pattern):
             return parser if parser not in OFF else None
     return None
+
+
+def parser_fits(path: str, pattern: str) -> bool:
+    """Whether a pattern is meant for this path."""
+    folded, whole = pattern.lower(), path.lower()
+    return fnmatchcase(whole.rpartition("/")[2], folded) or fnmatchcase(whole, folded)
 
 
 def demand_known(name: str) -> None:
