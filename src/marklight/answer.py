@@ -144,6 +144,15 @@ class Level(NamedTuple):
         """About as many; a model's own tokenizer may count some more or fewer."""
         return -(-self.characters // CHARACTERS_PER_TOKEN)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The level as JSON holds it."""
+        return {
+            "level": self.name,
+            "lines": list(self.lines),
+            "characters": self.characters,
+            "tokens": self.tokens,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -220,15 +229,7 @@ class Answer:
             "kind": chunk.kind.value,
             "content": chunk.text,
             "modified": iso_time(self.modified.get(chunk.document, 0)),
-            "levels": [
-                {
-                    "level": level.name,
-                    "lines": list(level.lines),
-                    "characters": level.characters,
-                    "tokens": level.tokens,
-                }
-                for level in self.levels.get(chunk.id, ())
-            ],
+            "levels": [level.to_dict() for level in self.levels.get(chunk.id, ())],
             "why": [
                 {"stage": why.stage, "value": round(why.value, 6)}
                 for why in (hit.why if self.explain else ())

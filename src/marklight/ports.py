@@ -16,6 +16,7 @@ from marklight.model import (
     DocumentId,
     Failure,
     FileState,
+    Heading,
     ResolvedLink,
     Section,
 )
@@ -108,10 +109,16 @@ class Reader(Protocol):
 
     def document(self, id: DocumentId) -> Document | None: ...
 
+    def text_of(self, id: DocumentId) -> tuple[str, tuple[Heading, ...]] | None:
+        """A document's text and outline and nothing else, cheap enough for every hit."""
+
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:
         """These passages in this order; ids that are not there are left out."""
 
     def chunks_of(self, document: DocumentId) -> list[Chunk]: ...
+
+    def beside(self, chunk: str, count: int) -> list[Chunk]:
+        """A passage between so many passages of its document before it and after it, in order."""
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None: ...
 

@@ -9,7 +9,7 @@ import pytest
 
 from marklight.answer import Filters
 from marklight.errors import MarklightError
-from marklight.model import Batch, Counts, DocumentId, Failure, FileState, Vectors
+from marklight.model import Batch, Counts, DocumentId, Failure, FileState, Heading, Vectors
 from marklight.ports import FIELD_BOOSTS, Engine, Indexed, Reader
 from marklight.text import words
 from tests.contracts.builders import embedding, entry, id_of, link, vector
@@ -261,3 +261,22 @@ def test_a_sound_library_has_nothing_to_mend(engine: Engine) -> None:
     commit(engine, embedding(entry("a.md", "one")))
     put(engine, entry("a.md", "three"))
     assert engine.check() == []
+
+
+def test_a_passage_stands_between_its_neighbours(engine: Engine) -> None:
+    one = entry("a.md", *"vwxyz")
+    put(engine, one, entry("b.md", "q"))
+    ids = [chunk.id for chunk in one.chunks]
+    with engine.snapshot() as reader:
+        for at, count, expected in [(2, 1, "wxy"), (2, 0, "x"), (0, 2, "vwx"), (4, 9, "vwxyz")]:
+            assert [each.text for each in reader.beside(ids[at], count)] == list(expected)
+        assert reader.beside("no such id", 3) == []
+
+
+def test_a_document_can_be_had_by_its_text_and_outline_alone(engine: Engine) -> None:
+    outline = (Heading(1, "Top", "top", (1, 3)), Heading(2, "Café", "cafe", (2, 3)))
+    put(engine, entry("a.md", "x", "y", outline=outline), entry("b.md", "z"))
+    with engine.snapshot() as reader:
+        assert reader.text_of(id_of("a.md")) == ("x\n\ny", outline)
+        assert reader.text_of(id_of("b.md")) == ("z", ())
+        assert reader.text_of(id_of("c.md")) is None

@@ -119,7 +119,8 @@ class Library(Parts):
             )
             answer = pipeline(query, tools)
             modified = reader.modified(hit.chunk.document for hit in answer.hits)
-            levels = {hit.chunk.id: widen.levels(hit.chunk, reader) for hit in answer.hits}
+            found = reader.chunks([hit.chunk.id for hit in answer.hits])
+            levels = widen.levels(found, widen.Leaves(reader))
             counts = reader.counts(self.model_problem()[0])
         if counts.documents == 0:
             said = [*said, f"there are no documents in {self.place.folder}"]

@@ -2,12 +2,103 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
 from marklight.answer import Level
-from marklight.model import Chunk
+from marklight.errors import NotFound, UsageError
+from marklight.model import Chunk, DocumentId, Heading
 from marklight.ports import Reader
+from marklight.report import Extract
+from marklight.search.page import Lines, Page
+
+LEVELS = ("passage", "neighbours", "block", "parent", "section", "document")
 
 
-def levels(chunk: Chunk, reader: Reader) -> tuple[Level, ...]:
-    """From the passage itself to the whole document, each with its size."""
-    del chunk, reader
-    return ()
+class Leaf(NamedTuple):
+    """A document by its lines and headings."""
+
+    page: Page
+    outline: Sequence[Heading]
+
+
+class Leaves(dict[DocumentId, Leaf | None]):
+    """Documents by their ids, each opened once in one answer."""
+
+    def __init__(self, reader: Reader) -> None:
+        super().__init__()
+        self.reader = reader
+
+    def __missing__(self, id: DocumentId) -> Leaf | None:
+        found = self.reader.text_of(id)
+        leaf = self[id] = Leaf(Page(found[0]), found[1]) if found else None
+        return leaf
+
+    def lines(self, chunk: Chunk, level: str, count: int = 1) -> Lines:
+        """Which lines a level of this passage has; never fewer than the passage itself."""
+        leaf, own = self[chunk.document], chunk.lines
+        if leaf is None or level == "passage":
+            return own
+        page = leaf.page
+        if level == "neighbours":
+            beside = self.reader.beside(chunk.id, count)
+            return page.trimmed(_around(own, *(each.lines for each in beside)))
+        if level == "block":
+            return page.block(own, chunk.kind)
+        if level == "parent":
+            found = self.reader.section(chunk.parent)
+            return page.trimmed(_around(own, found[1].lines)) if found else own
+        whole = (1, len(page))
+        if level == "section":
+            return page.trimmed(_section(leaf.outline, own) or whole)
+        return page.trimmed(whole)
+
+
+def levels(chunks: Iterable[Chunk], leaves: Leaves) -> dict[str, tuple[Level, ...]]:
+    """By the ids of these passages: each level with its size, the narrowest first.
+
+    A level that adds nothing to the one before it is left out.
+    """
+    return {chunk.id: _levels(chunk, leaves) for chunk in chunks}
+
+
+def widen(chunk: Chunk, level: str, leaves: Leaves, count: int = 1) -> Extract:
+    """A level of a passage as it stands in the file."""
+    if level not in LEVELS:
+        raise UsageError(f"no level is called {level!r}", f"Known: {', '.join(LEVELS)}")
+    leaf = leaves[chunk.document]
+    if leaf is None:
+        raise NotFound(f"{chunk.path} is not in the index")
+    lines = leaves.lines(chunk, level, count)
+    text = leaf.page.between(*lines)
+    if level == "passage":
+        text = chunk.text
+    return Extract(chunk.document, chunk.title, chunk.headings, lines, text)
+
+
+def _levels(chunk: Chunk, leaves: Leaves) -> tuple[Level, ...]:
+    leaf = leaves[chunk.document]
+    found = [Level("passage", chunk.lines, len(chunk.text))]
+    if leaf is None:
+        return tuple(found)
+    page = leaf.page
+    wider = {name: leaves.lines(chunk, name) for name in LEVELS[1:]}
+    for name, lines in sorted(wider.items(), key=lambda one: page.length(one[1])):
+        if lines != found[-1].lines or (len(found) == 1 and _is_part(chunk, page)):
+            found.append(Level(name, lines, page.length(lines)))
+    return tuple(found)
+
+
+def _is_part(chunk: Chunk, page: Page) -> bool:
+    """Whether its lines hold more than the passage: those of a long line all stand on that one."""
+    return page.between(*chunk.lines).strip() != chunk.text.strip()
+
+
+def _section(outline: Sequence[Heading], lines: Lines) -> Lines | None:
+    """The smallest section that holds these lines: a deeper one comes after those around it."""
+    holding = (each for each in reversed(outline) if each.lines[0] <= lines[0])
+    return next((each.lines for each in holding if lines[1] <= each.lines[1]), None)
+
+
+def _around(*parts: Lines) -> Lines:
+    return min(first for first, _ in parts), max(last for _, last in parts)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from marklight.engines.embedded import records
 from marklight.engines.embedded.session import Session, listed
-from marklight.model import Chunk, Counts, Document, DocumentId, Failure, FileState, Section
+from marklight.model import (
+    Chunk,
+    Counts,
+    Document,
+    DocumentId,
+    Failure,
+    FileState,
+    Heading,
+    Section,
+)
 from marklight.ports import Indexed, Pending
 
 _CHUNKS = f"SELECT {records.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
@@ -103,6 +113,16 @@ def document(session: Session, id: DocumentId) -> Document | None:
     )
 
 
+def text_of(session: Session, id: DocumentId) -> tuple[str, tuple[Heading, ...]] | None:
+    """Without its links and names, which are as many rows again."""
+    row = session.one(
+        "SELECT text, json_extract(record, '$.outline') FROM contents WHERE document ="
+        " (SELECT row FROM documents WHERE collection = ? AND path = ?)",
+        id,
+    )
+    return (row[0], records.outline(json.loads(row[1]))) if row else None
+
+
 def chunks(session: Session, ids: Sequence[str]) -> list[Chunk]:
     """These passages in this order."""
     found = session.all(f"{_CHUNKS} WHERE c.id IN (SELECT value FROM json_each(?))", [listed(ids)])
@@ -116,6 +136,16 @@ def chunks_of(session: Session, id: DocumentId) -> list[Chunk]:
     return [
         records.chunk(row) for row in session.all(f"{_CHUNKS} {where}", [document_row(session, id)])
     ]
+
+
+def beside(session: Session, id: str, count: int) -> list[Chunk]:
+    """By the index on places in a document, however long that is."""
+    found = session.all(
+        f"{_CHUNKS} JOIN chunks o ON o.id = ? WHERE c.document = o.document"
+        " AND c.ordinal BETWEEN o.ordinal - ? AND o.ordinal + ? ORDER BY c.ordinal",
+        [id, count, count],
+    )
+    return [records.chunk(row) for row in found]
 
 
 def section(session: Session, id: str) -> tuple[DocumentId, Section] | None:

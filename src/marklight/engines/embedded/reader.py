@@ -10,7 +10,16 @@ from marklight.engines.embedded import graph, read
 from marklight.engines.embedded.allowed import allowed
 from marklight.engines.embedded.session import Session
 from marklight.engines.fields import CODE
-from marklight.model import Chunk, Counts, Document, DocumentId, Failure, ResolvedLink, Section
+from marklight.model import (
+    Chunk,
+    Counts,
+    Document,
+    DocumentId,
+    Failure,
+    Heading,
+    ResolvedLink,
+    Section,
+)
 from marklight.ports import Concept, Indexed, Pending, Scored
 
 if TYPE_CHECKING:
@@ -65,11 +74,17 @@ class EmbeddedReader:
     def document(self, id: DocumentId) -> Document | None:
         return read.document(self._session, id)
 
+    def text_of(self, id: DocumentId) -> tuple[str, tuple[Heading, ...]] | None:
+        return read.text_of(self._session, id)
+
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:
         return read.chunks(self._session, ids)
 
     def chunks_of(self, document: DocumentId) -> list[Chunk]:
         return read.chunks_of(self._session, document)
+
+    def beside(self, chunk: str, count: int) -> list[Chunk]:
+        return read.beside(self._session, chunk, count)
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None:
         return read.section(self._session, id)

@@ -82,14 +82,19 @@ def document(row: Row, text: str, links: list[Row], names: list[Row]) -> Documen
         category=said["category"],
         date=date,
         metadata=said["metadata"],
-        outline=tuple(
-            Heading(level, heading, anchor, (lines[0], lines[1]))
-            for level, heading, anchor, lines in said["outline"]
-        ),
+        outline=outline(said["outline"]),
         links=tuple(link(each) for each in links),
         names=tuple(Name(key, NameStrength(strength)) for key, strength in names),
         blocks=said["blocks"],
         remarks=tuple(said["remarks"]),
+    )
+
+
+def outline(stored: list[tuple[int, str, str, list[int]]]) -> tuple[Heading, ...]:
+    """Headings as `record` has them."""
+    return tuple(
+        Heading(level, heading, anchor, (lines[0], lines[1]))
+        for level, heading, anchor, lines in stored
     )
 
 

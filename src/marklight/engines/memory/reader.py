@@ -10,7 +10,16 @@ from marklight.answer import Filters
 from marklight.engines.fields import CODE
 from marklight.engines.memory import concepts, graph, ranking
 from marklight.engines.memory.state import State
-from marklight.model import Chunk, Counts, Document, DocumentId, Failure, ResolvedLink, Section
+from marklight.model import (
+    Chunk,
+    Counts,
+    Document,
+    DocumentId,
+    Failure,
+    Heading,
+    ResolvedLink,
+    Section,
+)
 from marklight.ports import Concept, Indexed, Pending, Scored
 
 if TYPE_CHECKING:
@@ -86,6 +95,10 @@ class MemoryReader:
         entry = self.state.entries.get(id)
         return entry.document if entry else None
 
+    def text_of(self, id: DocumentId) -> tuple[str, tuple[Heading, ...]] | None:
+        document = self.document(id)
+        return (document.text, document.outline) if document else None
+
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:
         known = {chunk.id: chunk for chunk in self.state.chunks()}
         return [known[id] for id in ids if id in known]
@@ -93,6 +106,14 @@ class MemoryReader:
     def chunks_of(self, document: DocumentId) -> list[Chunk]:
         entry = self.state.entries.get(document)
         return sorted(entry.chunks, key=lambda chunk: chunk.ordinal) if entry else []
+
+    def beside(self, chunk: str, count: int) -> list[Chunk]:
+        return [
+            each
+            for own in self.chunks([chunk])
+            for each in self.chunks_of(own.document)
+            if abs(each.ordinal - own.ordinal) <= count
+        ]
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None:
         for entry in self.state.entries.values():

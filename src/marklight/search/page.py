@@ -1,0 +1,125 @@
+"""A document's text by its lines, and the code block or table that some of them are part of."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+
+from marklight.model import Kind
+
+Lines = tuple[int, int]
+"""The first and the last, counted from 1."""
+
+_FRONTMATTER = re.compile(r"\A---[ \t]*\n.*?^---[ \t]*$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"`{3,}(?![^\n]*`)|~{3,}")
+_BEFORE_FENCE = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t>]+)*")
+"""Quotes and items of lists, with the blanks between them."""
+_PREFIX = re.compile(r"[ \t>]*")
+
+
+class Page:
+    """A text whose lines are found once, however often it is asked for some of them."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.removesuffix("\n")
+        # Without line breaks, as this is by far the quickest way to count.
+        self._before = [0, *accumulate(map(len, self.text.split("\n")))]
+
+    def __len__(self) -> int:
+        return len(self._before) - 1
+
+    def start(self, line: int) -> int:
+        """Where a line begins; all after the last begin where the next would."""
+        line = min(line, len(self) + 1)
+        return self._before[line - 1] + line - 1
+
+    def line_at(self, offset: int) -> int:
+        """The line that this character stands in."""
+        return bisect_right(range(1, len(self) + 1), offset, key=self.start)
+
+    def between(self, first: int, last: int) -> str:
+        """These lines as they stand in the file, without the last line break."""
+        return self.text[self.start(first) : self.start(last + 1) - 1]
+
+    def length(self, lines: Lines) -> int:
+        """How many characters they are."""
+        return self.start(lines[1] + 1) - 1 - self.start(lines[0])
+
+    def trimmed(self, lines: Lines) -> Lines:
+        """Without blank lines at either end, and none that the page does not have."""
+        last = max(1, min(lines[1], len(self)))
+        first = max(1, min(lines[0], last))
+        while first < last and not self._line(first).strip():
+            first += 1
+        while first < last and not self._line(last).strip():
+            last -= 1
+        return first, last
+
+    def block(self, lines: Lines, kind: Kind) -> Lines:
+        """These lines with the whole of every code block, or of the table, that they are part of."""
+        if kind is Kind.TABLE:
+            return self._while(lines, lambda line: "|" in line)
+        if kind is not Kind.CODE:
+            return lines
+        first, last = lines
+        touched = [each for each in self.fenced(last) if each[1] >= first]
+        if touched:
+            return min(first, touched[0][0]), max(last, touched[-1][1])
+        # Code without a fence is indented.
+        return self.trimmed(self._while(lines, lambda line: not line.strip() or line[0] in " \t"))
+
+    def fenced(self, until: int) -> Iterator[Lines]:
+        """Code blocks that begin up to this line, from the top: a fence's meaning hangs on those before."""
+        found = _FRONTMATTER.match(self.text)
+        closed = self.line_at(found.end()) if found else 0
+        for opening in sorted({*self._lines_with("```", until), *self._lines_with("~~~", until)}):
+            if opening <= closed:
+                continue
+            line = self._line(opening)
+            before = _BEFORE_FENCE.match(line)
+            fence = _FENCE.match(line, before.end()) if before else None
+            if before and fence:
+                closed = self._closing(opening, before[0].expandtabs(4), fence[0])
+                yield opening, closed
+
+    def _closing(self, opening: int, before: str, fence: str) -> int:
+        """The line of the fence that closes a block, else the last one of what the block stands in."""
+        quotes, item = before.count(">"), before.rstrip(" >")
+        # A fence may be indented by three; more means that it stands in a list.
+        least = len(item) + 1 if item else max(0, len(before) - 3)
+        for number in range(opening + 1, len(self) + 1):
+            line = self._line(number)
+            prefix = _PREFIX.match(line)
+            assert prefix
+            rest = line[prefix.end() :].rstrip()
+            indent = prefix[0].expandtabs(4)
+            if indent.count(">") < quotes or (rest and len(indent) < least):
+                return number - 1
+            if rest.startswith(fence) and not rest.strip(fence[0]):
+                return number
+        return len(self)
+
+    def _while(self, lines: Lines, like: Callable[[str], bool]) -> Lines:
+        """As many more lines on both sides as are like those at the ends."""
+        first, last = lines
+        if like(self._line(first)):
+            while first > 1 and like(self._line(first - 1)):
+                first -= 1
+        if like(self._line(last)):
+            while last < len(self) and like(self._line(last + 1)):
+                last += 1
+        return first, last
+
+    def _line(self, number: int) -> str:
+        return self.between(number, number)
+
+    def _lines_with(self, sign: str, until: int) -> Iterator[int]:
+        # Looking for the sign itself: a pattern for lines that begin with it takes twenty times as long.
+        end = self.start(until + 1)
+        at = self.text.find(sign, 0, end)
+        while at >= 0:
+            line = self.line_at(at)
+            yield line
+            at = self.text.find(sign, self.start(line + 1), end)

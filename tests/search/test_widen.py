@@ -1,0 +1,191 @@
+"""Levels of a passage, and the lines, code blocks and tables that they rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from marklight.errors import UsageError
+from marklight.model import Chunk, Kind
+from marklight.ports import Reader
+from marklight.search.page import Page
+from marklight.search.widen import LEVELS, Leaves, levels, widen
+from tests.making import library, write
+
+CODE = "\n".join(f"call({number})  # {'x' * 60}" for number in range(120))
+GUIDE = f"""---
+title: Guide
+---
+
+# Guide
+
+Before all else, an introduction that says what this page is about and whom it is for.
+
+## Install
+
+Install it with the tool that installs things, which you have, or you would not read this.
+
+### Offline
+
+Without a network the same works from a folder, if somebody has filled that folder before you.
+
+## Long code
+
+```python
+{CODE}
+```
+
+## End
+
+The end, which is short but still long enough to be a passage of its own, or nearly so, as it is.
+It has a second sentence so that it is not put together with what stands before it in the page.
+"""
+
+
+@pytest.fixture(params=["memory:", "embedded"])
+def reader(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reader]:
+    engine = request.param if request.param == "memory:" else f"file:{tmp_path / 'index'}"
+    folder = write(tmp_path / "docs", {"guide.md": GUIDE})
+    with library(folder, engine=engine, model={"name": "none"}) as lib:
+        lib.index()
+        with lib.engine.snapshot() as reader:
+            yield reader
+
+
+def passage(reader: Reader, part: str) -> Chunk:
+    (id,) = reader.files()
+    return next(chunk for chunk in reader.chunks_of(id) if part in chunk.text)
+
+
+def test_levels_go_from_the_passage_to_the_document_and_say_how_much_each_is(
+    reader: Reader,
+) -> None:
+    chunk = passage(reader, "call(30)")
+    leaves = Leaves(reader)
+    found = levels([chunk], leaves)[chunk.id]
+    assert found[0].name == "passage"
+    assert found[-1].name == "document"
+    assert {level.name for level in found} >= {"neighbours", "block", "section"}
+    sizes = [level.characters for level in found]
+    assert sizes == sorted(sizes)
+    assert len({level.lines for level in found}) == len(found)
+    for level in found:
+        extract = widen(chunk, level.name, leaves)
+        assert (extract.lines, len(extract.text)) == (level.lines, level.characters)
+        assert chunk.text in extract.text
+
+
+def test_what_adds_nothing_is_no_level(reader: Reader) -> None:
+    chunk = passage(reader, "introduction")
+    names = [level.name for level in levels([chunk], Leaves(reader))[chunk.id]]
+    assert "block" not in names, "prose is no part of a code block"
+
+
+def test_a_block_is_all_of_the_code_with_its_fences(reader: Reader) -> None:
+    block = widen(passage(reader, "call(30)"), "block", Leaves(reader))
+    assert block.text == f"```python\n{CODE}\n```"
+
+
+def test_a_section_is_all_that_stands_under_its_heading(reader: Reader) -> None:
+    leaves = Leaves(reader)
+    offline = widen(passage(reader, "Without a network"), "section", leaves)
+    assert offline.text.startswith("### Offline\n")
+    assert offline.text.endswith("before you.")
+    install = widen(passage(reader, "Install it with"), "section", leaves)
+    assert install.text.startswith("## Install\n")
+    assert "### Offline" in install.text
+    assert "Long code" not in install.text
+
+
+def test_neighbours_are_as_many_as_asked_for_and_end_with_the_document(reader: Reader) -> None:
+    leaves = Leaves(reader)
+    chunk = passage(reader, "call(30)")
+    chunks = reader.chunks_of(chunk.document)
+    for count in (1, 2, 99):
+        wide = widen(chunk, "neighbours", leaves, count)
+        first = chunks[max(0, chunk.ordinal - count)]
+        last = chunks[min(len(chunks) - 1, chunk.ordinal + count)]
+        assert wide.lines == (first.lines[0], last.lines[1])
+    assert widen(chunk, "neighbours", leaves, 0).lines == chunk.lines
+
+
+def test_a_level_that_does_not_exist_is_a_clear_error(reader: Reader) -> None:
+    with pytest.raises(UsageError, match=r"no level is called 'chapter'.*neighbours"):
+        widen(passage(reader, "introduction"), "chapter", Leaves(reader))
+
+
+def test_passages_of_one_long_line_can_be_widened_to_it(tmp_path: Path) -> None:
+    line = " ".join(f"word{number}" for number in range(1000))
+    with library(write(tmp_path, {"a.txt": line}), engine="memory:") as lib:
+        lib.index()
+        with lib.engine.snapshot() as reader:
+            chunk = reader.chunks_of(next(iter(reader.files())))[2]
+            found = levels([chunk], Leaves(reader))[chunk.id]
+    assert [level.lines for level in found] == [(1, 1), (1, 1)]
+    assert [level.characters for level in found] == [len(chunk.text), len(line)]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "block"),
+    [
+        ("a\n```\nb\nc\n```\nd", (3, 3), (2, 5)),
+        ("~~~\n```\nb\n~~~\nc", (3, 3), (1, 4)),
+        ("````\n```\nb\n```\nc\n````", (5, 5), (1, 6)),
+        ("```\nb\n\nc", (2, 2), (1, 4)),
+        ("- a\n\n  ```\n  b\n  c\n  ```\n- d", (4, 4), (3, 6)),
+        ("- ```\n  b\n  c\n\nd", (2, 2), (1, 4)),
+        ("> ```\n> b\n> c\n\nd", (2, 2), (1, 3)),
+        ("```a`b\nc\n```\nd\n```", (4, 4), (3, 5)),
+        ("---\nx: |\n  ```\n---\na\n```\nb\nc\n```", (7, 7), (6, 9)),
+        ("a\n\n    b\n\n    c\n\nd", (3, 3), (3, 5)),
+        ("a\n```\nb\n```\nc\n```\nd\n```\ne", (3, 7), (2, 8)),
+    ],
+)
+def test_a_code_block_reaches_from_fence_to_fence(
+    text: str, lines: tuple[int, int], block: tuple[int, int]
+) -> None:
+    assert Page(text).block(lines, Kind.CODE) == block
+
+
+def test_a_table_is_all_of_its_rows() -> None:
+    page = Page("a | b is prose\n\n| h |\n|---|\n| 1 |\n| 2 |\n\nend")
+    assert page.block((5, 5), Kind.TABLE) == (3, 6)
+    assert page.block((5, 5), Kind.PROSE) == (5, 5)
+
+
+LINE = st.sampled_from(["```", "````", "~~~", "``` py", "text", "", "# h", "   ```", "~~~~~ x"])
+
+
+@given(st.lists(LINE, max_size=12))
+def test_fences_are_where_commonmark_has_them(lines: list[str]) -> None:
+    text = "\n".join([*lines, "end"])
+    fences = [token.map for token in MarkdownIt().parse(text) if token.type == "fence"]
+    found = [(first - 1, last) for first, last in Page(text).fenced(len(lines) + 1)]
+    assert found == [tuple(each) for each in fences if each is not None]
+
+
+@given(st.text("ab \n", max_size=60))
+def test_lines_are_those_of_the_text(text: str) -> None:
+    page = Page(text)
+    lines = text.removesuffix("\n").split("\n")
+    assert [page.between(at, at) for at in range(1, len(page) + 1)] == lines
+    assert page.between(1, len(page)) == text.removesuffix("\n")
+    for at in range(1, len(page) + 1):
+        assert page.line_at(page.start(at)) == at
+        assert page.length((1, at)) == len("\n".join(lines[:at]))
+    first, last = page.trimmed((1, len(page)))
+    assert page.between(first, last).strip() == text.strip()
+
+
+def test_every_level_has_its_lines(reader: Reader) -> None:
+    leaves = Leaves(reader)
+    for chunk in reader.chunks_of(next(iter(reader.files()))):
+        for level in LEVELS:
+            first, last = leaves.lines(chunk, level)
+            assert first <= chunk.lines[0]
+            assert chunk.lines[1] <= last
