@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +16,7 @@ from marklight.ingest.pipeline import Ingest
 from marklight.library.compose import Model, Reranking, compose_pipeline, read_settings
 from marklight.library.locate import Place, index_address, locate, path_of, scope_of
 from marklight.models.remembering import Remembering
+from marklight.once import once
 from marklight.ports import Embedder, Engine, Reranker
 from marklight.search.pipeline import Pipeline
 from marklight.settings import Settings
@@ -25,6 +25,8 @@ DEFAULT_COLLECTION = "default"
 """The one collection of a library that names none; the same wherever the folder moves to."""
 THREADS = 4
 """Retrievers that work at once, whatever number of searches asks for them."""
+OPEN = ("ingest", "reading", "engine", "pool")
+"""What is open, or made of what is; none of it outlives a library."""
 
 Value = TypeVar("Value")
 
@@ -38,13 +40,14 @@ class Parts:
         given: Mapping[str, Any] | None = None,
         assignments: Sequence[str] = (),
     ) -> None:
+        self.closed = False
         self.place: Place = locate(Path(folder) if folder is not None else None)
         self._given, self._assignments = dict(given or {}), tuple(assignments)
         self.settings: Settings = read_settings(self.place.folder, assignments, given)
         self.pipeline = compose_pipeline(self.settings)
         self.address, self.notice = index_address(self.place.folder, self.settings["engine"])
 
-    @cached_property
+    @once
     def collections(self) -> Mapping[str, Path]:
         """Names and folders."""
         named = self.settings["collections"] or {DEFAULT_COLLECTION: "."}
@@ -53,12 +56,13 @@ class Parts:
             for name, folder in named.items()
         }
 
-    @cached_property
+    @once
     def engine(self) -> Engine:
         """Where the index lives."""
+        self._demand_open()
         return engines.open(self.address)
 
-    @cached_property
+    @once
     def embedder(self) -> Embedder | None:
         """The configured model; None when the settings want none."""
         model = self.settings.build(Model, "model")
@@ -66,7 +70,7 @@ class Parts:
             return None
         return Remembering(models.load(model.name, threads=model.threads))
 
-    @cached_property
+    @once
     def reading(self) -> Ingest:
         """Files to text in the index; needs no model."""
         return Ingest(
@@ -78,35 +82,55 @@ class Parts:
             max_bytes=self.settings["index.max_bytes"],
         )
 
-    @cached_property
+    @once
     def ingest(self) -> Ingest:
         """Files to text and vectors in the index."""
         return replace(self.reading, embedder=self.embedder)
 
-    @cached_property
+    @once
     def scope(self) -> tuple[tuple[str, str], ...]:
         """The part of the library that was named by its folder; empty for all of it."""
         return scope_of(self.collections, self.place.part) if self.place.part else ()
 
-    @cached_property
+    @once
     def reranker(self) -> Reranker | None:
         """The configured cross-encoder; None when the settings name none."""
         chosen = self.settings.build(Reranking, "reranker")
         return models.load_reranker(chosen.name, threads=chosen.threads) if chosen.name else None
 
-    @cached_property
+    @once
     def pool(self) -> ThreadPoolExecutor:
         """The one pool of threads that all searches of this library share."""
+        self._demand_open()
         return ThreadPoolExecutor(THREADS, thread_name_prefix="marklight")
 
     def together(self, tasks: Sequence[Callable[[], Value]]) -> list[Value]:
-        """Do several things at once; the last one on the caller's own thread, which else would wait."""
-        if not tasks:
-            return []
+        """Do several things at once; the caller's own thread does the last one, and what nobody began.
+
+        Nothing is still at work when this returns or raises: what the tasks read may be closed then.
+        """
+        if len(tasks) < 2:
+            return [task() for task in tasks]
         *others, own = tasks
-        started = [self.pool.submit(task) for task in others]
-        last = own()
-        return [*(each.result() for each in started), last]
+        begun: list[Future[Value]] = []
+        try:
+            begun.extend(self._submit(task) for task in others)
+            last = own()
+            # Whoever waits for a task that waits for a thread would wait for ever.
+            rest = [
+                task() if each.cancel() else each.result()
+                for task, each in zip(others, begun, strict=True)
+            ]
+            return [*rest, last]
+        finally:
+            wait([each for each in begun if not each.cancel()])
+
+    def _submit(self, task: Callable[[], Value]) -> Future[Value]:
+        try:
+            return self.pool.submit(task)
+        except RuntimeError:  # closed by another thread meanwhile
+            self._demand_open()
+            raise
 
     def pipeline_with(self, given: Mapping[str, Any]) -> Pipeline:
         """The stages with some settings changed for one call; other parts are made already."""
@@ -126,8 +150,14 @@ class Parts:
             return "", str(error)
 
     def close(self) -> None:
-        """Give back what is open."""
-        if "pool" in self.__dict__:
-            self.pool.shutdown()
-        if "engine" in self.__dict__:
-            self.engine.close()
+        """Give back what is open; searches that run are awaited or end with a clear error."""
+        self.closed = True
+        made = {name: self.__dict__.pop(name, None) for name in OPEN}
+        if made["pool"]:
+            made["pool"].shutdown()
+        if made["engine"]:
+            made["engine"].close()
+
+    def _demand_open(self) -> None:
+        if self.closed:
+            raise UsageError("this library is closed", "Open it again to ask it")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from marklight.errors import ModelError
 from marklight.models.record import ModelRecord
+from marklight.once import once
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -43,7 +42,6 @@ class OnnxEmbedder:
         self._open_model = model
         self._open_tokenizer = tokenizer
         self._threads = threads or min(_processors(), _MOST_THREADS)
-        self._lock = threading.RLock()
 
     def __repr__(self) -> str:
         return f"OnnxEmbedder({self.name!r})"
@@ -87,6 +85,9 @@ class OnnxEmbedder:
         def fill(places: list[int]) -> None:
             rows[places] = self._run([tokens[place] for place in places])
 
+        if len(grouped) == 1:  # a question, most often
+            fill(grouped[0])
+            return rows
         # Batches side by side, each on one thread, beat one batch on all threads: nobody waits for
         # the slowest after every operation (benchmarks/embedding.py: 1.2 times on quiet cores, 1.7 on busy ones).
         pool = ThreadPoolExecutor(min(self._threads, len(grouped)))
@@ -133,34 +134,28 @@ class OnnxEmbedder:
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors
 
-    @cached_property
+    @once
     def _closing(self) -> int:
         """How many special tokens end every text: a cut text keeps them."""
         mask: list[int] = self._tokenizer.encode("a").special_tokens_mask
         return next((at for at, special in enumerate(reversed(mask)) if not special), 0)
 
-    @cached_property
+    @once
     def _tokenizer(self) -> Tokenizer:
         from tokenizers import Tokenizer
 
-        with self._lock:
-            if (made := self.__dict__.get("_tokenizer")) is not None:
-                return made  # type: ignore[no-any-return]
-            data = self._open_tokenizer()
-            try:
-                tokenizer = Tokenizer.from_buffer(data)
-            except Exception as error:  # the tokenizers package raises nothing narrower
-                raise ModelError(f"The tokenizer of {self.name} cannot be read: {error}") from error
-            tokenizer.no_padding()
-            tokenizer.no_truncation()
-            return tokenizer
+        data = self._open_tokenizer()
+        try:
+            tokenizer = Tokenizer.from_buffer(data)
+        except Exception as error:  # the tokenizers package raises nothing narrower
+            raise ModelError(f"The tokenizer of {self.name} cannot be read: {error}") from error
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return tokenizer
 
-    @cached_property
+    @once
     def _session(self) -> tuple[Any, tuple[str, ...], str]:
-        with self._lock:
-            if (made := self.__dict__.get("_session")) is not None:
-                return made  # type: ignore[no-any-return]
-            return _open_session(self.name, self._open_model())
+        return _open_session(self.name, self._open_model())
 
 
 def _open_session(name: str, model: bytes | str) -> tuple[Any, tuple[str, ...], str]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from marklight.engines.embedded.session import Session
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import tantivy
 
     from marklight.engines.embedded.allowed import Allowed
-    from marklight.engines.embedded.matrix import Shelf
+    from marklight.engines.embedded.matrix import MatrixFile, Shelf
     from marklight.engines.embedded.store import Store
     from marklight.engines.embedded.turn import Turn
     from marklight.model import Matrix, Vector
@@ -32,16 +33,22 @@ class Parts:
     store: Store
     words: Words
     matrices: dict[Path, Matrix] = field(default_factory=dict)
+    mapping: Lock = field(default_factory=Lock)
+    """Held while a matrix is mapped or mended, so that others wait instead of doing it again."""
 
 
 class Derived:
-    """The derived parts of one view; nothing is loaded before it is asked for."""
+    """The derived parts of one view; nothing is loaded before it is asked for.
+
+    Several threads may ask at once: what is loaded is loaded by one of them, and asked without a lock.
+    """
 
     def __init__(self, parts: Parts, session: Session) -> None:
         self._parts = parts
         self._session = session
         self._born = time.monotonic()
         self._searcher: tantivy.Searcher | None = None
+        self._fitting = Lock()
         self.generation, self.library, self._opstamp, self._chunks = session.all(
             "SELECT generation, library, opstamp, chunks FROM state"
         )[0]
@@ -67,21 +74,29 @@ class Derived:
 
         query = question(schema(), words, boosts, allowed)
         for last_try in (False, True):
-            self._searcher = self._searcher or self._fit()
+            searcher = self._searcher or self._first_searcher()
             try:
                 with sound():
-                    return best(
-                        self._searcher, query, limit, lambda rows: living(self._session, rows)
-                    )
+                    return best(searcher, query, limit, lambda rows: living(self._session, rows))
             except Unfit as error:
-                self._searcher = None
                 if last_try:
                     raise StoreError(
                         f"{self._parts.words.folder} cannot be searched ({error})",
                         "Run `marklight doctor`",
                     ) from error
-                self._mend_words(anew=True)
+                self._replace(searcher)
         raise AssertionError("unreachable")
+
+    def _first_searcher(self) -> tantivy.Searcher:
+        with self._fitting:
+            self._searcher = self._searcher or self._fit()
+            return self._searcher
+
+    def _replace(self, unfit: tantivy.Searcher) -> None:
+        with self._fitting:
+            if self._searcher is unfit:  # else another thread has done it
+                self._searcher = None
+                self._mend_words(anew=True)
 
     def _on_disk(self) -> tantivy.Searcher:
         return self._parts.words.searcher(self.library, self.generation, self._opstamp, self._died)
@@ -138,23 +153,40 @@ class Derived:
         return nearest(self._session, place.row, matrix, vector, allowed, limit)
 
     def _matrix(self, place: Shelf) -> Matrix:
-        from marklight.engines.embedded.matrix import MatrixFile, shelf
+        from marklight.engines.embedded.matrix import MatrixFile
 
         file = MatrixFile.at(self._parts.folder, self.library, place)
+        found = self._mapped(file)
+        if found is None:
+            with self._parts.mapping:
+                found = self._mapped(file)
+                if found is None:
+                    found = self._map(file)
+        return found
+
+    def _mapped(self, file: MatrixFile) -> Matrix | None:
         mapped = self._parts.matrices.get(file.path)
-        if mapped is not None and len(mapped) >= place.places:
-            return mapped[: place.places]
+        places = file.shelf.places
+        return mapped[:places] if mapped is not None and len(mapped) >= places else None
+
+    def _map(self, file: MatrixFile) -> Matrix:
         if not file.is_whole():
-            try:
-                with self._parts.turn.hold(0):
-                    session = self._parts.store.writing()
-                    newest = shelf(session, place.name)
-                    if newest and newest.epoch == place.epoch:
-                        MatrixFile.at(self._parts.folder, self.library, newest).rebuild(session)
-            except StoreError:
-                pass
+            self._mend_matrix(file)
         if not file.is_whole():
             return file.read(self._session)
         self._parts.matrices.clear()
         self._parts.matrices[file.path] = matrix = file.map()
         return matrix
+
+    def _mend_matrix(self, file: MatrixFile) -> None:
+        """Where nobody else writes."""
+        from marklight.engines.embedded.matrix import MatrixFile, shelf
+
+        try:
+            with self._parts.turn.hold(0):
+                session = self._parts.store.writing()
+                newest = shelf(session, file.shelf.name)
+                if newest and newest.epoch == file.shelf.epoch:
+                    MatrixFile.at(self._parts.folder, self.library, newest).rebuild(session)
+        except StoreError:
+            return

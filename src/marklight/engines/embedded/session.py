@@ -7,12 +7,16 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from marklight.engines.embedded.schema import VERSION
 from marklight.engines.embedded.trouble import explain
 
 Row = tuple[Any, ...]
+
+_AT_ONCE = 256
+"""Rows that are read before others have their turn."""
 
 
 def listed(values: Iterable[Any]) -> str:
@@ -21,48 +25,56 @@ def listed(values: Iterable[Any]) -> str:
 
 
 class Session:
-    """A connection that speaks our errors; one transaction of it is one view."""
+    """A connection that speaks our errors; one transaction of it is one view.
+
+    Several threads may ask one view at once, and take turns. Without that, one would wait for SQLite
+    while it holds Python's own lock, which a statement that calls `any_glob` needs to go on: for ever.
+    """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.connection = connection
         self.format = VERSION
         """Of the tables that stand behind those it is asked for."""
+        self._turns = RLock()
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        try:
+        with self._turn():
             return self.connection.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
-            raise explain(error, self.path) from error
 
     def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
-        try:
+        with self._turn():
             row: Row | None = self.connection.execute(sql, values).fetchone()
-        except sqlite3.Error as error:
-            raise explain(error, self.path) from error
-        return row
+            return row
 
     def value(self, sql: str, values: Sequence[Any] = ()) -> Any:
         row = self.one(sql, values)
         return row[0] if row else None
 
     def each(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Row]:
-        try:
-            yield from self.connection.execute(sql, values)
-        except sqlite3.Error as error:
-            raise explain(error, self.path) from error
+        with self._turn():
+            cursor = self.connection.execute(sql, values)
+            rows = cursor.fetchmany(_AT_ONCE)
+        while rows:
+            yield from rows
+            with self._turn():
+                rows = cursor.fetchmany(_AT_ONCE)
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> int:
-        try:
+        with self._turn():
             return self.connection.execute(sql, values).rowcount
-        except sqlite3.Error as error:
-            raise explain(error, self.path) from error
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        try:
+        with self._turn():
             self.connection.executemany(sql, rows)
-        except sqlite3.Error as error:
-            raise explain(error, self.path) from error
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        with self._turns:
+            try:
+                yield
+            except sqlite3.Error as error:
+                raise explain(error, self.path) from error
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

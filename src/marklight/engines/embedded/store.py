@@ -69,6 +69,7 @@ class Store:
     def reading(self) -> Session:
         """A connection to read with, to be given back."""
         with self._guard:
+            self._demand_open()
             if self._idle:
                 return self._idle.pop()
         return self._connect(self._suffix)
@@ -105,6 +106,7 @@ class Store:
 
     def writing(self) -> Session:
         """The connection that writes; only the holder of the writer's place may use it."""
+        self._demand_open()
         if self._writer is None:
             session = self._connect("?mode=rw")
             try:
@@ -125,6 +127,10 @@ class Store:
                 session.close()
             self._idle.clear()
             self._writer = None
+
+    def _demand_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"{self.path} has been closed", "Open the library again")
 
     def _connect(self, suffix: str) -> Session:
         try:

@@ -44,16 +44,17 @@ class MemoryEngine:
         return self.state.generation
 
     def clean(self, keep: Iterable[str]) -> int:
-        kept, used = set(keep), {chunk.digest for chunk in self.state.chunks()}
-        vectors = {
-            model: {digest: row for digest, row in known.items() if digest in used}
-            for model, known in self.state.vectors.items()
-            if model in kept
-        }
-        dropped = _total(self.state.vectors) - _total(vectors)
-        if dropped:
-            generation = self.state.generation + 1
-            self.state = replace(self.state, generation=generation, vectors=vectors)
+        with self.writing(WAIT_SECONDS):
+            kept, used = set(keep), {chunk.digest for chunk in self.state.chunks()}
+            vectors = {
+                model: {digest: row for digest, row in known.items() if digest in used}
+                for model, known in self.state.vectors.items()
+                if model in kept
+            }
+            dropped = _total(self.state.vectors) - _total(vectors)
+            if dropped:
+                generation = self.state.generation + 1
+                self.state = replace(self.state, generation=generation, vectors=vectors)
         return dropped
 
     def sizes(self) -> Mapping[str, int]:
@@ -71,6 +72,10 @@ class MemoryEngine:
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+WAIT_SECONDS = 10.0
+"""How long cleaning waits for another writer."""
 
 
 def _total(vectors: Known) -> int:

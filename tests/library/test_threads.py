@@ -1,0 +1,169 @@
+"""Many threads on one library: one of each part, the same answers, no one left waiting."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import marklight
+from marklight import engines, models
+from marklight.errors import MarklightError, UsageError
+from tests.making import library, write
+
+TOPICS = "orchard harbour furnace lantern meadow quarry saddle thicket violin walnut".split()
+NUMBERS = "first second third fourth".split()
+PAGES = {
+    f"{topic}/{number}.md": f"---\ntags: [{topic}]\n---\n\n# {number} {topic}\n\n"
+    + f"The {topic} has a {number} keeper. " * 3
+    + f"\n\n## Rules\n\nNobody enters the {topic} before the {number} bell, says [[{topic}/first]].\n"
+    for topic in TOPICS
+    for number in NUMBERS
+}
+QUESTIONS: Sequence[tuple[str, dict[str, Any]]] = [
+    *((f"who keeps the {number} {topic}", {}) for topic in TOPICS for number in NUMBERS),
+    *((f"{topic} bell", {"path": f"{topic}/*.md", "limit": 20}) for topic in TOPICS),
+    *((f"{topic} keeper", {"exclude": "*/second.md", "mode": "keyword"}) for topic in TOPICS),
+    *((f"enter the {topic}", {"tag": topic, "mode": "semantic"}) for topic in TOPICS),
+]
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    return write(tmp_path / "pages", PAGES)
+
+
+def found(lib: marklight.Library, text: str, options: dict[str, Any]) -> list[tuple[str, float]]:
+    answer = lib.search(text, min_confidence=0.0, refresh=False, **options)
+    return [(hit.chunk.id, round(hit.score, 6)) for hit in answer.hits]
+
+
+def test_eight_threads_find_what_one_finds(pages: Path, engine: str) -> None:
+    with library(pages, engine=engine) as alone:
+        alone.index()
+        expected = [found(alone, *question) for question in QUESTIONS]
+        fresh = alone if engine == "memory:" else library(pages, engine=engine)
+        with fresh, ThreadPoolExecutor(8) as threads:
+            answers = list(threads.map(lambda one: found(fresh, *one), QUESTIONS * 2))
+    assert answers == expected * 2
+    assert all(expected)
+
+
+def test_threads_find_what_is_there_while_another_writes(pages: Path, engine: str) -> None:
+    with library(pages, engine=engine) as lib:
+        lib.index()
+        done = threading.Event()
+
+        def first(topic: str) -> set[str]:
+            seen = set()
+            while not done.is_set():
+                answer = lib.search(f"first {topic}", path=f"{topic}/*.md", min_confidence=0.0)
+                seen.add(answer.hits[0].chunk.path)
+            return seen
+
+        with ThreadPoolExecutor(8) as threads:
+            asking = [threads.submit(first, topic) for topic in TOPICS[:8]]
+            try:
+                for turn in range(6):
+                    write(pages, {"changing.md": f"# Changing\n\nTurn {turn} is zebra{turn}.\n"})
+                    lib.index()
+                    assert lib.search(f"zebra{turn}", mode="keyword").hits
+            finally:
+                done.set()
+    assert [each.result() for each in asking] == [{f"{topic}/first.md"} for topic in TOPICS[:8]]
+
+
+def test_the_first_search_of_many_opens_each_part_once(
+    pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    for module, name in ((engines, "open"), (models, "load")):
+        made = getattr(module, name)
+
+        def open_slowly(*given: Any, made: Any = made, **more: Any) -> Any:
+            opened.append(made.__module__)
+            time.sleep(0.05)
+            return made(*given, **more)
+
+        monkeypatch.setattr(module, name, open_slowly)
+    with library(pages, engine=f"file:{tmp_path / 'index'}") as lib:
+        lib.index()
+    opened.clear()
+    with (
+        library(pages, engine=f"file:{tmp_path / 'index'}") as lib,
+        ThreadPoolExecutor(8) as threads,
+    ):
+        list(threads.map(lambda topic: found(lib, topic, {}), TOPICS))
+    assert sorted(opened) == ["marklight.engines", "marklight.models"]
+
+
+def test_nothing_is_still_at_work_when_a_task_fails(pages: Path) -> None:
+    ended: list[str] = []
+
+    def slow() -> None:
+        time.sleep(0.1)
+        ended.append("slow")
+
+    def failing() -> None:
+        raise OSError("no disk")
+
+    with library(pages, engine="memory:") as lib:
+        for tasks in ([slow, failing], [failing, slow], [slow, failing, slow]):
+            ended.clear()
+            with pytest.raises(OSError, match="no disk"):
+                lib.together(tasks)
+            assert len(ended) == len(tasks) - 1
+
+
+def test_tasks_may_have_tasks_of_their_own(pages: Path) -> None:
+    """More tasks than threads, each of which waits for others: nobody waits for ever."""
+
+    def inner(number: int) -> int:
+        return sum(lib.together([lambda: number, lambda: 10 * number, lambda: 100 * number]))
+
+    with library(pages, engine="memory:") as lib:
+        found = lib.together([lambda number=number: inner(number) for number in range(9)])
+    assert found == [111 * number for number in range(9)]
+
+
+def test_a_closed_library_says_so(pages: Path, engine: str) -> None:
+    lib = library(pages, engine=engine)
+    lib.index()
+    lib.close()
+    lib.close()
+    for ask in (
+        lambda: lib.search("orchard"),
+        lambda: lib.search("orchard", refresh=False),
+        lambda: lib.index(),
+        lambda: lib.get("orchard/first.md"),
+        lambda: lib.status(),
+    ):
+        with pytest.raises(UsageError, match="this library is closed"):
+            ask()
+
+
+def test_closing_while_threads_search_ends_them_cleanly(pages: Path, engine: str) -> None:
+    lib = library(pages, engine=engine)
+    lib.index()
+    begun = threading.Barrier(5)
+
+    def ask(topic: str) -> str:
+        begun.wait()
+        try:
+            for _ in range(500):
+                assert found(lib, topic, {})
+        except MarklightError as error:
+            return str(error)
+        return "not closed"
+
+    with ThreadPoolExecutor(4) as threads:
+        asking = [threads.submit(ask, topic) for topic in TOPICS[:4]]
+        begun.wait()
+        time.sleep(0.05)
+        lib.close()
+        assert all("closed" in each.result() for each in asking)
