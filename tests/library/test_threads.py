@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ PAGES = {
     for topic in TOPICS
     for number in NUMBERS
 }
-QUESTIONS: Sequence[tuple[str, dict[str, Any]]] = [
+QUESTIONS: list[tuple[str, dict[str, Any]]] = [
     *((f"who keeps the {number} {topic}", {}) for topic in TOPICS for number in NUMBERS),
     *((f"{topic} bell", {"path": f"{topic}/*.md", "limit": 20}) for topic in TOPICS),
     *((f"{topic} keeper", {"exclude": "*/second.md", "mode": "keyword"}) for topic in TOPICS),
@@ -127,7 +127,7 @@ def test_tasks_may_have_tasks_of_their_own(pages: Path) -> None:
         return sum(lib.together([lambda: number, lambda: 10 * number, lambda: 100 * number]))
 
     with library(pages, engine="memory:") as lib:
-        found = lib.together([lambda number=number: inner(number) for number in range(9)])
+        found = lib.together([partial(inner, number) for number in range(9)])
     assert found == [111 * number for number in range(9)]
 
 
