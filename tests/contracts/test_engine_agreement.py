@@ -19,6 +19,7 @@ from marklight.ports import FIELD_BOOSTS, Engine, Reader, Scored
 from tests.contracts.builders import entry, link, names_of, vector, vectors
 from tests.contracts.conftest import SHM
 
+VOCABULARY = "apple pear plum zebra run".split()
 WORDS = "apple pear plum 日本 zebra_x c++ run".split()
 PATHS = ["a.md", "b.md", "guide/a.md", "guide/deep/c.md", "notes/ü.md"]
 COLLECTIONS = ["docs", "other"]
@@ -37,7 +38,8 @@ def entries(draw: st.DrawFn) -> Entry:
         *draw(st.lists(texts, max_size=4)),
         collection=id.collection,
         title=draw(texts),
-        headings=(draw(texts),),
+        headings=tuple(draw(st.lists(st.sampled_from(["apple", "Pear Plum", "a"]), max_size=2))),
+        merged=tuple(draw(st.lists(st.sampled_from(["apple", "run"]), max_size=2))),
         code=draw(texts),
         languages=tuple(draw(st.lists(st.sampled_from(["go", "C"]), **few))),  # type: ignore[arg-type]
         tags=tuple(draw(st.lists(st.sampled_from(["x", "x/y", "X/Z", "q"]), **few))),  # type: ignore[arg-type]
@@ -58,6 +60,7 @@ batches = st.builds(
         st.tuples(ids, st.builds(FileState, st.just(1), st.just(10**18))), max_size=1
     ).map(tuple),
     failures=st.lists(st.builds(Failure, ids, st.just("odd")), max_size=1).map(tuple),
+    communities=st.none() | st.dictionaries(ids, st.integers(0, 3), max_size=3),
     manifest=st.dictionaries(st.sampled_from("kl"), st.sampled_from("12"), max_size=1),
 )
 
@@ -112,6 +115,29 @@ def same_tables(one: Reader, two: Reader) -> None:
         assert one.links_from(id) == two.links_from(id)
         assert one.links_to(id) == two.links_to(id)
     assert one.unembedded("m", 99) == two.unembedded("m", 99)
+    assert one.linked == two.linked
+    assert one.moments(one.files()) == two.moments(one.files())
+    assert one.communities(one.files()) == two.communities(one.files())
+    same_vectors(one, two)
+
+
+def same_vectors(one: Reader, two: Reader) -> None:
+    chunks = [chunk.id for id in one.files() for chunk in one.chunks_of(id)]
+    terms = [*VOCABULARY, "nowhere"]
+    for oracle, found in (
+        (one.vectors("m", chunks), two.vectors("m", chunks)),
+        (one.concept_vectors("m", terms), two.concept_vectors("m", terms)),
+    ):
+        assert oracle.keys() == found.keys()
+        for key, row in oracle.items():
+            assert found[key] == pytest.approx(row, abs=1e-6)
+    for limit in (0, 2, 99):
+        assert one.unembedded_concepts("m", limit) == two.unembedded_concepts("m", limit)
+        near, oracle_near = (each.concepts(vector("q"), "m", limit) for each in (two, one))
+        assert [each.term for each in near] == [each.term for each in oracle_near]
+        assert [each.score for each in near] == pytest.approx(
+            [each.score for each in oracle_near], abs=1e-6
+        )
 
 
 def same_answers(one: Reader, two: Reader, asked: Filters, limit: int, exact: bool) -> None:
@@ -119,6 +145,8 @@ def same_answers(one: Reader, two: Reader, asked: Filters, limit: int, exact: bo
     close_to(
         two.semantic(question, "m", asked, limit), one.semantic(question, "m", asked, limit), 1e-5
     )
+    for name in ("Apple", "pear  PLUM", "a", "C.md", "notes/ü.md", "U"):
+        assert two.named(name, asked, limit) == one.named(name, asked, limit)
     for words in (["appl"], ["appl", "pear", "pear"], ["日本", "c++", "none"]):
         found = two.keyword(words, FIELD_BOOSTS, asked, limit)
         oracle = one.keyword(words, FIELD_BOOSTS, asked, limit)
@@ -149,8 +177,12 @@ def test_a_filtered_search_equals_brute_force(
                 assert memory.commit(batch) == engine.commit(batch)
                 with memory.snapshot() as reader:
                     pending = [each.digest for each in reader.unembedded("m", embed)]
-                if pending:
-                    more = Batch(vectors=vectors(pending))
+                    terms = reader.unembedded_concepts("m", embed)
+                if pending or terms:
+                    more = Batch(
+                        vectors=vectors(pending) if pending else None,
+                        concepts=vectors(terms) if terms else None,
+                    )
                     assert memory.commit(more) == engine.commit(more)
                 kept.append(
                     (

@@ -80,6 +80,11 @@ def moment(date: str | None, mtime_ns: int) -> str:
     return _text(file_moment(mtime_ns))
 
 
+def seconds(when: str) -> float:
+    """Such a moment in seconds since the epoch."""
+    return datetime.fromisoformat(when).timestamp()
+
+
 def time_bounds(filters: Filters) -> tuple[str | None, str | None]:
     """The first moment that passes, and the first one that no longer does."""
     after, before = _bounds(filters.after), _bounds(filters.before)

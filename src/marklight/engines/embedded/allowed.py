@@ -22,6 +22,13 @@ class Allowed:
     def nothing(self) -> bool:
         return not self.rows and not self.but
 
+    def condition(self, chunks: str) -> tuple[str, list[str]]:
+        """True of the passages that may answer, with what is to be bound to it."""
+        if self.but and not self.rows:
+            return "true", []
+        way = "NOT IN" if self.but else "IN"
+        return f"{chunks}.{self.column} {way} (SELECT value FROM json_each(?))", [listed(self.rows)]
+
 
 def allowed(session: Session, filters: Filters) -> Allowed | None:
     """What passes the filters; None where everything does."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from marklight.engines.embedded import mend, vectors
+from marklight.engines.embedded import mend, refill, vectors
 from marklight.engines.embedded.counters import COUNTERS
 from marklight.engines.embedded.derived import Parts
 from marklight.engines.embedded.matrix import InUse, MatrixFile, shelf
 from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.trouble import damaged
+from marklight.text import terms_recipe
 
 
 def check(parts: Parts, session: Session) -> list[str]:
@@ -24,6 +25,7 @@ def check(parts: Parts, session: Session) -> list[str]:
         for table, column, truth in COUNTERS:
             if session.run(f"UPDATE {table} SET {column} = {truth} WHERE {column} != {truth}"):
                 found.append(f"The count of {column} was wrong and has been put right")
+        found.extend(filter(None, [_callings(session), _concepts(session)]))
     parts.words.finish()
     if session.value("SELECT chunks FROM state") or parts.words.folder.exists():
         mended = mend.words(parts.words, session, look=True)
@@ -32,7 +34,7 @@ def check(parts: Parts, session: Session) -> list[str]:
             mend.renew(parts.words, session)
         found.extend(filter(None, [mended]))
     library = session.value("SELECT library FROM state")
-    for (model,) in session.all("SELECT name FROM models"):
+    for (model,) in session.all("SELECT name FROM models WHERE places > 0"):
         place = shelf(session, model)
         assert place
         file = MatrixFile.at(parts.folder, library, place)
@@ -46,6 +48,22 @@ def check(parts: Parts, session: Session) -> list[str]:
     if left := vectors.sweep(session, parts.folder, library) + mend.sweep(parts.words.folder):
         found.append(f"{left} files or folders that nothing uses were deleted")
     return found
+
+
+def _callings(session: Session) -> str:
+    stored = session.all("SELECT document, name, first, last, score FROM callings")
+    if sorted(stored) == sorted(refill.stored_callings(session)):
+        return ""
+    refill.callings(session)
+    return "The names of documents and sections were written anew from the store"
+
+
+def _concepts(session: Session) -> str:
+    known = session.value("SELECT vocabulary FROM state") == terms_recipe()
+    if known and dict(session.all("SELECT * FROM concepts")) == refill.stored_concepts(session):
+        return ""
+    refill.concepts(session)
+    return "The words of the vocabulary were counted anew" if known else ""
 
 
 def _equal(file: MatrixFile, session: Session) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import tantivy
 
     from marklight.engines.embedded.allowed import Allowed
+    from marklight.engines.embedded.concepts import Concepts
     from marklight.engines.embedded.matrix import MatrixFile, Shelf
     from marklight.engines.embedded.store import Store
     from marklight.engines.embedded.turn import Turn
@@ -35,6 +36,7 @@ class Parts:
     matrices: dict[Path, Matrix] = field(default_factory=dict)
     mapping: Lock = field(default_factory=Lock)
     """Held while a matrix is mapped or mended, so that others wait instead of doing it again."""
+    concepts: dict[str, Concepts] = field(default_factory=dict)
 
 
 class Derived:
@@ -142,7 +144,7 @@ class Derived:
         from marklight.engines.embedded.semantic import nearest
 
         place = shelf(self._session, model)
-        if place is None:
+        if place is None or not place.places:
             return []
         if len(vector) != place.dimension:
             raise StoreError(
@@ -151,6 +153,24 @@ class Derived:
             )
         matrix = self._matrix(place)
         return nearest(self._session, place.row, matrix, vector, allowed, limit)
+
+    def vectors(self, model: str, chunks: Sequence[str]) -> Mapping[str, Vector]:
+        """Of these passages, by the places where they stand."""
+        from marklight.engines.embedded.matrix import shelf
+        from marklight.engines.embedded.semantic import places
+
+        place = shelf(self._session, model)
+        found = places(self._session, place.row, chunks) if place else []
+        if place is None or not found:
+            return {}
+        matrix = self._matrix(place)
+        return {id: matrix[at].copy() for at, id in found}
+
+    def concepts(self, model: str) -> Concepts | None:
+        """The words that have a vector, held by the engine."""
+        from marklight.engines.embedded.concepts import held
+
+        return held(self._parts.concepts, self._session, self.library, self.generation, model)
 
     def _matrix(self, place: Shelf) -> Matrix:
         from marklight.engines.embedded.matrix import MatrixFile

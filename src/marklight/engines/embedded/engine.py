@@ -66,6 +66,10 @@ class EmbeddedEngine:
             from marklight.engines.embedded import vectors
 
             vectors.add(session, self.folder, self._library(session), batch.vectors)
+        if batch.concepts is not None:
+            from marklight.engines.embedded import concepts
+
+            concepts.add(session, batch.concepts)
 
     def _renew_words(self) -> None:
         if self._parts.words.drifted(self._session()):
@@ -76,14 +80,18 @@ class EmbeddedEngine:
                 renew(self._parts.words, self._session())
 
     def clean(self, keep: Iterable[str]) -> int:
-        from marklight.engines.embedded import vectors
+        from marklight.engines.embedded import concepts, vectors
 
         if not self._parts.store.exists:
             return 0
         with self.writing(WAIT_SECONDS):
             session = self._session()
+            kept = tuple(keep)
             with session.transaction():
-                dropped = vectors.clean(session, self.folder, self._library(session), keep)
+                dropped = concepts.clean(session, kept)
+                dropped += vectors.clean(session, self.folder, self._library(session), kept)
+                if dropped:
+                    session.run("UPDATE state SET generation = generation + 1")
             vectors.sweep(session, self.folder, self._library(session))
         return dropped
 
@@ -116,6 +124,7 @@ class EmbeddedEngine:
 
     def close(self) -> None:
         self._parts.matrices.clear()
+        self._parts.concepts.clear()
         self._parts.words.forget()
         self._parts.store.close()
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from marklight.engines.embedded import records
 from marklight.engines.embedded.session import Session, listed
+from marklight.engines.facts import seconds
 from marklight.model import (
     Chunk,
     Counts,
@@ -53,6 +54,24 @@ def modified(session: Session, documents: Iterable[DocumentId]) -> Mapping[Docum
         for id in documents
     }
     return {id: time for id, time in times.items() if time is not None}
+
+
+def moments(session: Session, documents: Iterable[DocumentId]) -> Mapping[DocumentId, float]:
+    """When documents are from, one look for each."""
+    found = {
+        id: session.value("SELECT moment FROM documents WHERE collection = ? AND path = ?", id)
+        for id in documents
+    }
+    return {id: seconds(moment) for id, moment in found.items() if moment is not None}
+
+
+def communities(session: Session, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
+    """Of those that belong to one."""
+    found = {
+        id: session.value("SELECT community FROM documents WHERE collection = ? AND path = ?", id)
+        for id in documents
+    }
+    return {id: community for id, community in found.items() if community is not None}
 
 
 def find(session: Session, path: str) -> list[DocumentId]:

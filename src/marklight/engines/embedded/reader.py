@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from marklight.answer import Filters
-from marklight.engines.embedded import graph, read
+from marklight.engines.embedded import graph, read, vocabulary
 from marklight.engines.embedded.allowed import allowed
+from marklight.engines.embedded.named import named
 from marklight.engines.embedded.session import Session
 from marklight.engines.fields import CODE
 from marklight.model import (
@@ -54,7 +55,7 @@ class EmbeddedReader:
         return read.modified(self._session, documents)
 
     def moments(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, float]:
-        raise NotImplementedError
+        return read.moments(self._session, documents)
 
     def listed(self, filters: Filters, limit: int) -> list[DocumentId]:
         raise NotImplementedError
@@ -94,7 +95,7 @@ class EmbeddedReader:
 
     @property
     def linked(self) -> int:
-        raise NotImplementedError
+        return int(self._session.value("SELECT linked FROM state"))
 
     def links_to(self, document: DocumentId, limit: int | None = None) -> list[ResolvedLink]:
         return graph.links_to(self._session, document)[:limit]
@@ -114,7 +115,7 @@ class EmbeddedReader:
         raise NotImplementedError
 
     def communities(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
-        raise NotImplementedError
+        return read.communities(self._session, documents)
 
     def unresolved(self) -> list[ResolvedLink]:
         return graph.unresolved(self._session)
@@ -140,19 +141,21 @@ class EmbeddedReader:
         return self._derived.nearest(vector, model, may, limit)
 
     def named(self, name: str, filters: Filters, limit: int) -> list[Scored]:
-        raise NotImplementedError
+        return named(self._session, name, filters, limit)
 
     def vectors(self, model: str, chunks: Sequence[str]) -> Mapping[str, Vector]:
-        raise NotImplementedError
+        return self._derived.vectors(model, chunks)
 
     def concepts(self, vector: Vector, model: str, limit: int) -> list[Concept]:
-        raise NotImplementedError
+        held = self._derived.concepts(model) if limit > 0 else None
+        return held.nearest(vector, limit) if held else []
 
     def concept_vectors(self, model: str, terms: Sequence[str]) -> Mapping[str, Vector]:
-        raise NotImplementedError
+        held = self._derived.concepts(model)
+        return held.vectors(terms) if held else {}
 
     def unembedded_concepts(self, model: str, limit: int) -> list[str]:
-        raise NotImplementedError
+        return vocabulary.unembedded(self._session, model, limit)
 
     def unembedded(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
         return read.unembedded(self._session, model, limit, first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,13 +33,13 @@ def nearest(
     if allowed is None:
         scores = np.asarray(matrix @ question)
         # Vectors that no passage uses any more may stand in front: then all are told apart.
-        found = _pairs_of(session, model, _top(scores, 2 * limit + 32))
+        found = _pairs_of(session, model, top(scores, 2 * limit + 32))
         if len(found) >= limit or not len(scores):
             return _ranked(scores, found, limit)
     pairs = _pairs(session, model, allowed)
     places = np.array([place for place, _ in pairs], dtype=np.int64)
     scores = _scores(matrix, question, places)
-    return _ranked(scores, [pairs[at] for at in _top(scores[places], limit)], limit)
+    return _ranked(scores, [pairs[at] for at in top(scores[places], limit)], limit)
 
 
 def _scores(matrix: Matrix, question: Vector, wanted: NDArray[np.int64]) -> Vector:
@@ -52,7 +53,7 @@ def _scores(matrix: Matrix, question: Vector, wanted: NDArray[np.int64]) -> Vect
     return scores
 
 
-def _top(scores: Vector, count: int) -> list[int]:
+def top(scores: Vector, count: int) -> list[int]:
     """The places of the best scores, with all that tie with the last of them."""
     if len(scores) <= count:
         return list(range(len(scores)))
@@ -74,13 +75,20 @@ def _pairs_of(session: Session, model: int, places: list[int]) -> list[tuple[int
     )
 
 
+def places(session: Session, model: int, chunks: Sequence[str]) -> list[tuple[int, str]]:
+    """Where the vectors of these passages stand."""
+    return session.all(
+        "SELECT v.place, c.id FROM json_each(?) i CROSS JOIN chunks c ON c.id = i.value"
+        " JOIN vectors v ON v.digest = c.digest WHERE v.model = ?",
+        [listed(chunks), model],
+    )
+
+
 def _pairs(session: Session, model: int, allowed: Allowed | None) -> list[tuple[int, str]]:
     """Every passage that may answer, with the place of its vector."""
-    which = ""
-    if allowed and (allowed.rows or not allowed.but):
-        which = f"AND c.{allowed.column} {'NOT ' if allowed.but else ''}IN (SELECT value FROM json_each(?))"
+    which, values = allowed.condition("c") if allowed else ("true", [])
     return session.all(
         "SELECT v.place, c.id FROM chunks c CROSS JOIN vectors v ON v.digest = c.digest"
-        f" WHERE v.model = ? {which}",
-        [model, *([listed(allowed.rows)] if allowed and which else [])],
+        f" WHERE v.model = ? AND {which}",
+        [model, *values],
     )

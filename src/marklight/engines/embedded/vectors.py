@@ -21,7 +21,7 @@ def add(session: Session, folder: Path, library: str, vectors: Vectors) -> None:
     """New vectors, appended to the matrix before the tables are committed."""
     if not vectors.digests:
         return
-    place = _shelf_for(session, vectors)
+    place = shelf_for(session, vectors)
     known = {
         digest
         for (digest,) in session.all(
@@ -45,7 +45,7 @@ def add(session: Session, folder: Path, library: str, vectors: Vectors) -> None:
         except InUse:
             # Under another name, then; the old file is swept away when nobody has it any more.
             session.run("UPDATE models SET epoch = epoch + 1 WHERE row = ?", [place.row])
-            place = _shelf_for(session, vectors)
+            place = shelf_for(session, vectors)
             file = MatrixFile.at(folder, library, place)
             file.rebuild(session)
     file.append(rows)
@@ -59,7 +59,8 @@ def add(session: Session, folder: Path, library: str, vectors: Vectors) -> None:
     _advance(session, place, fresh)
 
 
-def _shelf_for(session: Session, vectors: Vectors) -> Shelf:
+def shelf_for(session: Session, vectors: Vectors) -> Shelf:
+    """The shelf of their model, made where it is the first of them."""
     dimension = vectors.matrix.shape[1]
     session.run(
         "INSERT OR IGNORE INTO models (name, dimension) VALUES (?, ?)", [vectors.model, dimension]
@@ -122,8 +123,6 @@ def clean(session: Session, folder: Path, library: str, keep: Iterable[str]) -> 
             moved = shelf(session, name)
             assert moved
             MatrixFile.at(folder, library, moved).rebuild(session)
-    if dropped:
-        session.run("UPDATE state SET generation = generation + 1")
     return dropped
 
 

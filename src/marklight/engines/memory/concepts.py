@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from marklight.engines.memory.state import State
-from marklight.ports import Concept
+from marklight.engines.unit import unit
+from marklight.errors import StoreError
+from marklight.ports import MOST_CONCEPTS, Concept
+from marklight.text import terms as terms_of
 
 if TYPE_CHECKING:
     from marklight.model import Vector
@@ -14,14 +18,28 @@ if TYPE_CHECKING:
 
 def nearest(state: State, vector: Vector, model: str, limit: int) -> list[Concept]:
     """Words by their cosine with this vector."""
-    raise NotImplementedError
+    known, question = vectors(state, model, vocabulary(state)), unit(vector)
+    if any(len(row) != len(question) for row in known.values()):
+        raise StoreError(f"The question has {len(question)} numbers, vectors of {model} others")
+    found = [Concept(term, float(row @ question)) for term, row in known.items()]
+    return sorted(found, key=lambda each: (-each.score, each.term))[: max(0, limit)]
 
 
 def vectors(state: State, model: str, terms: Sequence[str]) -> Mapping[str, Vector]:
-    """Of the words that have one."""
-    raise NotImplementedError
+    """Of the words that are in the vocabulary and have one."""
+    known, living = state.concepts.get(model, {}), set(vocabulary(state))
+    return {term: known[term] for term in terms if term in known and term in living}
 
 
 def unembedded(state: State, model: str, limit: int) -> list[str]:
     """Words without a vector, the commonest first."""
-    raise NotImplementedError
+    known = state.concepts.get(model, {})
+    return [term for term in vocabulary(state) if term not in known][: max(0, limit)]
+
+
+def vocabulary(state: State) -> list[str]:
+    """The words that most documents hold, ties in the order of the words."""
+    counted: Counter[str] = Counter()
+    for entry in state.entries.values():
+        counted.update(terms_of(entry.document.text))
+    return sorted(counted, key=lambda term: (-counted[term], term))[:MOST_CONCEPTS]

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import RLock
 
+from marklight.engines.memory.concepts import vocabulary
 from marklight.engines.memory.reader import MemoryReader
 from marklight.engines.memory.state import Known, State
 from marklight.errors import Busy
@@ -45,16 +46,16 @@ class MemoryEngine:
 
     def clean(self, keep: Iterable[str]) -> int:
         with self.writing(WAIT_SECONDS):
-            kept, used = set(keep), {chunk.digest for chunk in self.state.chunks()}
-            vectors = {
-                model: {digest: row for digest, row in known.items() if digest in used}
-                for model, known in self.state.vectors.items()
-                if model in kept
-            }
-            dropped = _total(self.state.vectors) - _total(vectors)
+            kept, state = set(keep), self.state
+            vectors = _used(state.vectors, kept, {chunk.digest for chunk in state.chunks()})
+            concepts = _used(state.concepts, kept, set(vocabulary(state)))
+            before = _total(state.vectors) + _total(state.concepts)
+            dropped = before - _total(vectors) - _total(concepts)
             if dropped:
-                generation = self.state.generation + 1
-                self.state = replace(self.state, generation=generation, vectors=vectors)
+                generation = state.generation + 1
+                self.state = replace(
+                    state, generation=generation, vectors=vectors, concepts=concepts
+                )
         return dropped
 
     def sizes(self) -> Mapping[str, int]:
@@ -76,6 +77,14 @@ class MemoryEngine:
 
 WAIT_SECONDS = 10.0
 """How long cleaning waits for another writer."""
+
+
+def _used(vectors: Known, models: set[str], used: set[str]) -> Known:
+    return {
+        model: {key: row for key, row in known.items() if key in used}
+        for model, known in vectors.items()
+        if model in models
+    }
 
 
 def _total(vectors: Known) -> int:

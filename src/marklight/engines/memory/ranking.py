@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from marklight.answer import Filters
+from marklight.engines.calling import called, entry_callings
 from marklight.engines.facts import (
     TAG,
     any_glob,
@@ -67,6 +68,19 @@ def semantic(
         for chunk in state.chunks()
         if chunk.digest in known
     }
+    return best(state, scores, filters, limit)
+
+
+def named(state: State, name: str, filters: Filters, limit: int) -> list[Scored]:
+    """The first passage that passes of each document and section that is called so."""
+    scores: dict[str, float] = {}
+    for entry in state.entries.values():
+        passing = [each for each in entry.chunks if passes(state, each, filters)]
+        for calling in entry_callings(entry):
+            meant = [each for each in passing if calling.first <= each.ordinal <= calling.last]
+            if meant and calling.name == called(name):
+                first = min(meant, key=lambda each: each.ordinal).id
+                scores[first] = max(calling.score, scores.get(first, 0.0))
     return best(state, scores, filters, limit)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from marklight.answer import Filters
+from marklight.engines.facts import moment, seconds
 from marklight.engines.fields import CODE
 from marklight.engines.memory import concepts, graph, ranking
 from marklight.engines.memory.state import State
@@ -65,7 +66,9 @@ class MemoryReader:
         return {id: files[id].file.mtime_ns for id in documents if id in files}
 
     def moments(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, float]:
-        raise NotImplementedError
+        asked, entries = list(documents), self.state.entries
+        known = {id: entries[id].document for id in asked if id in entries}
+        return {id: seconds(moment(each.date, each.file.mtime_ns)) for id, each in known.items()}
 
     def listed(self, filters: Filters, limit: int) -> list[DocumentId]:
         passing = {
@@ -169,7 +172,7 @@ class MemoryReader:
         return ranking.semantic(self.state, vector, model, filters, limit)
 
     def named(self, name: str, filters: Filters, limit: int) -> list[Scored]:
-        raise NotImplementedError
+        return ranking.named(self.state, name, filters, limit)
 
     def vectors(self, model: str, chunks: Sequence[str]) -> Mapping[str, Vector]:
         known = self.state.vectors.get(model, {})

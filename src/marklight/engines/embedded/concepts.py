@@ -1,0 +1,117 @@
+"""The vectors of a library's words: kept in the tables, held in memory while they stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from marklight.engines.embedded.matrix import Shelf, shelf
+from marklight.engines.embedded.semantic import top
+from marklight.engines.embedded.session import Session, listed
+from marklight.engines.embedded.vectors import shelf_for
+from marklight.engines.embedded.vocabulary import VOCABULARY
+from marklight.engines.unit import unit
+from marklight.errors import StoreError
+from marklight.ports import Concept
+
+if TYPE_CHECKING:
+    from marklight.model import Matrix, Vector, Vectors
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Concepts:
+    """Words of the vocabulary that have a vector, as views of one generation see them."""
+
+    library: str
+    generation: int
+    model: str
+    rows: Sequence[int]
+    """Of their vectors in the table, which are never changed."""
+    terms: Sequence[str]
+    matrix: Matrix
+
+    def nearest(self, vector: Vector, limit: int) -> list[Concept]:
+        """By cosine, ties in the order of the words."""
+        if not self.terms:
+            return []
+        if len(vector) != self.matrix.shape[1]:
+            raise StoreError(
+                f"The question has {len(vector)} numbers, vectors of {self.model} have"
+                f" {self.matrix.shape[1]}",
+                "A model that changed must have another fingerprint",
+            )
+        scores = np.asarray(self.matrix @ unit(vector))
+        found = [Concept(self.terms[at], float(scores[at])) for at in top(scores, limit)]
+        return sorted(found, key=lambda each: (-each.score, each.term))[:limit]
+
+    def vectors(self, terms: Sequence[str]) -> Mapping[str, Vector]:
+        """Of those that are there."""
+        place = {term: at for at, term in enumerate(self.terms)}
+        return {term: self.matrix[place[term]].copy() for term in terms if term in place}
+
+
+def held(
+    cache: dict[str, Concepts], session: Session, library: str, generation: int, model: str
+) -> Concepts | None:
+    """The words of this view, read only where they differ from those that were read last."""
+    last = cache.get(model)
+    if last and (last.library, last.generation) == (library, generation):
+        return last
+    place = shelf(session, model)
+    if place is None:
+        return None
+    pairs = session.all(
+        f"SELECT v.row, w.term FROM ({VOCABULARY}) w CROSS JOIN concept_vectors v"
+        " ON v.model = ? AND v.term = w.term ORDER BY v.row",
+        [place.row],
+    )
+    rows, terms = [row for row, _ in pairs], [term for _, term in pairs]
+    before = last if last and last.library == library else None
+    matrix = _matrix(session, place, rows, before)
+    now = Concepts(library, generation, model, rows, terms, matrix)
+    if before is None or before.generation < generation:
+        cache[model] = now  # one assignment, and nobody changes what stands there
+    return now
+
+
+def _matrix(session: Session, place: Shelf, rows: Sequence[int], before: Concepts | None) -> Matrix:
+    if before and before.rows == rows:
+        return before.matrix
+    matrix = np.zeros((len(rows), place.dimension), dtype=np.float32)
+    known = {row: at for at, row in enumerate(before.rows)} if before else {}
+    kept = [at for at, row in enumerate(rows) if row in known]
+    if before and kept:
+        matrix[kept] = before.matrix[[known[rows[at]] for at in kept]]
+    fresh = {row: at for at, row in enumerate(rows) if row not in known}
+    read = session.all(
+        "SELECT row, vector FROM concept_vectors WHERE row IN (SELECT value FROM json_each(?))",
+        [listed(fresh)],
+    )
+    block = np.frombuffer(b"".join(vector for _, vector in read), dtype="<f4")
+    matrix[[fresh[row] for row, _ in read]] = unit(block.reshape(len(read), place.dimension))
+    return matrix
+
+
+def add(session: Session, vectors: Vectors) -> None:
+    """New vectors; those that were there stay as they are."""
+    if not vectors.digests:
+        return
+    place = shelf_for(session, vectors)
+    rows = np.ascontiguousarray(vectors.matrix, dtype="<f4")
+    session.many(
+        "INSERT OR IGNORE INTO concept_vectors (model, term, vector) VALUES (?, ?, ?)",
+        ((place.row, term, row.tobytes()) for term, row in zip(vectors.digests, rows, strict=True)),
+    )
+
+
+def clean(session: Session, keep: Iterable[str]) -> int:
+    """Drop vectors of other models, and of words that are no longer in the vocabulary."""
+    return session.run(
+        "DELETE FROM concept_vectors WHERE model NOT IN"
+        " (SELECT row FROM models WHERE name IN (SELECT value FROM json_each(?)))"
+        f" OR term NOT IN (SELECT term FROM ({VOCABULARY}))",
+        [listed(keep)],
+    )
