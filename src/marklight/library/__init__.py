@@ -111,7 +111,7 @@ class Library(Parts):
             tools = Tools(
                 reader,
                 embedder,
-                self.reranker,
+                self.reranker_for(query, pipeline),
                 exists=self._exists,
                 now=time.time(),
                 say=said.append,
@@ -188,6 +188,8 @@ class Library(Parts):
             "generation": counts.generation,
             "model": self.settings["model.name"],
             **({"model_problem": problem} if problem else {}),
+            "reranker": self.settings["reranker.name"] or "none",
+            **({"reranker_problem": unfit} if (unfit := self.reranker_problem()) else {}),
             "engine": self.engine.describe(),
             "sizes": dict(self.engine.sizes()),
             "unused_vectors": self.engine.waste(),

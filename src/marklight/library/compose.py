@@ -82,7 +82,7 @@ class Reranking:
     """Which cross-encoder re-ranks."""
 
     name: str = ""
-    """A known name that was pulled or imported, or a folder; empty for none."""
+    """A name that was pulled or imported, or a folder; with none, only a search that asks for it re-ranks."""
     threads: int | None = None
     """Threads for re-ranking; all cores when not given."""
 

@@ -16,6 +16,9 @@ from marklight.library import Library
 LOW_DISK_BYTES = 500_000_000
 """Less free room than this is said: an index of some thousand documents takes about as much."""
 
+ENOUGH_MS = 60_000.0
+"""Time for two short passages on any machine."""
+
 
 class Finding(NamedTuple):
     """One part and how it is."""
@@ -38,6 +41,7 @@ def examine(folder: Path | None, assignments: Sequence[str] = ()) -> list[Findin
             findings += [
                 Finding("settings", True, f"{len(library.settings.values)} known"),
                 _tried("model", lambda: _try_model(library)),
+                *_reranker(library),
                 _tried("library", lambda: _try_library(library)),
                 _disk(library.place.folder),
             ]
@@ -65,6 +69,24 @@ def _try_model(library: Library) -> str:
     if not question @ near > question @ far:
         raise RuntimeError(f"{model.name} finds coffee nearer to a rollout than a rollout")
     return f"{model.name}, {model.dimension} numbers, two passages in {took:.0f} ms"
+
+
+def _reranker(library: Library) -> list[Finding]:
+    if library.settings["reranker.name"] in ("", "none"):
+        return []
+    return [_tried("reranker", lambda: _try_reranker(library))]
+
+
+def _try_reranker(library: Library) -> str:
+    model = library.any_reranker
+    asked, texts = "how do I undo a rollout", ["undo a rollout of the app", "grind coffee beans"]
+    model.score(asked, texts[:1], ENOUGH_MS)  # The first run opens the files.
+    began = time.perf_counter()
+    near, far = model.score(asked, texts, ENOUGH_MS)
+    took = (time.perf_counter() - began) * 1000
+    if not near > far:
+        raise RuntimeError(f"{model.name} finds that coffee answers a question about a rollout")
+    return f"{model.name}, two passages in {took:.0f} ms"
 
 
 def _try_library(library: Library) -> str:

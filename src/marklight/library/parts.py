@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from marklight import engines, models
+from marklight.answer import Query
 from marklight.errors import ModelError, UsageError
 from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover
@@ -19,6 +20,7 @@ from marklight.models.remembering import Remembering
 from marklight.once import once
 from marklight.ports import Embedder, Engine, Reranker
 from marklight.search.pipeline import Pipeline
+from marklight.search.refine.rerank import Rerank
 from marklight.settings import Settings
 
 DEFAULT_COLLECTION = "default"
@@ -96,7 +98,22 @@ class Parts:
     def reranker(self) -> Reranker | None:
         """The configured cross-encoder; None when the settings name none."""
         chosen = self.settings.build(Reranking, "reranker")
-        return models.load_reranker(chosen.name, threads=chosen.threads) if chosen.name else None
+        if chosen.name in ("", "none"):
+            return None
+        return models.load_reranker(chosen.name, threads=chosen.threads)
+
+    @cached_property
+    def any_reranker(self) -> Reranker:
+        """The configured cross-encoder, else the default one if it is on this machine."""
+        chosen = self.settings.build(Reranking, "reranker")
+        return self.reranker or models.load_reranker(threads=chosen.threads)
+
+    def reranker_for(self, query: Query, pipeline: Pipeline) -> Reranker | None:
+        """The cross-encoder that this question needs; one that is not needed is not looked for."""
+        stage = pipeline.refine.get("rerank")
+        if not isinstance(stage, Rerank) or not stage.wants(query):
+            return None
+        return self.any_reranker if query.rerank else self.reranker
 
     @once
     def pool(self) -> ThreadPoolExecutor:
@@ -148,6 +165,14 @@ class Parts:
             return (self.embedder.fingerprint if self.embedder else ""), ""
         except ModelError as error:
             return "", str(error)
+
+    def reranker_problem(self) -> str:
+        """Why the configured cross-encoder cannot be used; empty when it can, or there is none."""
+        try:
+            _ = self.reranker
+        except ModelError as error:
+            return str(error)
+        return ""
 
     def close(self) -> None:
         """Give back what is open; searches that run are awaited or end with a clear error."""

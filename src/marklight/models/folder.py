@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from marklight.errors import ModelError
-from marklight.models.record import KNOWN, File, ModelRecord, Pooling
+from marklight.models.record import KINDS, KNOWN, File, Kind, ModelRecord, Pooling
 
 DESCRIPTION = "marklight-model.toml"
 """Our own description; what it says wins over all other files."""
@@ -26,6 +26,8 @@ CONFIGURATION = (
 )
 """Small files that say how a model wants to be used."""
 _MODELS = ("onnx/model.onnx", "model.onnx", "onnx/model_quantized.onnx", "model_quantized.onnx")
+_PAIRS = "ForSequenceClassification"
+"""How the architecture of a model ends that gives numbers for a pair of texts, as cross-encoders do."""
 _SETTABLE = {field.name for field in fields(ModelRecord)} - {"form", "files", "package", "extra"}
 
 
@@ -47,6 +49,7 @@ def describe(
             File(path, digests.get(path) or file_digest(folder / path))
             for path in needed_files(folder, model)
         ),
+        kind=own.get("kind") or _kind(folder, name, config),
         pooling=_pooling(folder, pooling),
         dimension=int(pooling.get("word_embedding_dimension") or config.get("hidden_size") or 0),
         token_limit=_token_limit(folder, config),
@@ -56,12 +59,20 @@ def describe(
     )
     if name in KNOWN:  # Pulled by its name: what we know about it is not worth less.
         known = KNOWN[name]
+        if record.kind != known.kind:
+            raise ModelError(
+                f"The folder {folder} holds {KINDS[record.kind]}, but {name} is {KINDS[known.kind]}",
+                "Give it another name",
+            )
         record = replace(known, files=record.files, source=known.source or record.source)
     record = replace(record, **{**own, "name": name})
+    if record.kind == "reranker":
+        return replace(record, dimension=0)
     if record.dimension < 1:
         raise ModelError(
             f"The folder {folder} does not say how many numbers its vectors have",
-            f"Write `dimension = …` into {folder / DESCRIPTION}",
+            f"Write `dimension = …` into {folder / DESCRIPTION}, or `kind = "
+            '"reranker"` for a cross-encoder',
         )
     return record
 
@@ -128,6 +139,8 @@ def _own(folder: Path) -> dict[str, Any]:
         )
     if own.get("pooling", "cls") not in get_args(Pooling):
         raise ModelError(f"{path} wants pooling {own['pooling']!r}", "Use mean or cls")
+    if own.get("kind", "embedder") not in KINDS:
+        raise ModelError(f"{path} wants the kind {own['kind']!r}", f"Use {' or '.join(KINDS)}")
     return own
 
 
@@ -139,6 +152,21 @@ def _read(folder: Path, name: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ModelError(f"{folder / name} cannot be read: {error}") from error
     return found if isinstance(found, dict) else {}
+
+
+def _kind(folder: Path, name: str, config: dict[str, Any]) -> Kind:
+    architectures = config.get("architectures") or []
+    if not architectures:
+        return KNOWN[name].kind if name in KNOWN else "embedder"
+    if not any(str(each).endswith(_PAIRS) for each in architectures):
+        return "embedder"
+    labels = int(config.get("num_labels") or len(config.get("id2label") or {}) or 1)
+    if labels > 2:
+        raise ModelError(
+            f"The model in {folder} sorts texts into {labels} classes; it is no cross-encoder",
+            "A cross-encoder gives one number for a pair, or two",
+        )
+    return "reranker"
 
 
 def _pooling(folder: Path, config: dict[str, Any]) -> Pooling:

@@ -1,16 +1,18 @@
-"""Finds the model that a name or a folder stands for, and makes an embedder of it."""
+"""Finds the model that a name or a folder stands for, and makes an embedder or a reranker of it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from marklight.errors import ModelError
 from marklight.models.cache import ConvertedModel, cache_folder
 from marklight.models.convert import convert, package_folder
+from marklight.models.cross_encoder import CrossEncoder
 from marklight.models.folder import describe, file_digest
 from marklight.models.onnx import OnnxEmbedder
-from marklight.models.record import KNOWN, ModelRecord
+from marklight.models.record import KINDS, KNOWN, Kind, ModelRecord
 from marklight.models.store import missing, stored_folder, stored_record
 
 
@@ -19,12 +21,14 @@ def embedder(name: str, *, cache_dir: Path | None, threads: int | None) -> OnnxE
     known = KNOWN.get(name)
     if known is not None and known.package:
         return _converted(known, cache_dir, threads)
-    if (folder := stored_folder(name, cache_dir)) is not None:
-        return _published(stored_record(folder), folder, threads)
-    if known is None and Path(name).expanduser().is_dir():
-        folder = Path(name).expanduser()
-        return _published(describe(folder), folder, threads)
-    raise missing(name, cache_dir)
+    record, folder = _published(name, "embedder", cache_dir)
+    return OnnxEmbedder(record, *_checked(record, folder), threads)
+
+
+def reranker(name: str, *, cache_dir: Path | None, threads: int | None) -> CrossEncoder:
+    """A cross-encoder that was pulled or imported, or a folder."""
+    record, folder = _published(name, "reranker", cache_dir)
+    return CrossEncoder(record, *_checked(record, folder), threads)
 
 
 def _converted(record: ModelRecord, cache_dir: Path | None, threads: int | None) -> OnnxEmbedder:
@@ -36,7 +40,40 @@ def _converted(record: ModelRecord, cache_dir: Path | None, threads: int | None)
     return OnnxEmbedder(record, kept.model, kept.tokenizer, threads)
 
 
-def _published(record: ModelRecord, folder: Path, threads: int | None) -> OnnxEmbedder:
+def _published(name: str, kind: Kind, cache_dir: Path | None) -> tuple[ModelRecord, Path]:
+    """The model of this name and its folder; one of another kind is refused."""
+    folder = stored_folder(name, cache_dir)
+    if folder is not None:
+        record = stored_record(folder)
+    elif name in KNOWN and KNOWN[name].kind != kind:
+        raise _unfit(KNOWN[name])
+    elif name not in KNOWN and Path(name).expanduser().is_dir():
+        folder = Path(name).expanduser()
+        record = describe(folder)
+    else:
+        raise missing(name, cache_dir, kind)
+    if record.kind != kind:
+        raise _unfit(record)
+    return record, folder
+
+
+def _unfit(record: ModelRecord) -> ModelError:
+    if record.kind == "reranker":
+        return ModelError(
+            f"{record.name} is {KINDS['reranker']}: it gives no vectors",
+            "Name it in reranker.name, and an embedding model in model.name",
+        )
+    return ModelError(
+        f"{record.name} is {KINDS['embedder']}: it cannot re-rank",
+        "Name it in model.name, and a cross-encoder in reranker.name",
+    )
+
+
+def _checked(
+    record: ModelRecord, folder: Path
+) -> tuple[Callable[[], bytes | str], Callable[[], bytes]]:
+    """How the model and the tokenizer are opened, each held to its SHA-256 first."""
+
     def checked(path: str) -> Path:
         for file in record.files:
             # Weights may lie in several files; the tokenizer is opened, and checked, on its own.
@@ -50,9 +87,7 @@ def _published(record: ModelRecord, folder: Path, threads: int | None) -> OnnxEm
                 )
         return folder / path
 
-    return OnnxEmbedder(
-        record,
+    return (
         lambda: str(checked(record.files[0].path)),
         lambda: checked("tokenizer.json").read_bytes(),
-        threads,
     )

@@ -9,6 +9,8 @@ from marklight.text import digest
 
 Pooling = Literal["mean", "cls"]
 Form = Literal["pack", "safetensors", "onnx"]
+Kind = Literal["embedder", "reranker"]
+KINDS: dict[Kind, str] = {"embedder": "an embedding model", "reranker": "a cross-encoder"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +29,12 @@ class ModelRecord:
     form: Form
     files: tuple[File, ...]
     """The weights first."""
-    pooling: Pooling
-    dimension: int
     token_limit: int
+    kind: Kind = "embedder"
+    pooling: Pooling = "mean"
+    """How the vectors of the tokens become one; a reranker has none."""
+    dimension: int = 0
+    """Numbers in a vector; a reranker has none."""
     normalise: bool = True
     query_prefix: str = ""
     passage_prefix: str = ""
@@ -119,5 +124,17 @@ BGE_SMALL = ModelRecord(
     source="BAAI/bge-small-en-v1.5",
 )
 
+MS_MARCO = ModelRecord(
+    name="cross-encoder/ms-marco-MiniLM-L-6-v2",
+    form="onnx",
+    files=(File("onnx/model.onnx"), File("tokenizer.json")),
+    kind="reranker",
+    token_limit=512,
+    licence="Apache-2.0",
+    source="cross-encoder/ms-marco-MiniLM-L-6-v2",
+)
+
 DEFAULT = GRANITE.name
-KNOWN = {record.name: record for record in (GRANITE, MINILM, BGE_SMALL)}
+DEFAULT_RERANKER = MS_MARCO.name
+"""Taken where the asker wants re-ranking, the settings name no model, and this one is here."""
+KNOWN = {record.name: record for record in (GRANITE, MINILM, BGE_SMALL, MS_MARCO)}

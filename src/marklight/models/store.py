@@ -16,7 +16,7 @@ from marklight.errors import ModelError, UsageError
 from marklight.models.cache import cache_folder, sweep
 from marklight.models.convert import package_folder
 from marklight.models.folder import CONFIGURATION, describe, file_digest
-from marklight.models.record import DEFAULT, KNOWN, ModelRecord
+from marklight.models.record import DEFAULT, KNOWN, Kind, ModelRecord
 
 MANIFEST = "marklight-manifest.json"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)?")
@@ -27,18 +27,20 @@ class ModelRow:
     """One line of `models list`."""
 
     name: str
+    kind: Kind
     state: str
     """`bundled`, `pulled`, `imported`, or how it can be had."""
     usable: bool
     default: bool
     dimension: int
+    """Numbers in a vector; 0 for a reranker, which makes none."""
     token_limit: int
     licence: str
     path: str = ""
 
 
 def list_models(cache_dir: Path | None = None) -> list[ModelRow]:
-    """Every model that is known or kept, the default first."""
+    """Every model that is known or kept: the default, other embedding models, then cross-encoders."""
     rows = {}
     for record in KNOWN.values():
         state, path = _state(record)
@@ -53,10 +55,10 @@ def list_models(cache_dir: Path | None = None) -> list[ModelRow]:
             rows[record.name] = _row(record, str(manifest.get("state", "imported")), folder)
         except ModelError:  # One bad model must not hide the others.
             name = folder.name.replace("--", "/", 1)
-            rows[name] = ModelRow(
-                name, "damaged: pull or import it again", False, False, 0, 0, "", str(folder)
-            )
-    return sorted(rows.values(), key=lambda row: (not row.default, row.name))
+            kind = KNOWN[name].kind if name in KNOWN else "embedder"
+            told = "damaged: pull or import it again"
+            rows[name] = ModelRow(name, kind, told, False, False, 0, 0, "", str(folder))
+    return sorted(rows.values(), key=lambda row: (row.kind, not row.default, row.name))
 
 
 def verify(name: str, cache_dir: Path | None = None) -> list[str]:
@@ -170,16 +172,18 @@ def check_name(name: str) -> str:
     return name
 
 
-def missing(name: str, cache_dir: Path | None = None) -> ModelError:
-    """The error for a name that nothing answers to."""
+def missing(name: str, cache_dir: Path | None = None, kind: Kind | None = None) -> ModelError:
+    """The error for a name that nothing, or nothing of this kind, answers to."""
     if name in KNOWN:
+        setting = "reranker.name" if KNOWN[name].kind == "reranker" else "model.name"
         return ModelError(
             f"The model {name} is not on this machine",
-            f"Fetch it: marklight models pull {name}; or import a copy: marklight models import FOLDER",
+            f"Fetch it: marklight models pull {name}; or import a copy: marklight models import "
+            f"FOLDER; or name a folder in {setting}",
         )
-    names = ", ".join(row.name for row in list_models(cache_dir))
+    names = ", ".join(row.name for row in list_models(cache_dir) if kind in (None, row.kind))
     return ModelError(
-        f"There is no model named {name!r}",
+        f"There is no {'cross-encoder' if kind == 'reranker' else 'model'} named {name!r}",
         f"Known: {names}, or a folder with an ONNX file and tokenizer.json",
     )
 
@@ -210,6 +214,7 @@ def _state(record: ModelRecord) -> tuple[str, Path | None]:
 def _row(record: ModelRecord, state: str, path: Path | None) -> ModelRow:
     return ModelRow(
         name=record.name,
+        kind=record.kind,
         state=state,
         usable=path is not None,
         default=record.name == DEFAULT,

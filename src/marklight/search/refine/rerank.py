@@ -3,14 +3,67 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import nextafter
 
-from marklight.answer import Hits, Query
+from marklight.answer import Hits, Query, best_first
+from marklight.errors import SettingsError
 from marklight.ports import Tools
+from marklight.text import passage_of, words
 
 
 @dataclass(frozen=True, slots=True)
 class Rerank:
-    """Scores of the best candidates by a model that sees both texts at once."""
+    """The best candidates by the score of a model that sees both texts at once, then the rest."""
+
+    candidates: int = 10
+    """How many of the best hits the model reads."""
+    budget_ms: float = 500.0
+    """When this time is over, what is read already counts; the time to load the model is not part of it."""
+    words: int = 3
+    """A question of fewer words is left as it is, unless re-ranking is asked for: there is little to read in it."""
+
+    def __post_init__(self) -> None:
+        if self.candidates < 1:
+            raise SettingsError(
+                f"search.rerank.candidates must be at least 1, but is {self.candidates}"
+            )
+        for name in ("budget_ms", "words"):
+            if not getattr(self, name) >= 0:
+                raise SettingsError(
+                    f"search.rerank.{name} must not be negative, but is {getattr(self, name)}"
+                )
+
+    def wants(self, query: Query) -> bool:
+        """Whether this question is one to re-rank for, if there is a model."""
+        if query.rerank is not None:
+            return query.rerank
+        return _length(query.text) >= self.words
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        return hits
+        if tools.reranker is None or not hits or not self.wants(query):
+            return hits
+        chosen = hits[: self.candidates]
+        scores = tools.reranker.score(
+            query.text, [passage_of(hit.chunk) for hit in chosen], self.budget_ms
+        )
+        if len(scores) < len(chosen):
+            tools.say(
+                f"re-ranked {len(scores)} of {len(chosen)} candidates within {self.budget_ms:.0f} ms"
+            )
+        read = [
+            hit.rescored(score, by="rerank") for hit, score in zip(chosen, scores, strict=False)
+        ]
+        return best_first([*read, *_below(min(scores), hits[len(scores) :])])
+
+
+def _below(least: float, rest: Hits) -> Hits:
+    """Hits in their order with all scores below this one: scaled, since a bare bound would make ties."""
+    if not rest or rest[0].score <= 0 or rest[0].score < least:
+        return rest
+    factor = nextafter(least, 0.0) / rest[0].score
+    return tuple(hit.rescored(hit.score * factor, by="rerank") for hit in rest)
+
+
+def _length(text: str) -> int:
+    """Words of a question; Chinese, Japanese and Korean write them without spaces between."""
+    return sum(1 if run.isascii() else max(1, len(words(run))) for run in text.split())

@@ -1,9 +1,10 @@
-"""Commands about embedding models: list, pull, verify, import."""
+"""Commands about models: list, pull, verify, import."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,10 +12,14 @@ from marklight.surfaces import render
 from marklight.surfaces.cli.options import AS_JSON, show
 from marklight.surfaces.cli.progress import Bar
 
+if TYPE_CHECKING:
+    from marklight.models.record import ModelRecord
+    from marklight.models.store import ModelRow
+
 
 @click.group()
 def models() -> None:
-    """List, pull, verify and import embedding models."""
+    """List, pull, verify and import embedding models and cross-encoders."""
 
 
 @models.command("list")
@@ -29,7 +34,7 @@ def list_(as_json: bool) -> int:
         return 0
     shown = {
         f"{'*' if row.default else ' '} {row.name}": (
-            f"{row.dimension:>5} numbers  {row.token_limit:>5} tokens  {row.licence:<12} {row.state}"
+            f"{_gives(row):>13}  {row.token_limit:>5} tokens  {row.licence:<12} {row.state}"
         )
         for row in rows
     }
@@ -46,7 +51,7 @@ def pull(name: str, revision: str) -> int:
 
     with Bar() as bar:
         record = hub.pull(name, revision=revision, progress=bar)
-    show(f"{record.name} is here; use it with model.name = {record.name!r}")
+    show(_here(record))
     return 0
 
 
@@ -75,5 +80,14 @@ def import_(folder: Path, name: str | None) -> int:
     from marklight.models import store
 
     record = store.import_folder(folder, name)
-    show(f"{record.name} is here; use it with model.name = {record.name!r}")
+    show(_here(record))
     return 0
+
+
+def _gives(row: ModelRow) -> str:
+    return "cross-encoder" if row.kind == "reranker" else f"{row.dimension} numbers"
+
+
+def _here(record: ModelRecord) -> str:
+    setting = "reranker.name" if record.kind == "reranker" else "model.name"
+    return f"{record.name} is here; use it with {setting} = {record.name!r}"
