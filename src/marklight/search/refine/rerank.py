@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import nextafter
 
-from marklight.answer import Hits, Query, best_first
+from marklight.answer import Hit, Hits, Query, best_first
 from marklight.errors import SettingsError
 from marklight.ports import Tools
 from marklight.text import passage_of, words
@@ -36,8 +36,8 @@ class Rerank:
     def wants(self, query: Query) -> bool:
         """Whether this question is one to re-rank for, if there is a model."""
         if query.rerank is not None:
-            return query.rerank
-        return _length(query.text) >= self.words
+            return query.rerank and bool(query.text.strip())
+        return _length(query.text) >= max(1, self.words)
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if tools.reranker is None or not hits or not self.wants(query):
@@ -51,9 +51,17 @@ class Rerank:
                 f"re-ranked {len(scores)} of {len(chosen)} candidates within {self.budget_ms:.0f} ms"
             )
         read = [
-            hit.rescored(score, by="rerank") for hit, score in zip(chosen, scores, strict=False)
+            hit.rescored(_fair(hit, score), by="rerank")
+            for hit, score in zip(chosen, scores, strict=False)
         ]
-        return best_first([*read, *_below(min(scores), hits[len(scores) :])])
+        least = min(hit.score for hit in read)
+        return best_first([*read, *_below(least, hits[len(scores) :])])
+
+
+def _fair(hit: Hit, score: float) -> float:
+    """What is called exactly as the question is not put back by how its text reads."""
+    named = any(why.stage == "named" for why in hit.why)
+    return max(score, hit.score) if named else score
 
 
 def _below(least: float, rest: Hits) -> Hits:

@@ -1,0 +1,140 @@
+"""Re-ranking: which questions, how many candidates, how long, and what becomes of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marklight.answer import Hit, Hits, Query, Why, best_first
+from marklight.errors import SettingsError
+from marklight.models import load_reranker
+from marklight.ports import Tools
+from marklight.search.refine.rerank import Rerank
+from tests.making import chunk, hits_of, no_reader
+from tests.models import pairs
+
+ASKED = Query("how do I undo a rollout")
+
+
+@dataclass
+class Reader:
+    """Gives the scores it is told to, and remembers what it was asked."""
+
+    scores: Sequence[float]
+    name: str = "told"
+    asked: list[tuple[str, list[str], float]] = field(default_factory=list)
+
+    def score(self, question: str, passages: Sequence[str], budget_ms: float) -> list[float]:
+        self.asked.append((question, list(passages), budget_ms))
+        return list(self.scores[: len(passages)])
+
+
+def told(hits: Hits) -> list[tuple[str, float]]:
+    return [(hit.chunk.id, round(hit.score, 6)) for hit in hits]
+
+
+def test_the_best_candidates_stand_in_the_order_of_the_model_before_the_rest() -> None:
+    hits = hits_of({"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6, "e": 0.3})
+    found = Rerank(candidates=3)(ASKED, hits, Tools(no_reader(), reranker=Reader([0.1, 0.5, 0.4])))
+    # The rest is scaled to end below 0.1: 0.6 becomes 0.1, and 0.3 half of that.
+    assert told(found) == [("b", 0.5), ("c", 0.4), ("a", 0.1), ("d", 0.1), ("e", 0.05)]
+    assert found[3].score < found[2].score
+    assert [why.stage for why in found[0].why] == ["test", "rerank"]
+
+
+def test_a_rest_that_is_below_already_is_left_alone() -> None:
+    hits = hits_of({"a": 0.9, "b": 0.8, "c": 0.2})
+    found = Rerank(candidates=2)(ASKED, hits, Tools(no_reader(), reranker=Reader([0.6, 0.7])))
+    assert told(found) == [("b", 0.7), ("a", 0.6), ("c", 0.2)]
+    assert found[2] == hits[2]
+
+
+@given(
+    before=st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.floats(0.0, 1.0)),
+    scores=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12),
+    candidates=st.integers(1, 12),
+)
+def test_whatever_the_model_says_the_hits_are_the_same_ones_best_first(
+    before: dict[str, float], scores: list[float], candidates: int
+) -> None:
+    hits = hits_of(before)
+    found = Rerank(candidates)(ASKED, hits, Tools(no_reader(), reranker=Reader(scores)))
+    assert sorted(hit.chunk.id for hit in found) == sorted(before)
+    assert found == best_first(found)
+    assert all(0.0 <= hit.score <= 1.0 for hit in found)
+
+
+def test_the_model_reads_the_place_of_a_passage_and_its_text() -> None:
+    reader = Reader([0.5])
+    hit = Hit(chunk("Deploy", "Use undo.", headings=("Deploy", "Rollback")), 0.5)
+    Rerank(budget_ms=70)(ASKED, (hit,), Tools(no_reader(), reranker=reader))
+    assert reader.asked == [(ASKED.text, ["Deploy > Rollback\n\nUse undo."], 70)]
+
+
+@pytest.mark.parametrize(
+    ("text", "rerank", "runs"),
+    [
+        ("rollout", None, False),
+        ("undo rollout", None, False),
+        ("undo a rollout", None, True),
+        ("rollout", True, True),
+        ("undo a rollout", False, False),
+        ("", True, False),  # nothing but filters
+        ("如何回滚部署", None, True),  # three words without spaces
+        ("部署", None, False),
+    ],
+)
+def test_short_questions_are_left_alone_unless_asked(
+    text: str, rerank: bool | None, runs: bool
+) -> None:
+    reader = Reader([0.1, 0.9])
+    hits = hits_of({"a": 0.9, "b": 0.8})
+    found = Rerank()(Query(text, rerank=rerank), hits, Tools(no_reader(), reranker=reader))
+    assert bool(reader.asked) == runs
+    assert [hit.chunk.id for hit in found] == (["b", "a"] if runs else ["a", "b"])
+
+
+def test_without_a_model_nothing_changes() -> None:
+    hits = hits_of({"a": 0.9, "b": 0.8})
+    assert Rerank()(Query("undo a rollout", rerank=True), hits, Tools(no_reader())) == hits
+
+
+def test_an_answer_that_ran_out_of_time_says_so() -> None:
+    said: list[str] = []
+    hits = hits_of({"a": 0.9, "b": 0.8, "c": 0.7})
+    tools = Tools(no_reader(), reranker=Reader([0.4, 0.6]), say=said.append)
+    assert [hit.chunk.id for hit in Rerank()(ASKED, hits, tools)] == ["b", "a", "c"]
+    assert said == ["re-ranked 2 of 3 candidates within 500 ms"]
+    Rerank(candidates=2)(ASKED, hits, tools)
+    assert len(said) == 1, "all that were chosen were read"
+
+
+def test_what_is_called_exactly_as_the_question_is_not_put_back() -> None:
+    called = Hit(chunk("a"), 1.0, (Why("named", 1.0),))
+    hits = (called, *hits_of({"b": 0.8}))
+    found = Rerank()(ASKED, hits, Tools(no_reader(), reranker=Reader([0.2, 0.9])))
+    assert told(found) == [("a", 1.0), ("b", 0.9)]
+
+
+def test_a_real_cross_encoder_puts_the_answer_first(tmp_path: Path) -> None:
+    model = load_reranker(str(pairs.write_folder(tmp_path / "pairs")))
+    texts = {"x": "grind coffee beans", "y": "undo a rollout of the app", "z": "undo the app"}
+    hits = tuple(
+        Hit(chunk(id, text), score)
+        for (id, text), score in zip(texts.items(), (0.9, 0.8, 0.7), strict=True)
+    )
+    found = Rerank()(ASKED, hits, Tools(no_reader(), reranker=model))
+    assert [hit.chunk.id for hit in found] == ["y", "z", "x"]
+    # Of six words asked, undo, a and rollout are found; given are the title and six words of text.
+    assert found[0].score == pytest.approx(pairs.likely(found=3, tokens=3 + 6 + 1 + 6), abs=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [{"candidates": 0}, {"budget_ms": -1.0}, {"words": -1}])
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(SettingsError, match=f"search.rerank.{next(iter(wrong))}"):
+        Rerank(**wrong)

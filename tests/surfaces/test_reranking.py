@@ -1,0 +1,143 @@
+"""Re-ranking as a person at the command line meets it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from marklight.models import DEFAULT_RERANKER
+from marklight.surfaces.cli.app import run
+from tests.making import write
+from tests.models import pairs, tiny
+
+PAGES = {
+    "scale.md": "# Scale\n\nHow do I scale the rollout of an app? How do I, of a rollout: more replicas.\n",
+    "undo.md": "# Back\n\nundo a rollout of the app, as I do\n",
+    "coffee.md": "# Coffee\n\ngrind beans\n",
+}
+ASKED = "how do I undo a rollout of the app"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MARKLIGHT_MODEL_NAME", "none")
+    monkeypatch.setenv("MARKLIGHT_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path / "cache"))
+    folder = write(tmp_path / "docs", PAGES)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return pairs.write_folder(tmp_path / "pairs")
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = run(arguments)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def scored(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, float]:
+    """Paths in their order, with their scores by the cross-encoder alone."""
+    code, out, err = said(
+        capsys, "search", "--json", "--explain", "--min-confidence", "0", *arguments
+    )
+    assert code == 0, err
+    return {
+        result["path"]: why["value"]
+        for result in json.loads(out)["results"]
+        for why in result["why"]
+        if why["stage"] == "rerank"
+    }
+
+
+def test_asked_for_without_a_model_it_says_how_to_get_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = said(capsys, "search", ASKED, "--rerank")
+    assert (code, out) == (3, "")
+    assert f"{DEFAULT_RERANKER} is not on this machine" in err
+    assert f"marklight models pull {DEFAULT_RERANKER}" in err
+    assert "Traceback" not in err
+    assert said(capsys, "search", ASKED)[0] == 0
+
+
+def test_asked_for_it_takes_the_default_one_that_is_here(
+    folder: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said(capsys, "models", "import", str(model), "--name", DEFAULT_RERANKER)[0] == 0
+    found = scored(capsys, ASKED, "--rerank")
+    assert next(iter(found)) == "undo.md"
+    assert scored(capsys, ASKED) == {}, "not set, not asked for"
+
+
+def test_a_model_that_is_set_reads_questions_of_three_words_and_more(
+    folder: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"marklight.toml": f'[reranker]\nname = "{model}"\n'})
+    # [CLS] 9 words [SEP] "back", "undo a rollout of the app , as i do" [SEP]; not in it: how.
+    expected = pairs.likely(found=8, tokens=1 + 9 + 1 + 1 + 10 + 1)
+    assert scored(capsys, ASKED)["undo.md"] == pytest.approx(expected, abs=1e-4)
+    assert scored(capsys, ASKED, "--no-rerank") == {}
+    assert scored(capsys, "undo rollout") == {}
+    assert "undo.md" in scored(capsys, "undo rollout", "--rerank")
+    assert "undo.md" in scored(capsys, "undo rollout", "--set", "search.rerank.words=2")
+    assert scored(capsys, ASKED, "--set", 'search.skip=["rerank"]') == {}
+
+
+def test_the_candidates_and_the_time_are_settings(
+    folder: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"marklight.toml": f'[reranker]\nname = "{model}"\n'})
+    # Passages of more than 256 tokens are read one by one, and the first is always read.
+    for name, first in (("x", 100), ("y", 400), ("z", 700)):
+        others = " ".join(f"{name}{number}" for number in range(first, first + 260))
+        write(folder, {f"long/{name}.md": f"# {name}\n\nundo the rollout {others}\n"})
+    asked = ("search", ASKED, "--path", "long/**", "--min-confidence", "0")
+    code, _, err = said(capsys, *asked, "--set", "search.rerank.budget_ms=0")
+    assert code == 0
+    assert "re-ranked 1 of 3 candidates within 0 ms" in err
+    some = ("--set", "search.rerank.budget_ms=0", "--set", "search.rerank.candidates=2")
+    assert "re-ranked 1 of 2 candidates within 0 ms" in said(capsys, *asked, *some)[2]
+    assert "re-ranked" not in said(capsys, *asked, "--set", "search.rerank.budget_ms=60000")[2]
+
+
+def test_a_model_that_is_set_and_cannot_be_used_is_told(
+    folder: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"marklight.toml": '[reranker]\nname = "nowhere"\n'})
+    code, _, err = said(capsys, "search", ASKED)
+    assert code == 3
+    assert "no cross-encoder named 'nowhere'" in err
+    assert said(capsys, "search", ASKED, "--no-rerank")[0] == 0
+    assert said(capsys, "search", "rollout")[0] == 0, "not needed for one word"
+    assert "nowhere" in json.loads(said(capsys, "status", "--json")[1])["reranker_problem"]
+    assert said(capsys, "doctor")[0] == 3
+
+    vectors = tiny.write_folder(tmp_path / "vectors", tiny.weights())
+    code, _, err = said(capsys, "search", ASKED, "--set", f"reranker.name={vectors}")
+    assert code == 3
+    assert "vectors is an embedding model: it cannot re-rank" in err
+
+    shutil.copy(vectors / "onnx" / "model.onnx", model / "onnx" / "model.onnx")
+    code, _, err = said(capsys, "search", ASKED, "--set", f"reranker.name={model}")
+    assert code == 3
+    assert "pairs" in err
+    assert "Traceback" not in err
+
+
+def test_doctor_tries_it_and_status_names_it(
+    folder: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "reranker:" not in said(capsys, "doctor")[1]
+    assert json.loads(said(capsys, "status", "--json")[1])["reranker"] == "none"
+    write(folder, {"marklight.toml": f'[reranker]\nname = "{model}"\n'})
+    code, out, _ = said(capsys, "doctor")
+    assert code == 0
+    assert "ok  reranker: pairs, two passages in " in out
+    assert json.loads(said(capsys, "status", "--json")[1])["reranker"] == str(model)
