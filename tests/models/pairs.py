@@ -45,7 +45,8 @@ def tokenizer(words: list[str]) -> str:
 
 def graph(gives: str = "one", masked: bool = True) -> bytes:
     """Gives `one` number for a pair, or `two` of which the first is 0, or `three`, or one `each` token."""
-    nodes, constants = [], {}
+    nodes: list[Any] = []
+    constants: dict[str, Any] = {}
 
     def constant(value: Any, kind: type = np.float32) -> str:
         name = f"constant.{len(constants)}"
