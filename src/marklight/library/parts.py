@@ -102,7 +102,7 @@ class Parts:
             return None
         return models.load_reranker(chosen.name, threads=chosen.threads)
 
-    @cached_property
+    @once
     def any_reranker(self) -> Reranker:
         """The configured cross-encoder, else the default one if it is on this machine."""
         chosen = self.settings.build(Reranking, "reranker")
