@@ -20,9 +20,10 @@ from tests.contracts.builders import entry, link, names_of, vector, vectors
 from tests.contracts.conftest import SHM
 
 VOCABULARY = "apple pear plum zebra run".split()
-WORDS = "apple pear plum 日本 zebra_x c++ run".split()
+WORDS = "apple pear plum the 日本 日本語 zebra_x c++ run".split()
 PATHS = ["a.md", "b.md", "guide/a.md", "guide/deep/c.md", "notes/ü.md"]
 COLLECTIONS = ["docs", "other"]
+PHRASES = ["Apple pear", "pear", "the", "the plum", "日本", "本", "本 語", "C++", "zebra_x", "!"]
 DATES = [None, "2025-12-31", "2026-01", "2026-01-15T10:00:00Z", "2026-01-15T23:30-08:00"]
 
 texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join)
@@ -79,7 +80,12 @@ filters = st.builds(
     after=st.sampled_from([None, None, "2026", "2026-01-15", "2026-01-15T12:00+02:00"]),
     before=st.sampled_from([None, None, "2026-01-15", "2025", "2026-01-16T07:30"]),
     languages=some(["GO", "c"]),
+    documents=st.lists(ids, max_size=3).map(tuple),
+    phrases=some(PHRASES),
+    without=some(PHRASES),
 )
+worded = st.builds(Filters, tags=some(["x"]), phrases=some(PHRASES), without=some(PHRASES))
+"""Apart from the others: together they leave nothing to find."""
 steps = st.lists(st.tuples(batches, st.integers(0, 3)), min_size=1, max_size=4)
 
 
@@ -109,6 +115,8 @@ def same_tables(one: Reader, two: Reader) -> None:
     assert list(one.failures()) == list(two.failures())
     assert (one.manifest(), one.models()) == (two.manifest(), two.models())
     assert one.unresolved() == two.unresolved()
+    for key in ("s", " T ", "title", "none"):
+        assert one.knows(key) == two.knows(key)
     for id in one.files():
         assert one.document(id) == two.document(id)
         assert one.chunks_of(id) == two.chunks_of(id)
@@ -141,6 +149,7 @@ def same_vectors(one: Reader, two: Reader) -> None:
 
 
 def same_answers(one: Reader, two: Reader, asked: Filters, limit: int, exact: bool) -> None:
+    assert two.listed(asked, limit) == one.listed(asked, limit)
     question = vector("q")
     close_to(
         two.semantic(question, "m", asked, limit), one.semantic(question, "m", asked, limit), 1e-5
@@ -166,7 +175,11 @@ def same_ranking(found: list[Scored], oracle: list[Scored], limit: int, exact: b
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(steps=steps, asked=st.lists(filters, min_size=4, max_size=4), limit=st.integers(1, 12))
+@given(
+    steps=steps,
+    asked=st.lists(filters | worded, min_size=4, max_size=4),
+    limit=st.integers(1, 12),
+)
 def test_a_filtered_search_equals_brute_force(
     steps: list[tuple[Batch, int]], asked: list[Filters], limit: int
 ) -> None:

@@ -114,8 +114,18 @@ def test_dead_passages_never_take_a_living_ones_place(engine: Engine) -> None:
 
 
 FILTERED: dict[str, dict[str, Any]] = {
-    "guide/a.md": {"tags": ("web/http",), "author": "Ann", "date": "2026-01-31"},
-    "guide/deep/b.md": {"tags": ("Web",), "metadata": {"status": "Draft"}, "date": "2026-02"},
+    "guide/a.md": {
+        "title": "The First",
+        "tags": ("web/http",),
+        "author": "Ann",
+        "date": "2026-01-31",
+    },
+    "guide/deep/b.md": {
+        "merged": ("x", "the 全文"),
+        "tags": ("Web",),
+        "metadata": {"status": "Draft"},
+        "date": "2026-02",
+    },
     "c.md": {"metadata": {"status": ["done", "draft"], "n": {"x": 3}}, "category": "howto"},
     "[odd] (name).md": {"languages": ("Python", "c++"), "date": "2025-12-31T23:30:00-08:00"},
 }
@@ -157,6 +167,21 @@ CASES = [
     (Filters(collections=("docs",)), "abco"),
     (Filters(collections=("other",)), ""),
     (Filters(tags=("web",), exclude=("**/b.md",), after="2026"), "a"),
+    (Filters(documents=(id_of("c.md"), id_of("none.md"))), "c"),
+    (Filters(documents=(id_of("c.md", "other"),)), ""),
+    (Filters(phrases=("the first",)), "a"),
+    (Filters(phrases=("first",)), "a"),
+    (Filters(phrases=("the",)), "ab"),
+    (Filters(phrases=("word",)), "abco"),
+    (Filters(phrases=("words",)), ""),
+    (Filters(phrases=("文",)), "b"),
+    (Filters(phrases=("the first", "文")), ""),
+    (Filters(phrases=("?!",)), "abco"),
+    (Filters(without=("the",)), "co"),
+    (Filters(without=("first", "全文")), "co"),
+    (Filters(without=("first",), tags=("web",)), "b"),
+    (Filters(without=("word",)), ""),
+    (Filters(phrases=("the",), without=("first",)), "b"),
 ]
 """Filters, and which of these documents pass: a, b, c or the odd one."""
 

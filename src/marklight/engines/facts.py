@@ -44,7 +44,7 @@ def facts(document: Document) -> set[Fact]:
 def _flatten(prefix: str, value: Any) -> Iterator[Fact]:
     if isinstance(value, dict):
         for key, inner in value.items():
-            name = str(key).strip().lower()
+            name = fact_key(str(key))
             yield from _flatten(f"{prefix}.{name}" if prefix else name, inner)
     elif isinstance(value, list | tuple):
         for inner in value:
@@ -62,9 +62,14 @@ def tag_key(tag: str) -> str:
     return tag.strip().lstrip("#").strip("/").lower()
 
 
+def fact_key(key: str) -> str:
+    """A frontmatter key as its facts name it."""
+    return key.strip().lower()
+
+
 def asked(filters: Filters) -> list[Fact]:
     """The facts that must all hold, from `where`."""
-    return [(key.strip().lower(), _plain(value)) for key, value in filters.where]
+    return [(fact_key(key), _plain(value)) for key, value in filters.where]
 
 
 def moment(date: str | None, mtime_ns: int) -> str:

@@ -41,7 +41,17 @@ def chunk_words(chunk: Chunk) -> Mapping[str, list[str]]:
     }
 
 
-_SAMPLE = "The Café's C++ and .NET parsers, 日本語 running_fast getUserById v1.27 naïve 漢 don't"
+def texts(chunk: Chunk) -> tuple[str, ...]:
+    """Where a phrase may stand; it reaches from none of them into another."""
+    return (chunk.text, chunk.title, *chunk.headings, *chunk.merged)
+
+
+WORDED = ("body", "title", "headings")
+"""The fields that hold the words of these texts."""
+
+_SAMPLE = (
+    "The Café's C++ and .NET parsers, 日本語 running_fast getUserById v1.27 naïve 漢 don't _so_"
+)
 
 
 @cache

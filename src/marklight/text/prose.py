@@ -36,22 +36,26 @@ class _Words(dict[str, str]):
     def __missing__(self, run: str) -> str:
         if len(self) >= self._MOST:
             self.clear()
-        word = self[run] = "" if run in STOP_WORDS else stem(run)
+        word = bare(run)
+        word = self[run] = "" if not word or word in STOP_WORDS else stem(word)
         return word
 
 
 _words = _Words()
 
 
+def bare(run: str) -> str:
+    """A run without emphasis, `_so_`; `C++`, `C#` and `F#` keep their signs, other words lose them."""
+    run = run.strip("_")
+    letters = run.rstrip("+#").rstrip("_") if run and run[-1] in "+#" else run
+    return run if len(letters) == 1 else letters
+
+
 def stem(run: str) -> str:
-    """A word's stem; `C++`, `C#` and `F#` keep their signs, other words lose them."""
+    """A word's stem; `C++`, `C#` and `F#` have none but themselves."""
     from Stemmer import Stemmer
 
-    if run[-1] in "+#":
-        bare = run.rstrip("+#")
-        if len(bare) == 1:
-            return run
-        run = bare
+    run = bare(run)
     return str(Stemmer("english", 0).stemWord(run)) if len(run) <= MAX_WORD else ""
 
 
@@ -61,18 +65,35 @@ def words(text: str) -> list[str]:
     Chinese, Japanese and Korean runs become pairs of characters; `C++`, `C#` and `.NET` stay whole.
     """
     folded = fold(text)
-    if folded.isascii() or not _CJK_SIGN.search(folded):
+    if not has_cjk(folded):
         return [word for run in _RUNS.findall(folded) if (word := _words[run])]
     found: list[str] = []
     for run in _MIXED_RUNS.findall(folded):
-        if not _CJK_SIGN.match(run):
-            if word := _words[run]:
-                found.append(word)
-        elif len(run) == 1:
-            found.append(run)
-        else:
-            found.extend(run[at : at + 2] for at in range(len(run) - 1))
+        if is_cjk(run):
+            found.extend(pairs(run))
+        elif word := _words[run]:
+            found.append(word)
     return found
+
+
+def runs(folded: str) -> list[str]:
+    """The runs of letters and digits that become words; signs written without spaces stand apart."""
+    return (_MIXED_RUNS if has_cjk(folded) else _RUNS).findall(folded)
+
+
+def has_cjk(folded: str) -> bool:
+    """Whether a text holds signs that are written without spaces."""
+    return not folded.isascii() and bool(_CJK_SIGN.search(folded))
+
+
+def is_cjk(run: str) -> bool:
+    """Whether a run is made of such signs."""
+    return bool(_CJK_SIGN.match(run))
+
+
+def pairs(run: str) -> list[str]:
+    """A run of such signs as the index keeps it."""
+    return [run[at : at + 2] for at in range(max(1, len(run) - 1))]
 
 
 def query_words(text: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from marklight.answer import Filters
 from marklight.engines.embedded.session import Session, listed
@@ -30,8 +30,14 @@ class Allowed:
         return f"{chunks}.{self.column} {way} (SELECT value FROM json_each(?))", [listed(self.rows)]
 
 
+def which(may: Allowed | None) -> tuple[str, list[str]]:
+    """The same of a passage `c`, also where everything may answer."""
+    return may.condition("c") if may else ("true", [])
+
+
 def allowed(session: Session, filters: Filters) -> Allowed | None:
-    """What passes the filters; None where everything does."""
+    """What passes the filters on documents and languages; None where everything does."""
+    filters = replace(filters, phrases=(), without=())
     if not filters:
         return None
     conditions, values = _conditions(filters)
@@ -61,6 +67,12 @@ def _conditions(filters: Filters) -> tuple[list[str], list[str]]:
         conditions.append(condition)
         values.extend(given)
 
+    if filters.documents:
+        add(
+            "d.row IN (SELECT x.row FROM json_each(?) j CROSS JOIN documents x"
+            " ON x.path = json_extract(j.value, '$[1]') AND x.collection = json_extract(j.value, '$[0]'))",
+            listed(filters.documents),
+        )
     if filters.collections:
         add("d.collection IN (SELECT value FROM json_each(?))", listed(filters.collections))
     if filters.within:

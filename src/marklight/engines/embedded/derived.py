@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.words import GRACE_SECONDS, Unfit, Words, died, living, sound
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from marklight.engines.embedded.turn import Turn
     from marklight.model import Matrix, Vector
     from marklight.ports import Scored
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +77,25 @@ class Derived:
         from marklight.engines.embedded.passages import best, question, schema
 
         query = question(schema(), words, boosts, allowed)
+        return self._searched(
+            lambda searcher: best(searcher, query, limit, lambda rows: living(self._session, rows))
+        )
+
+    def holding(self, words: Sequence[str], may: Allowed | None) -> list[int]:
+        """Every passage with all of these words in one of its texts; some may be dead."""
+        if not self._chunks:
+            return []
+        from marklight.engines.embedded.passages import holders, schema
+
+        return self._searched(lambda searcher: holders(searcher, schema(), words, may))
+
+    def _searched(self, ask: Callable[[tantivy.Searcher], Value]) -> Value:
+        """What the index of words answers, mended once if it is not fit to."""
         for last_try in (False, True):
             searcher = self._searcher or self._first_searcher()
             try:
                 with sound():
-                    return best(searcher, query, limit, lambda rows: living(self._session, rows))
+                    return ask(searcher)
             except Unfit as error:
                 if last_try:
                     raise StoreError(

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from marklight.answer import Filters
+from collections.abc import Callable
+
 from marklight.engines.calling import called
-from marklight.engines.embedded.allowed import allowed
+from marklight.engines.embedded.allowed import Allowed, which
 from marklight.engines.embedded.session import Session
 from marklight.ports import Scored
 
 
-def named(session: Session, name: str, filters: Filters, limit: int) -> list[Scored]:
+def named(
+    session: Session, name: str, may: Callable[[], Allowed | None], limit: int
+) -> list[Scored]:
     """The first passage that may answer of each document and section that is called so."""
     wanted = called(name)
     if limit <= 0 or session.value("SELECT 1 FROM callings WHERE name = ?", [wanted]) is None:
         return []
-    may = allowed(session, filters)
-    which, values = may.condition("c") if may else ("true", [])
+    condition, values = which(may())
     first = (
         "SELECT c.id FROM chunks c WHERE c.document = n.document"
-        f" AND c.ordinal BETWEEN n.first AND n.last AND {which} ORDER BY c.ordinal LIMIT 1"
+        f" AND c.ordinal BETWEEN n.first AND n.last AND {condition} ORDER BY c.ordinal LIMIT 1"
     )
     found = session.all(
         f"SELECT id, max(score) FROM (SELECT ({first}) AS id, n.score FROM callings n"

@@ -12,7 +12,7 @@ from marklight.engines.embedded.allowed import Allowed
 from marklight.engines.embedded.insert import Placed
 from marklight.engines.embedded.records import CHUNK, chunk
 from marklight.engines.embedded.session import Session
-from marklight.engines.fields import CODE, PROSE, chunk_words, document_words, shared_words
+from marklight.engines.fields import CODE, PROSE, WORDED, chunk_words, document_words, shared_words
 from marklight.ports import Scored
 
 
@@ -85,6 +85,11 @@ def question(
             if boost > 0
         ]
     )
+    return among(schema, terms, allowed)
+
+
+def among(schema: tantivy.Schema, terms: Query, allowed: Allowed | None) -> Query:
+    """The same, asked of what is allowed only."""
     if allowed is None or (allowed.but and not allowed.rows):
         return terms
     rows = Query.term_set_query(schema, allowed.column, allowed.rows)
@@ -94,6 +99,26 @@ def question(
     return Query.boolean_query(
         [(Occur.Must, terms), (Occur.Must, Query.const_score_query(rows, 0.0))]
     )
+
+
+def holders(
+    searcher: tantivy.Searcher, schema: tantivy.Schema, words: Sequence[str], may: Allowed | None
+) -> list[int]:
+    """Every passage that has all of these words in one of its texts, in no order."""
+    query = Query.boolean_query(
+        [
+            (
+                Occur.Should,
+                Query.boolean_query(
+                    [(Occur.Must, Query.term_query(schema, field, word)) for word in words]
+                ),
+            )
+            for field in WORDED
+        ]
+    )
+    everything = max(1, searcher.num_docs)
+    hits = searcher.search(among(schema, query, may), limit=everything, count=False).hits
+    return rows_of(searcher, [address for _, address in hits])
 
 
 def best(

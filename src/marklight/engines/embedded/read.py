@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from marklight.engines.embedded import records
+from marklight.engines.embedded.allowed import Allowed, which
 from marklight.engines.embedded.session import Session, listed
-from marklight.engines.facts import seconds
+from marklight.engines.facts import fact_key, seconds
 from marklight.model import (
     Chunk,
     Counts,
@@ -72,6 +73,22 @@ def communities(session: Session, documents: Iterable[DocumentId]) -> Mapping[Do
         for id in documents
     }
     return {id: community for id, community in found.items() if community is not None}
+
+
+def listed_documents(session: Session, may: Allowed | None, limit: int) -> list[DocumentId]:
+    """Those with a passage that may answer."""
+    condition, values = which(may)
+    found = session.all(
+        "SELECT d.collection, d.path FROM documents d WHERE EXISTS"
+        f" (SELECT 1 FROM chunks c WHERE c.document = d.row AND {condition}) ORDER BY 1, 2 LIMIT ?",
+        [*values, max(0, limit)],
+    )
+    return [DocumentId(*row) for row in found]
+
+
+def knows(session: Session, key: str) -> bool:
+    """By the key of the facts, whatever their number."""
+    return bool(session.value("SELECT 1 FROM facts WHERE key = ? LIMIT 1", [fact_key(key)]))
 
 
 def find(session: Session, path: str) -> list[DocumentId]:

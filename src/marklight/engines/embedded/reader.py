@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from marklight.answer import Filters
 from marklight.engines.embedded import graph, read, vocabulary
-from marklight.engines.embedded.allowed import allowed
+from marklight.engines.embedded.allowed import Allowed, allowed
 from marklight.engines.embedded.named import named
 from marklight.engines.embedded.session import Session
+from marklight.engines.embedded.worded import worded
 from marklight.engines.fields import CODE
 from marklight.model import (
     Chunk,
@@ -34,6 +36,8 @@ class EmbeddedReader:
     def __init__(self, session: Session, derived: Derived) -> None:
         self._session = session
         self._derived = derived
+        self._guard = Lock()
+        self._allowed: dict[Filters, Allowed | None] = {}
 
     @property
     def generation(self) -> int:
@@ -58,10 +62,10 @@ class EmbeddedReader:
         return read.moments(self._session, documents)
 
     def listed(self, filters: Filters, limit: int) -> list[DocumentId]:
-        raise NotImplementedError
+        return read.listed_documents(self._session, self._may(filters), limit)
 
     def knows(self, key: str) -> bool:
-        raise NotImplementedError
+        return read.knows(self._session, key)
 
     def find(self, path: str) -> list[DocumentId]:
         return read.find(self._session, path)
@@ -126,7 +130,7 @@ class EmbeddedReader:
     def keyword(
         self, words: Sequence[str], boosts: Mapping[str, float], filters: Filters, limit: int
     ) -> list[Scored]:
-        may = allowed(self._session, filters)
+        may = self._may(filters)
         if not words or limit <= 0 or (may and may.nothing):
             return []
         return self._derived.best(words, boosts, may, limit)
@@ -135,13 +139,13 @@ class EmbeddedReader:
         return self.keyword(tokens, {CODE: 1.0}, filters, limit)
 
     def semantic(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[Scored]:
-        may = allowed(self._session, filters)
+        may = self._may(filters)
         if limit <= 0 or (may and may.nothing):
             return []
         return self._derived.nearest(vector, model, may, limit)
 
     def named(self, name: str, filters: Filters, limit: int) -> list[Scored]:
-        return named(self._session, name, filters, limit)
+        return named(self._session, name, lambda: self._may(filters), limit)
 
     def vectors(self, model: str, chunks: Sequence[str]) -> Mapping[str, Vector]:
         return self._derived.vectors(model, chunks)
@@ -159,3 +163,13 @@ class EmbeddedReader:
 
     def unembedded(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
         return read.unembedded(self._session, model, limit, first)
+
+    def _may(self, filters: Filters) -> Allowed | None:
+        """What passes; found once, since all retrievers of a question ask with the same filters."""
+        if not filters:
+            return None
+        with self._guard:
+            if filters not in self._allowed:
+                may = allowed(self._session, filters)
+                self._allowed[filters] = worded(self._session, filters, may, self._derived.holding)
+            return self._allowed[filters]

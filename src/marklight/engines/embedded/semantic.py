@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from marklight.engines.embedded.allowed import Allowed
+from marklight.engines.embedded.allowed import Allowed, which
 from marklight.engines.embedded.session import Session, listed
 from marklight.engines.unit import unit
 from marklight.ports import Scored
@@ -86,9 +86,9 @@ def places(session: Session, model: int, chunks: Sequence[str]) -> list[tuple[in
 
 def _pairs(session: Session, model: int, allowed: Allowed | None) -> list[tuple[int, str]]:
     """Every passage that may answer, with the place of its vector."""
-    which, values = allowed.condition("c") if allowed else ("true", [])
+    condition, values = which(allowed)
     return session.all(
         "SELECT v.place, c.id FROM chunks c CROSS JOIN vectors v ON v.digest = c.digest"
-        f" WHERE v.model = ? AND {which}",
+        f" WHERE v.model = ? AND {condition}",
         [model, *values],
     )

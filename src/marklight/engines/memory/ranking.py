@@ -20,12 +20,13 @@ from marklight.engines.facts import (
     time_bounds,
     within,
 )
-from marklight.engines.fields import chunk_words, document_words
+from marklight.engines.fields import chunk_words, document_words, texts
 from marklight.engines.memory.state import State
 from marklight.engines.unit import unit
 from marklight.errors import StoreError
 from marklight.model import Chunk
 from marklight.ports import Scored
+from marklight.text import admits
 
 if TYPE_CHECKING:
     from marklight.model import Vector
@@ -107,4 +108,5 @@ def passes(state: State, chunk: Chunk, filters: Filters) -> bool:
         and in_time(when, time_bounds(filters))
         and (not filters.languages or any(each.lower() in spoken for each in filters.languages))
         and (not filters.documents or chunk.document in filters.documents)
+        and admits(filters.phrases, filters.without, texts(chunk))
     )

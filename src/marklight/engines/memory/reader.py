@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from marklight.answer import Filters
-from marklight.engines.facts import moment, seconds
+from marklight.engines.facts import fact_key, facts, moment, seconds
 from marklight.engines.fields import CODE
 from marklight.engines.memory import concepts, graph, ranking
 from marklight.engines.memory.state import State
@@ -79,7 +79,8 @@ class MemoryReader:
         return sorted(passing)[: max(0, limit)]
 
     def knows(self, key: str) -> bool:
-        raise NotImplementedError
+        documents = (entry.document for entry in self.state.entries.values())
+        return any(known == fact_key(key) for each in documents for known, _ in facts(each))
 
     def find(self, path: str) -> list[DocumentId]:
         return sorted(id for id in self.state.entries if id.path == path)

@@ -1,0 +1,99 @@
+"""Exact phrases: what stands in a text, and what an index may narrow by."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marklight.text import admits, is_phrase, phrase_words, words
+
+
+def found(phrase: str, *texts: str) -> bool:
+    return admits([phrase], [], texts)
+
+
+@pytest.mark.parametrize(
+    ("phrase", "text"),
+    [
+        ("to be or not", "whether to BE, or not"),
+        ("rolling back", "**Rolling** back the deployment"),
+        ("roll back", "roll-back"),
+        ("cafe au lait", "Café au\nlait"),
+        ("important note", "an _important_ note"),
+        ("c++", "use C++ here"),
+        (".net core", "ASP.NET Core"),
+        ("don't", "I don’t know"),
+        ("検索", "全文検索を行う"),
+        ("本 go", "日本go"),
+        ("索", "検索"),
+    ],
+)
+def test_a_phrase_is_found_as_it_is_written(phrase: str, text: str) -> None:
+    assert found(phrase, text)
+
+
+@pytest.mark.parametrize(
+    ("phrase", "text"),
+    [
+        ("pod", "pods"),
+        ("pods", "pod"),
+        ("back rolling", "rolling back"),
+        ("rolling deployment", "rolling back the deployment"),
+        ("c", "C++"),
+        ("c++", "c"),
+        ("user", "the user's"),
+        ("get user", "get_user"),
+        ("文字", "文の字"),
+        ("or not", "for nothing"),
+    ],
+)
+def test_endings_order_and_gaps_count(phrase: str, text: str) -> None:
+    assert not found(phrase, text)
+
+
+def test_a_phrase_stands_in_one_text_and_does_not_reach_into_the_next() -> None:
+    assert not found("rolling back", "rolling", "back")
+    assert found("rolling back", "x", "rolling back")
+
+
+def test_without_is_the_same_test_negated() -> None:
+    assert not admits([], ["draft"], ["a Draft"])
+    assert admits([], ["draft"], ["two drafts"])
+    assert admits(["two drafts"], ["draft"], ["two drafts"])
+
+
+def test_a_phrase_without_words_asks_for_nothing() -> None:
+    assert admits(["!?", ""], ["—", "__"], ["anything"])
+    assert not is_phrase("!? _")
+    assert phrase_words("!?") == []
+
+
+def test_only_words_that_every_such_text_has_narrow() -> None:
+    assert phrase_words("the running pods") == ["run", "pod"]
+    assert phrase_words("全文検索") == ["全文", "文検", "検索"]
+    assert phrase_words("to be") == phrase_words("索") == phrase_words("user's") == []
+
+
+PIECES = st.sampled_from(
+    [*"ab_+#.'’ \n-日本索é", "++", "net", "the", "'s", "pods", "C", "ſ", "Å", "ﬁ", "ａ", "가"]
+)
+TEXTS = st.lists(PIECES, max_size=12).map("".join)
+
+
+@given(before=TEXTS, phrase=TEXTS, after=TEXTS)
+def test_what_holds_a_phrase_holds_its_words(before: str, phrase: str, after: str) -> None:
+    text = before + phrase + after
+    if found(phrase, text):
+        assert set(phrase_words(phrase)) <= set(words(text))
+    if is_phrase(phrase):
+        assert found(phrase, phrase)
+        assert found(phrase, f"{before} {phrase} {after}")
+        assert not found(phrase, "")
+
+
+@given(st.text(max_size=30), st.text(max_size=60))
+def test_no_phrase_is_too_odd(phrase: str, text: str) -> None:
+    if found(phrase, text):
+        assert set(phrase_words(phrase)) <= set(words(text))
+    assert admits([phrase], [], [phrase])
