@@ -18,7 +18,7 @@ def test_collections_own_their_files_and_can_be_asked_for(tmp_path: Path, engine
         tmp_path / "all",
         {
             "README.md": "# Outer\n\nthe outer readme speaks of apples\n",
-            "sub/README.md": "# Inner\n\nthe inner readme speaks of apples\n",
+            "sub/README.md": "# Inner\n\napples, and how to pick ripe pears from a ladder, fill this readme\n",
         },
     )
     with library(

@@ -40,8 +40,8 @@ REWRITE: tuple[type[Rewrite], ...] = (Operators, Classify, Expand)
 RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code, Graph)
 FUSE: tuple[type[Fuse], ...] = (WeightedSum, Reciprocal, ScoreAware)
 REFINE: tuple[type[Refine], ...] = (
-    *(Alive, Named),
-    *(Here, Recency, Community, Calibrate, Confidence),
+    *(Alive, Calibrate),
+    *(Here, Recency, Community, Named, Confidence),
     *(SameText, NearText, SameMeaning, Diversity, PerDocument),
     *(Rerank, Parents, Context),
 )

@@ -20,12 +20,14 @@ Find = Callable[[str], Document | None]
 
 
 def follow(reference: str, reader: Reader, find: Find) -> Extract:
-    """`path`, `path#heading`, `path#^block`, `path:10-40` or a passage's id."""
+    """`path`, `path#heading`, `path#^block`, `path:10-40` or the id of a passage or a section."""
     if not reference.strip():
         raise UsageError("an empty reference names nothing", "Give a path, such as guide/auth.md")
     if _CHUNK_ID.match(reference):
         for chunk in reader.chunks([reference]):
             return Extract(chunk.document, chunk.title, chunk.headings, chunk.lines, chunk.text)
+        if parent := _section(reference, reader):
+            return parent
     whole = find(reference)
     if whole is not None:
         return _lines_of(whole, 1, max(1, len(_lines(whole))))
@@ -36,6 +38,17 @@ def follow(reference: str, reader: Reader, find: Find) -> Extract:
     if sign and path:
         return _part(demand(path, reader, find), fragment)
     raise _missing(reference, reader)
+
+
+def _section(id: str, reader: Reader) -> Extract | None:
+    """What `--parents` shows under this id."""
+    found = reader.section(id)
+    document = reader.document(found[0]) if found else None
+    if not found or not document:
+        return None
+    section = found[1]
+    text = document.text[slice(*section.span)]
+    return Extract(document.id, document.title, section.headings, section.lines, text)
 
 
 def find_document(name: str, reader: Reader) -> Document | None:

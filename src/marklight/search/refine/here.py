@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from marklight.answer import Hits, Query, best_first
+from marklight.answer import Hits, Query, lift
 from marklight.errors import SettingsError
 from marklight.ports import Tools
 
@@ -23,9 +23,5 @@ class Here:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not query.here:
             return hits
-        return best_first(
-            hit.rescored(min(1.0, hit.score * self.boost), by="here")
-            if hit.chunk.collection == query.here
-            else hit
-            for hit in hits
-        )
+        own = {hit.chunk.document for hit in hits if hit.chunk.collection == query.here}
+        return lift(hits, dict.fromkeys(own, self.boost), by="here")

@@ -3,14 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from marklight.answer import Hits, Query
+from marklight.errors import SettingsError
 from marklight.ports import Tools
+from marklight.search.likeness import flat, jaccard, sketch, trigrams
+
+_ROUNDING = 1e-6
+"""What a product may lack of the whole number that it stands for."""
 
 
 @dataclass(frozen=True, slots=True)
 class NearText:
     """Passages whose sets of three characters overlap by 0.7 or more (Jaccard)."""
 
+    overlap: float = 0.7
+    """Share of their runs of three characters that two passages have in common, of all that either has."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.overlap <= 1:
+            raise SettingsError(
+                f"search.near_text.overlap must be above 0 and at most 1, but is {self.overlap}"
+            )
+
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        return hits
+        if len(hits) < 2:
+            return hits
+        import numpy as np
+
+        texts = [flat(hit.chunk.text) for hit in hits]
+        known = sketch(texts)
+        # Two sets that overlap by j differ in 1 - j of all that either holds, and that is at most
+        # the size of either one / j: nearly all pairs are told apart by their sketches alone.
+        most = known.sizes * (1 / self.overlap - 1) + _ROUNDING
+        near = known.differing <= np.minimum(most[:, None], most)
+        runs = cache(lambda at: trigrams(texts[at]))
+        dropped: set[int] = set()
+        for worse, better in np.argwhere(np.tril(near, -1)).tolist():
+            if worse in dropped or better in dropped:
+                continue
+            if jaccard(runs(worse), runs(better)) >= self.overlap:
+                dropped.add(worse)
+        return tuple(hit for at, hit in enumerate(hits) if at not in dropped)

@@ -5,12 +5,37 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from marklight.answer import Hits, Query
+from marklight.errors import SettingsError
 from marklight.ports import Tools
 
 
 @dataclass(frozen=True, slots=True)
 class SameMeaning:
-    """Passages whose vectors have a cosine of 0.85 or more, the best first."""
+    """Passages whose vectors have a cosine of 0.85 or more: the best one stays, the others go."""
+
+    cosine: float = 0.85
+    """From which nearness on two passages say the same; 1 keeps all that differ in a word."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.cosine <= 1:
+            raise SettingsError(
+                f"search.same_meaning.cosine must be above 0 and at most 1, but is {self.cosine}"
+            )
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        return hits
+        if tools.embedder is None or len(hits) < 2:
+            return hits
+        known = tools.reader.vectors(tools.embedder.fingerprint, [hit.chunk.id for hit in hits])
+        if len(known) < 2:
+            return hits
+        import numpy as np
+
+        ids = [hit.chunk.id for hit in hits if hit.chunk.id in known]
+        vectors = np.stack([known[id] for id in ids])
+        near = np.tril(vectors @ vectors.T >= self.cosine, -1)
+        dropped: set[int] = set()
+        for worse, better in np.argwhere(near).tolist():
+            if better not in dropped:
+                dropped.add(worse)
+        gone = {ids[at] for at in dropped}
+        return tuple(hit for hit in hits if hit.chunk.id not in gone)
