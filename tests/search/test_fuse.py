@@ -1,10 +1,16 @@
 """Fusion, with figures that a reader can check."""
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from marklight.answer import Hit, Query
+from marklight.errors import SettingsError
 from marklight.ports import Tools
 from marklight.search.fuse.reciprocal import Reciprocal
+from marklight.search.fuse.score_aware import ScoreAware
 from marklight.search.fuse.weighted_sum import WeightedSum
 from tests.making import chunk, hits_of, no_reader
 
@@ -72,3 +78,112 @@ def test_a_fused_hit_remembers_both_retrievers() -> None:
     }
     (hit,) = WeightedSum()(lists, QUERY, TOOLS)
     assert [why.stage for why in hit.why] == ["keyword", "semantic", "weighted_sum"]
+
+
+def test_what_suits_the_question_counts_more_and_the_sum_stays_one() -> None:
+    lists = {"keyword": hits_of({"a": 2.0}), "semantic": hits_of({"a": 0.5, "b": 0.5})}
+    found = {
+        hit.chunk.id: hit.score
+        for hit in WeightedSum()(lists, Query("x", weights={"keyword": 1.5}), TOOLS)
+    }
+    # 0.4 x 1.5 = 0.6 of keyword to 0.6 of meaning: one half each.
+    assert found == pytest.approx({"a": 0.5 * 2.0 / 2.0 + 0.5 * 0.5, "b": 0.5 * 0.5})
+
+
+def test_by_rank_too_what_suits_the_question_counts_more() -> None:
+    lists = {"keyword": ranked("a"), "semantic": ranked("b")}
+    found = sums(Reciprocal()(lists, Query("x", weights={"semantic": 1.5}), TOOLS))
+    # 1 and 1.5 brought back to a sum of 2: 0.8 and 1.2.
+    assert found == pytest.approx({"a": 0.8 / 61, "b": 1.2 / 61})
+
+
+def test_links_count_with_their_own_weight() -> None:
+    lists = {
+        "keyword": hits_of({"a": 4.0}),
+        "semantic": hits_of({"a": 0.5}),
+        "graph": hits_of({"b": 2.0, "c": 1.0}),
+    }
+    stage = WeightedSum(keyword=0.4, semantic=0.6, graph=0.25)
+    found = {hit.chunk.id: hit.score for hit in stage(lists, QUERY, TOOLS)}
+    assert found == pytest.approx(
+        {
+            "a": (0.4 * 4.0 / 4.0 + 0.6 * 0.5) / 1.25,
+            "b": 0.25 * 2.0 / 2.0 / 1.25,
+            "c": 0.25 * 1.0 / 2.0 / 1.25,
+        }
+    )
+
+
+@pytest.mark.parametrize("stage", [WeightedSum(), ScoreAware(), Reciprocal()])
+def test_a_list_that_found_nothing_leaves_its_weight_to_the_others(stage: Any) -> None:
+    alone = stage({"keyword": hits_of({"a": 8.0, "b": 2.0})}, QUERY, TOOLS)
+    beside = {"semantic": (), "keyword": hits_of({"a": 8.0, "b": 2.0}), "graph": ()}
+    assert stage(beside, QUERY, TOOLS) == alone
+    assert alone[0].score == pytest.approx(1.0)
+
+
+def test_a_list_without_weight_still_answers_alone() -> None:
+    found = WeightedSum(keyword=0.0)({"keyword": hits_of({"a": 8.0, "b": 2.0})}, QUERY, TOOLS)
+    assert [(hit.chunk.id, hit.score) for hit in found] == [("a", 1.0), ("b", 0.25)]
+
+
+def test_a_flat_list_counts_less_than_one_that_tells_its_passages_apart() -> None:
+    lists = {
+        "keyword": hits_of({"a": 6.0, "b": 6.0}),
+        "semantic": hits_of({"a": 0.1, "b": 0.9}),
+    }
+    # Variances 0 and 0.16: of keyword the floor remains, meaning counts 0.16 / 0.1 = 1.6 times.
+    keyword, semantic = 0.4 * 0.1, 0.6 * 1.6
+    found = {hit.chunk.id: hit.score for hit in ScoreAware()(lists, QUERY, TOOLS)}
+    assert found == pytest.approx(
+        {
+            "a": (keyword * 1.0 + semantic * 0.1) / (keyword + semantic),
+            "b": (keyword * 1.0 + semantic * 0.9) / (keyword + semantic),
+        }
+    )
+
+
+def test_lists_that_are_all_flat_are_weighed_as_if_none_were() -> None:
+    lists = {"keyword": hits_of({"a": 3.0, "b": 3.0}), "semantic": hits_of({"b": 0.7, "c": 0.7})}
+    aware, plain = (
+        {hit.chunk.id: hit.score for hit in stage(lists, QUERY, TOOLS)}
+        for stage in (ScoreAware(), WeightedSum())
+    )
+    assert aware == pytest.approx(plain)
+
+
+@pytest.mark.parametrize("stage", [WeightedSum(), ScoreAware(), Reciprocal()])
+@given(
+    scores=st.dictionaries(
+        st.sampled_from(["keyword", "semantic", "graph", "code"]),
+        st.dictionaries(st.text("abc", min_size=1, max_size=2), st.floats(-1, 30), max_size=5),
+    ),
+    weights=st.dictionaries(
+        st.sampled_from(["keyword", "semantic", "graph", "code"]), st.floats(0.01, 100)
+    ),
+)
+def test_whatever_suits_the_question_scores_stay_between_0_and_1(
+    stage: Any, scores: dict[str, dict[str, float]], weights: dict[str, float]
+) -> None:
+    lists = {name: hits_of(each) for name, each in scores.items()}
+    found = stage(lists, Query("x", weights=weights), TOOLS)
+    assert {hit.chunk.id for hit in found} == {id for each in scores.values() for id in each}
+    assert all(0.0 <= hit.score <= 1.0 for hit in found)
+
+
+@pytest.mark.parametrize(
+    ("stage", "given"),
+    [
+        (WeightedSum, {"keyword": -0.1}),
+        (WeightedSum, {"graph": 1.1}),
+        (WeightedSum, {"keyword": 0.0, "semantic": 0.0, "graph": 0.0, "code": 0.0}),
+        (ScoreAware, {"semantic": 2.0}),
+        (ScoreAware, {"floor": 0.0}),
+        (ScoreAware, {"variance": 0.0}),
+        (Reciprocal, {"k": -1.0}),
+        (Reciprocal, {"weights": {"keyword": 0.0}}),
+    ],
+)
+def test_weights_that_make_no_sense_are_refused(stage: Any, given: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError):
+        stage(**given)

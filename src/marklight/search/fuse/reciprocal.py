@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from marklight.answer import Hits, Query, Why, best_first, together
 from marklight.errors import SettingsError
 from marklight.ports import Tools
+from marklight.search.shares import shares
 
 
 @dataclass(frozen=True, slots=True)
 class Reciprocal:
-    """Sum of weight / (k + rank) over the lists; divided by its maximum, so it lies in [0, 1]."""
+    """Sum of weight / (k + rank) over the lists that found something, divided by the most it could be."""
 
     k: float = 60.0
     """How little the very first ranks stand out."""
@@ -26,13 +27,18 @@ class Reciprocal:
             raise SettingsError("search.reciprocal.weights must be positive")
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
+        found = {name: hits for name, hits in lists.items() if hits}
+        weights = {name: self.weights.get(name, 1.0) for name in found}
+        whole = sum(weights.values())
+        share = shares(weights, query.weights, total=whole)
         sums: dict[str, float] = {}
-        for name, hits in lists.items():
+        for name, hits in found.items():
             for rank, hit in enumerate(hits, 1):
-                part = self.weights.get(name, 1.0) / (self.k + rank)
-                sums[hit.chunk.id] = sums.get(hit.chunk.id, 0.0) + part
-        most = sum(self.weights.get(name, 1.0) for name in lists) / (self.k + 1)
+                sums[hit.chunk.id] = sums.get(hit.chunk.id, 0.0) + share[name] / (self.k + rank)
+        most = whole / (self.k + 1)
         return best_first(
-            replace(hit, score=sums[id] / most, why=(*hit.why, Why("reciprocal", sums[id])))
-            for id, hit in together(lists.values()).items()
+            replace(
+                hit, score=min(1.0, sums[id] / most), why=(*hit.why, Why("reciprocal", sums[id]))
+            )
+            for id, hit in together(found.values()).items()
         )

@@ -6,38 +6,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from marklight.answer import Hits, Query, best_first, together
-from marklight.errors import SettingsError
 from marklight.ports import Tools
+from marklight.search.shares import demand_weights, on_one_scale, shares, summed, weights_of
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedSum:
-    """Keyword score / maximum x 0.4 + cosine x 0.6.
+    """Keyword score / maximum x 0.4 + cosine x 0.6; links and code have their part where they answer.
 
     Over 13 collections it beat rank fusion on average (.73 against .715 nDCG@10), because a rank
-    forgets by how much the first was better than the second.
+    forgets by how much the first was better than the second. The weights of the lists that found
+    something are brought to a sum of 1: a library without vectors, or a question that only one
+    retriever can answer, is scored on the same scale as any other.
     """
 
     keyword: float = 0.4
     """Weight of the keyword score, divided by the best one."""
     semantic: float = 0.6
     """Weight of the cosine."""
+    graph: float = 0.2
+    """Weight of what links lead to, divided by the best one."""
+    code: float = 0.2
+    """Weight of the score in code, divided by the best one."""
 
     def __post_init__(self) -> None:
-        if not (0 <= self.keyword <= 1 and 0 <= self.semantic <= 1):
-            raise SettingsError("search.weighted_sum takes weights of 0 to 1")
+        demand_weights("search.weighted_sum", weights_of(self))
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
-        # A retriever that answers alone is not fused: its own scores, brought into [0, 1].
-        alone = sum(1 for hits in lists.values() if hits) < 2
-        share = {} if alone else {"keyword": self.keyword, "semantic": self.semantic}
-        sums: dict[str, float] = {}
-        for name, hits in lists.items():
-            top = 1.0 if name == "semantic" else max((hit.score for hit in hits), default=1.0)
-            weight = share.get(name, 1.0) / (top if top > 0 else 1.0)
-            for hit in hits:
-                part = weight * max(0.0, hit.score)
-                sums[hit.chunk.id] = sums.get(hit.chunk.id, 0.0) + part
+        scores = {name: on_one_scale(name, hits) for name, hits in lists.items() if hits}
+        own = weights_of(self)
+        share = shares({name: own[name] for name in scores}, query.weights, total=1.0)
+        sums = summed(scores, share)
         return best_first(
             hit.rescored(min(1.0, sums[id]), by="weighted_sum")
             for id, hit in together(lists.values()).items()

@@ -3,29 +3,55 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from marklight.answer import Hits, Query
-from marklight.ports import Tools
+from marklight.errors import SettingsError
+from marklight.ports import Embedder, Tools
 from marklight.search.retrieve import demand_depth
+
+if TYPE_CHECKING:
+    from marklight.model import Vector
 
 
 @dataclass(frozen=True, slots=True)
 class Semantic:
-    """Cosine between the question's vector and every passage's, exact."""
+    """Cosine between the question's vector and every passage's, exact.
+
+    A hypothesis is a passage that the asker would like to find, so it is embedded as one.
+    """
 
     depth: int = 2
     """Candidates for each result asked for."""
     least: int = 50
     """Candidates fetched at the least, so that fusion sees where the lists meet."""
+    expansion: float = 0.2
+    """Weight of the words that the question was expanded with, all together; the question has 1."""
 
     def __post_init__(self) -> None:
         demand_depth(self.depth, self.least)
+        if not 0 <= self.expansion <= 1:
+            raise SettingsError(
+                f"search.semantic.expansion must be 0 to 1, but is {self.expansion}"
+            )
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
         embedder = tools.embedder
         if embedder is None:
             return ()
         limit = max(self.least, self.depth * query.limit)
-        vector = embedder.embed_query(query.text)
+        vector = self._aim(query, embedder, tools)
         found = tools.reader.semantic(vector, embedder.fingerprint, query.filters, limit)
         return tools.hits(found, by="semantic")
+
+    def _aim(self, query: Query, embedder: Embedder, tools: Tools) -> Vector:
+        """What is searched for: engines compare directions, so a sum need not have length one."""
+        if query.hypothesis:
+            return embedder.embed_passages([query.hypothesis])[0]
+        vector = embedder.embed_query(query.text)
+        if not query.expanded_with or not self.expansion:
+            return vector
+        added = tools.reader.concept_vectors(embedder.fingerprint, query.expanded_with)
+        for each in added.values():
+            vector = vector + self.expansion / len(added) * each
+        return vector

@@ -6,23 +6,42 @@ import re
 from dataclasses import dataclass, replace
 
 from marklight.answer import Query
+from marklight.errors import SettingsError
 from marklight.ports import Tools
 
-_FACTUAL = re.compile(
-    r"[a-z][A-Z]|\w_\w|`[^`]+`|\bv?\d+\.\d+|\"[^\"]+\"",
-)
+_FACTUAL = re.compile(r"[a-z][A-Z]|\w_\w|`[^`]+`|\bv\d|\b\d+\.\d+|\"[^\"]+\"")
 _NAVIGATIONAL = re.compile(
     r"\b(?:sections?|chapters?|guides?|tutorials?|docs?|documentation)\b|\[\[[^\]]+\]\]",
     re.IGNORECASE,
 )
 
+_SUITS = {"factual": "keyword", "navigational": "graph", "exploratory": "semantic"}
+
 
 @dataclass(frozen=True, slots=True)
 class Classify:
-    """Factual, navigational or exploratory; the first that fits, in this order."""
+    """Factual, navigational or exploratory; the first that fits, in this order.
+
+    A fusion multiplies its weights by these and brings them back to their old sum.
+    """
+
+    factual: float = 1.5
+    """How much more keyword search counts for names, versions, code and quoted phrases."""
+    navigational: float = 1.5
+    """How much more links count where the question names a guide, a section, a `[[page]]`."""
+    exploratory: float = 1.3
+    """How much more search by meaning counts for every other question."""
+
+    def __post_init__(self) -> None:
+        for kind in _SUITS:
+            if not 0 < getattr(self, kind) <= 100:
+                raise SettingsError(
+                    f"search.classify.{kind} must be above 0 and at most 100, but is {getattr(self, kind)}"
+                )
 
     def __call__(self, query: Query, tools: Tools) -> Query:
-        return replace(query, kind=kind_of(query.text))
+        kind = "factual" if query.filters.phrases else kind_of(query.text)
+        return replace(query, kind=kind, weights={_SUITS[kind]: getattr(self, kind)})
 
 
 def kind_of(text: str) -> str:

@@ -1,0 +1,57 @@
+"""How much each retriever counts in a fusion, and the scores of all on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from marklight.answer import Hits
+from marklight.errors import SettingsError
+
+RETRIEVERS = ("keyword", "semantic", "graph", "code")
+"""Whose weights are fields of a fusion by scores."""
+
+
+def weights_of(stage: object) -> dict[str, float]:
+    """A fusion's own weights, by retriever."""
+    return {name: getattr(stage, name) for name in RETRIEVERS}
+
+
+def demand_weights(table: str, weights: Mapping[str, float]) -> None:
+    """A weight is 0 to 1, and not all of them are 0."""
+    for name, weight in weights.items():
+        if not 0 <= weight <= 1:
+            raise SettingsError(f"{table}.{name} must be 0 to 1, but is {weight}")
+    if not any(weights.values()):
+        raise SettingsError(f"{table} has no weight above 0")
+
+
+def shares(
+    weights: Mapping[str, float], *factors: Mapping[str, float], total: float
+) -> dict[str, float]:
+    """Weights times every factor that is given for their retriever, brought to this sum."""
+    raised = {
+        name: weight * prod(each.get(name, 1.0) for each in factors)
+        for name, weight in weights.items()
+    }
+    whole = sum(raised.values())
+    if whole <= 0:  # what has no weight and answers alone still answers
+        return dict.fromkeys(raised, total / len(raised)) if raised else {}
+    return {name: each * total / whole for name, each in raised.items()}
+
+
+def on_one_scale(name: str, hits: Hits) -> dict[str, float]:
+    """Scores in 0 to 1 by passage: cosines are already, all others are divided by the best."""
+    best = 1.0 if name == "semantic" else max(hit.score for hit in hits)
+    return {hit.chunk.id: min(1.0, max(0.0, hit.score) / (best or 1.0)) for hit in hits}
+
+
+def summed(
+    scores: Mapping[str, Mapping[str, float]], share: Mapping[str, float]
+) -> dict[str, float]:
+    """By passage, its score in each list times the share of that list."""
+    sums: dict[str, float] = {}
+    for name, each in scores.items():
+        for id, score in each.items():
+            sums[id] = sums.get(id, 0.0) + share[name] * score
+    return sums

@@ -1,0 +1,59 @@
+"""What sort of question it is, and what follows from it."""
+
+import pytest
+
+from marklight.answer import Filters, Query
+from marklight.errors import SettingsError
+from marklight.ports import Tools
+from marklight.search.rewrite.classify import Classify
+from tests.making import no_reader
+
+TOOLS = Tools(no_reader())
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("getUserById", "factual"),
+        ("where is max_tokens set", "factual"),
+        ("the `--force` flag", "factual"),
+        ("changes in 1.29", "factual"),
+        ("upgrade to v2", "factual"),
+        ('what does "connection refused" mean', "factual"),
+        ("getUserById in the guide", "factual"),
+        ("install guide", "navigational"),
+        ("Chapter on scheduling", "navigational"),
+        ("[[Rolling back]]", "navigational"),
+        ("API docs", "navigational"),
+        ("what is in the tutorial?", "navigational"),
+        ("how do tokens expire?", "exploratory"),
+        ("rolling back a deployment", "exploratory"),
+        ("the document is misguided", "exploratory"),
+        ("", "exploratory"),
+    ],
+)
+def test_the_first_sort_that_fits(text: str, kind: str) -> None:
+    assert Classify()(Query(text), TOOLS).kind == kind
+
+
+def test_a_phrase_that_became_a_filter_is_factual_all_the_same() -> None:
+    query = Query("in the guide", filters=Filters(phrases=("connection refused",)))
+    assert Classify()(query, TOOLS).kind == "factual"
+
+
+@pytest.mark.parametrize(
+    ("text", "weights"),
+    [
+        ("getUserById", {"keyword": 1.5}),
+        ("install guide", {"graph": 1.5}),
+        ("how do tokens expire?", {"semantic": 1.3}),
+    ],
+)
+def test_each_sort_raises_the_retriever_that_suits_it(text: str, weights: dict[str, float]) -> None:
+    assert Classify()(Query(text), TOOLS).weights == weights
+
+
+def test_the_figures_are_settings() -> None:
+    assert Classify(exploratory=1.0)(Query("why"), TOOLS).weights == {"semantic": 1.0}
+    with pytest.raises(SettingsError, match="factual"):
+        Classify(factual=0.0)
