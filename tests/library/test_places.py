@@ -78,7 +78,7 @@ def test_part_of_a_library_can_be_asked_for_by_its_folder(folder: Path) -> None:
 def test_the_collection_one_stands_in_comes_first_and_hides_no_other(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = "# Apples\n\napples are red and round\n"
+    text = "# Apples\n\napples are red and round, red apples fall from old trees in autumn\n"
     write(tmp_path / "all", {"one/a.md": text, "two/b.md": text + "\nreally\n"})
     settings = {"engine": engine, "collections": {"one": "one", "two": "two"}}
     for here in ("one", "two"):

@@ -130,26 +130,39 @@ def test_a_list_without_weight_still_answers_alone() -> None:
 def test_a_flat_list_counts_less_than_one_that_tells_its_passages_apart() -> None:
     lists = {
         "keyword": hits_of({"a": 6.0, "b": 6.0}),
-        "semantic": hits_of({"a": 0.1, "b": 0.9}),
+        "semantic": hits_of({"a": 0.6, "b": 0.75, "c": 0.9}),
     }
-    # Variances 0 and 0.16: of keyword the floor remains, meaning counts 0.16 / 0.1 = 1.6 times.
-    keyword, semantic = 0.4 * 0.1, 0.6 * 1.6
-    found = {hit.chunk.id: hit.score for hit in ScoreAware()(lists, QUERY, TOOLS)}
+    # Words tell nothing apart: the floor remains. Cosines stretch to 0, 0.5 and 1 with a span of 0.3: variance 1/6.
+    keyword, semantic = 0.4 * 0.1, 0.6 * (1 / 6) / 0.1
+    parts = {"a": keyword, "b": keyword + semantic * 0.5, "c": semantic}
+    best = semantic * 0.9 / (keyword + semantic)
+    found = {hit.chunk.id: hit.score for hit in ScoreAware(span=0.3)(lists, QUERY, TOOLS)}
     assert found == pytest.approx(
-        {
-            "a": (keyword * 1.0 + semantic * 0.1) / (keyword + semantic),
-            "b": (keyword * 1.0 + semantic * 0.9) / (keyword + semantic),
-        }
+        {id: best * (0.25 + 0.75 * part / semantic) for id, part in parts.items()}
     )
 
 
-def test_lists_that_are_all_flat_are_weighed_as_if_none_were() -> None:
+def test_cosines_close_together_decide_as_much_as_words_do() -> None:
+    lists = {
+        "keyword": hits_of({"worded": 5.0, "meant": 2.0}),
+        "semantic": hits_of({"meant": 0.84, "worded": 0.75, "neither": 0.70}),
+    }
+    assert WeightedSum()(lists, QUERY, TOOLS)[0].chunk.id == "worded"
+    assert ScoreAware()(lists, QUERY, TOOLS)[0].chunk.id == "meant"
+
+
+def test_lists_that_are_all_flat_keep_their_weights() -> None:
     lists = {"keyword": hits_of({"a": 3.0, "b": 3.0}), "semantic": hits_of({"b": 0.7, "c": 0.7})}
-    aware, plain = (
-        {hit.chunk.id: hit.score for hit in stage(lists, QUERY, TOOLS)}
-        for stage in (ScoreAware(), WeightedSum())
+    found = {hit.chunk.id: hit.score for hit in ScoreAware()(lists, QUERY, TOOLS)}
+    best = 0.4 + 0.6 * 0.7
+    assert found == pytest.approx(
+        {"a": best * (0.25 + 0.75 * 0.4), "b": best, "c": best * (0.25 + 0.75 * 0.6)}
     )
-    assert aware == pytest.approx(plain)
+
+
+def test_cosines_that_meet_no_other_list_stay_as_they_are() -> None:
+    found = ScoreAware()({"semantic": hits_of({"a": 0.9, "b": 0.8}), "keyword": ()}, QUERY, TOOLS)
+    assert [(hit.chunk.id, hit.score) for hit in found] == [("a", 0.9), ("b", 0.8)]
 
 
 @pytest.mark.parametrize("stage", [WeightedSum(), ScoreAware(), Reciprocal()])
@@ -180,6 +193,7 @@ def test_whatever_suits_the_question_scores_stay_between_0_and_1(
         (ScoreAware, {"semantic": 2.0}),
         (ScoreAware, {"floor": 0.0}),
         (ScoreAware, {"variance": 0.0}),
+        (ScoreAware, {"compared": 1}),
         (Reciprocal, {"k": -1.0}),
         (Reciprocal, {"weights": {"keyword": 0.0}}),
     ],

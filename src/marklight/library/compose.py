@@ -69,8 +69,8 @@ class Index:
 class Search:
     """Which stages answer a question."""
 
-    fuse: str = "weighted_sum"
-    """Which fusion."""
+    fuse: str = "score_aware"
+    """Which fusion: `weighted_sum`, `reciprocal` or `score_aware`."""
     skip: tuple[str, ...] = ()
     """Stages to leave out."""
     use: tuple[str, ...] = ()
