@@ -46,8 +46,10 @@ class Semantic:
 
     def _aim(self, query: Query, embedder: Embedder, tools: Tools) -> Vector:
         """What is searched for: engines compare directions, so a sum need not have length one."""
+        vector: Vector
         if query.hypothesis:
-            return embedder.embed_passages([query.hypothesis])[0]
+            vector = embedder.embed_passages([query.hypothesis])[0]
+            return vector
         vector = embedder.embed_query(query.text)
         if not query.expanded_with or not self.expansion:
             return vector
