@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+from marklight.errors import UsageError
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = datetime.min.replace(tzinfo=UTC)
 _LAST = datetime.max.replace(tzinfo=UTC)
@@ -37,6 +39,17 @@ def moment_bounds(text: str) -> tuple[datetime, datetime]:
         return begin, _after(begin, len(numbers), bool(part))
     except (ValueError, OverflowError):
         return begin, _LAST
+
+
+def demand_moment(text: str) -> str:
+    """The same text, if it is a date; else an error that says how to write one."""
+    try:
+        moment_bounds(text)
+    except (ValueError, AttributeError) as error:
+        raise UsageError(
+            f"{error}", "Write it as 2026, 2026-01, 2026-01-31 or with a time"
+        ) from None
+    return text
 
 
 def file_moment(mtime_ns: int) -> datetime:

@@ -8,9 +8,9 @@ from datetime import date
 from typing import TypeVar
 
 from marklight.answer import Filters, Mode, Query
-from marklight.dates import moment_bounds
+from marklight.dates import demand_moment
 from marklight.errors import UsageError
-from marklight.text import too_wild
+from marklight.text import demand_tame
 
 Several = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None
 """One text or many."""
@@ -109,11 +109,7 @@ def _text(value: str | os.PathLike[str]) -> str:
 
 
 def _globs(value: Several) -> tuple[str, ...]:
-    patterns = _several(value)
-    for pattern in patterns:
-        if too_wild(pattern):
-            raise UsageError(f"{pattern!r} has too many wildcards", "Use at most 4 in a name")
-    return patterns
+    return tuple(demand_tame(pattern) for pattern in _several(value))
 
 
 def _known(names: tuple[str, ...], known: Iterable[str]) -> tuple[str, ...]:
@@ -145,11 +141,4 @@ def _mode(mode: str) -> Mode:
 def _day(day: Day) -> str | None:
     if day is None:
         return None
-    written = day.isoformat() if isinstance(day, date) else day
-    try:
-        moment_bounds(written)
-    except (ValueError, AttributeError) as error:
-        raise UsageError(
-            f"{error}", "Write it as 2026, 2026-01, 2026-01-31 or with a time"
-        ) from None
-    return written
+    return demand_moment(day.isoformat() if isinstance(day, date) else day)

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from marklight.answer import Answer, Mode, Query, Step
 from marklight.ports import Fuse, Refine, Retrieve, Rewrite, Tools
+from marklight.search.filters import in_words
 from marklight.search.fuse.reciprocal import Reciprocal
 from marklight.search.fuse.score_aware import ScoreAware
 from marklight.search.fuse.weighted_sum import WeightedSum
@@ -126,8 +127,9 @@ def why_nothing(query: Query, steps: list[Step]) -> str:
     """In words: was nothing found at all, or was everything that was found too unlikely?"""
     counted = stats(steps)
     if counted["original_count"] == 0:
-        filtered = " among those that pass the filters" if query.filters else ""
-        return f"no passage matches the question{filtered}"
+        if not query.filters:
+            return "no passage matches the question"
+        return f"no passage matches the question among those that pass the filters: {in_words(query.filters)}"
     if any(step.stage == "alive" and step.count == 0 for step in steps):
         return "what matched is no longer on the disk"
     return f"none of {counted['original_count']} candidates is likely enough"

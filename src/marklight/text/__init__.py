@@ -2,18 +2,20 @@
 
 from marklight.text.code import identifiers
 from marklight.text.digests import digest
-from marklight.text.globs import too_wild
+from marklight.text.globs import demand_tame, too_wild
 from marklight.text.markup import plain
 from marklight.text.passages import passage, passage_of, trail
 from marklight.text.phrases import admits, is_phrase, phrase_words
-from marklight.text.prose import STOP_WORDS, fold, query_words, stem, words
+from marklight.text.prose import STOP_WORDS, fold, has_cjk, query_words, stem, words
 from marklight.text.terms import terms, terms_recipe
 
 __all__ = [
     "STOP_WORDS",
     "admits",
+    "demand_tame",
     "digest",
     "fold",
+    "has_cjk",
     "identifiers",
     "is_phrase",
     "passage",

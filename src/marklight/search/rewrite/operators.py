@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field, replace
 
-from marklight.answer import Query
+from marklight.answer import Filters, Query
+from marklight.dates import demand_moment, moment_bounds
+from marklight.errors import UsageError
 from marklight.ports import Tools
+from marklight.text import demand_tame, has_cjk, is_phrase, query_words
+
+_QUOTED = r'(?:"[^"“”\n]{1,300}"|“[^"“”\n]{1,300}”)'
+_WORD = re.compile(
+    rf"(?<!\S)(?:(?P<phrase>{_QUOTED})|-(?P<without>{_QUOTED}|[^\W\d_][\w'’-]*)"
+    rf"|(?P<key>[^\W\d_][\w.-]*):(?P<value>{_QUOTED}|[^\s\"“”]+))(?=[,.;:!?)]*(?:\s|$))"
+)
+"""What may mean a filter: alone between blanks, with at most the end of a sentence after it."""
+_QUOTES = '"“”'
+_LEAST_LETTERS = 3
+"""Of a word to leave out: `-f` and `-rf` are options of some command."""
+_FIELDS = {
+    "tag": "tags",
+    "path": "paths",
+    "collection": "collections",
+    "lang": "languages",
+    "language": "languages",
+}
+_PLACES = ("path", "collection", "after", "before")
+"""Keys whose values say where and when, never what is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,4 +36,131 @@ class Operators:
     """Everything that is not such a word is plain text, whatever signs it holds."""
 
     def __call__(self, query: Query, tools: Tools) -> Query:
-        return query
+        found = _Found(tools)
+        # Each word that is taken out leaves a blank; a phrase leaves its words.
+        text = _WORD.sub(found.take, query.text)
+        if found.filters == Filters():
+            return query
+        if not query_words(text):
+            text = " ".join(found.values)
+        if not query_words(text):
+            if not found.placed:
+                return query  # nothing but words to leave out, or values without words
+            raise UsageError(
+                f"{query.text.strip()!r} says where to look, but not what for", "Add words to it"
+            )
+        if found.filters.without:
+            tools.say(_left_out(found.filters.without))
+        return replace(
+            query,
+            text=" ".join(text.split()),
+            asked=query.asked or query.text,
+            filters=_combined(query.filters, found.filters),
+        )
+
+
+@dataclass(slots=True)
+class _Found:
+    """The filters of a question, as one word after the other is taken out of it."""
+
+    tools: Tools
+    filters: Filters = field(default_factory=Filters)
+    values: list[str] = field(default_factory=list)
+    """What is looked for where nothing else is left."""
+    placed: bool = False
+
+    def take(self, word: re.Match[str]) -> str:
+        """The text that takes its place: itself, where it is no filter."""
+        if phrase := word["phrase"]:
+            return self._phrase(phrase.strip(_QUOTES)) or phrase
+        if without := word["without"]:
+            return self._without(without) or word[0]
+        key, value = word["key"].lower(), word["value"].rstrip(",;").strip(_QUOTES).strip()
+        return " " if self._pair(key, value) else word[0]
+
+    def _phrase(self, phrase: str) -> str:
+        if not is_phrase(phrase):
+            return ""
+        self._add("phrases", phrase.strip())
+        return phrase
+
+    def _without(self, given: str) -> str:
+        phrase = given.strip(_QUOTES).strip()
+        letters = sum(sign.isalpha() for sign in phrase)
+        if not is_phrase(phrase) or (letters < _LEAST_LETTERS and not has_cjk(phrase)):
+            return ""
+        self._add("without", phrase)
+        return " "
+
+    def _pair(self, key: str, value: str) -> bool:
+        """Whether it was a filter; what only looks like one, `std::vector` or `http://x`, is none."""
+        if not value.strip("#") or value.startswith((":", "//")):
+            return False
+        if key in ("after", "before"):
+            if not value[0].isdigit():
+                return False
+            moment = demand_moment(value)
+            self.filters = _combined(self.filters, replace(Filters(), **{key: moment}))
+        elif key in _FIELDS:
+            self._add(_FIELDS[key], self._checked(key, value))
+        elif key in ("author", "category") or self.tools.reader.knows(key):
+            self._add("where", (key, value))
+        else:
+            return False
+        if key in _PLACES:
+            self.placed = True
+        else:
+            self.values.append(value)
+        return True
+
+    def _checked(self, key: str, value: str) -> str:
+        if key == "path":
+            return demand_tame(value)
+        if key == "tag":
+            return value.removeprefix("#")
+        listed = self.tools.reader.listed
+        if key == "collection" and not listed(Filters(collections=(value,)), 1):
+            raise UsageError(
+                f"no document is in a collection called {value!r}",
+                "`marklight status` names the collections",
+            )
+        return value
+
+    def _add(self, name: str, value: object) -> None:
+        before = getattr(self.filters, name)
+        self.filters = replace(self.filters, **{name: tuple(dict.fromkeys((*before, value)))})
+
+
+def _combined(given: Filters, found: Filters) -> Filters:
+    """Both together: of dates the narrower, of collections those that both name."""
+    if given.collections and found.collections:
+        shared = tuple(each for each in found.collections if each in given.collections)
+        if not shared:
+            raise UsageError(
+                f"collection:{found.collections[0]} is outside of {', '.join(given.collections)},"
+                " which the search is limited to"
+            )
+        found = replace(found, collections=shared)
+        given = replace(given, collections=())
+    several = {
+        name: tuple(dict.fromkeys((*getattr(given, name), *getattr(found, name))))
+        for name in ("collections", "paths", "tags", "where", "languages", "phrases", "without")
+    }
+    after = [each for each in (given.after, found.after) if each]
+    before = [each for each in (given.before, found.before) if each]
+    return replace(
+        given,
+        **several,
+        after=max(after, key=lambda each: moment_bounds(each)[0], default=None),
+        before=min(before, key=lambda each: moment_bounds(each)[1], default=None),
+    )
+
+
+def _left_out(without: tuple[str, ...]) -> str:
+    named = ", ".join(f'"{each}"' for each in without)
+    typed = " ".join(f'-"{each}"' if " " in each else f"-{each}" for each in without)
+    them = "it" if len(without) == 1 else "them"
+    return (
+        f"left out passages with {named} ({typed}); write {them} without the dash to search for"
+        f" {them}"
+    )

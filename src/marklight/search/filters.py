@@ -1,0 +1,28 @@
+"""Filters in words, as a person would have typed them."""
+
+from __future__ import annotations
+
+from marklight.answer import Filters
+
+
+def in_words(filters: Filters) -> str:
+    """Each filter that is in force, so that nobody has to guess why nothing was found."""
+    said = [
+        *(f'"{each}"' for each in filters.phrases),
+        *(f'without "{each}"' for each in filters.without),
+        *_any("tag", filters.tags),
+        *_any("path", filters.paths),
+        *_any("not in", filters.exclude),
+        *(f"{key} {value}" for key, value in filters.where),
+        *_any("collection", filters.collections),
+        *_any("language", filters.languages),
+        *([f"after {filters.after}"] if filters.after else []),
+        *([f"before {filters.before}"] if filters.before else []),
+        *_any("within", [f"{owner}/{folder}".rstrip("/") for owner, folder in filters.within]),
+        *_any("document", [each.path for each in filters.documents]),
+    ]
+    return ", ".join(said)
+
+
+def _any(name: str, values: tuple[str, ...] | list[str]) -> list[str]:
+    return [f"{name} {' or '.join(values)}"] if values else []

@@ -1,0 +1,166 @@
+"""Words of a question that are filters, and all that only looks like them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marklight import engines
+from marklight.answer import Filters, Query
+from marklight.errors import UsageError
+from marklight.model import Batch
+from marklight.ports import Reader, Tools
+from marklight.search.rewrite.operators import Operators
+from marklight.text import query_words
+from tests.contracts.builders import entry
+
+
+def a_reader() -> Reader:
+    engine = engines.open("memory:")
+    with engine.writing(1):
+        engine.commit(Batch(entries=(entry("a.md", "x", metadata={"status": "draft"}),)))
+    return engine.snapshot().__enter__()
+
+
+READER = a_reader()
+
+
+def asked(text: str, filters: Filters | None = None) -> tuple[str, Filters, list[str]]:
+    said: list[str] = []
+    given = Query(text, filters=filters or Filters())
+    found = Operators()(given, Tools(READER, say=said.append))
+    assert (found.asked or found.text) == text
+    return found.text, found.filters, said
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "filters"),
+    [
+        ('"roll back" fast', "roll back fast", Filters(phrases=("roll back",))),
+        ("say “roll back”, now", "say roll back, now", Filters(phrases=("roll back",))),
+        ('"a b" "c d"', "a b c d", Filters(phrases=("a b", "c d"))),
+        ("pods -draft", "pods", Filters(without=("draft",))),
+        ('pods -"work in progress" up', "pods up", Filters(without=("work in progress",))),
+        ("検索 -全文", "検索", Filters(without=("全文",))),
+        ("tag:x pods", "pods", Filters(tags=("x",))),
+        ("pods TAG:#a/b", "pods", Filters(tags=("a/b",))),
+        ("pods path:docs/** path:x.md", "pods", Filters(paths=("docs/**", "x.md"))),
+        ("pods after:2026-01-01", "pods", Filters(after="2026-01-01")),
+        ("pods before:2026, please", "pods please", Filters(before="2026")),
+        ('pods author:"Ada Lovelace"', "pods", Filters(where=(("author", "Ada Lovelace"),))),
+        ("pods category:howto", "pods", Filters(where=(("category", "howto"),))),
+        ("pods status:draft", "pods", Filters(where=(("status", "draft"),))),
+        ("pods collection:docs", "pods", Filters(collections=("docs",))),
+        ("pods lang:go language:C", "pods", Filters(languages=("go", "C"))),
+        ("tag:x author:Ada", "x Ada", Filters(tags=("x",), where=(("author", "Ada"),))),
+        ("tag:x path:docs", "x", Filters(tags=("x",), paths=("docs",))),
+        ("tag:x -draft", "x", Filters(tags=("x",), without=("draft",))),
+    ],
+)
+def test_such_words_are_filters(text: str, left: str, filters: Filters) -> None:
+    assert asked(text)[:2] == (left, filters)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "std::vector",
+        "see http://x.org/tag:x",
+        "http://x",
+        "10:30",
+        "localhost:8080",
+        "C++ -O2",
+        "grep --flag",
+        "rm -f -rf x",
+        "ls -la",
+        "TypeError: foo",
+        'an "unbalanced quote',
+        '5" pipe and 6" hose',
+        "a - b",
+        "-",
+        "tag:",
+        "tag:# x",
+        "after:lunch",
+        "nokey:value",
+        '""',
+        '"!?" what',
+        "-draft",
+        "-draft -old",
+        'print("hello world")',
+        "well-known x-ray",
+        "a AND b OR NOT c NEAR d* ^e (f) {g} [h] ~i :j",
+        "key:",
+        "::",
+    ],
+)
+def test_anything_else_is_plain_text(text: str) -> None:
+    assert asked(text) == (text, Filters(), [])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("pods after:2026-02-31", "2026-02-31"),
+        ("pods before:99", "99"),
+        ("pods path:a*b*c*d*e*f", "wildcards"),
+        ("path:docs/** after:2026", "Add words"),
+        ("collection:docs", "Add words"),
+        ("path:docs -draft", "Add words"),
+        ("pods collection:nowhere", "nowhere"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_clear_error(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as error:
+        asked(text)
+    assert said in f"{error.value} {error.value.hint}"
+
+
+def test_flags_and_words_hold_together() -> None:
+    given = Filters(tags=("a",), after="2026-03", before="2026-05", collections=("docs", "x"))
+    _, found, _ = asked("pods tag:b after:2026-02 before:2026-04-01 collection:docs -old", given)
+    assert found == Filters(
+        tags=("a", "b"),
+        after="2026-03",
+        before="2026-04-01",
+        collections=("docs",),
+        without=("old",),
+    )
+    with pytest.raises(UsageError, match="outside of x"):
+        asked("pods collection:docs", replace(given, collections=("x",)))
+
+
+def test_what_was_left_out_is_said_once() -> None:
+    assert asked("pods -draft")[2] == [
+        'left out passages with "draft" (-draft); write it without the dash to search for it'
+    ]
+    assert asked('pods -draft -"to do"')[2] == [
+        'left out passages with "draft", "to do" (-draft -"to do"); write them without the dash to'
+        " search for them"
+    ]
+
+
+PIECES = st.sampled_from(
+    '" “ ” - : -draft -"a b" "the end" tag:x status:draft path:** after:2026 before:x author:"A B'
+    " AND OR NOT NEAR( * ^ ( ) { } [ ] ~ :: lang:c 検索 -検索 , . pods ''".split(" ")
+)
+
+
+@given(st.text() | st.lists(PIECES, max_size=8).map(" ".join) | st.lists(PIECES).map("".join))
+def test_no_question_breaks_and_none_loses_all_its_words(text: str) -> None:
+    try:
+        left, filters, _ = asked(text)
+    except UsageError:
+        assert any(f"{key}:" in text.lower() for key in ("after", "before", "path", "collection"))
+        return
+    assert bool(query_words(left)) == bool(query_words(text))
+    if not filters:
+        assert left == text
+
+
+def test_nothing_is_read_for_a_question_without_filters() -> None:
+    query = Query("how do pods restart")
+    assert Operators()(query, Tools(cast(Reader, None))) is query
