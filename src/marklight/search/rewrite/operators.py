@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from marklight.answer import Filters, Query
 from marklight.dates import demand_moment, moment_bounds
@@ -99,8 +100,9 @@ class _Found:
         if key in ("after", "before"):
             if not value[0].isdigit():
                 return False
-            moment = demand_moment(value)
-            self.filters = _combined(self.filters, replace(Filters(), **{key: moment}))
+            day = demand_moment(value)
+            more = Filters(after=day) if key == "after" else Filters(before=day)
+            self.filters = _combined(self.filters, more)
         elif key in _FIELDS:
             self._add(_FIELDS[key], self._checked(key, value))
         elif key in ("author", "category") or self.tools.reader.knows(key):
@@ -127,8 +129,9 @@ class _Found:
         return value
 
     def _add(self, name: str, value: object) -> None:
-        before = getattr(self.filters, name)
-        self.filters = replace(self.filters, **{name: tuple(dict.fromkeys((*before, value)))})
+        both = (*getattr(self.filters, name), value)
+        more: dict[str, Any] = {name: tuple(dict.fromkeys(both))}
+        self.filters = replace(self.filters, **more)
 
 
 def _combined(given: Filters, found: Filters) -> Filters:
@@ -142,7 +145,7 @@ def _combined(given: Filters, found: Filters) -> Filters:
             )
         found = replace(found, collections=shared)
         given = replace(given, collections=())
-    several = {
+    several: dict[str, Any] = {
         name: tuple(dict.fromkeys((*getattr(given, name), *getattr(found, name))))
         for name in ("collections", "paths", "tags", "where", "languages", "phrases", "without")
     }
