@@ -117,8 +117,8 @@ class Reader(Protocol):
 
     def chunks_of(self, document: DocumentId) -> list[Chunk]: ...
 
-    def beside(self, chunk: str, count: int) -> list[Chunk]:
-        """A passage between so many passages of its document before it and after it, in order."""
+    def beside(self, document: DocumentId, ordinal: int, count: int) -> list[Chunk]:
+        """A document's passage of this place, between so many before it and after it, in order."""
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None: ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from marklight.answer import Level
 from marklight.model import Counts, DocumentId, Failure
 
 
@@ -17,6 +18,10 @@ class Extract:
     headings: tuple[str, ...]
     lines: tuple[int, int]
     text: str
+    chunk_id: str = ""
+    """Of the passage that it is, or that it was widened from."""
+    levels: tuple[Level, ...] = ()
+    """How far that passage can be widened."""
     notices: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -28,6 +33,8 @@ class Extract:
             "headings": list(self.headings),
             "lines": list(self.lines),
             "content": self.text,
+            "chunk_id": self.chunk_id or None,
+            "levels": [level.to_dict() for level in self.levels],
             "notices": list(self.notices),
         }
 

@@ -264,13 +264,12 @@ def test_a_sound_library_has_nothing_to_mend(engine: Engine) -> None:
 
 
 def test_a_passage_stands_between_its_neighbours(engine: Engine) -> None:
-    one = entry("a.md", *"vwxyz")
-    put(engine, one, entry("b.md", "q"))
-    ids = [chunk.id for chunk in one.chunks]
+    put(engine, entry("a.md", *"vwxyz"), entry("b.md", "q"))
     with engine.snapshot() as reader:
         for at, count, expected in [(2, 1, "wxy"), (2, 0, "x"), (0, 2, "vwx"), (4, 9, "vwxyz")]:
-            assert [each.text for each in reader.beside(ids[at], count)] == list(expected)
-        assert reader.beside("no such id", 3) == []
+            found = reader.beside(id_of("a.md"), at, count)
+            assert [each.text for each in found] == list(expected)
+        assert reader.beside(id_of("c.md"), 0, 3) == []
 
 
 def test_a_document_can_be_had_by_its_text_and_outline_alone(engine: Engine) -> None:

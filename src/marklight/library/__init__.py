@@ -16,7 +16,7 @@ from marklight.answer import Answer, Mode
 from marklight.errors import NotFound
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
-from marklight.library.asking import Day, Several, ask
+from marklight.library.asking import Day, Several, ask, level_of
 from marklight.library.choice import model_for
 from marklight.library.compose import Index
 from marklight.library.locate import standing
@@ -137,14 +137,28 @@ class Library(Parts):
         answer = present.within_budget(answer)
         return replace(answer, took_ms=(time.perf_counter() - began) * 1000)
 
-    def get(self, ref: str, *, near: Path | None = None, progress: Progress = silent) -> Extract:
+    def get(
+        self,
+        ref: str,
+        *,
+        level: str | None = None,
+        context: int | None = None,
+        near: Path | None = None,
+        progress: Progress = silent,
+    ) -> Extract:
         """A document or a part of it: path, path#heading, path:10-40 or a passage's id.
 
-        A path is one below its collection, or one from the folder `near`.
+        A path is one below its collection, or one from the folder `near`. With a level, such as
+        `section`, that much around the passage that the reference names.
         """
+        wanted, count = level_of(level, context)
         notices = self._refresh_known(progress)
         with self.engine.snapshot() as reader:
             extract = reference.follow(ref, reader, self._near(reader, near))
+            if not self._exists(extract.document):
+                raise NotFound(f"{extract.document.path} is no longer on the disk")
+            if wanted:
+                extract = reference.widened(extract, wanted, reader, count)
         return replace(extract, notices=tuple(notices))
 
     def outline(

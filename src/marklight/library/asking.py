@@ -73,6 +73,18 @@ def ask(
     return query
 
 
+def level_of(level: str | None, context: int | None) -> tuple[str, int]:
+    """How much around a passage is wanted: a level, or nothing, and the number of neighbours."""
+    if context is None:
+        return level or "", 1
+    if level not in (None, "neighbours"):
+        raise UsageError(
+            f"a context of {context} says how many neighbours, but the level is {level!r}",
+            "Leave one of them out",
+        )
+    return "neighbours", _within("the context", context, 0, 20)
+
+
 def _question(text: str, name: str = "query") -> str:
     if not isinstance(text, str):
         raise UsageError(f"a {name} is a text, not {type(text).__name__}")

@@ -20,7 +20,10 @@ _PREFIX = re.compile(r"[ \t>]*")
 
 
 class Page:
-    """A text whose lines are found once, however often it is asked for some of them."""
+    """A text whose lines are found once, however often it is asked for some of them.
+
+    The last line break ends a line and does not begin another.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text.removesuffix("\n")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from marklight.errors import NotFound, UsageError
-from marklight.model import Document, DocumentId, Heading
+from marklight.model import Chunk, Document, DocumentId, Heading
 from marklight.ports import Reader
 from marklight.report import Extract
+from marklight.search import widen
+from marklight.search.page import Page
 
 _LINES = re.compile(r"^(?P<path>.+):(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?$", re.DOTALL)
 _CHUNK_ID = re.compile(r"^[0-9a-f]{16}$")
@@ -25,12 +28,12 @@ def follow(reference: str, reader: Reader, find: Find) -> Extract:
         raise UsageError("an empty reference names nothing", "Give a path, such as guide/auth.md")
     if _CHUNK_ID.match(reference):
         for chunk in reader.chunks([reference]):
-            return Extract(chunk.document, chunk.title, chunk.headings, chunk.lines, chunk.text)
-        if parent := _section(reference, reader):
-            return parent
+            return _passage(chunk, reader)
+        if section := _section(reference, reader):
+            return _passage(section, reader)
     whole = find(reference)
     if whole is not None:
-        return _lines_of(whole, 1, max(1, len(_lines(whole))))
+        return _lines_of(whole, 1, len(Page(whole.text)))
     if found := _LINES.match(reference):
         first, last = int(found["first"]), int(found["last"] or found["first"])
         return _lines_of(demand(found["path"], reader, find), first, last)
@@ -40,15 +43,33 @@ def follow(reference: str, reader: Reader, find: Find) -> Extract:
     raise _missing(reference, reader)
 
 
-def _section(id: str, reader: Reader) -> Extract | None:
-    """What `--parents` shows under this id."""
+def widened(extract: Extract, level: str, reader: Reader, count: int = 1) -> Extract:
+    """A level of the passage that an extract is, or of the one that stands where it begins."""
+    id, line = extract.chunk_id, extract.lines[0]
+    own = reader.chunks([id]) or [_section(id, reader)]
+    below = (each for each in reader.chunks_of(extract.document) if each.lines[1] >= line)
+    chunk = own[0] or next(below, None)
+    if chunk is None:
+        raise NotFound(f"no passage stands at {extract.document.path}:{line}")
+    # A heading above the passage was named: what is wider than the passage holds it too.
+    first = chunk.lines[0] if level == "passage" else min(line, chunk.lines[0])
+    wanted = replace(chunk, lines=(first, chunk.lines[1]))
+    return replace(widen.widen(wanted, level, widen.Leaves(reader), count), levels=extract.levels)
+
+
+def _passage(chunk: Chunk, reader: Reader) -> Extract:
+    leaves = widen.Leaves(reader)
+    return replace(
+        widen.widen(chunk, "passage", leaves), levels=widen.levels([chunk], leaves)[chunk.id]
+    )
+
+
+def _section(id: str, reader: Reader) -> Chunk | None:
+    """What `--parents` shows under this id, in the shape of a passage."""
     found = reader.section(id)
-    document = reader.document(found[0]) if found else None
-    if not found or not document:
-        return None
-    section = found[1]
-    text = document.text[slice(*section.span)]
-    return Extract(document.id, document.title, section.headings, section.lines, text)
+    passages = reader.chunks_of(found[0]) if found else []
+    below = next((each for each in passages if each.parent == id), None)
+    return widen.parent(below, widen.Leaves(reader)) if below else None
 
 
 def find_document(name: str, reader: Reader) -> Document | None:
@@ -82,20 +103,14 @@ def _missing(name: str, reader: Reader) -> NotFound:
 
 
 def _lines_of(document: Document, first: int, last: int, *headings: str) -> Extract:
-    lines = _lines(document)
+    page = Page(document.text)
     if first < 1 or last < first:
         raise UsageError(f"lines {first}-{last} are no range", "Lines count from 1: guide.md:10-40")
-    if first > len(lines):
-        raise NotFound(f"{document.id.path} has only {len(lines)} lines", "Ask for fewer")
-    last = min(last, len(lines))
-    text = "\n".join(lines[first - 1 : last])
+    if first > len(page):
+        raise NotFound(f"{document.id.path} has only {len(page)} lines", "Ask for fewer")
+    last = min(last, len(page))
     trail = headings or _trail(document.outline, first)
-    return Extract(document.id, document.title, trail, (first, last), text)
-
-
-def _lines(document: Document) -> list[str]:
-    """Its lines; the last line break ends a line and does not begin another."""
-    return document.text.removesuffix("\n").split("\n")
+    return Extract(document.id, document.title, trail, (first, last), page.between(first, last))
 
 
 def _part(document: Document, fragment: str) -> Extract:

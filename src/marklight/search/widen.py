@@ -12,6 +12,8 @@ from marklight.ports import Reader
 from marklight.report import Extract
 from marklight.search.page import Lines, Page
 
+MOST_IN_PARENT = 20
+"""Passages of one parent: it has at most 2,000 characters, and few passages under 100."""
 LEVELS = ("passage", "neighbours", "block", "parent", "section", "document")
 
 
@@ -41,8 +43,7 @@ class Leaves(dict[DocumentId, Leaf | None]):
             return own
         page = leaf.page
         if level == "neighbours":
-            beside = self.reader.beside(chunk.id, count)
-            return page.trimmed(_around(own, *(each.lines for each in beside)))
+            return page.trimmed(_around(own, *self._beside(chunk, count)))
         if level == "block":
             return page.block(own, chunk.kind)
         if level == "parent":
@@ -52,6 +53,19 @@ class Leaves(dict[DocumentId, Leaf | None]):
         if level == "section":
             return page.trimmed(_section(leaf.outline, own) or whole)
         return page.trimmed(whole)
+
+    def _beside(self, chunk: Chunk, count: int) -> list[Lines]:
+        if chunk.id != chunk.parent:
+            found = self.reader.beside(chunk.document, chunk.ordinal, count)
+            return [each.lines for each in found]
+        # A parent stands between the passages before its first and those after its last.
+        near = self.reader.beside(chunk.document, chunk.ordinal, count + MOST_IN_PARENT)
+        within = [each.ordinal for each in near if each.parent == chunk.id]
+        return [
+            each.lines
+            for each in near
+            if within and within[0] - count <= each.ordinal <= within[-1] + count
+        ]
 
 
 def levels(chunks: Iterable[Chunk], leaves: Leaves) -> dict[str, tuple[Level, ...]]:
@@ -73,7 +87,7 @@ def widen(chunk: Chunk, level: str, leaves: Leaves, count: int = 1) -> Extract:
     text = leaf.page.between(*lines)
     if level == "passage":
         text = chunk.text
-    return Extract(chunk.document, chunk.title, chunk.headings, lines, text)
+    return Extract(chunk.document, chunk.title, chunk.headings, lines, text, chunk.id)
 
 
 def _levels(chunk: Chunk, leaves: Leaves) -> tuple[Level, ...]:

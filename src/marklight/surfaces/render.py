@@ -11,7 +11,7 @@ from marklight.surfaces.style import PLAIN, Style
 
 if TYPE_CHECKING:
     # Only named here: `--help` needs the formats and nothing that they show.
-    from marklight.answer import Answer, Hit
+    from marklight.answer import Answer, Hit, Level
     from marklight.model import Chunk, DocumentId, Heading
     from marklight.report import Extract, Report
 
@@ -103,6 +103,12 @@ def extract_text(extract: Extract, style: Style = PLAIN) -> str:
     """A piece of a document under the line that says where it stands."""
     where = _place(extract.document.path, extract, style)
     return f"{style.bold(where)}\n\n{harmless(extract.text)}"
+
+
+def levels_text(levels: Sequence[Level]) -> str:
+    """How much each level is, so that one can choose."""
+    sizes = (f"{level.name} {level.characters:,}" for level in levels)
+    return f"{', '.join(sizes)} characters"
 
 
 def outline_text(document: DocumentId, outline: Sequence[Heading], style: Style = PLAIN) -> str:

@@ -174,14 +174,11 @@ def chunks_of(session: Session, id: DocumentId) -> list[Chunk]:
     ]
 
 
-def beside(session: Session, id: str, count: int) -> list[Chunk]:
+def beside(session: Session, id: DocumentId, ordinal: int, count: int) -> list[Chunk]:
     """By the index on places in a document, however long that is."""
-    found = session.all(
-        f"{_CHUNKS} JOIN chunks o ON o.id = ? WHERE c.document = o.document"
-        " AND c.ordinal BETWEEN o.ordinal - ? AND o.ordinal + ? ORDER BY c.ordinal",
-        [id, count, count],
-    )
-    return [records.chunk(row) for row in found]
+    where = "WHERE c.document = ? AND c.ordinal BETWEEN ? AND ? ORDER BY c.ordinal"
+    places = [document_row(session, id), ordinal - count, ordinal + count]
+    return [records.chunk(row) for row in session.all(f"{_CHUNKS} {where}", places)]
 
 
 def section(session: Session, id: str) -> tuple[DocumentId, Section] | None:

@@ -88,8 +88,8 @@ class EmbeddedReader:
     def chunks_of(self, document: DocumentId) -> list[Chunk]:
         return read.chunks_of(self._session, document)
 
-    def beside(self, chunk: str, count: int) -> list[Chunk]:
-        return read.beside(self._session, chunk, count)
+    def beside(self, document: DocumentId, ordinal: int, count: int) -> list[Chunk]:
+        return read.beside(self._session, document, ordinal, count)
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None:
         return read.section(self._session, id)

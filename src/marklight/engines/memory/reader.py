@@ -111,13 +111,8 @@ class MemoryReader:
         entry = self.state.entries.get(document)
         return sorted(entry.chunks, key=lambda chunk: chunk.ordinal) if entry else []
 
-    def beside(self, chunk: str, count: int) -> list[Chunk]:
-        return [
-            each
-            for own in self.chunks([chunk])
-            for each in self.chunks_of(own.document)
-            if abs(each.ordinal - own.ordinal) <= count
-        ]
+    def beside(self, document: DocumentId, ordinal: int, count: int) -> list[Chunk]:
+        return [each for each in self.chunks_of(document) if abs(each.ordinal - ordinal) <= count]
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None:
         for entry in self.state.entries.values():

@@ -98,18 +98,30 @@ def search(
 
 @click.command()
 @click.argument("reference", metavar="REF")
+@click.option(
+    "--level", help="More of it: passage, neighbours, block, parent, section or document."
+)
+@click.option("--context", type=int, metavar="N", help="With N passages before it and N after it.")
 @IN_LIBRARY
 @AS_JSON
 @SET
-def get(reference: str, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
+def get(
+    reference: str,
+    folder: Path | None,
+    as_json: bool,
+    assignments: tuple[str, ...],
+    **options: Any,
+) -> int:
     """Show a document or a part of it.
 
     REF is path, path#heading, path:10-40, or a chunk id.
     """
     with open_library(folder, assignments) as library, Bar() as bar:
-        extract = library.get(reference, near=Path.cwd(), progress=bar)
+        extract = library.get(reference, near=Path.cwd(), progress=bar, **options)
     for notice in extract.notices:
         note(notice)
+    if len(extract.levels) > 1 and not as_json:
+        note(f"--level shows more or less: {render.levels_text(extract.levels)}")
     show(
         render.to_json(extract.to_dict())
         if as_json
