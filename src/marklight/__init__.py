@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     )
     from marklight.library import Library
     from marklight.model import Chunk, Document
-    from marklight.report import Extract, Report
+    from marklight.report import Extract, Links, Related, Report
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "marklight.library": ("Library",),
     "marklight.answer": ("Answer", "Filters", "Hit", "Query"),
-    "marklight.report": ("Extract", "Report"),
+    "marklight.report": ("Extract", "Links", "Related", "Report"),
     "marklight.model": ("Chunk", "Document"),
     "marklight.errors": (
         "Busy",
@@ -51,11 +51,13 @@ __all__ = [
     "Filters",
     "Hit",
     "Library",
+    "Links",
     "MarklightError",
     "ModelError",
     "NotFound",
     "Query",
     "Refused",
+    "Related",
     "Report",
     "SettingsError",
     "StoreError",

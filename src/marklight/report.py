@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from marklight.answer import Level
-from marklight.model import Counts, DocumentId, Failure
+from marklight.model import Counts, DocumentId, Failure, ResolvedLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,90 @@ class Extract:
             "levels": [level.to_dict() for level in self.levels],
             "notices": list(self.notices),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """What a document links to and what links to it; or, of a library, what leads nowhere."""
+
+    document: DocumentId | None
+    """None for the whole library."""
+    out: tuple[ResolvedLink, ...] = ()
+    back: tuple[ResolvedLink, ...] = ()
+    unresolved: tuple[ResolvedLink, ...] = ()
+    orphans: tuple[DocumentId, ...] = ()
+    """Documents without any link to or from another."""
+    more: Mapping[str, int] = field(default_factory=dict)
+    """How many of which list are left out."""
+    notices: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The links as JSON holds them."""
+        ends: dict[str, Any] = {}
+        if self.document:
+            ends["out"] = [_link(each, each.target) for each in self.out]
+            ends["in"] = [_link(each, each.source) for each in self.back]
+        else:
+            ends["orphans"] = [_id(id) for id in self.orphans]
+        return {
+            **(_id(self.document) if self.document else {}),
+            **ends,
+            "unresolved": [_link(each, each.source) for each in self.unresolved],
+            "more": dict(self.more),
+            "notices": list(self.notices),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Relative:
+    """A document that belongs to another, how surely, and why."""
+
+    document: DocumentId
+    title: str
+    score: float
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """The documents that belong to one, the surest first."""
+
+    document: DocumentId
+    relatives: tuple[Relative, ...]
+    notices: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The relatives as JSON holds them."""
+        return {
+            **_id(self.document),
+            "related": [
+                {
+                    **_id(each.document),
+                    "title": each.title,
+                    "score": round(each.score, 4),
+                    "reasons": list(each.reasons),
+                }
+                for each in self.relatives
+            ],
+            "notices": list(self.notices),
+        }
+
+
+def _id(id: DocumentId) -> dict[str, str]:
+    return {"path": id.path, "collection": id.collection}
+
+
+def _link(resolved: ResolvedLink, other: DocumentId | None) -> dict[str, Any]:
+    """A link by the document at its other end; where there is none, by the one it stands in."""
+    link = resolved.link
+    return {
+        **_id(other or resolved.source),
+        "line": link.line,
+        "type": link.type.value,
+        "target": link.target,
+        "fragment": link.fragment,
+        "text": link.text,
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from marklight.answer import Answer, Mode
 from marklight.errors import NotFound
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
-from marklight.library.asking import Day, Several, ask, level_of
+from marklight.library.asking import Day, Several, ask, in_range, level_of
 from marklight.library.choice import model_for
 from marklight.library.compose import Index
 from marklight.library.locate import standing
@@ -24,8 +24,8 @@ from marklight.library.parts import Parts
 from marklight.library.upkeep import Upkeep
 from marklight.model import Document, DocumentId, Heading
 from marklight.ports import Progress, Reader, Tools, silent
-from marklight.report import Extract, Report
-from marklight.search import present, reference, widen
+from marklight.report import Extract, Links, Related, Report
+from marklight.search import present, reference, relations, widen
 
 __all__ = ["Library"]
 
@@ -170,6 +170,37 @@ class Library(Parts):
             document = reference.demand(path, reader, self._near(reader, near))
             return document.id, document.outline
 
+    def links(
+        self,
+        path: str | None = None,
+        *,
+        limit: int = 100,
+        near: Path | None = None,
+        progress: Progress = silent,
+    ) -> Links:
+        """Links to and from a document; without one, what in the library leads nowhere or stands alone."""
+        in_range("the limit", limit, 1, relations.MOST_COUNTED)
+        notices = self._refresh_known(progress)
+        with self.engine.snapshot() as reader:
+            if path is None:
+                found = relations.loose_ends(reader, limit, self._exists)
+            else:
+                id = reference.demand(path, reader, self._near(reader, near)).id
+                found = relations.links(id, reader, limit, self._exists)
+        return replace(found, notices=tuple(notices))
+
+    def related(
+        self, path: str, *, limit: int = 10, near: Path | None = None, progress: Progress = silent
+    ) -> Related:
+        """Documents that belong to this one: by links, shared tags and meaning, each with its reasons."""
+        in_range("the limit", limit, 1, 100)
+        notices = self._refresh_known(progress)
+        with self.engine.snapshot() as reader:
+            document = reference.demand(path, reader, self._near(reader, near))
+            model = self._model_of(reader)
+            found = relations.related(document, reader, model, limit, self._exists)
+        return replace(found, notices=tuple(notices))
+
     def ignored(self, path: Path | str) -> str:
         """Why a file is left out of the index; empty when it is not."""
         discover = self.settings.build(Discover, "files")
@@ -235,6 +266,14 @@ class Library(Parts):
                     "Name the library's folder with --in, or run `marklight index`",
                 )
         return self._upkeep(self.reading).refresh(None, progress)
+
+    def _model_of(self, reader: Reader) -> str:
+        """Whose vectors there are: nothing is embedded to compare what is, so no model is loaded."""
+        if self.settings["model.name"] == "none":
+            return ""
+        known = reader.models()
+        chosen = self.model_problem()[0] if len(known) > 1 else ""
+        return chosen if chosen in known else max(known, key=lambda model: known[model], default="")
 
     def _upkeep(self, ingest: Ingest) -> Upkeep:
         return Upkeep(ingest, self.settings.build(Index, "index"))

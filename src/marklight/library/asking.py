@@ -45,13 +45,13 @@ def ask(
     """The query; `within` is the part of the library that was named by its folder."""
     query = Query(
         text=_question(text),
-        limit=_within("the limit", limit, 1, 100),
+        limit=in_range("the limit", limit, 1, 100),
         mode=_mode(mode),
         min_confidence=min_confidence,
         max_tokens=max_tokens,
         rerank=rerank,
         parents=parents,
-        context=_within("the context", context, 0, 20),
+        context=in_range("the context", context, 0, 20),
         expand_context=expand_context,
         hypothesis=_question(hypothesis, "hypothesis") if hypothesis is not None else "",
         here=here,
@@ -67,7 +67,7 @@ def ask(
         ),
     )
     if min_confidence is not None:
-        _within("the least confidence", min_confidence, 0, 1)
+        in_range("the least confidence", min_confidence, 0, 1)
     if max_tokens is not None and max_tokens < 1:
         raise UsageError(f"the token budget must be positive, not {max_tokens}")
     return query
@@ -82,7 +82,7 @@ def level_of(level: str | None, context: int | None) -> tuple[str, int]:
             f"a context of {context} says how many neighbours, but the level is {level!r}",
             "Leave one of them out",
         )
-    return "neighbours", _within("the context", context, 0, 20)
+    return "neighbours", in_range("the context", context, 0, 20)
 
 
 def _question(text: str, name: str = "query") -> str:
@@ -94,7 +94,8 @@ def _question(text: str, name: str = "query") -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _within(name: str, value: Number, least: int, most: int) -> Number:
+def in_range(name: str, value: Number, least: int, most: int) -> Number:
+    """The number, if it makes sense."""
     if not isinstance(value, int | float) or not least <= value <= most:
         raise UsageError(f"{name} must be {least} to {most}, not {value}")
     return value

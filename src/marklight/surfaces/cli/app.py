@@ -10,7 +10,7 @@ from contextlib import suppress
 import click
 
 from marklight.errors import MarklightError
-from marklight.surfaces.cli import finding, keeping, models
+from marklight.surfaces.cli import finding, keeping, models, relating
 from marklight.surfaces.render import one_line
 
 EXIT_INTERRUPTED = 130
@@ -33,6 +33,8 @@ for command in (
     keeping.index,
     finding.get,
     finding.outline,
+    relating.related,
+    relating.links,
     keeping.ignored,
     keeping.status,
     keeping.doctor,

@@ -1,0 +1,143 @@
+"""Links, backlinks and related documents, through the public door."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import marklight
+from marklight.errors import NotFound, UsageError
+from tests.making import library, write
+
+PAGES = {
+    "hub.md": "# Hub\n\nSee [rollback](deploy/rollback.md#undo) and [[scale]] and [[nowhere]].\n\n"
+    "Below: [here](#hub).\n",
+    "deploy/rollback.md": "---\ntags: [deploy, rare]\n---\n# Rolling back\n\nBack to the [hub](../hub.md).\n\n"
+    "## Tests\n\n- [[scale]]\n",
+    "deploy/scale.md": "---\ntags: [deploy, rare]\n---\n# Scaling\n\nMore replicas carry more load.\n",
+    "kitchen.md": "---\ntags: [deploy]\n---\n# Espresso\n\nGrind the beans finely.\n",
+    "barista.md": "# Coffee\n\nGrind the beans of the espresso finely.\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write(tmp_path / "docs", PAGES)
+
+
+@pytest.fixture
+def lib(folder: Path, engine: str) -> marklight.Library:
+    lib = library(folder, engine=engine)
+    lib.index()
+    return lib
+
+
+def test_links_are_told_from_both_ends_with_line_type_and_fragment(lib: marklight.Library) -> None:
+    found = lib.links("hub.md").to_dict()
+    assert [(each["path"], each["line"], each["fragment"]) for each in found["out"]] == [
+        ("deploy/rollback.md", 3, "undo"),
+        ("deploy/scale.md", 3, ""),
+    ]
+    assert [(each["path"], each["line"]) for each in found["in"]] == [("deploy/rollback.md", 6)]
+    assert [each["target"] for each in found["unresolved"]] == ["nowhere"]
+    back = lib.links("deploy/scale.md").to_dict()["in"]
+    assert [(each["path"], each["type"]) for each in back] == [
+        ("deploy/rollback.md", "tests"),
+        ("hub.md", "links_to"),
+    ]
+
+
+def test_a_document_is_no_link_of_its_own(lib: marklight.Library) -> None:
+    found = lib.links("hub.md")
+    assert all(link.target != found.document for link in found.out)
+    assert all(link.source != found.document for link in found.back)
+
+
+def test_a_library_tells_what_leads_nowhere_and_what_stands_alone(lib: marklight.Library) -> None:
+    found = lib.links().to_dict()
+    assert [(each["path"], each["target"]) for each in found["unresolved"]] == [
+        ("hub.md", "nowhere")
+    ]
+    assert [each["path"] for each in found["orphans"]] == ["barista.md", "kitchen.md"]
+    assert "out" not in found
+    cut = lib.links(limit=1)
+    assert (len(cut.orphans), cut.more) == (1, {"orphans": 1})
+
+
+def test_a_list_of_links_is_as_long_as_asked_for_and_says_how_many_more(
+    lib: marklight.Library, folder: Path
+) -> None:
+    write(folder, {f"many/{number}.md": "[[hub]]\n" for number in range(12)})
+    found = lib.links("hub.md", limit=5)
+    assert len(found.back) == 5
+    assert found.more == {"in": 13 - 5}
+
+
+def test_related_documents_have_their_reasons_in_words(lib: marklight.Library) -> None:
+    found = lib.related("deploy/rollback.md")
+    reasons = {each.document.path: each.reasons for each in found.relatives}
+    assert reasons["hub.md"][0] == "links here, linked from here"
+    assert reasons["deploy/scale.md"][:2] == (
+        "linked from here (tests)",
+        "2 shared tags: deploy, rare",
+    )
+    assert "deploy/rollback.md" not in reasons
+    scores = [each.score for each in found.relatives]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= score <= 1 for score in scores)
+
+
+def test_rare_tags_count_more_than_common_ones(folder: Path, engine: str) -> None:
+    with marklight.open(folder, {"engine": engine, "model": {"name": "none"}}) as lib:
+        lib.index()
+        scores = {each.document.path: each.score for each in lib.related("kitchen.md").relatives}
+        # Its one tag is all it has, whoever shares it: 0.4.
+        assert scores == pytest.approx({"deploy/rollback.md": 0.4, "deploy/scale.md": 0.4})
+        write(folder, {"kitchen.md": "---\ntags: [deploy, rare, alone]\n---\nx\n"})
+        write(folder, {"only.md": "---\ntags: [deploy]\n---\nx\n"})
+        scores = {each.document.path: each.score for each in lib.related("kitchen.md").relatives}
+        # Of six documents four have `deploy`, three `rare` and one `alone`: ln 1.5, ln 2, ln 6.
+        assert scores["deploy/scale.md"] == pytest.approx(
+            0.4 * (0.4055 + 0.6931) / 2.8904, abs=1e-3
+        )
+        assert "only.md" not in scores, "0.4 * 0.4055 / 2.8904 = 0.06 is too little to tell"
+
+
+def test_meaning_relates_where_nothing_else_does(lib: marklight.Library) -> None:
+    first = lib.related("barista.md").relatives[0]
+    assert first.document.path == "kitchen.md"
+    assert first.reasons[0].startswith("meaning 0.")
+
+
+def test_without_a_model_meaning_falls_out(folder: Path, engine: str) -> None:
+    with marklight.open(folder, {"engine": engine, "model": {"name": "none"}}) as lib:
+        lib.index()
+        assert lib.related("barista.md").relatives == ()
+
+
+def test_the_limit_is_kept_and_must_make_sense(lib: marklight.Library) -> None:
+    assert len(lib.related("deploy/rollback.md", limit=1).relatives) == 1
+    with pytest.raises(UsageError, match="1 to 100"):
+        lib.related("hub.md", limit=0)
+    with pytest.raises(UsageError, match="limit"):
+        lib.links("hub.md", limit=0)
+
+
+def test_what_is_gone_from_the_disk_is_neither_linked_nor_related(
+    lib: marklight.Library, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "deploy" / "scale.md").unlink()
+    # As while another process writes: the index is not brought up to date first.
+    monkeypatch.setattr(lib, "_refresh_known", lambda progress: [])
+    assert [link.link.target for link in lib.links("hub.md").unresolved] == ["scale", "nowhere"]
+    related = [each.document.path for each in lib.related("hub.md").relatives]
+    assert "deploy/scale.md" not in related
+    with pytest.raises(NotFound, match="no longer on the disk"):
+        lib.links("deploy/scale.md")
+
+
+def test_a_document_that_is_not_there_is_a_clear_error(lib: marklight.Library) -> None:
+    for ask in (lib.links, lib.related):
+        with pytest.raises(NotFound, match=r"no document is called 'hubb\.md'.*hub\.md"):
+            ask("hubb.md")
