@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,11 +40,29 @@ def test_every_hit_says_how_far_it_can_be_widened_and_get_gives_it(lib: markligh
 
 def test_levels_are_those_of_the_passage_whatever_is_shown_of_it(lib: marklight.Library) -> None:
     (plain,) = lib.search("what says part 3", limit=1).to_dict()["results"]
-    for options in ({"context": 1}, {"expand_context": True}):
+    wishes: list[dict[str, Any]] = [{"context": 1}, {"expand_context": True}]
+    for options in wishes:
         (wide,) = lib.search("what says part 3", limit=1, **options).to_dict()["results"]
         assert wide["levels"] == plain["levels"]
         assert wide["chunk_id"] == plain["chunk_id"]
         assert len(wide["content"]) > len(plain["content"])
+
+
+def test_sections_in_place_of_passages_can_be_widened_too(lib: marklight.Library) -> None:
+    options: list[dict[str, Any]] = [{}, {"context": 1}, {"expand_context": True}]
+    for more in options:
+        (result,) = lib.search("what says part 3", limit=1, parents=True, **more).to_dict()[
+            "results"
+        ]
+        assert result["levels"][0]["level"] == "parent"
+        assert result["levels"][-1]["level"] == "document"
+        for level in result["levels"]:
+            extract = lib.get(result["chunk_id"], level=level["level"])
+            assert (list(extract.lines), len(extract.text)) == (
+                level["lines"],
+                level["characters"],
+            )
+    assert lib.get(result["chunk_id"]).levels == lib.get(result["chunk_id"], context=1).levels
 
 
 def test_a_heading_can_be_widened_too(lib: marklight.Library) -> None:

@@ -119,8 +119,7 @@ class Library(Parts):
             )
             answer = pipeline(query, tools)
             modified = reader.modified(hit.chunk.document for hit in answer.hits)
-            found = reader.chunks([hit.chunk.id for hit in answer.hits])
-            levels = widen.levels(found, widen.Leaves(reader))
+            levels = widen.levels((hit.chunk for hit in answer.hits), widen.Leaves(reader))
             counts = reader.counts(self.model_problem()[0])
         if counts.documents == 0:
             said = [*said, f"there are no documents in {self.place.folder}"]

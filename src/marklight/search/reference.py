@@ -46,9 +46,8 @@ def follow(reference: str, reader: Reader, find: Find) -> Extract:
 def widened(extract: Extract, level: str, reader: Reader, count: int = 1) -> Extract:
     """A level of the passage that an extract is, or of the one that stands where it begins."""
     id, line = extract.chunk_id, extract.lines[0]
-    own = reader.chunks([id]) or [_section(id, reader)]
     below = (each for each in reader.chunks_of(extract.document) if each.lines[1] >= line)
-    chunk = own[0] or next(below, None)
+    chunk = next(iter(reader.chunks([id])), None) or _section(id, reader) or next(below, None)
     if chunk is None:
         raise NotFound(f"no passage stands at {extract.document.path}:{line}")
     # A heading above the passage was named: what is wider than the passage holds it too.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from marklight.answer import Level
@@ -11,6 +12,7 @@ from marklight.model import Chunk, DocumentId, Heading
 from marklight.ports import Reader
 from marklight.report import Extract
 from marklight.search.page import Lines, Page
+from marklight.text import digest, passage
 
 MOST_IN_PARENT = 20
 """Passages of one parent: it has at most 2,000 characters, and few passages under 100."""
@@ -68,12 +70,36 @@ class Leaves(dict[DocumentId, Leaf | None]):
         ]
 
 
-def levels(chunks: Iterable[Chunk], leaves: Leaves) -> dict[str, tuple[Level, ...]]:
-    """By the ids of these passages: each level with its size, the narrowest first.
+def parent(chunk: Chunk, leaves: Leaves) -> Chunk:
+    """The parent of this passage in its shape; the passage itself where there is none."""
+    found, leaf = leaves.reader.section(chunk.parent), leaves[chunk.document]
+    if found is None or leaf is None:
+        return chunk
+    section = found[1]
+    text = leaf.page.text[slice(*section.span)]
+    return replace(
+        chunk,
+        id=section.id,
+        headings=section.headings,
+        anchor=section.anchor,
+        lines=section.lines,
+        text=text,
+        digest=digest(passage(chunk.title, section.headings, text)),
+        merged=(),
+    )
 
-    A level that adds nothing to the one before it is left out.
+
+def levels(chunks: Iterable[Chunk], leaves: Leaves) -> dict[str, tuple[Level, ...]]:
+    """By the ids of these passages or parents: each level with its size, the narrowest first.
+
+    A level that adds nothing to the one before it is left out. What is shown of a passage may
+    have been widened already: its levels are those that it has in the index.
     """
-    return {chunk.id: _levels(chunk, leaves) for chunk in chunks}
+    shown = {chunk.id: chunk for chunk in chunks}
+    known = {chunk.id: chunk for chunk in leaves.reader.chunks(list(shown))}
+    return {
+        id: _levels(known.get(id) or parent(chunk, leaves), leaves) for id, chunk in shown.items()
+    }
 
 
 def widen(chunk: Chunk, level: str, leaves: Leaves, count: int = 1) -> Extract:
@@ -85,22 +111,28 @@ def widen(chunk: Chunk, level: str, leaves: Leaves, count: int = 1) -> Extract:
         raise NotFound(f"{chunk.path} is not in the index")
     lines = leaves.lines(chunk, level, count)
     text = leaf.page.between(*lines)
-    if level == "passage":
+    if level in ("passage", _narrowest(chunk)):
         text = chunk.text
     return Extract(chunk.document, chunk.title, chunk.headings, lines, text, chunk.id)
 
 
 def _levels(chunk: Chunk, leaves: Leaves) -> tuple[Level, ...]:
     leaf = leaves[chunk.document]
-    found = [Level("passage", chunk.lines, len(chunk.text))]
+    found = [Level(_narrowest(chunk), chunk.lines, len(chunk.text))]
     if leaf is None:
         return tuple(found)
     page = leaf.page
-    wider = {name: leaves.lines(chunk, name) for name in LEVELS[1:]}
+    wider = {
+        name: leaves.lines(chunk, name) for name in LEVELS if name not in ("passage", found[0].name)
+    }
     for name, lines in sorted(wider.items(), key=lambda one: page.length(one[1])):
         if lines != found[-1].lines or (len(found) == 1 and _is_part(chunk, page)):
             found.append(Level(name, lines, page.length(lines)))
     return tuple(found)
+
+
+def _narrowest(chunk: Chunk) -> str:
+    return "parent" if chunk.id == chunk.parent else "passage"
 
 
 def _is_part(chunk: Chunk, page: Page) -> bool:

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from marklight.answer import Hit, Hits, Query, best_first
-from marklight.model import Chunk
 from marklight.ports import Tools
-from marklight.text import digest, passage
+from marklight.search.widen import Leaves, parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,29 +20,9 @@ class Parents:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not query.parents:
             return hits
+        leaves = Leaves(tools.reader)
         found: dict[str, Hit] = {}
         for hit in hits:
-            section = whole(hit.chunk, tools)
+            section = parent(hit.chunk, leaves)
             found.setdefault(section.id, replace(hit, chunk=section))
         return best_first(found.values())
-
-
-def whole(chunk: Chunk, tools: Tools) -> Chunk:
-    """The section of this passage in the shape of a passage; itself where the index has no section."""
-    known = tools.reader.section(chunk.parent)
-    text = tools.reader.text_of(chunk.document)
-    if known is None or text is None:
-        return chunk
-    section = known[1]
-    start, end = section.span
-    shown = text[0][start:end]
-    return replace(
-        chunk,
-        id=section.id,
-        headings=section.headings,
-        anchor=section.anchor,
-        lines=section.lines,
-        text=shown,
-        digest=digest(passage(chunk.title, section.headings, shown)),
-        merged=(),
-    )
