@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from marklight.engines.embedded import mend, refill, vectors
 from marklight.engines.embedded.counters import COUNTERS
 from marklight.engines.embedded.derived import Parts
 from marklight.engines.embedded.matrix import InUse, MatrixFile, shelf
 from marklight.engines.embedded.session import Session
+from marklight.engines.embedded.signs import SignsFile
 from marklight.engines.embedded.trouble import damaged
 from marklight.text import terms_recipe
 
@@ -37,14 +36,17 @@ def check(parts: Parts, session: Session) -> list[str]:
     for (model,) in session.all("SELECT name FROM models WHERE places > 0"):
         place = shelf(session, model)
         assert place
-        file = MatrixFile.at(parts.folder, library, place)
-        if not file.is_whole() or not _equal(file, session):
-            parts.matrices.clear()
+        for kind in (MatrixFile, SignsFile):
+            file = kind.at(parts.folder, library, place)
+            wanted = kind is MatrixFile or place.places > parts.exact_most
+            if not wanted or file.is_true(session):
+                continue
+            parts.mapped.clear()
             try:
                 file.rebuild(session)
-                found.append(f"The vectors of {model} were written anew from the store")
+                found.append(f"The {kind.what} of {model} were written anew from the store")
             except InUse as error:
-                found.append(f"The vectors of {model} are damaged: {error}")
+                found.append(f"The {kind.what} of {model} are damaged: {error}")
     if left := vectors.sweep(session, parts.folder, library) + mend.sweep(parts.words.folder):
         found.append(f"{left} files or folders that nothing uses were deleted")
     return found
@@ -64,11 +66,3 @@ def _concepts(session: Session) -> str:
         return ""
     refill.concepts(session)
     return "The words of the vocabulary were counted anew" if known else ""
-
-
-def _equal(file: MatrixFile, session: Session) -> bool:
-    rows = file.map()
-    return all(
-        np.array_equal(rows[start : start + len(block)], block)
-        for start, block in file.blocks(session)
-    )

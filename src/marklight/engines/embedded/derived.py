@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from marklight.engines.embedded.allowed import Allowed
     from marklight.engines.embedded.concepts import Concepts
-    from marklight.engines.embedded.matrix import MatrixFile, Shelf
+    from marklight.engines.embedded.mapped import Mapped
+    from marklight.engines.embedded.matrix import Shelf
+    from marklight.engines.embedded.signs import Signs
     from marklight.engines.embedded.store import Store
     from marklight.engines.embedded.turn import Turn
     from marklight.model import Matrix, Vector
@@ -35,9 +37,9 @@ class Parts:
     turn: Turn
     store: Store
     words: Words
-    matrices: dict[Path, Matrix] = field(default_factory=dict)
-    mapping: Lock = field(default_factory=Lock)
-    """Held while a matrix is mapped or mended, so that others wait instead of doing it again."""
+    mapped: Mapped
+    exact_most: int
+    """Vectors up to which every one is multiplied with the question."""
     concepts: dict[str, Concepts] = field(default_factory=dict)
 
 
@@ -157,7 +159,7 @@ class Derived:
     ) -> list[Scored]:
         """The best passages by their meaning."""
         from marklight.engines.embedded.matrix import shelf
-        from marklight.engines.embedded.semantic import nearest
+        from marklight.engines.embedded.semantic import Rows, nearest
 
         place = shelf(self._session, model)
         if place is None or not place.places:
@@ -167,8 +169,8 @@ class Derived:
                 f"The question has {len(vector)} numbers, vectors of {model} have {place.dimension}",
                 "A model that changed must have another fingerprint",
             )
-        matrix = self._matrix(place)
-        return nearest(self._session, place.row, matrix, vector, allowed, limit)
+        rows = Rows(place.row, self._matrix(place), self._signs(place))
+        return nearest(self._session, rows, vector, allowed, limit)
 
     def vectors(self, model: str, chunks: Sequence[str]) -> Mapping[str, Vector]:
         """Of these passages, by the places where they stand."""
@@ -192,37 +194,13 @@ class Derived:
         from marklight.engines.embedded.matrix import MatrixFile
 
         file = MatrixFile.at(self._parts.folder, self.library, place)
-        found = self._mapped(file)
-        if found is None:
-            with self._parts.mapping:
-                found = self._mapped(file)
-                if found is None:
-                    found = self._map(file)
-        return found
+        rows = self._parts.mapped.rows(file)
+        return file.read(self._session) if rows is None else rows
 
-    def _mapped(self, file: MatrixFile) -> Matrix | None:
-        mapped = self._parts.matrices.get(file.path)
-        places = file.shelf.places
-        return mapped[:places] if mapped is not None and len(mapped) >= places else None
+    def _signs(self, place: Shelf) -> Signs | None:
+        """Where there are many vectors; else, or where the file cannot be had, all are multiplied."""
+        if place.places <= self._parts.exact_most:
+            return None
+        from marklight.engines.embedded.signs import SignsFile
 
-    def _map(self, file: MatrixFile) -> Matrix:
-        if not file.is_whole():
-            self._mend_matrix(file)
-        if not file.is_whole():
-            return file.read(self._session)
-        self._parts.matrices.clear()
-        self._parts.matrices[file.path] = matrix = file.map()
-        return matrix
-
-    def _mend_matrix(self, file: MatrixFile) -> None:
-        """Where nobody else writes."""
-        from marklight.engines.embedded.matrix import MatrixFile, shelf
-
-        try:
-            with self._parts.turn.hold(0):
-                session = self._parts.store.writing()
-                newest = shelf(session, file.shelf.name)
-                if newest and newest.epoch == file.shelf.epoch:
-                    MatrixFile.at(self._parts.folder, self.library, newest).rebuild(session)
-        except StoreError:
-            return
+        return self._parts.mapped.rows(SignsFile.at(self._parts.folder, self.library, place))

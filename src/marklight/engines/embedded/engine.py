@@ -8,6 +8,7 @@ from pathlib import Path
 
 from marklight.engines.embedded.counters import counting_waste
 from marklight.engines.embedded.derived import Derived, Parts
+from marklight.engines.embedded.mapped import Mapped
 from marklight.engines.embedded.reader import EmbeddedReader
 from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.store import Store
@@ -17,14 +18,17 @@ from marklight.engines.embedded.write import apply
 from marklight.errors import StoreError
 from marklight.model import Batch
 
+EXACT_MOST = 50_000
+"""Vectors up to which every one is multiplied. (benchmarks/searching.py)"""
+
 
 class EmbeddedEngine:
     """A library in a folder; the default."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, exact_most: int = EXACT_MOST) -> None:
         self.folder = folder
-        turn = Turn(folder / "lock")
-        self._parts = Parts(folder, turn, Store(folder), Words(folder))
+        turn, store = Turn(folder / "lock"), Store(folder)
+        self._parts = Parts(folder, turn, store, Words(folder), Mapped(turn, store), exact_most)
 
     @contextmanager
     def snapshot(self) -> Iterator[EmbeddedReader]:
@@ -65,7 +69,9 @@ class EmbeddedEngine:
         if batch.vectors is not None:
             from marklight.engines.embedded import vectors
 
-            vectors.add(session, self.folder, self._library(session), batch.vectors)
+            vectors.add(
+                session, self.folder, self._library(session), batch.vectors, self._parts.exact_most
+            )
         if batch.concepts is not None:
             from marklight.engines.embedded import concepts
 
@@ -123,7 +129,7 @@ class EmbeddedEngine:
         return f"file:{self.folder}"
 
     def close(self) -> None:
-        self._parts.matrices.clear()
+        self._parts.mapped.clear()
         self._parts.concepts.clear()
         self._parts.words.forget()
         self._parts.store.close()

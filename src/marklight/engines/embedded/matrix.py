@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -19,9 +19,11 @@ from marklight.errors import StoreError
 from marklight.text import digest
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from marklight.model import Matrix
 
-OURS = re.compile(r"[0-9a-f]{12}-\d+-\d+\.(f32|[0-9a-f]{8}\.new)")
+OURS = re.compile(r"[0-9a-f]{12}-\d+-\d+\.(f32|signs|[0-9a-f]{8}\.new)")
 """Names of such files, whole or begun; others may be the user's."""
 
 HEADER_BYTES = 256
@@ -42,14 +44,6 @@ class Shelf:
     epoch: int
     places: int
 
-    @property
-    def stride(self) -> int:
-        return 4 * self.dimension
-
-    @property
-    def bytes(self) -> int:
-        return HEADER_BYTES + self.places * self.stride
-
 
 def shelf(session: Session, model: str) -> Shelf | None:
     """The shelf of a model, None where nothing was ever embedded with it."""
@@ -67,17 +61,39 @@ class MatrixFile:
     library: str
     shelf: Shelf
 
+    suffix: ClassVar[str] = "f32"
+    what: ClassVar[str] = "vectors"
+    number: ClassVar[str] = "<f4"
+
     @classmethod
-    def at(cls, folder: Path, library: str, shelf: Shelf) -> MatrixFile:
-        name = f"{digest(shelf.name, size=6)}-{shelf.row}-{shelf.epoch}.f32"
+    def at(cls, folder: Path, library: str, shelf: Shelf) -> Self:
+        name = f"{digest(shelf.name, size=6)}-{shelf.row}-{shelf.epoch}.{cls.suffix}"
         return cls(folder / "vectors" / name, library, shelf)
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row."""
+        return self.shelf.dimension
+
+    def row_bytes(self, vectors: Matrix) -> bytes:
+        """Vectors of length one as this file holds them."""
+        return np.ascontiguousarray(vectors, dtype=self.number).tobytes()
+
+    @property
+    def stride(self) -> int:
+        return np.dtype(self.number).itemsize * self.width
+
+    @property
+    def length(self) -> int:
+        """As long as the view needs it."""
+        return HEADER_BYTES + self.shelf.places * self.stride
 
     @property
     def header(self) -> bytes:
         """Names what the rows are, so that a file from elsewhere is not mistaken for ours."""
         shelf = self.shelf
         what = (self.library, digest(shelf.name), shelf.row, shelf.epoch, shelf.dimension)
-        text = "marklight vectors 1\n" + " ".join(map(str, what)) + "\n"
+        text = f"marklight {self.what} 1\n" + " ".join(map(str, what)) + "\n"
         return text.encode().ljust(HEADER_BYTES, b" ")
 
     def is_whole(self) -> bool:
@@ -85,25 +101,25 @@ class MatrixFile:
         try:
             with self.path.open("rb") as file:
                 head = file.read(HEADER_BYTES)
-                return head == self.header and os.fstat(file.fileno()).st_size >= self.shelf.bytes
+                return head == self.header and os.fstat(file.fileno()).st_size >= self.length
         except OSError:
             return False
 
-    def map(self) -> Matrix:
+    def map(self) -> NDArray[Any]:
         """The rows of the view, brought into memory by the system as they are read."""
-        shape = (self.shelf.places, self.shelf.dimension)
+        shape = (self.shelf.places, self.width)
         if not self.shelf.places:
-            return np.zeros(shape, dtype=np.float32)
+            return np.zeros(shape, dtype=self.number)
         return np.asarray(
-            np.memmap(self.path, dtype="<f4", mode="r", offset=HEADER_BYTES, shape=shape)
+            np.memmap(self.path, dtype=self.number, mode="r", offset=HEADER_BYTES, shape=shape)
         )
 
     def append(self, rows: Matrix) -> None:
         """After the last row that counts; what an aborted commit left there is written over."""
         try:
             with self.path.open("r+b") as file:
-                file.seek(self.shelf.bytes)
-                file.write(np.ascontiguousarray(unit(rows), dtype="<f4").tobytes())
+                file.seek(self.length)
+                file.write(self.row_bytes(unit(rows)))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -117,9 +133,9 @@ class MatrixFile:
             with fresh.open("wb") as file:
                 file.write(self.header)
                 for start, block in self.blocks(session):
-                    file.seek(HEADER_BYTES + start * self.shelf.stride)
-                    file.write(block.astype("<f4").tobytes())
-                file.truncate(self.shelf.bytes)
+                    file.seek(HEADER_BYTES + start * self.stride)
+                    file.write(self.row_bytes(block))
+                file.truncate(self.length)
                 file.flush()
                 os.fsync(file.fileno())
             try:
@@ -133,8 +149,18 @@ class MatrixFile:
         finally:
             fresh.unlink(missing_ok=True)
 
+    def is_true(self, session: Session) -> bool:
+        """Whole, and every row as it should be."""
+        if not self.is_whole():
+            return False
+        rows = self.map()
+        return all(
+            rows[start : start + len(block)].tobytes() == self.row_bytes(block)
+            for start, block in self.blocks(session)
+        )
+
     def blocks(self, session: Session) -> Iterator[tuple[int, Matrix]]:
-        """The rows as they should be, with the place of each block's first."""
+        """The vectors as they should be, with the place of each block's first."""
         for start in range(0, self.shelf.places, _BLOCK):
             end = min(start + _BLOCK, self.shelf.places)
             block = np.zeros((end - start, self.shelf.dimension), dtype=np.float32)

@@ -1,56 +1,71 @@
-"""Exact search by meaning: a product with the rows that may answer."""
+"""Search by meaning: a product with the rows that may answer, of very many with the likely ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from marklight.engines.embedded.allowed import Allowed, which
 from marklight.engines.embedded.session import Session, listed
+from marklight.engines.embedded.signs import LEAST, likely
 from marklight.engines.unit import unit
 from marklight.ports import Scored
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from marklight.engines.embedded.signs import Signs
     from marklight.model import Matrix, Vector
 
 _BLOCK = 8192
 
 
+class Rows(NamedTuple):
+    """The vectors of one model as a view has them."""
+
+    model: int
+    matrix: Matrix
+    signs: Signs | None = None
+    """Where there are so many that a first look at their signs is quicker."""
+
+
 def nearest(
-    session: Session,
-    model: int,
-    matrix: Matrix,
-    vector: Vector,
-    allowed: Allowed | None,
-    limit: int,
+    session: Session, rows: Rows, vector: Vector, allowed: Allowed | None, limit: int
 ) -> list[Scored]:
     """The best passages by cosine, ties in the order of their ids."""
     question = unit(vector)
     if allowed is None:
-        scores = np.asarray(matrix @ question)
+        wanted = None if rows.signs is None else likely(rows.signs, question, limit)
+        scores = _scores(rows.matrix, question, wanted)
         # Vectors that no passage uses any more may stand in front: then all are told apart.
-        found = _pairs_of(session, model, top(scores, 2 * limit + 32))
+        found = _pairs_of(session, rows.model, _best(scores, wanted, 2 * limit + 32))
         if len(found) >= limit or not len(scores):
             return _ranked(scores, found, limit)
-    pairs = _pairs(session, model, allowed)
-    places = np.array([place for place, _ in pairs], dtype=np.int64)
-    scores = _scores(matrix, question, places)
+    pairs = _pairs(session, rows.model, allowed)
+    places = wanted = np.array([place for place, _ in pairs], dtype=np.int64)
+    if rows.signs is not None and len(places) > LEAST:
+        wanted = likely(rows.signs, question, limit, among=places)
+    scores = _scores(rows.matrix, question, wanted)
     return _ranked(scores, [pairs[at] for at in top(scores[places], limit)], limit)
 
 
-def _scores(matrix: Matrix, question: Vector, wanted: NDArray[np.int64]) -> Vector:
-    """A score for each place; those that were not asked for stay at zero unless that is slower."""
-    if 4 * len(wanted) > len(matrix):
+def _scores(matrix: Matrix, question: Vector, wanted: NDArray[np.int64] | None) -> Vector:
+    """A score for each place; those that were not asked for are below all others."""
+    if wanted is None or 4 * len(wanted) > len(matrix):
         return np.asarray(matrix @ question)
-    scores = np.zeros(len(matrix), dtype=np.float32)
+    scores = np.full(len(matrix), -np.inf, dtype=np.float32)
     for start in range(0, len(wanted), _BLOCK):
         block = wanted[start : start + _BLOCK]
         scores[block] = matrix[block] @ question
     return scores
+
+
+def _best(scores: Vector, wanted: NDArray[np.int64] | None, count: int) -> list[int]:
+    if wanted is None:
+        return top(scores, count)
+    return [int(wanted[at]) for at in top(scores[wanted], count)]
 
 
 def top(scores: Vector, count: int) -> list[int]:

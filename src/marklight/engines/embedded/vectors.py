@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from marklight.engines.embedded.counters import ORPHAN
 from marklight.engines.embedded.matrix import OURS, InUse, MatrixFile, Shelf, shelf
 from marklight.engines.embedded.session import Session, listed
+from marklight.engines.embedded.signs import SignsFile
 from marklight.errors import StoreError
 from marklight.model import Vectors
 
@@ -17,7 +19,7 @@ _MOST_HOLES = 0.25
 """Share of dropped rows at which a matrix is written anew without them."""
 
 
-def add(session: Session, folder: Path, library: str, vectors: Vectors) -> None:
+def add(session: Session, folder: Path, library: str, vectors: Vectors, exact_most: int) -> None:
     """New vectors, appended to the matrix before the tables are committed."""
     if not vectors.digests:
         return
@@ -49,6 +51,12 @@ def add(session: Session, folder: Path, library: str, vectors: Vectors) -> None:
             file = MatrixFile.at(folder, library, place)
             file.rebuild(session)
     file.append(rows)
+    if place.places + len(fresh) > exact_most:
+        signs = SignsFile.at(folder, library, place)
+        with suppress(InUse):  # damaged and mapped: without it, search is slower and as right
+            if not signs.is_whole():
+                signs.rebuild(session)
+            signs.append(rows)
     session.many(
         "INSERT INTO vectors (model, digest, place, vector) VALUES (?, ?, ?, ?)",
         (
@@ -129,7 +137,8 @@ def clean(session: Session, folder: Path, library: str, keep: Iterable[str]) -> 
 def sweep(session: Session, folder: Path, library: str) -> int:
     """Delete matrix files that no model uses any more, as a killed run may leave them."""
     shelves = [shelf(session, name) for (name,) in session.all("SELECT name FROM models")]
-    used = {MatrixFile.at(folder, library, each).path.name for each in shelves if each}
+    kinds = (MatrixFile, SignsFile)
+    used = {kind.at(folder, library, each).path.name for each in shelves if each for kind in kinds}
     swept = 0
     for path in (folder / "vectors").glob("*"):
         if path.name in used or not OURS.fullmatch(path.name):

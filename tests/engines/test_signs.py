@@ -1,0 +1,147 @@
+"""The first look at very many vectors: what it finds, and the file that it looks at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from marklight.answer import Filters
+from marklight.engines.embedded.engine import EmbeddedEngine
+from marklight.engines.embedded.signs import LEAST, likely, signs_of
+from marklight.model import Batch, Entry, Vectors
+from marklight.ports import Scored
+from tests.contracts.builders import entry
+
+SIZE = 384
+ALWAYS, NEVER = 0, 10**9
+
+
+def made(count: int, start: int = 0, part: str = "a") -> Entry:
+    return entry(f"{part}/{start}.md", *(f"text {start + at}" for at in range(count)))
+
+
+def near_topics(count: int, seed: int = 0) -> np.ndarray:
+    """Vectors as texts have them: around a few hundred topics, none of them alone."""
+    chance = np.random.default_rng(seed)
+    topics = np.random.default_rng(99).normal(size=(300, SIZE))
+    rows = topics[chance.integers(0, 300, count)] + 0.8 * chance.normal(size=(count, SIZE))
+    return rows.astype(np.float32)
+
+
+def put(engine: EmbeddedEngine, *entries: Entry, seed: int = 0) -> None:
+    digests = [chunk.digest for each in entries for chunk in each.chunks]
+    with engine.writing(1):
+        engine.commit(Batch(entries=entries))
+        engine.commit(Batch(vectors=Vectors("m", tuple(digests), near_topics(len(digests), seed))))
+
+
+def signs_file(folder: Path) -> Path:
+    (path,) = (folder / "vectors").glob("*.signs")
+    return path
+
+
+def ask(engine: EmbeddedEngine, question: np.ndarray, asked: Filters, limit: int) -> list[Scored]:
+    with engine.snapshot() as reader:
+        return reader.semantic(question, "m", asked, limit)
+
+
+def test_signs_are_bits() -> None:
+    rows = np.full((2, 66), -1.0, dtype=np.float32)
+    rows[0, [0, 1, 65]] = 0.5  # 11000000 in the first byte, 01000000 in the ninth
+    assert signs_of(rows).tolist() == [[0b11000000, 0b01000000], [0, 0]]
+
+
+def test_the_places_that_differ_least_are_likely_with_all_that_tie() -> None:
+    rows = np.full((LEAST + 50, 64), -1.0, dtype=np.float32)
+    question = np.full(64, -1.0, dtype=np.float32)
+    rows[: LEAST - 5, 0] = 1  # differ in one sign
+    rows[LEAST - 5 : LEAST + 5, :2] = 1  # in two: the last that are needed, and as many again
+    rows[LEAST + 5 :, :3] = 1
+    assert likely(signs_of(rows), question, 1).tolist() == list(range(LEAST + 5))
+    some = np.arange(4, LEAST + 50)
+    assert likely(signs_of(rows), question, 1, some).tolist() == list(range(4, LEAST + 5))
+
+
+@pytest.mark.parametrize("asked", [Filters(), Filters(paths=("a/**",))])
+def test_nearly_all_of_the_best_are_found_with_their_exact_scores(
+    tmp_path: Path, asked: Filters
+) -> None:
+    put(EmbeddedEngine(tmp_path, ALWAYS), made(9000, part="a"), made(3000, 9000, part="b"))
+    engine, exact = EmbeddedEngine(tmp_path, ALWAYS), EmbeddedEngine(tmp_path, NEVER)
+    shares = []
+    for question in near_topics(40, seed=7):
+        best = dict(ask(exact, question, asked, 20))
+        found = dict(ask(engine, question, asked, 20))
+        assert len(found) == len(best) == 20
+        both = best.keys() & found.keys()
+        assert [found[id] for id in both] == pytest.approx([best[id] for id in both], abs=1e-6)
+        shares.append(len(both) / 20)
+    assert np.mean(shares) >= 0.98
+    assert signs_file(tmp_path).exists()
+
+
+def test_few_vectors_need_no_signs(tmp_path: Path) -> None:
+    engine = EmbeddedEngine(tmp_path, exact_most=10)
+    put(engine, made(10))
+    assert not list((tmp_path / "vectors").glob("*.signs"))
+    put(engine, made(1, 10))
+    assert signs_file(tmp_path).stat().st_size == 256 + 11 * SIZE // 8
+
+
+def test_new_vectors_are_added_at_the_end_and_nothing_else_is_written(tmp_path: Path) -> None:
+    engine = EmbeddedEngine(tmp_path, ALWAYS)
+    put(engine, made(300))
+    before, file = signs_file(tmp_path).read_bytes(), signs_file(tmp_path).stat().st_ino
+    put(engine, made(20, 300), seed=1)
+    after = signs_file(tmp_path)
+    assert after.stat().st_ino == file
+    assert after.read_bytes()[: len(before)] == before
+    assert after.stat().st_size == len(before) + 20 * SIZE // 8
+
+
+@pytest.mark.parametrize("harm", ["missing", "short", "foreign", "wrong"])
+def test_signs_that_are_damaged_are_made_again_from_the_store(tmp_path: Path, harm: str) -> None:
+    engine = EmbeddedEngine(tmp_path, ALWAYS)
+    put(engine, made(3 * LEAST))
+    right, path = signs_file(tmp_path).read_bytes(), signs_file(tmp_path)
+    path.unlink()
+    if harm == "short":
+        path.write_bytes(right[:-1])
+    elif harm == "foreign":
+        path.write_bytes(right.replace(b"marklight", b"something"))
+    elif harm == "wrong":
+        path.write_bytes(right[:-8] + b"\x00" * 8)
+    fresh = EmbeddedEngine(tmp_path, ALWAYS)
+    if harm == "wrong":
+        # Of the right length and with the right head: only a look at everything finds it.
+        assert fresh.check() == ["The signs of m were written anew from the store"]
+    else:
+        assert len(ask(fresh, near_topics(1)[0], Filters(), 5)) == 5
+    assert path.read_bytes() == right
+    assert fresh.check() == []
+
+
+def test_while_another_writes_damaged_signs_are_done_without(tmp_path: Path) -> None:
+    put(EmbeddedEngine(tmp_path, ALWAYS), made(3 * LEAST))
+    signs_file(tmp_path).unlink()
+    question = near_topics(1, seed=3)[0]
+    best = ask(EmbeddedEngine(tmp_path, NEVER), question, Filters(), 20)
+    with EmbeddedEngine(tmp_path).writing(1):
+        assert ask(EmbeddedEngine(tmp_path, ALWAYS), question, Filters(), 20) == best
+    assert not list((tmp_path / "vectors").glob("*.signs"))
+
+
+def test_signs_go_with_their_matrix(tmp_path: Path) -> None:
+    engine = EmbeddedEngine(tmp_path, ALWAYS)
+    put(engine, made(30), made(100, 30, part="b"))
+    old = signs_file(tmp_path)
+    with engine.writing(1):
+        engine.commit(Batch(removed=(made(100, 30, part="b").document.id,)))
+    assert engine.clean(["m"]) == 100
+    assert not old.exists()
+    assert len(ask(engine, near_topics(1)[0], Filters(), 50)) == 30
+    assert signs_file(tmp_path).stat().st_size == 256 + 30 * SIZE // 8
+    assert engine.clean([]) == 30
+    assert not list((tmp_path / "vectors").iterdir())
