@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 
 import click
 
 from marklight.errors import MarklightError
 from marklight.surfaces.cli import finding, keeping, models, relating
-from marklight.surfaces.render import one_line
+from marklight.surfaces.cli.options import complain
+from marklight.surfaces.cli.query import query
 
 EXIT_INTERRUPTED = 130
 """As shells count it: 128 + the number of the interrupt signal."""
@@ -30,6 +30,7 @@ def app(debug: bool) -> None:
 
 for command in (
     finding.search,
+    query,
     keeping.index,
     finding.get,
     finding.outline,
@@ -58,15 +59,15 @@ def run(arguments: Sequence[str]) -> int:
         hint = ""
         if isinstance(error, click.UsageError) and error.ctx is not None:
             hint = f". `{error.ctx.command_path} --help` shows how"
-        _complain(f"{error.format_message().rstrip('.')}{hint}")
+        complain(f"{error.format_message().rstrip('.')}{hint}")
         return error.exit_code
     except MarklightError as error:
         if debug:
             raise
-        _complain(str(error))
+        complain(str(error))
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        _complain("stopped; what was indexed so far is kept, and the next run goes on from there")
+        complain("stopped; what was indexed so far is kept, and the next run goes on from there")
         return EXIT_INTERRUPTED
     except SystemExit:
         return 0  # click's way to leave when whoever reads our output has seen enough
@@ -77,18 +78,13 @@ def run(arguments: Sequence[str]) -> int:
             return 0  # whoever read it has seen enough
         if debug:
             raise
-        _complain(": ".join(filter(None, [error.strerror or str(error), error.filename])))
+        complain(": ".join(filter(None, [error.strerror or str(error), error.filename])))
         return 3
     except Exception as error:
         if debug:
             raise
-        _complain(
+        complain(
             f"unexpected {type(error).__name__}: {error}. This is a fault in Marklight;"
             " `marklight --debug …` shows where"
         )
         return 3
-
-
-def _complain(message: str) -> None:
-    with suppress(OSError, ValueError):  # nobody listens
-        click.echo(one_line(f"marklight: {message}"), err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,3 +50,9 @@ def show(text: str) -> None:
 def note(text: str) -> None:
     """One line for the person, beside the results."""
     click.echo(one_line(f"note: {text}"), err=True)
+
+
+def complain(message: str) -> None:
+    """One line for what went wrong."""
+    with suppress(OSError, ValueError):  # nobody listens
+        click.echo(one_line(f"marklight: {message}"), err=True)

@@ -1,0 +1,201 @@
+"""The interactive session as a person at a terminal meets it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from marklight.surfaces.cli.history import LineFile
+from tests.making import write
+
+if sys.platform == "win32":
+    pytest.skip("there are no pseudo-terminals", allow_module_level=True)
+
+from tests.surfaces.terminal import PROGRAM, Terminal
+
+PAGES = {
+    "guide/auth.md": "# Auth\n\n## Token refresh\n\nTokens expire after an hour; refresh them.\n",
+    "guide/deploy.md": "# Deploy\n\nRoll back a deployment with the undo command.\n",
+    "espresso.md": "# Espresso\n\nGrind the beans finely.\n",
+}
+UP, TAB, CONTROL_C, CONTROL_D, CONTROL_R = "\x1b[A", "\t", "\x03", "\x04", "\x12"
+SLOW_ONCE = f"""
+import time
+from marklight.library import Library
+search = Library.search
+def slowly(self, *words, **options):
+    Library.search = search
+    print("searching slowly", flush=True)
+    time.sleep(600)
+Library.search = slowly
+{PROGRAM}
+"""
+"""The first search takes longer than anybody waits."""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    write(tmp_path / "docs", PAGES)
+    return {"MARKLIGHT_MODEL_NAME": "fake", "MARKLIGHT_DATA_DIR": str(tmp_path / "data")}
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> list[str]:
+    return ["query", str(tmp_path / "docs"), "--mode", "keyword"]
+
+
+def test_ask_read_and_ask_again(arguments: list[str], environment: dict[str, str]) -> None:
+    with Terminal(arguments[:2], environment) as terminal:
+        terminal.until("Ask in words.")
+        terminal.until("marklight>")
+        terminal.send("how do I roll back a deployment\r")
+        terminal.until("guide/deploy.md:3-3")
+        terminal.until("Roll back a deployment with the undo command.")
+        terminal.until("marklight>")
+        terminal.send("1\r")
+        terminal.until("[1] guide/deploy.md:3-3 § Deploy (")
+        terminal.until("marklight>")
+        terminal.send("grind the beans\r")
+        terminal.until("espresso.md:3-3")
+        terminal.until("marklight>")
+        terminal.send(":q\r")
+        assert terminal.end() == 0
+
+
+def test_places_can_be_clicked(arguments: list[str], environment: dict[str, str]) -> None:
+    with Terminal(arguments, environment) as terminal:
+        terminal.until("keyword]>")
+        terminal.send("beans\r")
+        terminal.until("espresso.md:3-3")
+        address = (Path(arguments[1]) / "espresso.md").resolve().as_uri()
+        assert f"\x1b]8;;{address}\x1b\\espresso.md:3-3\x1b]8;;\x1b\\" in terminal.raw
+
+
+def test_without_colours_there_are_no_links(
+    arguments: list[str], environment: dict[str, str]
+) -> None:
+    with Terminal(arguments, environment | {"NO_COLOR": "1"}) as terminal:
+        terminal.until("keyword]>")
+        terminal.send("beans\r")
+        terminal.until("espresso.md:3-3")
+        assert "\x1b]8" not in terminal.raw
+
+
+def test_an_interrupt_stops_a_search_and_not_the_session(
+    arguments: list[str], environment: dict[str, str]
+) -> None:
+    with Terminal(arguments, environment, program=SLOW_ONCE) as terminal:
+        terminal.until("keyword]>")
+        terminal.send("beans\r")
+        terminal.until("searching slowly")
+        terminal.send(CONTROL_C)
+        terminal.until("note: stopped")
+        terminal.until("keyword]>")
+        terminal.send("beans\r")
+        terminal.until("espresso.md:3-3")
+        terminal.until("keyword]>")
+        terminal.send(CONTROL_D)
+        assert terminal.end() == 0
+        assert "Traceback" not in terminal.raw
+
+
+def test_an_interrupt_at_the_prompt_gives_up_the_line(
+    arguments: list[str], environment: dict[str, str]
+) -> None:
+    with Terminal(arguments, environment) as terminal:
+        terminal.until("keyword]>")
+        terminal.send("tokens")
+        terminal.until("tokens")
+        terminal.send(CONTROL_C)
+        terminal.until("\nmarklight [keyword]>")
+        terminal.send("beans\r")
+        terminal.until("espresso.md:3-3")
+        terminal.until("keyword]>")
+        terminal.send(CONTROL_D)
+        assert terminal.end() == 0
+        assert "auth.md" not in terminal.shown()
+
+
+def test_lines_are_remembered_for_the_next_session(
+    arguments: list[str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    with Terminal(arguments, environment) as terminal:
+        for line in ("beans", "tokens", " secret beans"):
+            terminal.until("keyword]>")
+            terminal.send(f"{line}\r")
+            terminal.until(".md:")
+        terminal.until("keyword]>")
+        terminal.send(CONTROL_D)
+        terminal.end()
+    kept = tmp_path / "data" / "query-history"
+    assert kept.read_text() == "beans\ntokens\n"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    with Terminal(arguments, environment) as terminal:
+        terminal.until("keyword]>")
+        terminal.send("b" + UP + "\r")  # the newest line that begins so
+        terminal.until("espresso.md:3-3")
+        terminal.until("keyword]>")
+        terminal.send(CONTROL_R + "oke" + "\r\r")
+        terminal.until("guide/auth.md:5-5")
+
+
+@pytest.mark.skipif(os.name != "nt" and os.geteuid() == 0, reason="root may write anywhere")
+def test_a_history_that_cannot_be_kept_is_no_error_for_others(
+    arguments: list[str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir(mode=0o500)
+    with Terminal(arguments, environment) as terminal:
+        terminal.until("keyword]>")
+        terminal.send("beans\r")
+        terminal.until("espresso.md:3-3")
+
+
+def test_a_folder_in_the_historys_place_is_no_error(
+    arguments: list[str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "data" / "query-history").mkdir(parents=True)
+    with Terminal(arguments, environment) as terminal:
+        terminal.until("keyword]>")
+        terminal.send("beans\r")
+        terminal.until("espresso.md:3-3")
+        terminal.until("keyword]>")
+        terminal.send(":q\r")
+        assert terminal.end() == 0
+        assert "Errno" not in terminal.raw
+
+
+def test_tab_completes_commands(arguments: list[str], environment: dict[str, str]) -> None:
+    with Terminal(arguments, environment) as terminal:
+        terminal.until("keyword]>")
+        terminal.send(f":mo{TAB}")
+        terminal.until(":more :mode")
+        terminal.send(f"\x15:exp{TAB}\r")
+        terminal.until("nothing was asked yet")
+
+
+def test_a_long_history_is_cut_to_its_newest_lines(tmp_path: Path) -> None:
+    file = LineFile(tmp_path / "history", most=3)
+    for number in range(5):
+        file.add(f"line {number}")
+    assert file.read() == ["line 2", "line 3", "line 4"]
+    assert file.path.read_text() == "line 2\nline 3\nline 4\n"
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+    assert os.listdir(tmp_path) == ["history"]
+
+
+def test_what_nobody_looks_for_again_is_not_kept(tmp_path: Path) -> None:
+    file = LineFile(tmp_path / "history")
+    for line in ("", "  ", " private", "x" * 2_001, "two\nlines", "caf\udce9"):
+        file.add(line)
+    assert file.read() == ["two lines", "caf?"]
+
+
+def test_a_pipe_in_the_historys_place_keeps_nobody_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "history")
+    file = LineFile(tmp_path / "history")
+    file.add("words")
+    assert file.read() == []
