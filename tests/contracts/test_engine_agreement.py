@@ -123,6 +123,8 @@ def same_tables(one: Reader, two: Reader) -> None:
         assert one.chunks_of(id) == two.chunks_of(id)
         assert one.links_from(id) == two.links_from(id)
         assert one.links_to(id) == two.links_to(id)
+        assert one.links_to(id, 1) == two.links_to(id, 1)
+    same_graph(one, two)
     assert one.unembedded("m", 99) == two.unembedded("m", 99)
     assert one.linked == two.linked
     assert one.moments(one.files()) == two.moments(one.files())
@@ -147,6 +149,22 @@ def same_vectors(one: Reader, two: Reader) -> None:
         assert [each.score for each in near] == pytest.approx(
             [each.score for each in oracle_near], abs=1e-6
         )
+
+
+def same_graph(one: Reader, two: Reader) -> None:
+    every = [*one.files(), DocumentId("docs", "none.md")]
+    pairs = list(one.edges())
+    assert list(two.edges()) == pairs
+    assert two.orphans() == one.orphans()
+    assert two.linked == one.linked
+    assert two.neighbours(every, 99) == one.neighbours(every, 99)
+    assert two.degrees(every, 99) == one.degrees(every, 99)
+    assert two.degrees(every, 1) == one.degrees(every, 1)
+    for id, near in two.neighbours(every, 1).items():
+        # Which of many is not promised, but how many.
+        out, back = {b for a, b in pairs if a == id}, {a for a, b in pairs if b == id}
+        assert set(near) <= out | back
+        assert (min(1, len(out | back))) <= len(near) <= min(1, len(out)) + min(1, len(back))
 
 
 def same_answers(one: Reader, two: Reader, asked: Filters, limit: int, exact: bool) -> None:

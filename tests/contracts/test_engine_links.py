@@ -85,3 +85,44 @@ def test_names_can_be_asked_for(engine: Engine) -> None:
         assert reader.resolve(["über"], "elsewhere") == id_of("a/b.md")
         assert reader.resolve(["nothing"], "docs") is None
         assert reader.resolve([], "docs") is None
+
+
+def test_neighbours_are_known_both_ways_and_never_oneself(engine: Engine) -> None:
+    put(
+        engine,
+        entry("a.md", "x", links=(link("b"), link("b"), link("a"), link("nowhere"))),
+        entry("b.md", "y", links=(link("c"),)),
+        entry("c.md", "z", links=(link("a"),)),
+        entry("alone.md", "w", links=(link("alone"),)),
+    )
+    a, b, c, alone = (id_of(f"{name}.md") for name in ("a", "b", "c", "alone"))
+    with engine.snapshot() as reader:
+        assert reader.neighbours([a, alone, id_of("none.md")], 9) == {
+            a: [b, c],
+            alone: [],
+            id_of("none.md"): [],
+        }
+        assert list(reader.edges()) == [(a, b), (b, c), (c, a)]
+        assert reader.orphans() == [alone]
+        # a: four links from it, of which one leads nowhere; its own and c's lead to it.
+        assert reader.degrees([a, b, alone], 9) == {a: 4 + 2, b: 1 + 2, alone: 1 + 1}
+        assert reader.degrees([a, b], 1) == {a: 1 + 1, b: 1 + 1}
+        assert reader.neighbours([], 9) == reader.degrees([], 9) == {}
+        assert reader.neighbours([a], 0) == {a: []}
+
+
+def test_no_more_neighbours_than_asked_for(engine: Engine) -> None:
+    put(
+        engine,
+        entry("hub.md", "x"),
+        *(entry(f"{n}.md", "y", links=(link("hub"),)) for n in range(9)),
+    )
+    with engine.snapshot() as reader:
+        (near,) = reader.neighbours([id_of("hub.md")], 4).values()
+        assert len(set(near)) == 4
+        assert reader.degrees([id_of("hub.md")], 4) == {id_of("hub.md"): 4}
+        assert len(reader.links_to(id_of("hub.md"), 4)) == 4
+        assert [each.source.path for each in reader.links_to(id_of("hub.md"), 2)] == [
+            "0.md",
+            "1.md",
+        ]

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from marklight.answer import Filters
-from marklight.engines.embedded import graph, read, vocabulary
+from marklight.engines.embedded import graph, nearby, read, vocabulary
 from marklight.engines.embedded.allowed import Allowed, allowed
 from marklight.engines.embedded.named import named
 from marklight.engines.embedded.session import Session
@@ -102,21 +102,21 @@ class EmbeddedReader:
         return int(self._session.value("SELECT linked FROM state"))
 
     def links_to(self, document: DocumentId, limit: int | None = None) -> list[ResolvedLink]:
-        return graph.links_to(self._session, document)[:limit]
+        return graph.links_to(self._session, document, limit)
 
     def neighbours(
         self, documents: Sequence[DocumentId], most: int
     ) -> Mapping[DocumentId, Sequence[DocumentId]]:
-        raise NotImplementedError
+        return nearby.neighbours(self._session, documents, most)
 
     def degrees(self, documents: Sequence[DocumentId], most: int) -> Mapping[DocumentId, int]:
-        raise NotImplementedError
+        return nearby.degrees(self._session, documents, most)
 
     def edges(self) -> Iterable[tuple[DocumentId, DocumentId]]:
-        raise NotImplementedError
+        return nearby.edges(self._session)
 
     def orphans(self) -> list[DocumentId]:
-        raise NotImplementedError
+        return nearby.orphans(self._session)
 
     def communities(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
         return read.communities(self._session, documents)

@@ -1,0 +1,47 @@
+"""A page that everything links to costs no more than any other."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import cast
+
+from marklight import engines
+from marklight.engines.embedded.reader import EmbeddedReader
+from marklight.model import Batch
+from tests.contracts.builders import entry, id_of, link
+
+
+def steps(folder: Path, links: int) -> tuple[int, int]:
+    """Instructions that SQLite runs for neighbours and degrees of a page with so many links to it."""
+    engine = engines.open(folder)
+    pages = [
+        entry(f"{at}.md", "word", links=(link("hub"),) * (links // 100) + (link(f"{at + 1}"),))
+        for at in range(100)
+    ]
+    with engine.writing(1):
+        engine.commit(Batch(entries=(entry("hub.md", "word"), *pages)))
+    counted = 0
+
+    def count() -> int:
+        nonlocal counted
+        counted += 1
+        return 0
+
+    found = []
+    with engine.snapshot() as reader:
+        connection: sqlite3.Connection = cast(EmbeddedReader, reader)._session.connection
+        connection.set_progress_handler(count, 10)
+        for ask in (reader.neighbours, reader.degrees):
+            counted = 0
+            assert ask([id_of("hub.md")], 8)
+            found.append(counted)
+        connection.set_progress_handler(None, 0)
+    engine.close()
+    return found[0], found[1]
+
+
+def test_a_hub_costs_the_same_however_many_links_lead_to_it(tmp_path: Path) -> None:
+    few, many = steps(tmp_path / "few", 1_000), steps(tmp_path / "many", 20_000)
+    assert many[0] < 1.2 * few[0]
+    assert many[1] < 1.2 * few[1]
