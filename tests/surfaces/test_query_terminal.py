@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -23,18 +24,21 @@ PAGES = {
     "espresso.md": "# Espresso\n\nGrind the beans finely.\n",
 }
 UP, TAB, CONTROL_C, CONTROL_D, CONTROL_R = "\x1b[A", "\t", "\x03", "\x04", "\x12"
-SLOW_ONCE = f"""
+
+
+def slow_once(verb: str) -> str:
+    """A program whose first search, or first run, takes longer than anybody waits."""
+    return f"""
 import time
 from marklight.library import Library
-search = Library.search
+usual = Library.{verb}
 def slowly(self, *words, **options):
-    Library.search = search
-    print("searching slowly", flush=True)
+    Library.{verb} = usual
+    print("taking long", flush=True)
     time.sleep(600)
-Library.search = slowly
+Library.{verb} = slowly
 {PROGRAM}
 """
-"""The first search takes longer than anybody waits."""
 
 
 @pytest.fixture
@@ -75,6 +79,35 @@ def test_places_can_be_clicked(arguments: list[str], environment: dict[str, str]
         assert f"\x1b]8;;{address}\x1b\\espresso.md:3-3\x1b]8;;\x1b\\" in terminal.raw
 
 
+@pytest.mark.parametrize(
+    ("call", "shown"),
+    [
+        (["search", "beans", "FOLDER", "--mode", "keyword"], "espresso.md:3-3"),
+        (["get", "espresso.md", "--in", "FOLDER"], "espresso.md:1-3"),
+        (["outline", "espresso.md", "--in", "FOLDER"], ":1-"),
+    ],
+)
+def test_other_commands_can_be_clicked_at_a_terminal_and_only_there(
+    arguments: list[str], environment: dict[str, str], call: list[str], shown: str
+) -> None:
+    call = [word.replace("FOLDER", arguments[1]) for word in call]
+    with Terminal(["index", arguments[1]], environment) as terminal:
+        assert terminal.end() == 0
+    with Terminal(call, environment) as terminal:
+        assert terminal.end() == 0
+        address = (Path(arguments[1]) / "espresso.md").resolve().as_uri()
+        assert f"\x1b]8;;{address}\x1b\\{shown}" in terminal.raw
+    piped = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *call],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "\x1b" not in piped.stdout
+    assert piped.stdout.strip() in terminal.shown()
+
+
 def test_without_colours_there_are_no_links(
     arguments: list[str], environment: dict[str, str]
 ) -> None:
@@ -88,10 +121,10 @@ def test_without_colours_there_are_no_links(
 def test_an_interrupt_stops_a_search_and_not_the_session(
     arguments: list[str], environment: dict[str, str]
 ) -> None:
-    with Terminal(arguments, environment, program=SLOW_ONCE) as terminal:
+    with Terminal(arguments, environment, program=slow_once("search")) as terminal:
         terminal.until("keyword]>")
         terminal.send("beans\r")
-        terminal.until("searching slowly")
+        terminal.until("taking long")
         terminal.send(CONTROL_C)
         terminal.until("note: stopped")
         terminal.until("keyword]>")
@@ -101,6 +134,18 @@ def test_an_interrupt_stops_a_search_and_not_the_session(
         terminal.send(CONTROL_D)
         assert terminal.end() == 0
         assert "Traceback" not in terminal.raw
+
+
+def test_an_interrupt_of_the_first_run_leads_to_the_prompt(
+    arguments: list[str], environment: dict[str, str]
+) -> None:
+    with Terminal(arguments[:2], environment, program=slow_once("index")) as terminal:
+        terminal.until("taking long")
+        terminal.send(CONTROL_C)
+        terminal.until("note: stopped; questions are answered from what is there")
+        terminal.until("marklight>")
+        terminal.send("grind the beans\r")
+        terminal.until("espresso.md:3-3")
 
 
 def test_an_interrupt_at_the_prompt_gives_up_the_line(
@@ -143,15 +188,18 @@ def test_lines_are_remembered_for_the_next_session(
         terminal.until("guide/auth.md:5-5")
 
 
-@pytest.mark.skipif(os.name != "nt" and os.geteuid() == 0, reason="root may write anywhere")
-def test_a_history_that_cannot_be_kept_is_no_error_for_others(
+def test_a_history_that_cannot_be_kept_is_no_error(
     arguments: list[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
-    (tmp_path / "data").mkdir(mode=0o500)
+    (tmp_path / "data").write_text("no folder")
     with Terminal(arguments, environment) as terminal:
         terminal.until("keyword]>")
         terminal.send("beans\r")
         terminal.until("espresso.md:3-3")
+        terminal.until("keyword]>")
+        terminal.send(":q\r")
+        assert terminal.end() == 0
+        assert "Error" not in terminal.raw
 
 
 def test_a_folder_in_the_historys_place_is_no_error(

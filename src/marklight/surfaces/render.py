@@ -107,8 +107,10 @@ def extract_text(extract: Extract, style: Style = PLAIN) -> str:
 
 def levels_text(levels: Sequence[Level]) -> str:
     """How much each level is, so that one can choose."""
-    sizes = (f"{level.name} {level.characters:,}" for level in levels)
-    return f"{', '.join(sizes)} characters"
+    return " · ".join(
+        f"{level.name} {level.characters:,} characters (~{level.tokens:,} tokens)"
+        for level in levels
+    )
 
 
 def outline_text(document: DocumentId, outline: Sequence[Heading], style: Style = PLAIN) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from marklight.answer import Answer, Hit, Level, Mode
+from marklight.answer import Answer, Hit, Mode
 from marklight.errors import MarklightError, NotFound, UsageError
 from marklight.library import Library
 from marklight.report import Extract
@@ -209,15 +209,16 @@ class Session:
         hit = self._hit(number)
         self._file(hit)
         style = style_of(self.library)
-        wider = [one for one in self._levels(hit) if one.name != "passage"]
+        known = self.answer.levels.get(hit.chunk.id, ()) if self.answer else ()
+        wider = [one for one in known if one.name != "passage"]
         if level and level not in LEVELS:
-            here = _sizes(wider) or ", ".join(LEVELS)
+            here = render.levels_text(wider) or ", ".join(LEVELS)
             raise UsageError(f"no level is called {level!r}", f"Known here: {here}")
         if level and level != "passage":
             self._say(render.extract_text(self._widened(hit, level), style))
             return
         shown = render.hit_text(int(number), hit, len(self.library.collections) > 1, style)
-        around = f"wider: {_sizes(wider)}" if wider else "this is all of the document"
+        around = f"wider: {render.levels_text(wider)}" if wider else "this is all of the document"
         self._say(f"{shown}\n\n{style.dim(around)}")
 
     def _widened(self, hit: Hit, level: str) -> Extract:
@@ -229,9 +230,6 @@ class Session:
         for notice in extract.notices:
             note(notice)
         return extract
-
-    def _levels(self, hit: Hit) -> Sequence[Level]:
-        return self.answer.levels.get(hit.chunk.id, ()) if self.answer else ()
 
     def _hit(self, number: str) -> Hit:
         count = len(self.hits)
@@ -282,10 +280,3 @@ def _named(name: str) -> Command:
         if name in command.names:
             return command
     raise UsageError(f"no command is called :{name}", ":help lists them")
-
-
-def _sizes(levels: Sequence[Level]) -> str:
-    return " · ".join(
-        f"{level.name} {level.characters:,} characters (~{level.tokens:,} tokens)"
-        for level in levels
-    )
