@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from marklight.answer import Hit, Hits, Mode, Query, best_first
 from marklight.errors import SettingsError
@@ -17,16 +16,24 @@ _READ = 200
 _CROWDED = 0.9
 """Scores above it move into half the room while something is named, to make place for that."""
 
+_HEADING, _OTHER_NAME, _TITLE = 3 / 6, 4 / 6, 5 / 6
+"""Where each sort of name begins in the room above the others, as a share of it."""
+_SPREAD = 1 / 7
+"""How far their own scores set those of one sort apart: less than the sixth that is theirs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Brings in what is called so where no retriever did, and lifts it above the rest."""
+    """Brings in what is called so where no retriever did, and lifts it above the rest.
+
+    A document by its title comes before one by another of its names, and that before a section.
+    """
 
     invents: ClassVar[bool] = True
     """The first passage of what is called so, where the hits have none of it."""
 
     most: int = 3
-    """How many are lifted, documents before sections; of more that are called so the best ones."""
+    """How many are lifted; of more that are called so the best ones."""
 
     def __post_init__(self) -> None:
         if self.most < 1:
@@ -35,38 +42,50 @@ class Named:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if query.mode is Mode.CODE:
             return hits
-        documents, sections = called_so(query, hits, tools)
-        documents = documents[: self.most]
-        sections = sections[: self.most - len(documents)]
-        lifted = {hit.chunk.id for hit in (*documents, *sections)}
-        if not lifted:
+        called = called_so(query, hits, tools)[: self.most]
+        if not called:
             return hits
+        lifted = {one.hit.chunk.id for one in called}
         others = [_squeezed(hit) for hit in hits if hit.chunk.id not in lifted]
         best = max((hit.score for hit in others), default=0.0)
-        half = (best + 1.0) / 2
-        return best_first((*others, *_above(best, half, sections), *_above(half, 1.0, documents)))
+        return best_first(
+            (
+                *others,
+                *(one.hit.rescored(best + (1.0 - best) * one.share, "named") for one in called),
+            )
+        )
 
 
-def called_so(query: Query, hits: Hits, tools: Tools) -> tuple[Hits, Hits]:
-    """Documents, and sections of others, by their best passage among the hits or else their first."""
+class Called(NamedTuple):
+    """What is called so, by its best passage among the hits or else its first."""
+
+    share: float
+    """Of the room between the best of the others and 1."""
+    hit: Hit
+
+
+def called_so(query: Query, hits: Hits, tools: Tools) -> list[Called]:
+    """Documents, and sections of other documents, the strongest name and the best passage first."""
     names = dict.fromkeys((query.text, query.asked or query.text))
-    found = [one for name in names for one in tools.reader.named(name, query.filters, _READ)]
     wanted = {flat(name) for name in names}
-    documents: dict[str, Hit] = {}
-    sections: dict[str, Hit] = {}
-    titled = {one.chunk for one in found if one.score == 1.0}
+    found = [one for name in names for one in tools.reader.named(name, query.filters, _READ)]
+    whole = {one.chunk for one in found if one.score == 1.0}
     chunks = tools.reader.chunks(list(dict.fromkeys(one.chunk for one in found)))
-    whole = {chunk.document for chunk in chunks if chunk.id in titled}
+    documents = {chunk.document for chunk in chunks if chunk.id in whole}
+    called: dict[str, Called] = {}
     for chunk in chunks:
-        if not tools.exists(chunk.document):
+        if chunk.id in whole:
+            hit, floor = _best(hits, chunk, ()), _OTHER_NAME
+            if flat(chunk.title) in wanted:
+                floor = _TITLE
+        elif chunk.document not in documents:
+            hit, floor = _best(hits, chunk, _part(chunk, wanted)), _HEADING
+        else:
             continue
-        if chunk.document not in whole:
-            hit = _best(hits, chunk, _part(chunk, wanted))
-            sections[hit.chunk.id] = hit
-        elif chunk.id in titled:
-            hit = _best(hits, chunk, ())
-            documents[hit.chunk.id] = hit
-    return best_first(documents.values()), best_first(sections.values())
+        if tools.exists(chunk.document):
+            share = floor + _SPREAD * min(1.0, max(0.0, hit.score))
+            called.setdefault(hit.chunk.id, Called(share, hit))
+    return sorted(called.values(), key=lambda one: (-one.share, one.hit.chunk.id))
 
 
 def _best(hits: Hits, first: Chunk, part: tuple[str, ...]) -> Hit:
@@ -90,12 +109,3 @@ def _squeezed(hit: Hit) -> Hit:
     if hit.score <= _CROWDED:
         return hit
     return hit.rescored(_CROWDED + (hit.score - _CROWDED) / 2, by="named")
-
-
-def _above(low: float, high: float, hits: Sequence[Hit]) -> Hits:
-    """Into the upper half between these, in the order that they have."""
-    middle = (low + high) / 2
-    return tuple(
-        hit.rescored(middle + (high - middle) * min(1.0, max(0.0, hit.score)), by="named")
-        for hit in hits
-    )

@@ -1,0 +1,150 @@
+"""What is called exactly as the question comes first, among dozens of documents that speak of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import marklight
+from marklight.answer import Query
+from marklight.ports import Tools
+from marklight.search.refine.named import Named
+from tests.library.conftest import paths
+from tests.making import library, write
+
+THINGS = "apple pear plum fig grape melon lemon lime peach cherry mango papaya".split()
+DEEDS = "growing picking storing".split()
+
+
+def pages() -> dict[str, str]:
+    """37 documents that speak of one another, so that words alone do not tell them apart."""
+    chance = random.Random(7)
+    names = [f"{deed} {thing}" for thing in THINGS for deed in DEEDS]
+
+    def talk() -> str:
+        others = [f"{chance.choice(names)} {chance.getrandbits(64):x}" for _ in range(12)]
+        return f"Of {', '.join(others)}.\n"
+
+    found = {
+        f"{deed}/{thing}-{deed}.md": f"---\ntitle: {deed.title()} {thing}\nkeywords: [{thing}wort{deed}]\n"
+        f"aliases: [the {thing} {deed} book]\n---\n\n{talk()}\n## When {deed} {thing} fails\n\n{talk()}"
+        for thing in THINGS
+        for deed in DEEDS
+    }
+    # One that says the name of another far more often than that one does.
+    found["noise.md"] = (
+        "---\ntitle: Fig growing and fig\nkeywords: [growing, fig]\ntags: [growing, fig]\n"
+        "description: growing fig\n---\n\n" + "growing fig when growing fig fails\n" * 20
+    )
+    return found
+
+
+@pytest.fixture(scope="module", params=["memory", "embedded"])
+def lib(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[marklight.Library]:
+    folder = write(tmp_path_factory.mktemp("named") / "docs", pages())
+    engine = "memory:" if request.param == "memory" else f"file:{folder.parent / 'index'}"
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        yield lib
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "keyword", "semantic"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "Growing fig",
+        "growing FIG",
+        "the fig growing book",
+        "fig-growing",
+        "fig-growing.md",
+        "Growing  fíg",
+    ],
+)
+def test_a_document_called_as_the_question_is_first(
+    lib: marklight.Library, asked: str, mode: str
+) -> None:
+    assert paths(lib.search(asked, mode=mode, refresh=False))[0] == "growing/fig-growing.md"
+
+
+def test_every_title_puts_its_document_first(lib: marklight.Library) -> None:
+    for thing in THINGS:
+        for deed in DEEDS:
+            found = lib.search(f"{deed} {thing}", refresh=False)
+            assert paths(found)[0] == f"{deed}/{thing}-{deed}.md"
+
+
+def test_every_heading_puts_its_section_into_the_first_three(lib: marklight.Library) -> None:
+    for thing in THINGS:
+        for deed in DEEDS:
+            found = lib.search(f"When {deed} {thing} fails", refresh=False)
+            above = [(hit.chunk.path, hit.chunk.headings[-1:]) for hit in found.hits[:3]]
+            assert (f"{deed}/{thing}-{deed}.md", (f"When {deed} {thing} fails",)) in above
+
+
+def test_every_keyword_puts_its_document_into_the_first_five(lib: marklight.Library) -> None:
+    for thing in THINGS:
+        for deed in DEEDS:
+            found = lib.search(f"{thing}wort{deed}", refresh=False)
+            assert f"{deed}/{thing}-{deed}.md" in paths(found)[:5]
+
+
+def test_a_name_passes_no_filter(lib: marklight.Library) -> None:
+    found = lib.search("Growing fig", path="picking/**", refresh=False, min_confidence=0.0)
+    assert found.hits
+    assert all(path.startswith("picking/") for path in paths(found))
+
+
+def test_names_mean_nothing_to_a_search_for_code(lib: marklight.Library) -> None:
+    assert not lib.search("Growing fig", mode="code", refresh=False).hits
+
+
+def test_a_document_that_is_gone_is_not_brought_back_by_its_name(tmp_path: Path) -> None:
+    folder = write(tmp_path / "docs", {"a.md": "# Some thing\n\nx\n", "b.md": "# Other\n\ny\n"})
+    with library(folder, engine="memory:") as lib:
+        lib.index()
+        (folder / "a.md").unlink()
+        assert "a.md" not in paths(lib.search("Some thing", refresh=False, min_confidence=0.0))
+
+
+def test_where_many_are_called_alike_the_best_come_first_and_the_rest_stay(tmp_path: Path) -> None:
+    files = {
+        f"{thing}/index.md": f"# All of {thing}\n\n{thing * 3} of {thing * 5}\n"
+        for thing in THINGS[:8]
+    }
+    files["guide.md"] = (
+        "# Making an index\n\nAn index of a database is made by the index command.\n"
+    )
+    with library(write(tmp_path / "docs", files), engine="memory:") as lib:
+        found = lib.search("index", limit=9, min_confidence=0.0)
+        # Three of eight files of that name are lifted, and no crowd of them hides the guide.
+        assert [path == "guide.md" for path in paths(found)[:4]] == [False, False, False, True]
+
+
+def test_scores_stay_below_one_and_what_was_first_follows_at_once(lib: marklight.Library) -> None:
+    with_names = lib.search("Growing fig", mode="keyword", limit=20, refresh=False)
+    without = lib.search(
+        "Growing fig",
+        mode="keyword",
+        limit=20,
+        refresh=False,
+        settings={"search": {"skip": ["named"]}},
+    )
+    first, *others = with_names.hits
+    assert without.hits[0].chunk.path == "noise.md"
+    assert 1.0 >= first.score > others[0].score
+    assert first.why[-1].stage == "named"
+    old = [hit.chunk.id for hit in without.hits if hit.chunk.id != first.chunk.id]
+    new = [hit.chunk.id for hit in others]
+    assert new[:3] == old[:3]
+
+
+def test_what_is_brought_in_is_the_first_passage(lib: marklight.Library) -> None:
+    with lib.engine.snapshot() as reader:
+        (hit,) = Named()(Query("Growing fig"), (), Tools(reader))
+    assert (hit.chunk.path, hit.chunk.ordinal) == ("growing/fig-growing.md", 0)
+    assert 0.5 <= hit.score <= 1.0

@@ -1,0 +1,52 @@
+"""The plain curve over the sum of ranks, with figures that a reader can check."""
+
+from __future__ import annotations
+
+from math import exp
+
+import pytest
+
+from marklight.answer import Query
+from marklight.errors import SettingsError
+from marklight.ports import Tools
+from marklight.search.fuse.reciprocal import Reciprocal
+from marklight.search.fuse.weighted_sum import WeightedSum
+from marklight.search.refine.calibrate import Calibrate
+from tests.making import hits_of, no_reader
+
+TOOLS = Tools(no_reader())
+QUERY = Query("anything")
+
+
+@pytest.mark.parametrize(
+    ("lists", "expected"), [(1, 0.0578), (2, 0.4178), (3, 0.8935)], ids=["one", "two", "three"]
+)
+def test_first_in_so_many_lists(lists: int, expected: float) -> None:
+    fused = Reciprocal()({str(each): hits_of({"a": 1.0}) for each in range(lists)}, QUERY, TOOLS)
+    (hit,) = Calibrate()(QUERY, fused, TOOLS)
+    assert hit.score == pytest.approx(1 / (1 + exp(-150 * (lists / 61 - 0.035))))
+    assert hit.score == pytest.approx(expected, abs=5e-5)
+    assert hit.why[-1].stage == "calibrate"
+
+
+def test_the_curve_can_be_set_and_its_middle_is_as_likely_as_not() -> None:
+    fused = Reciprocal()({"keyword": hits_of({"a": 1.0})}, QUERY, TOOLS)
+    (hit,) = Calibrate(slope=10, middle=1 / 61)(QUERY, fused, TOOLS)
+    assert hit.score == pytest.approx(0.5)
+    with pytest.raises(SettingsError, match="slope"):
+        Calibrate(slope=0)
+
+
+def test_the_order_of_ranks_stays() -> None:
+    fused = Reciprocal()({"keyword": hits_of({"a": 3.0, "b": 2.0, "c": 1.0})}, QUERY, TOOLS)
+    found = Calibrate()(QUERY, fused, TOOLS)
+    assert [hit.chunk.id for hit in found] == ["a", "b", "c"]
+    assert found[0].score > found[1].score > found[2].score
+
+
+def test_scores_of_another_fusion_are_left_alone_and_that_is_said_once() -> None:
+    said: list[str] = []
+    fused = WeightedSum()({"keyword": hits_of({"a": 3.0, "b": 2.0})}, QUERY, TOOLS)
+    assert Calibrate()(QUERY, fused, Tools(no_reader(), say=said.append)) == fused
+    assert len(said) == 1
+    assert "reciprocal" in said[0]

@@ -1,0 +1,172 @@
+"""What is lifted, and by how much: the asker's collection, what is new, what belongs together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marklight import engines
+from marklight.answer import Hit, Hits, Query, best_first, lift
+from marklight.errors import SettingsError
+from marklight.model import Batch, DocumentId
+from marklight.ports import Engine, Tools
+from marklight.search.refine.community import Community
+from marklight.search.refine.here import Here
+from marklight.search.refine.recency import Recency
+from tests.contracts.builders import entry
+from tests.making import chunk, hits_of, no_reader
+
+QUERY = Query("anything")
+DAY = 86_400
+NOW = 1_768_478_400.0
+"""15 January 2026, noon in Greenwich."""
+
+
+def committed(*batches: Batch) -> Engine:
+    engine = engines.open("memory:")
+    with engine.writing(1):
+        for batch in batches:
+            engine.commit(batch)
+    return engine
+
+
+def hits(engine: Engine, scores: dict[str, float]) -> Hits:
+    """The first passage of each of these documents."""
+    with engine.snapshot() as reader:
+        return best_first(
+            Hit(reader.chunks_of(DocumentId("docs", path))[0], score)
+            for path, score in scores.items()
+        )
+
+
+def scores(found: Hits) -> dict[str, float]:
+    return {hit.chunk.path: round(hit.score, 6) for hit in found}
+
+
+def dated(scores_of: dict[str, float], strength: float = 1.0) -> dict[str, float]:
+    """After recency, where the library holds a document of every age."""
+    days = {"d0.md": 0, "d6.md": 6, "d8.md": 8, "d29.md": 29, "d31.md": 31, "d999.md": 999}
+    ages = {path: int((NOW - age * DAY) * 1e9) for path, age in days.items()}
+    engine = committed(
+        Batch(
+            entries=(
+                *(entry(path, path, mtime_ns=time) for path, time in ages.items()),
+                entry("own-old.md", "x", date="2020-05-01", mtime_ns=ages["d0.md"]),
+                entry("own-new.md", "y", date="2026-01-14", mtime_ns=ages["d999.md"]),
+                entry("own-future.md", "z", date="2031-01-01", mtime_ns=ages["d999.md"]),
+            )
+        )
+    )
+    with engine.snapshot() as reader:
+        tools = Tools(reader, now=NOW)
+        return scores(Recency(strength)(QUERY, hits(engine, scores_of), tools))
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("d0.md", 0.5 * 1.2),
+        ("d6.md", 0.5 * 1.2),
+        ("d8.md", 0.5 * 1.1),
+        ("d29.md", 0.5 * 1.1),
+        ("d31.md", 0.5),
+        ("d999.md", 0.5),
+        ("own-old.md", 0.5),
+        ("own-new.md", 0.5 * 1.2),
+        ("own-future.md", 0.5 * 1.2),
+    ],
+)
+def test_the_last_week_and_month_count_and_a_date_of_its_own_beats_the_file(
+    path: str, expected: float
+) -> None:
+    assert dated({path: 0.5}) == {path: pytest.approx(expected)}
+
+
+def test_strength_scales_what_recency_adds() -> None:
+    assert dated({"d0.md": 0.5, "d8.md": 0.5}, strength=0.5) == {
+        "d0.md": pytest.approx(0.5 * 1.1),
+        "d8.md": pytest.approx(0.5 * 1.05),
+    }
+    assert dated({"d0.md": 0.5}, strength=0) == {"d0.md": 0.5}
+    with pytest.raises(SettingsError, match="strength"):
+        Recency(strength=-1)
+
+
+def test_recency_can_change_who_comes_first() -> None:
+    assert list(dated({"d999.md": 0.55, "d0.md": 0.5})) == ["d0.md", "d999.md"]
+
+
+def test_what_would_pass_one_keeps_its_order_below_it() -> None:
+    found = dated({"d0.md": 0.9, "d6.md": 0.95, "d999.md": 0.7})
+    # 1.14 and 1.08 share the room above 0.7: all of it, and (1.08 - 0.7) / (1.14 - 0.7) of it.
+    assert found == {
+        "d6.md": 1.0,
+        "d0.md": pytest.approx(0.7 + 0.3 * 0.38 / 0.44, abs=1e-5),
+        "d999.md": 0.7,
+    }
+    assert list(found) == ["d6.md", "d0.md", "d999.md"]
+
+
+@given(
+    st.dictionaries(st.text("abc", min_size=1), st.floats(0, 1), min_size=1), st.floats(1.0, 5.0)
+)
+def test_lifting_all_alike_changes_no_order(given_scores: dict[str, float], factor: float) -> None:
+    before = hits_of(given_scores)
+    after = lift(before, {hit.chunk.document: factor for hit in before}, by="test")
+    assert all(0.0 <= hit.score <= 1.0 for hit in after)
+    order = {hit.chunk.id: hit.score for hit in after}
+    for better, worse in pairwise(before):
+        assert order[better.chunk.id] >= order[worse.chunk.id]
+
+
+def test_the_collection_one_stands_in_counts_more() -> None:
+    own = Hit(chunk("a"), 0.5)
+    other = Hit(replace(chunk("b"), document=DocumentId("other", "b.md")), 0.55)
+    found = Here()(Query("x", here="default"), (other, own), Tools(no_reader()))
+    assert [(hit.chunk.id, hit.score) for hit in found] == [
+        ("a", pytest.approx(0.5 * 1.2)),
+        ("b", 0.55),
+    ]
+
+
+GROUPS = {"a.md": 1, "b.md": 1, "c.md": 2, "d.md": 2, "e.md": 3}
+
+
+def grouped(scores_of: dict[str, float], **settings: float) -> dict[str, float]:
+    """After communities, where a and b belong together, and c and d; e and f stand alone."""
+    engine = committed(
+        Batch(entries=tuple(entry(f"{name}.md", name) for name in "abcdef")),
+        Batch(communities={DocumentId("docs", path): group for path, group in GROUPS.items()}),
+    )
+    with engine.snapshot() as reader:
+        stage = Community(**settings)  # type: ignore[arg-type]
+        return scores(stage(QUERY, hits(engine, scores_of), Tools(reader)))
+
+
+def test_what_belongs_to_the_best_hits_counts_more() -> None:
+    found = grouped({"a.md": 0.8, "e.md": 0.7, "f.md": 0.6, "b.md": 0.5, "c.md": 0.4, "d.md": 0.3})
+    assert found == {
+        "a.md": pytest.approx(0.8 * 1.1),
+        "e.md": 0.7,
+        "f.md": 0.6,
+        "b.md": pytest.approx(0.5 * 1.1),
+        "c.md": 0.4,
+        "d.md": 0.3,
+    }
+
+
+def test_how_many_are_the_best_can_be_set() -> None:
+    assert grouped({"e.md": 0.8, "a.md": 0.5, "b.md": 0.4}, best=1) == {
+        "e.md": 0.8,
+        "a.md": 0.5,
+        "b.md": 0.4,
+    }
+
+
+def test_a_document_alone_in_its_community_is_not_lifted() -> None:
+    assert grouped({"a.md": 0.8, "c.md": 0.5}) == {"a.md": 0.8, "c.md": 0.5}
+    assert grouped({"a.md": 0.8, "b.md": 0.5}, boost=1) == {"a.md": 0.8, "b.md": 0.5}

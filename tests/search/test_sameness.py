@@ -1,0 +1,179 @@
+"""What is shown once: nearly the same text, nearly the same meaning; and what is put apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from marklight import engines
+from marklight.answer import Hit, Hits, Query, best_first
+from marklight.errors import SettingsError
+from marklight.model import Batch, Vectors
+from marklight.models.fake import FakeEmbedder
+from marklight.ports import Tools
+from marklight.search.likeness import flat, jaccard, sketch, trigrams
+from marklight.search.refine.diversity import Diversity
+from marklight.search.refine.near_text import NearText
+from marklight.search.refine.same_meaning import SameMeaning
+from tests.contracts.builders import entry
+from tests.making import chunk, hits_of, no_reader
+
+QUERY = Query("anything")
+TOOLS = Tools(no_reader())
+
+
+def told(texts: list[str]) -> Hits:
+    """A hit for each text, the first one best."""
+    return tuple(Hit(chunk(f"{at:03}", text), 1 - at / 1000) for at, text in enumerate(texts))
+
+
+def test_trigrams_are_runs_of_three_without_case_and_accents() -> None:
+    assert trigrams(flat("Café  \n au")) == {"caf", "afe", "fe ", "e a", " au"}
+    assert trigrams("ab") == {"ab"}
+    # abc, bcd against bcd, cde: one of three.
+    assert jaccard(trigrams("abcd"), trigrams("bcde")) == pytest.approx(1 / 3)
+
+
+def test_at_seven_tenths_the_better_of_two_stays() -> None:
+    # The runs of "abcdefghij" are 8; one more letter makes 9, two 10, three 11, four 12.
+    ten = "abcdefghij"
+    assert jaccard(trigrams(ten), trigrams(ten + "klm")) == pytest.approx(8 / 11)  # 0.727
+    assert jaccard(trigrams(ten), trigrams(ten + "klmn")) == pytest.approx(8 / 12)  # 0.667
+    found = NearText()(QUERY, told([ten, ten + "klm", ten + "klmn"]), TOOLS)
+    assert [hit.chunk.text for hit in found] == [ten, ten + "klmn"]
+
+
+def test_what_is_dropped_drops_nothing_itself() -> None:
+    # Each is near the one before it, but the third is not near the first, which stays.
+    one, two, three = "abcdefghij", "abcdefghijklm", "abcdefghijklmnopq"
+    assert jaccard(trigrams(two), trigrams(three)) == pytest.approx(11 / 15)
+    found = NearText()(QUERY, told([one, two, three]), TOOLS)
+    assert [hit.chunk.text for hit in found] == [one, three]
+
+
+def brute_force(texts: list[str], overlap: float) -> list[str]:
+    kept: list[str] = []
+    for text in texts:
+        sets = [trigrams(flat(other)) for other in kept]
+        if all(jaccard(trigrams(flat(text)), other) < overlap for other in sets):
+            kept.append(text)
+    return kept
+
+
+@given(
+    st.lists(st.text("abé日🙂 \n", max_size=12), max_size=12), st.sampled_from([0.2, 0.5, 0.7, 1.0])
+)
+@example(["", "", "a"], 0.7)
+@example(["\U000e0101ab", "\ud800ab", "ab\udfff"], 0.7)
+def test_near_text_is_exactly_what_comparing_all_pairs_would_give(
+    texts: list[str], overlap: float
+) -> None:
+    hits = tuple(
+        replace(hit, chunk=replace(hit.chunk, text=text))
+        for hit, text in zip(told(texts), texts, strict=True)
+    )
+    found = NearText(overlap)(QUERY, hits, TOOLS)
+    assert [hit.chunk.text for hit in found] == brute_force(texts, overlap)
+
+
+@given(st.lists(st.text(max_size=30).map(flat), min_size=1, max_size=6))
+def test_sketches_never_differ_in_more_than_their_texts_do(texts: list[str]) -> None:
+    known = sketch(texts)
+    sets = [trigrams(text.ljust(3)) for text in texts]
+    assert known.sizes.tolist() == [len(each) for each in sets]
+    for at, one in enumerate(sets):
+        for place, other in enumerate(sets):
+            assert known.differing[at, place] <= len(one ^ other)
+
+
+@pytest.mark.parametrize("overlap", [0.0, 1.1])
+def test_an_overlap_is_a_share(overlap: float) -> None:
+    with pytest.raises(SettingsError, match="overlap"):
+        NearText(overlap)
+
+
+# Meaning: passages a to d at these angles, so that their cosines are known.
+ANGLES = {"a": 0.0, "b": 20.0, "c": 40.0, "d": 90.0}
+
+
+@pytest.fixture(scope="module")
+def meanings() -> tuple[Tools, dict[str, Hit]]:
+    """Four passages with vectors in a plane, and one without."""
+    model = FakeEmbedder(dimension=2)
+    entries = [entry(f"{name}.md", f"the text of {name}") for name in "abcde"]
+    rows = [[np.cos(np.radians(angle)), np.sin(np.radians(angle))] for angle in ANGLES.values()]
+    digests = tuple(each.chunks[0].digest for each in entries[:4])
+    engine = engines.open("memory:")
+    with engine.writing(1):
+        engine.commit(Batch(entries=tuple(entries)))
+        matrix = np.array(rows, np.float32)
+        engine.commit(Batch(vectors=Vectors(model.fingerprint, digests, matrix)))
+    with engine.snapshot() as reader:
+        hits = {name: Hit(each.chunks[0], 0.0) for name, each in zip("abcde", entries, strict=True)}
+        return Tools(reader, model), hits
+
+
+def meant(meanings: tuple[Tools, dict[str, Hit]], scores: dict[str, float]) -> Hits:
+    return best_first(replace(meanings[1][name], score=score) for name, score in scores.items())
+
+
+def names(hits: Hits) -> list[str]:
+    return [hit.chunk.path.removesuffix(".md") for hit in hits]
+
+
+def test_of_what_means_the_same_the_best_stays(meanings: tuple[Tools, dict[str, Hit]]) -> None:
+    # cos 20° is 0.94, cos 40° 0.77: b goes because of a, and c stays since b is gone.
+    hits = meant(meanings, {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6, "e": 0.5})
+    assert names(SameMeaning(0.85)(QUERY, hits, meanings[0])) == ["a", "c", "d", "e"]
+    hits = meant(meanings, {"a": 0.8, "b": 0.9, "c": 0.7, "d": 0.6})
+    assert names(SameMeaning(0.85)(QUERY, hits, meanings[0])) == ["b", "d"]
+    assert names(SameMeaning(0.95)(QUERY, hits, meanings[0])) == ["b", "a", "c", "d"]
+
+
+def test_without_a_model_nothing_means_the_same(meanings: tuple[Tools, dict[str, Hit]]) -> None:
+    hits = meant(meanings, {"a": 0.9, "b": 0.8})
+    assert SameMeaning(0.85)(QUERY, hits, replace(meanings[0], embedder=None)) == hits
+    other = FakeEmbedder(dimension=3)
+    assert SameMeaning(0.85)(QUERY, hits, replace(meanings[0], embedder=other)) == hits
+    with pytest.raises(SettingsError, match="cosine"):
+        SameMeaning(0)
+
+
+def test_something_else_comes_before_more_of_the_same(
+    meanings: tuple[Tools, dict[str, Hit]],
+) -> None:
+    # After a: b is worth .7 x .8 - .3 x .94 = .278, d .7 x .6 - .3 x 0 = .42; then b before c,
+    # .278 against .7 x .7 - .3 x .77 = .26.
+    hits = meant(meanings, {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6})
+    found = Diversity()(QUERY, hits, meanings[0])
+    assert names(found) == ["a", "d", "b", "c"]
+    assert [round(hit.score, 6) for hit in found] == [0.9, 0.6, 0.6, 0.6]
+    assert found == best_first(found)
+    assert [why.stage for hit in found for why in hit.why] == ["diversity", "diversity"]
+
+
+def test_where_only_relevance_counts_nothing_moves(meanings: tuple[Tools, dict[str, Hit]]) -> None:
+    hits = meant(meanings, {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6})
+    assert Diversity(relevance=1)(QUERY, hits, meanings[0]) == hits
+    with pytest.raises(SettingsError, match="relevance"):
+        Diversity(relevance=2)
+
+
+def test_texts_tell_what_differs_where_there_are_no_vectors() -> None:
+    texts = ["apples and pears", "apples and pears too", "something else entirely"]
+    hits = tuple(
+        replace(hit, score=score) for hit, score in zip(told(texts), [0.9, 0.8, 0.75], strict=True)
+    )
+    found = Diversity()(QUERY, hits, TOOLS)
+    assert [hit.chunk.text for hit in found] == [texts[0], texts[2], texts[1]]
+
+
+@given(st.dictionaries(st.text("abc", min_size=1), st.floats(0, 1) | st.just(0.0), max_size=8))
+def test_diversity_drops_nothing(scores: dict[str, float]) -> None:
+    hits = hits_of(scores)
+    found = Diversity()(QUERY, hits, TOOLS)
+    assert {hit.chunk.id for hit in found} == set(scores)
