@@ -115,10 +115,14 @@ def test_an_answer_that_ran_out_of_time_says_so() -> None:
 
 
 def test_what_is_called_exactly_as_the_question_is_not_put_back() -> None:
-    called = Hit(chunk("a"), 1.0, (Why("named", 1.0),))
-    hits = (called, *hits_of({"b": 0.8}))
-    found = Rerank()(ASKED, hits, Tools(no_reader(), reranker=Reader([0.2, 0.9])))
-    assert told(found) == [("a", 1.0), ("b", 0.9)]
+    named = [
+        Hit(chunk(id), score, (Why("named", score),)) for id, score in [("a", 0.9), ("b", 0.8)]
+    ]
+    hits = best_first([*named, *hits_of({"c": 0.7, "d": 0.6})])
+    found = Rerank()(ASKED, hits, Tools(no_reader(), reranker=Reader([0.1, 0.95, 0.9, 1.0])))
+    # The others end below 0.8, in the order that the model gives them.
+    assert told(found) == [("a", 0.9), ("b", 0.8), ("d", 0.8), ("c", 0.72)]
+    assert found[2].score < found[1].score
 
 
 def test_a_real_cross_encoder_puts_the_answer_first(tmp_path: Path) -> None:

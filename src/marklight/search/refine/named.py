@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from marklight.answer import Hit, Hits, Mode, Query, best_first
@@ -106,6 +106,7 @@ def _part(chunk: Chunk, wanted: set[str]) -> tuple[str, ...]:
 
 
 def _squeezed(hit: Hit) -> Hit:
+    """Without a word in its `why`, which tells those that are called so from the others."""
     if hit.score <= _CROWDED:
         return hit
-    return hit.rescored(_CROWDED + (hit.score - _CROWDED) / 2, by="named")
+    return replace(hit, score=_CROWDED + (hit.score - _CROWDED) / 2)

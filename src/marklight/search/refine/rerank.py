@@ -50,18 +50,19 @@ class Rerank:
             tools.say(
                 f"re-ranked {len(scores)} of {len(chosen)} candidates within {self.budget_ms:.0f} ms"
             )
+        # What is called exactly as the question stays above all others, however they read.
+        named = [hit.score for hit in chosen if _is_named(hit)]
+        room = nextafter(min(named), 0.0) if named else 1.0
         read = [
-            hit.rescored(_fair(hit, score), by="rerank")
+            hit if _is_named(hit) else hit.rescored(score * room, by="rerank")
             for hit, score in zip(chosen, scores, strict=False)
         ]
         least = min(hit.score for hit in read)
         return best_first([*read, *_below(least, hits[len(scores) :])])
 
 
-def _fair(hit: Hit, score: float) -> float:
-    """What is called exactly as the question is not put back by how its text reads."""
-    named = any(why.stage == "named" for why in hit.why)
-    return max(score, hit.score) if named else score
+def _is_named(hit: Hit) -> bool:
+    return any(why.stage == "named" for why in hit.why)
 
 
 def _below(least: float, rest: Hits) -> Hits:

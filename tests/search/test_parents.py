@@ -1,0 +1,88 @@
+"""Sections in place of passages, and how to get them again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import marklight
+from marklight.answer import Query
+from marklight.ports import Tools
+from marklight.search.refine.parents import Parents
+from tests.making import hits_of, library, write
+
+LONG = "\n\n".join(f"Paragraph {at} says that token {at} is refreshed. " * 12 for at in range(12))
+PAGES = {
+    "auth.md": f"# Auth\n\n## Refresh\n\n{LONG}\n\n## Logout\n\nA token ends when the user leaves.\n",
+    "other.md": "# Other\n\nNothing about it.\n",
+}
+
+
+@pytest.fixture(scope="module", params=["memory", "embedded"])
+def lib(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[marklight.Library]:
+    folder = write(tmp_path_factory.mktemp("parents") / "docs", PAGES)
+    engine = "memory:" if request.param == "memory" else f"file:{folder.parent / 'index'}"
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        yield lib
+
+
+def search(lib: marklight.Library, **options: bool) -> marklight.Answer:
+    everything = {"search": {"skip": ["per_document", "near_text", "same_meaning"]}}
+    return lib.search(
+        "token refreshed", limit=100, min_confidence=0.0, settings=everything, **options
+    )
+
+
+def test_each_section_stands_once_with_the_score_of_its_best_passage(
+    lib: marklight.Library,
+) -> None:
+    children, parents = search(lib), search(lib, parents=True)
+    best: dict[str, float] = {}
+    for hit in children.hits:
+        best.setdefault(hit.chunk.parent, hit.score)
+    assert len(best) < len(children.hits)
+    assert {hit.chunk.id: hit.score for hit in parents.hits} == best
+
+
+def test_a_section_is_text_of_its_lines_and_holds_its_passages(lib: marklight.Library) -> None:
+    children, parents = search(lib), search(lib, parents=True)
+    sections = {hit.chunk.id: hit.chunk for hit in parents.hits}
+    for hit in children.hits:
+        section = sections[hit.chunk.parent]
+        assert section.lines[0] <= hit.chunk.lines[0] <= hit.chunk.lines[1] <= section.lines[1]
+        assert hit.chunk.text.strip() in section.text
+    for path, text in PAGES.items():
+        lines = text.split("\n")
+        for section in (each for each in sections.values() if each.path == path):
+            first, last = section.lines
+            assert section.text in "\n".join(lines[first - 1 : last])
+
+
+def test_get_follows_the_id_of_a_section(lib: marklight.Library) -> None:
+    for hit in search(lib, parents=True).hits:
+        extract = lib.get(hit.chunk.id)
+        assert (extract.text, extract.lines) == (hit.chunk.text, hit.chunk.lines)
+        assert extract.headings == hit.chunk.headings
+
+
+def test_a_passage_whose_section_is_not_known_stays_as_it_is(lib: marklight.Library) -> None:
+    hits = hits_of({"a": 0.9, "b": 0.5})
+    with lib.engine.snapshot() as reader:
+        assert Parents()(Query("x", parents=True), hits, Tools(reader)) == hits
+
+
+def test_the_command_line_shows_sections(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from marklight.surfaces.cli.app import run
+
+    monkeypatch.setenv("MARKLIGHT_MODEL_NAME", "fake")
+    monkeypatch.chdir(write(tmp_path / "docs", PAGES))
+    assert run(["search", "token refreshed", "--parents", "-n", "1"]) == 0
+    # Some 1,500 to 2,000 characters, where a passage has at most 1,500.
+    assert len(capsys.readouterr().out) > 1_500
