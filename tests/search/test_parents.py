@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import marklight
 from marklight.answer import Query
 from marklight.ports import Tools
 from marklight.search.refine.parents import Parents
+from marklight.surfaces.cli.app import run
 from tests.making import hits_of, library, write
 
 LONG = "\n\n".join(f"Paragraph {at} says that token {at} is refreshed. " * 12 for at in range(12))
@@ -31,10 +33,10 @@ def lib(
         yield lib
 
 
-def search(lib: marklight.Library, **options: bool) -> marklight.Answer:
+def search(lib: marklight.Library, parents: bool = False) -> marklight.Answer:
     everything = {"search": {"skip": ["per_document", "near_text", "same_meaning"]}}
     return lib.search(
-        "token refreshed", limit=100, min_confidence=0.0, settings=everything, **options
+        "token refreshed", limit=100, min_confidence=0.0, settings=everything, parents=parents
     )
 
 
@@ -79,10 +81,11 @@ def test_a_passage_whose_section_is_not_known_stays_as_it_is(lib: marklight.Libr
 def test_the_command_line_shows_sections(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from marklight.surfaces.cli.app import run
-
     monkeypatch.setenv("MARKLIGHT_MODEL_NAME", "fake")
     monkeypatch.chdir(write(tmp_path / "docs", PAGES))
-    assert run(["search", "token refreshed", "--parents", "-n", "1"]) == 0
-    # Some 1,500 to 2,000 characters, where a passage has at most 1,500.
-    assert len(capsys.readouterr().out) > 1_500
+    shown = {}
+    for parents in ((), ("--parents",)):
+        assert run(["search", "token refreshed", "-n", "1", "--json", *parents]) == 0
+        shown[parents] = json.loads(capsys.readouterr().out)["results"][0]
+    passage, section = shown.values()
+    assert passage["content"] in section["content"] != passage["content"]
