@@ -104,6 +104,11 @@ class Hit:
         """The same passage with another score; the stage that changed it is remembered."""
         return replace(self, score=score, why=(*self.why, Why(by, score)))
 
+    def __str__(self) -> str:
+        from marklight import shown
+
+        return shown.hit_text(self)
+
 
 Hits = tuple[Hit, ...]
 
@@ -233,6 +238,22 @@ class Answer:
             "notices": list(self.notices),
             "took_ms": round(self.took_ms, 1),
         }
+
+    def __repr__(self) -> str:
+        from marklight import shown
+
+        return shown.answer_line(self)
+
+    def __str__(self) -> str:
+        from marklight import shown
+
+        return shown.answer_text(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from marklight import shown
+
+        return shown.answer_html(self)
 
     def _result(self, rank: int, hit: Hit) -> dict[str, Any]:
         chunk = hit.chunk

@@ -261,6 +261,8 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         "index",
         "get",
         "outline",
+        "related",
+        "links",
         "ignored",
         "status",
         "doctor",

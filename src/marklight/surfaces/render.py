@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from marklight.shown import harmless as harmless
+from marklight.shown import one_line as one_line
 from marklight.surfaces.style import PLAIN, Style
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from marklight.model import Chunk, DocumentId, Heading
     from marklight.report import Extract, Report
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 FORMATS = ("text", "json", "jsonl", "md", "files")
 
 
@@ -54,17 +54,6 @@ def place(chunk: Chunk, several_collections: bool = False, style: Style = PLAIN)
     """`guide/auth.md:120-148 § Auth > Token refresh`; with its collection first where there are several."""
     path = f"{chunk.collection}/{chunk.path}" if several_collections else chunk.path
     return _place(path, chunk, style)
-
-
-def explanation(answer: Answer) -> str:
-    """Two tables: the stages with counts and times, and where each hit's score came from."""
-    lines = ["stage             hits       ms"]
-    lines += [f"{step.stage:<16} {step.count:>5} {step.ms:>8.2f}" for step in answer.steps]
-    lines.append("")
-    for rank, hit in enumerate(answer.hits, 1):
-        parts = ", ".join(f"{why.stage} {why.value:.4f}" for why in hit.why)
-        lines.append(f"[{rank}] {parts}")
-    return "\n".join(lines)
 
 
 def report_text(report: Report) -> str:
@@ -147,15 +136,3 @@ def table(values: Mapping[str, Any]) -> str:
     """Names and values, one a line, values aligned."""
     width = max((len(name) for name in values), default=0)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in values.items())
-
-
-def harmless(text: str) -> str:
-    """A text whose control signs cannot steer a terminal; line breaks and tabs stay."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
-def one_line(text: str) -> str:
-    """Line breaks and control signs made visible: a file's name must not draw on the terminal."""
-    return "".join(
-        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
-    )

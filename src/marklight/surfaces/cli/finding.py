@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from marklight.surfaces import render
+from marklight.surfaces import explain, render
 from marklight.surfaces.cli.options import (
     AS_JSON,
     IN_LIBRARY,
@@ -89,8 +89,9 @@ def search(
         show(render.answer_as(answer, format, style_of(library)))
     elif format != "text" and (answer.hits or format == "json"):
         show(render.answer_as(answer, format))
-    if options["explain"] and format == "text":
-        show(f"\n{render.explanation(answer)}")
+    if options["explain"] and format != "json":
+        # What reads the other formats expects nothing but results.
+        click.echo(f"\n{explain.explanation(answer)}", err=format != "text")
     if answer.abstained and format != "json":
         note(f"nothing found: {answer.abstained}")
     return 0 if answer.hits else 1

@@ -1,0 +1,81 @@
+"""Answers as a person may be shown them, in a terminal or a notebook: no sign in them can steer either."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    # Only named here: `--help` needs the harmless texts and nothing that they are made of.
+    from marklight.answer import Answer, Hit
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+MOST_OF_A_QUESTION = 60
+"""Characters of it in a line that tells of an answer."""
+
+
+def harmless(text: str) -> str:
+    """A text whose control signs cannot steer a terminal; line breaks and tabs stay."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def one_line(text: str) -> str:
+    """Line breaks and control signs made visible: a file's name must not draw on the terminal."""
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
+    )
+
+
+def answer_line(answer: Answer) -> str:
+    """What was asked and how much was found."""
+    asked = answer.query.asked or answer.query.text
+    short = asked if len(asked) <= MOST_OF_A_QUESTION else f"{asked[:MOST_OF_A_QUESTION]}…"
+    scores = f", the best {answer.hits[0].score:.2f}" if answer.hits else ""
+    hits = "1 hit" if len(answer.hits) == 1 else f"{len(answer.hits)} hits"
+    return one_line(f"<Answer to {short!r}: {hits}{scores}>")
+
+
+def answer_text(answer: Answer) -> str:
+    """The hits as the command line prints them; where there are none, why."""
+    if not answer.hits:
+        return _nothing(answer)
+    several = answer.several_collections
+    return "\n\n".join(
+        f"[{rank}] {hit_text(hit, several)}" for rank, hit in enumerate(answer.hits, 1)
+    )
+
+
+def hit_text(hit: Hit, several_collections: bool = False) -> str:
+    """A passage under the line that says where it stands."""
+    return (
+        f"{_place(hit, several_collections)} ({hit.score:.2f})\n{harmless(hit.chunk.text.strip())}"
+    )
+
+
+def answer_html(answer: Answer) -> str:
+    """The hits as a list for a notebook; whatever a passage holds is text here, and no tag."""
+    from html import escape
+
+    if not answer.hits:
+        return f"<p>{escape(_nothing(answer))}</p>"
+    items = "".join(
+        f"<li><b>{escape(_place(hit, answer.several_collections))}</b> ({hit.score:.2f})"
+        f'<pre style="white-space: pre-wrap">{escape(harmless(hit.chunk.text.strip()))}</pre></li>'
+        for hit in answer.hits
+    )
+    notices = "".join(f"<p><i>{escape(one_line(said))}</i></p>" for said in answer.notices)
+    return f"<ol>{items}</ol>{notices}"
+
+
+def _place(hit: Hit, several_collections: bool) -> str:
+    from marklight.text import trail
+
+    chunk = hit.chunk
+    path = f"{chunk.collection}/{chunk.path}" if several_collections else chunk.path
+    where = f"{path}:{chunk.lines[0]}-{chunk.lines[1]}"
+    headings = trail(chunk.title, chunk.headings)
+    return one_line(f"{where} § {headings}" if headings else where)
+
+
+def _nothing(answer: Answer) -> str:
+    return one_line(f"nothing found: {answer.abstained or 'no passage matches the question'}")
