@@ -18,6 +18,7 @@ from marklight.surfaces import render
 from marklight.surfaces.cli.editor import open_at
 from marklight.surfaces.cli.options import complain, note, show, style_of
 from marklight.surfaces.cli.progress import Bar
+from marklight.surfaces.explain import explanation
 from marklight.surfaces.listing import listing
 
 HINT = "Ask in words. 1 shows result 1, 1 section widens it, :o 1 opens it. :help, :q"
@@ -142,7 +143,7 @@ class Session:
     def _explain(self, _: str) -> None:
         if self.answer is None:
             raise UsageError("nothing was asked yet", "Ask in words")
-        self._say(render.explanation(self.answer))
+        self._say(explanation(self.answer))
 
     def _help(self, _: str) -> None:
         usual = {
