@@ -156,8 +156,8 @@ def test_the_mode_changes_and_the_question_is_asked_again(said: Callable[..., Sa
 
 def test_the_last_answer_is_explained(said: Callable[..., Said]) -> None:
     _, out, _ = said("beans", ":explain")
-    assert "stage             hits       ms" in out
-    assert "[1] keyword " in out
+    assert out.count("stage ") == 1
+    assert "  keyword  " in next(line for line in out.splitlines() if line.endswith("place"))
 
 
 def test_help_names_every_command(said: Callable[..., Said]) -> None:

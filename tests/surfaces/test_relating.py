@@ -149,7 +149,7 @@ def test_get_shows_as_much_as_asked_for_and_says_how_much_there_is(
     assert code == 0
     assert out.splitlines()[-1] == "Nothing leads here."
     assert "--level" in err
-    assert "passage 19, parent 28 characters" in err
+    assert "parent 28 characters" in err
     code, out, _ = said(capsys, "get", result["chunk_id"], "--level", "document")
     assert "# Alone" in out
     found = told(capsys, "get", result["chunk_id"])
