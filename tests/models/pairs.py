@@ -63,7 +63,6 @@ def graph(gives: str = "one", masked: bool = True) -> bytes:
 
     last, middle = constant([2], np.int64), constant([1], np.int64)
     types = number("token_type_ids")
-    # Without a mask every token counts: a model that cannot hide padding must not be given any.
     mask = number(
         "attention_mask" if masked else node("GreaterOrEqual", "input_ids", constant(0, np.int64))
     )

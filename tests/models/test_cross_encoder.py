@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from marklight.errors import ModelError
 from marklight.models import DEFAULT, DEFAULT_RERANKER, load, load_reranker
-from marklight.models.cross_encoder import Pair, grouped
 from marklight.models.pull import Hub, pull
 from marklight.models.store import import_folder, list_models, stored_folder, verify
 from marklight.ports import Reranker
@@ -56,7 +55,7 @@ def test_of_two_numbers_the_last_counts_against_the_first(tmp_path: Path, model:
     assert two.score("the cat sat", passages, LONG) == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_model_that_cannot_hide_padding_is_given_none(tmp_path: Path, model: Reranker) -> None:
+def test_a_model_is_given_no_more_than_it_takes(tmp_path: Path, model: Reranker) -> None:
     bare = load_reranker(str(pairs.write_folder(tmp_path / "bare", masked=False)))
     passages = ["the cat", "a dog", "a dog ran", "far", "the mat"]
     expected = model.score("the cat sat", passages, LONG)
@@ -81,7 +80,6 @@ def test_a_question_gives_way_to_the_passage_only_beyond_half(tmp_path: Path) ->
 
 
 def test_when_the_time_is_over_the_first_ones_have_their_scores(model: Reranker) -> None:
-    # Pairs of more than 256 tokens go into a run of their own.
     passages = [f"the cat {'far ' * (300 + number)}" for number in range(20)]
     every = model.score("the cat sat", passages, LONG)
     assert len(every) == 20
@@ -114,17 +112,6 @@ def test_many_threads_open_it_once_and_get_the_same(folder: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: model.score("the cat sat", passages, LONG), range(16)))
     assert found == [found[0]] * 16
-
-
-@given(lengths=st.lists(st.integers(1, 600), max_size=30), padded=st.booleans(), most=st.just(512))
-def test_groups_keep_the_order_and_their_size(lengths: list[int], padded: bool, most: int) -> None:
-    every = [Pair([1] * length, [0] * length) for length in lengths]
-    groups = grouped(every, padded=padded, most=most)
-    assert [pair for group in groups for pair in group] == every
-    for group in groups:
-        longest = max(len(pair.ids) for pair in group)
-        assert len(group) == 1 or len(group) * longest <= most
-        assert padded or {len(pair.ids) for pair in group} == {longest}
 
 
 def test_it_is_loaded_when_it_first_scores(folder: Path) -> None:
