@@ -9,8 +9,12 @@ import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,6 +40,33 @@ def repeated(source: Path, target: Path, times: int) -> Path:
                 text = path.read_text()
                 path.write_text(text.replace("title:", f"title: Copy {number}", 1))
     return target
+
+
+def questions(name: str = "kubernetes-anchors") -> list[str]:
+    """What people would ask that collection."""
+    lines = (eval_root() / "sets" / name / "queries.jsonl").read_text().splitlines()
+    return [json.loads(line)["text"] for line in lines]
+
+
+def real_index(target: Path, given: Sequence[str]) -> Path:
+    """The Kubernetes pages, embedded by the default model: some minutes, or a copy of an index made before."""
+    import marklight
+
+    if given:
+        shutil.copytree(given[0], target)
+    with marklight.open(corpus("kubernetes"), {"engine": f"file:{target}"}) as library:
+        library.index()
+    return target
+
+
+def real_vectors(index: Path) -> np.ndarray:
+    """All vectors of an index with one model."""
+    import numpy as np
+
+    from marklight.engines.embedded.matrix import HEADER_BYTES
+
+    (path,) = (index / "vectors").glob("*.f32")
+    return np.fromfile(path, dtype="<f4", offset=HEADER_BYTES).reshape(-1, 384)
 
 
 def in_a_process(code: str, *arguments: str) -> Any:
