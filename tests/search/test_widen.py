@@ -102,6 +102,22 @@ def test_a_section_is_all_that_stands_under_its_heading(reader: Reader) -> None:
     assert "Long code" not in install.text
 
 
+def test_under_a_title_a_section_reaches_from_one_heading_to_the_next(reader: Reader) -> None:
+    leaves = Leaves(reader)
+    chunk = passage(reader, "introduction")
+    assert widen(chunk, "section", leaves).text.split("\n")[0] == "# Guide"
+    assert "## Install" not in widen(chunk, "section", leaves).text
+
+
+def test_a_section_without_a_heading_begins_below_the_frontmatter(tmp_path: Path) -> None:
+    text = "---\ntitle: T\n---\n\nfirst words\n\n## Part\n\nother words\n"
+    with library(write(tmp_path, {"a.md": text}), engine="memory:") as lib:
+        lib.index()
+        with lib.engine.snapshot() as reader:
+            section = widen(passage(reader, "first"), "section", Leaves(reader))
+    assert (section.lines, section.text) == ((5, 5), "first words")
+
+
 def test_neighbours_are_as_many_as_asked_for_and_end_with_the_document(reader: Reader) -> None:
     leaves = Leaves(reader)
     chunk = passage(reader, "call(30)")

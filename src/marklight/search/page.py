@@ -12,7 +12,7 @@ from marklight.model import Kind
 Lines = tuple[int, int]
 """The first and the last, counted from 1."""
 
-_FRONTMATTER = re.compile(r"\A---[ \t]*\n.*?^---[ \t]*$", re.MULTILINE | re.DOTALL)
+_FRONTMATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\n.*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"`{3,}(?![^\n]*`)|~{3,}")
 _BEFORE_FENCE = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t>]+)*")
 """Quotes and items of lists, with the blanks between them."""
@@ -32,6 +32,12 @@ class Page:
 
     def __len__(self) -> int:
         return len(self._before) - 1
+
+    @property
+    def body(self) -> int:
+        """The first line after the frontmatter."""
+        found = _FRONTMATTER.match(self.text)
+        return self.line_at(found.end()) + 1 if found else 1
 
     def start(self, line: int) -> int:
         """Where a line begins; all after the last begin where the next would."""
@@ -75,8 +81,7 @@ class Page:
 
     def fenced(self, until: int) -> Iterator[Lines]:
         """Code blocks that begin up to this line, from the top: a fence's meaning hangs on those before."""
-        found = _FRONTMATTER.match(self.text)
-        closed = self.line_at(found.end()) if found else 0
+        closed = self.body - 1
         for opening in sorted({*self._lines_with("```", until), *self._lines_with("~~~", until)}):
             if opening <= closed:
                 continue

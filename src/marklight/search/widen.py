@@ -51,10 +51,9 @@ class Leaves(dict[DocumentId, Leaf | None]):
         if level == "parent":
             found = self.reader.section(chunk.parent)
             return page.trimmed(_around(own, found[1].lines)) if found else own
-        whole = (1, len(page))
         if level == "section":
-            return page.trimmed(_section(leaf.outline, own) or whole)
-        return page.trimmed(whole)
+            return page.trimmed(_around(own, _section(leaf, own)))
+        return page.trimmed((1, len(page)))
 
     def _beside(self, chunk: Chunk, count: int) -> list[Lines]:
         if chunk.id != chunk.parent:
@@ -140,10 +139,22 @@ def _is_part(chunk: Chunk, page: Page) -> bool:
     return page.between(*chunk.lines).strip() != chunk.text.strip()
 
 
-def _section(outline: Sequence[Heading], lines: Lines) -> Lines | None:
-    """The smallest section that holds these lines: a deeper one comes after those around it."""
-    holding = (each for each in reversed(outline) if each.lines[0] <= lines[0])
-    return next((each.lines for each in holding if lines[1] <= each.lines[1]), None)
+def _section(leaf: Leaf, lines: Lines) -> Lines:
+    """The smallest section that holds these lines: a deeper one comes after those around it.
+
+    The section of a page's title is the page, a level of its own: what stands under the title alone
+    reaches from one heading to the next.
+    """
+    outline = leaf.outline
+    titled = bool(outline) and outline[0].lines[1] >= outline[-1].lines[1]
+    for heading in reversed(outline[1:] if titled else outline):
+        if heading.lines[0] <= lines[0] and lines[1] <= heading.lines[1]:
+            return heading.lines
+    starts = [heading.lines[0] for heading in outline]
+    return (
+        max((start for start in starts if start <= lines[0]), default=leaf.page.body),
+        min((start - 1 for start in starts if start > lines[1]), default=len(leaf.page)),
+    )
 
 
 def _around(*parts: Lines) -> Lines:

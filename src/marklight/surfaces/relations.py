@@ -22,10 +22,12 @@ def links_text(links: Links, several_collections: bool = False, style: Style = P
     def out(each: ResolvedLink) -> str:
         assert each.target
         aim = path(each.target) + _fragment(each)
-        return f"{style.link(f':{each.link.line}', each.source):>6}  {aim}{_type(each)}"
+        line = f":{each.link.line}"
+        return f"{' ' * (6 - len(line))}{style.link(line, each.source)}  {aim}{_type(each)}"
 
     def back(each: ResolvedLink) -> str:
-        return f"{path(each.source, each.link.line)}{_fragment(each)}{_type(each)}"
+        part = f"  {_fragment(each)}" if each.link.fragment else ""
+        return f"{path(each.source, each.link.line)}{part}{_type(each)}"
 
     def nowhere(each: ResolvedLink) -> str:
         where = path(each.source, each.link.line)

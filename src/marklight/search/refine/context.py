@@ -40,8 +40,9 @@ class Context:
             shown.append(wide)
             cut += not whole
         if cut:
+            results = "1 result is" if cut == 1 else f"{cut} results are"
             tools.say(
-                f"{cut} results are cut to {self.most_characters:,} characters around what was found;"
+                f"{results} cut to {self.most_characters:,} characters around what was found;"
                 " search.context.most_characters changes that"
             )
         return tuple(shown)
