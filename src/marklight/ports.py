@@ -115,6 +115,9 @@ class Reader(Protocol):
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:
         """These passages in this order; ids that are not there are left out."""
 
+    def owners(self, chunks: Sequence[str]) -> Mapping[str, DocumentId]:
+        """Whose passages these are, without reading them; ids that are not there are left out."""
+
     def chunks_of(self, document: DocumentId) -> list[Chunk]: ...
 
     def beside(self, document: DocumentId, ordinal: int, count: int) -> list[Chunk]:

@@ -121,6 +121,8 @@ def same_tables(one: Reader, two: Reader) -> None:
     for id in one.files():
         assert one.document(id) == two.document(id)
         assert one.chunks_of(id) == two.chunks_of(id)
+        own = [*(chunk.id for chunk in one.chunks_of(id)), "none"]
+        assert one.owners(own) == two.owners(own) == dict.fromkeys(own[:-1], id)
         assert one.links_from(id) == two.links_from(id)
         assert one.links_to(id) == two.links_to(id)
         assert one.links_to(id, 1) == two.links_to(id, 1)

@@ -15,6 +15,7 @@ from marklight.model import DocumentId, NameStrength, ResolvedLink
 
 _LINKS = f"SELECT d.collection, d.path, {records.LINK} FROM links l JOIN documents d ON d.row = l.document"
 _ORDER = "ORDER BY d.collection, d.path, l.row"
+_STRENGTHS = {str(each): each for each in NameStrength}
 _PORTION = 1000
 """Links resolved together: few questions to the tables, and few too many where a limit is near."""
 
@@ -101,5 +102,5 @@ def _claims(session: Session, keys: Iterable[str]) -> dict[str, list[Claim]]:
         " CROSS JOIN names n ON n.key = k.value JOIN documents d ON d.row = n.document",
         [listed(keys)],
     ):
-        found[key].append(Claim(key, NameStrength(strength), DocumentId(collection, path)))
+        found[key].append(Claim(key, _STRENGTHS[strength], DocumentId(collection, path)))
     return found

@@ -8,7 +8,7 @@ from marklight.engines.embedded.graph import Targets
 from marklight.engines.embedded.session import Session, listed
 from marklight.model import DocumentId
 
-LOOKED = 8
+LOOKED = 4
 """Links of each name looked at for each document wanted: several may lead there, or elsewhere."""
 COUNTED = 2
 """The same where links are counted: fewer, since all of one document count."""

@@ -166,6 +166,16 @@ def chunks(session: Session, ids: Sequence[str]) -> list[Chunk]:
     return [known[id] for id in ids if id in known]
 
 
+def owners(session: Session, chunks: Sequence[str]) -> Mapping[str, DocumentId]:
+    """Each passage's document."""
+    found = session.all(
+        "SELECT c.id, d.collection, d.path FROM json_each(?) j CROSS JOIN chunks c ON c.id = j.value"
+        " CROSS JOIN documents d ON d.row = c.document",
+        [listed(chunks)],
+    )
+    return {id: DocumentId(collection, path) for id, collection, path in found}
+
+
 def chunks_of(session: Session, id: DocumentId) -> list[Chunk]:
     """A document's passages from top to bottom."""
     where = "WHERE c.document = ? ORDER BY c.ordinal"

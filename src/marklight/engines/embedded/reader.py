@@ -85,6 +85,9 @@ class EmbeddedReader:
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:
         return read.chunks(self._session, ids)
 
+    def owners(self, chunks: Sequence[str]) -> Mapping[str, DocumentId]:
+        return read.owners(self._session, chunks)
+
     def chunks_of(self, document: DocumentId) -> list[Chunk]:
         return read.chunks_of(self._session, document)
 

@@ -107,6 +107,9 @@ class MemoryReader:
         known = {chunk.id: chunk for chunk in self.state.chunks()}
         return [known[id] for id in ids if id in known]
 
+    def owners(self, chunks: Sequence[str]) -> Mapping[str, DocumentId]:
+        return {chunk.id: chunk.document for chunk in self.chunks(chunks)}
+
     def chunks_of(self, document: DocumentId) -> list[Chunk]:
         entry = self.state.entries.get(document)
         return sorted(entry.chunks, key=lambda chunk: chunk.ordinal) if entry else []

@@ -2,15 +2,144 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import log2
 
-from marklight.answer import Hits, Query
-from marklight.ports import Tools
+from marklight.answer import Filters, Hits, Query
+from marklight.errors import SettingsError
+from marklight.model import DocumentId
+from marklight.ports import FIELD_BOOSTS, Scored, Tools
+from marklight.search.retrieve import demand_depth
+from marklight.text import query_words
+
+_WIKILINK = re.compile(r"\[\[([^\[\]|#^\n]{1,300})[^\[\]\n]*\]\]")
+_LONGEST_NAME = 200
+_PASSAGES = 5
+"""Passages fetched for each document, so that most have one among the best of all."""
+_HUB = 8
+"""Links each way that are counted: a page with more is damped no further."""
+
+Scores = Mapping[DocumentId, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Neighbours of the documents that the words find, at half their score; hubs are damped."""
+    """Neighbours of the documents that the words find, at half their score; hubs are damped.
+
+    By 1 / log2(2 + links): each doubling of its links takes about as much from a page. 1 / links
+    would leave nothing of a good overview, and no damping would let the start page answer everything.
+    """
+
+    depth: int = 2
+    """Candidates for each result asked for, each of another document."""
+    least: int = 10
+    """Candidates fetched at the least, where there are so many neighbours."""
+    seeds: int = 10
+    """Best passages by words whose documents' neighbours are looked at."""
+    hops: int = 1
+    """How many links away; each halves the score again."""
+    most: int = 16
+    """Neighbours looked at of each document, each way."""
+
+    def __post_init__(self) -> None:
+        demand_depth(self.depth, self.least)
+        if self.seeds < 1 or self.most < 1 or not 1 <= self.hops <= 3:
+            raise SettingsError(
+                "search.graph.seeds and search.graph.most must be 1 or more, search.graph.hops 1 to 3,"
+                f" not {self.seeds}, {self.most}, {self.hops}"
+            )
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
-        return ()
+        limit = max(self.least, self.depth * query.limit)
+        scores = self._seeds(query, tools)
+        known, found = set(scores), dict[DocumentId, float]()
+        for _ in range(self.hops):
+            scores = self._step(scores, known, tools)
+            known |= set(scores)
+            found.update(scores)
+        best = _passing(_best(found), query.filters, tools)[:limit]
+        hits = [Scored(id, found[document]) for document, id in _passages(best, query, tools)]
+        return tools.hits(sorted(hits, key=lambda each: (-each.score, each.chunk)), by="graph")
+
+    def _seeds(self, query: Query, tools: Tools) -> Scores:
+        """Documents of the best hits by words, from 0 to 1, and those that the question names."""
+        words = query_words(query.text)
+        hits = tools.reader.keyword(words, FIELD_BOOSTS, query.filters, self.seeds) if words else []
+        owners = tools.reader.owners([hit.chunk for hit in hits])
+        seeds: dict[DocumentId, float] = {}
+        for chunk, score in hits:  # best first
+            seeds.setdefault(owners[chunk], score / hits[0].score)
+        return {**seeds, **dict.fromkeys(_named(query, tools), 1.0)}
+
+    def _step(self, scores: Scores, known: set[DocumentId], tools: Tools) -> Scores:
+        """Documents one link further, each by the best that leads to it."""
+        near: dict[DocumentId, float] = {}
+        for document, neighbours in tools.reader.neighbours(list(scores), self.most).items():
+            for each in neighbours:
+                if each not in known:
+                    near[each] = max(near.get(each, 0.0), 0.5 * scores[document])
+        looked = _best(near)[: 2 * self.most]  # what scores less would have to be damped far less
+        links = tools.reader.degrees(looked, _HUB)
+        return {each: near[each] / log2(2 + links[each]) for each in looked}
+
+
+def _named(query: Query, tools: Tools) -> list[DocumentId]:
+    """Documents that the question calls by name: `[[Target]]`, or with all of its words."""
+    names = _WIKILINK.findall(query.text)
+    if len(query.text) <= _LONGEST_NAME:
+        names.append(query.text)
+    keys = (unicodedata.normalize("NFC", name).strip().strip("/").lower() for name in names)
+    found = (tools.reader.resolve([key], query.here) for key in keys if key)
+    return [document for document in found if document is not None]
+
+
+def _best(scores: Scores) -> list[DocumentId]:
+    return sorted(scores, key=lambda each: (-scores[each], each))
+
+
+def _passing(documents: list[DocumentId], filters: Filters, tools: Tools) -> list[DocumentId]:
+    if not filters or not documents:
+        return documents
+    among = _among(filters, documents)
+    passing = set(tools.reader.listed(among, len(documents))) if among else set()
+    return [each for each in documents if each in passing]
+
+
+def _among(filters: Filters, documents: Iterable[DocumentId]) -> Filters | None:
+    """The same filters for some documents only; None where no document is left."""
+    both = tuple(each for each in documents if each in filters.documents or not filters.documents)
+    return replace(filters, documents=both) if both else None
+
+
+def _passages(
+    documents: Sequence[DocumentId], query: Query, tools: Tools
+) -> Iterable[tuple[DocumentId, str]]:
+    """The passage of each that answers best; its first where neither words nor meaning tell."""
+    found: dict[DocumentId, str] = {}
+    for _ in range(2):
+        # Few documents with many good passages may leave none for others: those are asked for again.
+        missing = [each for each in documents if each not in found]
+        if missing:
+            best = _best_of(missing, query, tools)
+            owners = tools.reader.owners(best)
+            for chunk in best:
+                found.setdefault(owners[chunk], chunk)
+    filtered = query.filters.phrases or query.filters.without or query.filters.languages
+    for document in documents:
+        if document not in found and not filtered:
+            found.update((document, chunk.id) for chunk in tools.reader.chunks_of(document)[:1])
+    return found.items()
+
+
+def _best_of(documents: Sequence[DocumentId], query: Query, tools: Tools) -> list[str]:
+    filters, limit = replace(query.filters, documents=tuple(documents)), _PASSAGES * len(documents)
+    if tools.embedder is not None:
+        vector = tools.embedder.embed_query(query.text)
+        found = tools.reader.semantic(vector, tools.embedder.fingerprint, filters, limit)
+    else:
+        words = query_words(query.text)
+        found = tools.reader.keyword(words, FIELD_BOOSTS, filters, limit)
+    return [each.chunk for each in found]

@@ -1,0 +1,138 @@
+"""Neighbours by links: half of what led there, less the more links a page has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import log2
+
+import pytest
+
+from marklight import engines
+from marklight.answer import Filters, Query
+from marklight.errors import SettingsError
+from marklight.model import Batch, Entry
+from marklight.models.fake import FakeEmbedder
+from marklight.ports import FIELD_BOOSTS, Tools
+from marklight.search.retrieve.graph import Graph
+from marklight.text import passage_of, query_words
+from tests.contracts.builders import Vectors, entry, id_of, link
+
+
+@pytest.fixture(params=["memory", "embedded"])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    kept = request.param == "embedded"
+    return f"file:{tmp_path_factory.mktemp('library')}" if kept else "memory:"
+
+
+@pytest.fixture
+def tools(place: str) -> Iterator[Tools]:
+    """Apples stand in `apple`, which links to `tree` and to `hub`; `pie` links to `apple`."""
+    engine = engines.open(place)
+    spokes = [entry(f"spoke{n}.md", "nothing", links=(link("hub"),)) for n in range(12)]
+    entries = (
+        entry("apple.md", "apple apple", links=(link("tree"), link("hub"), link("apple"))),
+        entry("tree.md", "intro", "roots", "leaves", links=(link("forest"),), tags=("wood",)),
+        entry("hub.md", "everything"),
+        entry("pie.md", "baked", links=(link("apple"),)),
+        entry("forest.md", "many trees", links=(link("tree"),)),
+        entry("alone.md", "nobody"),
+        *spokes,
+    )
+    with engine.writing(1):
+        engine.commit(Batch(entries=entries))
+    with engine.snapshot() as reader:
+        yield Tools(reader)
+    engine.close()
+
+
+def found(tools: Tools, query: Query, graph: Graph | None = None) -> dict[str, float]:
+    hits = (graph or Graph())(query, tools)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    return {hit.chunk.path: hit.score for hit in hits}
+
+
+def test_neighbours_both_ways_at_half_the_score_and_hubs_damped(tools: Tools) -> None:
+    assert found(tools, Query("apple")) == pytest.approx(
+        {
+            "pie.md": 0.5 / log2(2 + 1),  # one link, to apple
+            "tree.md": 0.5 / log2(2 + 1 + 2),  # one to the forest; from the apple and the forest
+            "hub.md": 0.5 / log2(2 + 8),  # thirteen links to it, of which eight count
+        }
+    )
+
+
+def test_further_away_each_link_halves_again(tools: Tools) -> None:
+    scores = found(tools, Query("apple"), Graph(hops=2))
+    assert scores["forest.md"] == pytest.approx(0.5 * scores["tree.md"] / log2(2 + 1 + 1))
+    assert "apple.md" not in scores
+
+
+def test_a_weaker_seed_leads_less_far_and_seeds_are_not_repeated(tools: Tools) -> None:
+    query = Query("many trees baked")
+    first, second = tools.reader.keyword(query_words(query.text), FIELD_BOOSTS, Filters(), 9)
+    assert [chunk.path for chunk in tools.reader.chunks([first.chunk, second.chunk])] == [
+        "forest.md",
+        "pie.md",
+    ]
+    assert found(tools, query) == pytest.approx(
+        {
+            "tree.md": 0.5 / log2(2 + 1 + 2),
+            "apple.md": 0.5 * second.score / first.score / log2(2 + 3 + 2),
+        }
+    )
+    assert set(found(tools, Query("apple baked"))) == {"tree.md", "hub.md"}
+
+
+@pytest.mark.parametrize("text", ["[[Pie]]", "see [[pie|this]]", "[[pie#Top]]", "pie", "PIE "])
+def test_a_document_named_in_the_question_leads_to_its_neighbours(tools: Tools, text: str) -> None:
+    # apple has three links from it, and two to it: its own and the pie's.
+    assert found(tools, Query(text)) == pytest.approx({"apple.md": 0.5 / log2(2 + 3 + 2)})
+
+
+def test_filters_hold_and_the_first_passage_stands_for_a_document(tools: Tools) -> None:
+    hits = Graph()(Query("[[apple]]", filters=Filters(tags=("wood",))), tools)
+    assert [hit.chunk.text for hit in hits] == ["intro"]
+    worded = Query("[[apple]]", filters=Filters(phrases=("roots",)))
+    assert [hit.chunk.text for hit in Graph()(worded, tools)] == []
+    only = Query("[[apple]]", filters=Filters(documents=(id_of("pie.md"),)))
+    assert set(found(tools, only)) == {"pie.md"}
+    none = replace(only, filters=Filters(documents=(id_of("alone.md"),)))
+    assert found(tools, none) == {}
+
+
+def test_no_more_documents_than_asked_for(tools: Tools) -> None:
+    assert len(found(tools, Query("[[hub]]", limit=1), Graph(least=1, depth=2))) == 2
+    assert len(found(tools, Query("[[hub]]", limit=5))) == 10
+
+
+def test_a_question_without_words_or_neighbours_finds_nothing(tools: Tools) -> None:
+    for text in ("?!", "nobody", "no such word"):
+        assert found(tools, Query(text)) == {}
+
+
+@pytest.mark.parametrize("with_model", [True, False])
+def test_the_best_passage_stands_for_a_document(place: str, with_model: bool) -> None:
+    engine, model = engines.open(place), FakeEmbedder()
+    pages: tuple[Entry, ...] = (
+        entry("seed.md", "zebra", links=(link("near"),)),
+        entry("near.md", "an introduction", "red green blue", "the end"),
+    )
+    chunks = [chunk for page in pages for chunk in page.chunks]
+    matrix = model.embed_passages([passage_of(chunk) for chunk in chunks])
+    vectors = Vectors(model.fingerprint, tuple(chunk.digest for chunk in chunks), matrix)
+    with engine.writing(1):
+        engine.commit(Batch(entries=pages, vectors=vectors))
+    with engine.snapshot() as reader:
+        tools = Tools(reader, model if with_model else None)
+        hits = Graph(seeds=1)(Query("zebra zebra zebra green"), tools)
+        assert [hit.chunk.text for hit in hits] == ["red green blue"]
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"seeds": 0}, {"most": 0}, {"hops": 0}, {"hops": 9}, {"least": 0}]
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(SettingsError):
+        Graph(**wrong)
