@@ -161,7 +161,9 @@ def same_graph(one: Reader, two: Reader) -> None:
     assert two.linked == one.linked
     assert two.neighbours(every, 99) == one.neighbours(every, 99)
     assert two.degrees(every, 99) == one.degrees(every, 99)
-    assert two.degrees(every, 1) == one.degrees(every, 1)
+    few = one.degrees(every, 1)
+    # Of links with a name that several documents have not all are looked at.
+    assert all(count <= few[id] for id, count in two.degrees(every, 1).items())
     for id, near in two.neighbours(every, 1).items():
         # Which of many is not promised, but how many.
         out, back = {b for a, b in pairs if a == id}, {a for a, b in pairs if b == id}

@@ -11,12 +11,12 @@ import pytest
 from marklight import engines
 from marklight.answer import Filters, Query
 from marklight.errors import SettingsError
-from marklight.model import Batch, Entry
+from marklight.model import Batch, Entry, Vectors
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import FIELD_BOOSTS, Tools
 from marklight.search.retrieve.graph import Graph
 from marklight.text import passage_of, query_words
-from tests.contracts.builders import Vectors, entry, id_of, link
+from tests.contracts.builders import entry, id_of, link
 
 
 @pytest.fixture(params=["memory", "embedded"])

@@ -10,6 +10,8 @@ from marklight.model import DocumentId
 
 LOOKED = 4
 """Links of each name looked at for each document wanted: several may lead there, or elsewhere."""
+LEAST = 64
+"""Links looked at in any case, since the first may all lead elsewhere."""
 COUNTED = 2
 """The same where links are counted: fewer, since all of one document count."""
 
@@ -42,7 +44,7 @@ def neighbours(
     """One link away, either way."""
     rows = _rows(session, documents)
     found: dict[DocumentId, set[DocumentId]] = {id: set() for id in documents}
-    given = [listed(rows), LOOKED * max(0, most)]
+    given = [listed(rows), max(LOOKED * most, LEAST)]
     out, back = session.all(_OUT, given), session.all(_BACK, given)
     targets = Targets(session, [*out, *back])
     for way, links in ((0, out), (1, back)):
