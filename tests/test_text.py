@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.text import identifiers, plain, query_words, trail, words
+from marklight.text import identifiers, plain, query_words, terms, trail, words
 
 
 @pytest.mark.parametrize(
@@ -90,3 +90,28 @@ def test_plain_text_keeps_words_and_drops_addresses() -> None:
 def test_the_trail_names_the_title_once() -> None:
     assert trail("Auth", ("Auth", "Refresh")) == "Auth > Refresh"
     assert trail("", ("A",)) == "A"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("The parser parses, PARSES and parsed", {"parser", "parses", "parsed"}),
+        ("an ox of 3 kg, v1.27 abc1def2", {"abc", "def"}),
+        (
+            "Café naïve_word don't the user's users’ they’ve it's",
+            {"cafe", "naive", "word", "user", "users"},
+        ),
+        ("日本語のテキスト and 한국어 mixed日本", {"한국어"}),
+        ("x" * 30 + " " + "y" * 31, {"x" * 30}),
+        ("", set()),
+    ],
+)
+def test_terms_are_words_as_they_are_written(text: str, found: set[str]) -> None:
+    assert terms(text) == found
+
+
+@given(st.text())
+def test_no_text_breaks_the_terms(text: str) -> None:
+    found = terms(text)
+    assert all(3 <= len(term) <= 30 and term.isalpha() for term in found)
+    assert terms(" ".join(found)) <= found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marklight.model import Batch, DocumentId, LinkType, Name, NameStrength
+from marklight.model import Batch, DocumentId, FileState, LinkType, Name, NameStrength
 from marklight.ports import Engine
 from tests.contracts.builders import entry, id_of, link, names_of
 from tests.contracts.test_engines import commit, put
@@ -127,3 +127,27 @@ def test_no_more_neighbours_than_asked_for(engine: Engine) -> None:
             "0.md",
             "1.md",
         ]
+
+
+def linked(engine: Engine) -> int:
+    with engine.snapshot() as reader:
+        return reader.linked
+
+
+def test_it_is_known_when_links_or_names_last_changed(engine: Engine) -> None:
+    assert linked(engine) == 0
+    put(engine, entry("a.md", "x", links=(link("b"), link("c"))), entry("b.md", "x"))
+    assert linked(engine) == 1
+    # Other words, other vectors, another place of the same links: who links to whom stays.
+    put(engine, entry("a.md", "y", title="New", links=(link("c"), link("b"), link("b"))))
+    commit(engine, Batch(touched=((id_of("a.md"), FileState(1, 1)),), manifest={"k": "v"}))
+    commit(engine, Batch(communities={id_of("a.md"): 1}, removed=(id_of("gone.md"),)))
+    assert linked(engine) == 1
+    put(engine, entry("a.md", "y", links=(link("b"),)))
+    assert linked(engine) == 5
+    put(engine, entry("b.md", "x", names=names_of("b.md", "other")))
+    assert linked(engine) == 6
+    put(engine, entry("c.md", "x"))
+    assert linked(engine) == 7
+    commit(engine, Batch(removed=(id_of("c.md"),)))
+    assert linked(engine) == 8

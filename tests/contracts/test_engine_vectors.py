@@ -160,3 +160,30 @@ def test_a_vector_that_is_given_twice_counts_once(engine: Engine) -> None:
     with engine.snapshot() as reader:
         assert reader.counts("m").embedded == 1
         assert len(reader.semantic(vector("q"), "m", Filters(), 9)) == 1
+
+
+def test_vectors_of_passages_are_handed_out_at_length_one(engine: Engine) -> None:
+    one, two = entry("a.md", "x", "y", "x"), entry("b.md", "z")
+    put(engine, one, two)
+    digests = (one.chunks[1].digest, one.chunks[0].digest)
+    commit(engine, Batch(vectors=Vectors("m", digests, np.array([[0, 3], [4, 3]], np.float32))))
+    ids = [chunk.id for chunk in (*one.chunks, *two.chunks)]
+    with engine.snapshot() as reader:
+        known = reader.vectors("m", [*ids, "unknown"])
+        assert reader.vectors("other", ids) == reader.vectors("m", []) == {}
+    assert known.keys() == set(ids[:3])
+    assert known[ids[1]].tolist() == [0, 1]
+    # 4 and 3 are the sides of a triangle whose long one is 5; two passages have this one text.
+    assert known[ids[0]] == pytest.approx([0.8, 0.6])
+    assert known[ids[2]] == pytest.approx([0.8, 0.6])
+
+
+def test_a_view_keeps_its_vectors(engine: Engine) -> None:
+    one = entry("a.md", "x")
+    put(engine, one)
+    with engine.snapshot() as before:
+        commit(engine, embedding(one))
+        assert before.vectors("m", [one.chunks[0].id]) == {}
+    with engine.snapshot() as after:
+        commit(engine, Batch(removed=(id_of("a.md"),)))
+        assert after.vectors("m", [one.chunks[0].id]).keys() == {one.chunks[0].id}

@@ -279,3 +279,46 @@ def test_a_document_can_be_had_by_its_text_and_outline_alone(engine: Engine) -> 
         assert reader.text_of(id_of("a.md")) == ("x\n\ny", outline)
         assert reader.text_of(id_of("b.md")) == ("z", ())
         assert reader.text_of(id_of("c.md")) is None
+
+
+def test_a_document_is_from_its_own_date_else_from_its_files(engine: Engine) -> None:
+    put(
+        engine,
+        entry("file.md", "x", mtime_ns=86_400_500_000_000),
+        entry("dated.md", "x", mtime_ns=5, date="1970-01-03"),
+        entry("undated.md", "x", mtime_ns=1_000_000_000, date="some day"),
+    )
+    with engine.snapshot() as reader:
+        assert reader.moments([*reader.files(), id_of("gone.md")]) == {
+            id_of("file.md"): 86_400.5,
+            id_of("dated.md"): 2 * 86_400,
+            id_of("undated.md"): 1,
+        }
+    commit(engine, Batch(touched=((id_of("file.md"), FileState(1, 7_000_000_000)),)))
+    with engine.snapshot() as reader:
+        assert reader.moments([id_of("file.md")]) == {id_of("file.md"): 7}
+
+
+def test_communities_take_the_place_of_those_before(engine: Engine) -> None:
+    a, b, c = (id_of(f"{name}.md") for name in "abc")
+    put(engine, *(entry(id.path, "x") for id in (a, b, c)))
+    commit(engine, Batch(communities={a: 1, b: 0, id_of("gone.md"): 4}))
+    with engine.snapshot() as before:
+        assert before.communities([c, b, a, id_of("gone.md")]) == {a: 1, b: 0}
+        commit(engine, Batch(communities={c: 2}))
+        assert before.communities([a, b, c]) == {a: 1, b: 0}
+    with engine.snapshot() as reader:
+        assert reader.communities([a, b, c]) == {c: 2}
+    commit(engine, Batch(communities={}))
+    with engine.snapshot() as reader:
+        assert reader.communities([a, b, c]) == {}
+
+
+def test_a_document_stays_in_its_community_until_it_leaves(engine: Engine) -> None:
+    a, b = id_of("a.md"), id_of("b.md")
+    put(engine, entry("a.md", "x"), entry("b.md", "x"))
+    commit(engine, Batch(communities={a: 1, b: 2}))
+    commit(engine, Batch(entries=(entry("a.md", "other"),), removed=(b,)))
+    put(engine, entry("b.md", "x"))
+    with engine.snapshot() as reader:
+        assert reader.communities([a, b]) == {a: 1}

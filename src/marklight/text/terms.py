@@ -12,7 +12,10 @@ LEAST_LETTERS = 3
 MOST_LETTERS = 30
 """Longer runs of letters are names of classes or encoded data."""
 
-_RUN = re.compile(r"[^\W\d_]+(?:['’](?:s|t|re|ve|ll|d|m)\b)?")
+_ENDING = r"(?:['’](?:s|t|re|ve|ll|d|m)\b)?"
+_RUN = re.compile(rf"[^\W\d_]{{{LEAST_LETTERS},}}{_ENDING}")
+_ASCII_RUN = re.compile(rf"[a-z]{{{LEAST_LETTERS},}}{_ENDING}")
+"""The same for text without other letters, in half the time."""
 _UNSPACED = re.compile(
     "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
@@ -24,14 +27,14 @@ def terms(text: str) -> set[str]:
 
     Of a word with an apostrophe the possessive counts without its ending; `don't` says nothing.
     """
-    runs = set(_RUN.findall(fold(text)))
-    found = {run for run in runs if LEAST_LETTERS <= len(run) <= MOST_LETTERS}
-    for run in [run for run in found if "'" in run or "’" in run]:
-        found.remove(run)
-        if run[-1] == "s" and len(run) >= LEAST_LETTERS + 2:
-            found.add(run[:-2])
-    if not all(map(str.isascii, found)):
-        found = {run for run in found if run.isascii() or not _UNSPACED.search(run)}
+    folded = fold(text)
+    plain = folded.isascii()
+    runs = set((_ASCII_RUN if plain else _RUN).findall(folded))
+    found = {run for run in runs if run.isalpha()}
+    found.update(run[:-2] for run in runs if run.endswith(("'s", "’s")))
+    found = {run for run in found if len(run) <= MOST_LETTERS}
+    if not plain:
+        found = {run for run in found if not _UNSPACED.search(run)}
     return found - STOP_WORDS
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from marklight.engines.embedded.schema import VERSION
 from marklight.engines.embedded.trouble import explain
 
 Row = tuple[Any, ...]
@@ -34,8 +33,6 @@ class Session:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.connection = connection
-        self.format = VERSION
-        """Of the tables that stand behind those it is asked for."""
         self._turns = RLock()
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:

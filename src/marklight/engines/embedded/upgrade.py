@@ -16,7 +16,7 @@ class Older:
     change: str
     """Makes the tables of the next format of it; what is derived from others is filled after the last."""
     stand_in: str
-    """Makes its tables look like the present ones, for one connection that only reads."""
+    """Makes its tables look like the present ones, for one transaction that only reads."""
 
 
 OLDER = {
@@ -43,14 +43,13 @@ CREATE TABLE concept_vectors (
 CREATE UNIQUE INDEX concept_vectors_by_term ON concept_vectors (model, term);
 UPDATE state SET generation = generation + 1, linked = generation + 1
 """,
-        # Titles, aliases and file names are known; headings and words are not looked for.
+        # Titles and aliases are known, but for accents; file names, headings and words come later.
         stand_in="""
 CREATE TEMP VIEW state AS SELECT *, generation AS linked, '' AS vocabulary FROM main.state;
 CREATE TEMP VIEW documents AS SELECT *, NULL AS community FROM main.documents;
 CREATE TEMP VIEW callings AS
     SELECT value AS name, document, 0 AS first, 1000000000 AS last, 1.0 AS score
-    FROM main.facts WHERE key IN ('title', 'aliases')
-    UNION ALL SELECT key, document, 0, 1000000000, 1.0 FROM main.names WHERE strength != '3-alias';
+    FROM main.facts WHERE key IN ('title', 'aliases');
 CREATE TEMP VIEW concepts AS SELECT '' AS term, 0 AS documents WHERE false;
 CREATE TEMP VIEW concept_vectors AS SELECT 0 AS row, 0 AS model, '' AS term, x'' AS vector WHERE false
 """,
@@ -77,15 +76,9 @@ def judge(session: Session) -> int:
 
 
 def suit(session: Session) -> None:
-    """Let a view ask for the present tables, whichever the library has by now."""
-    format = judge(session)
-    if format == session.format:
-        return
-    for kind, name in session.all("SELECT type, name FROM temp.sqlite_master"):
-        session.run(f"DROP {kind} temp.{name}")
-    if format in OLDER:
-        _run(session, OLDER[format].stand_in)
-    session.format = format
+    """Let a view ask for the present tables, whichever the library has; they end with its transaction."""
+    if older := OLDER.get(judge(session)):
+        _run(session, older.stand_in)
 
 
 def upgrade(session: Session) -> None:

@@ -1,0 +1,160 @@
+"""What every engine owes to the words of a library: counted as documents change, near by meaning."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from marklight.errors import StoreError
+from marklight.model import Batch, Vectors
+from marklight.ports import MOST_CONCEPTS, Concept, Engine
+from tests.contracts.builders import entry, id_of, vector, vectors
+from tests.contracts.test_engines import commit, put
+
+
+def waiting(engine: Engine, limit: int = 99, model: str = "m") -> list[str]:
+    with engine.snapshot() as reader:
+        return reader.unembedded_concepts(model, limit)
+
+
+def corners(*terms: str, model: str = "m") -> Batch:
+    """Words along the axes, the second twice as long, which must not matter."""
+    rows = np.eye(len(terms), 4, dtype=np.float32) * np.arange(1, len(terms) + 1)[:, None]
+    return Batch(concepts=Vectors(model, terms, rows.astype(np.float32)))
+
+
+def near(engine: Engine, *numbers: float, limit: int = 9, model: str = "m") -> list[Concept]:
+    with engine.snapshot() as reader:
+        return reader.concepts(np.array(numbers, dtype=np.float32), model, limit)
+
+
+def test_words_wait_for_a_vector_the_commonest_first(engine: Engine) -> None:
+    put(engine, entry("a.md", "Pears and pears, apples"), entry("b.md", "the apples", "plum"))
+    put(engine, entry("c.md", "plum, apples"))
+    # Apples are in three documents and plums in two; pears twice, but in one.
+    assert waiting(engine) == ["apples", "plum", "pears"]
+    assert waiting(engine, 2) == ["apples", "plum"]
+    assert waiting(engine, 0) == []
+    commit(engine, corners("apples", "pears"))
+    assert waiting(engine) == ["plum"]
+    assert waiting(engine, model="other") == ["apples", "plum", "pears"]
+
+
+def test_counts_follow_every_change(engine: Engine) -> None:
+    put(engine, entry("a.md", "apple pear"), entry("b.md", "pear plum"), entry("c.md", "plum"))
+    assert waiting(engine) == ["pear", "plum", "apple"]
+    put(engine, entry("b.md", "plum plum quince"))
+    assert waiting(engine) == ["plum", "apple", "pear", "quince"]
+    commit(engine, Batch(entries=(entry("d.md", "quince"),), removed=(id_of("a.md"),)))
+    assert waiting(engine) == ["plum", "quince"]
+    commit(engine, Batch(removed=(id_of("b.md"), id_of("c.md"), id_of("d.md"), id_of("x.md"))))
+    assert waiting(engine) == []
+    assert engine.check() == []
+
+
+def test_a_view_keeps_its_words(engine: Engine) -> None:
+    put(engine, entry("a.md", "apple"))
+    commit(engine, corners("apple", "pear"))
+    with engine.snapshot() as before:
+        put(engine, entry("a.md", "pear"))
+        for _ in range(2):
+            assert before.concepts(np.ones(4, dtype=np.float32), "m", 9) == [Concept("apple", 0.5)]
+            assert near(engine, 1, 1, 1, 1) == [Concept("pear", 0.5)]
+            assert before.unembedded_concepts("m", 9) == []
+
+
+def test_the_nearest_words_come_first_and_ties_by_the_word(engine: Engine) -> None:
+    put(engine, entry("a.md", "pear apple plum"))
+    commit(engine, corners("pear", "apple", "plum"))
+    # The question is as long as 5; its parts along the axes are 3/5 and 4/5.
+    assert near(engine, 3, 4, 0, 0) == [
+        Concept("apple", pytest.approx(0.8)),
+        Concept("pear", pytest.approx(0.6)),
+        Concept("plum", 0.0),
+    ]
+    assert [each.term for each in near(engine, 1, 1, 0, 0, limit=2)] == ["apple", "pear"]
+    assert near(engine, 1, 0, 0, 0, limit=0) == []
+    assert near(engine, 1, 0, 0, 0, model="other") == []
+
+
+def test_words_that_died_never_answer_until_they_come_back(engine: Engine) -> None:
+    put(engine, entry("a.md", "apple"), entry("b.md", "pear"))
+    commit(engine, corners("apple", "pear"))
+    commit(engine, Batch(removed=(id_of("b.md"),)))
+    assert [each.term for each in near(engine, 1, 1, 0, 0)] == ["apple"]
+    with engine.snapshot() as reader:
+        assert reader.concept_vectors("m", ["apple", "pear"]).keys() == {"apple"}
+    put(engine, entry("c.md", "pear"))
+    assert [each.term for each in near(engine, 0, 1, 0, 0)] == ["pear", "apple"]
+    assert waiting(engine) == []
+
+
+def test_vectors_of_words_have_length_one(engine: Engine) -> None:
+    put(engine, entry("a.md", "apple pear plum"))
+    commit(engine, corners("apple", "pear"))
+    with engine.snapshot() as reader:
+        known = reader.concept_vectors("m", ["pear", "plum", "unknown"])
+        assert reader.concept_vectors("other", ["pear"]) == {}
+    assert list(known) == ["pear"]
+    assert known["pear"].tolist() == [0, 1, 0, 0]
+
+
+def test_a_vector_that_was_there_stays(engine: Engine) -> None:
+    put(engine, entry("a.md", "apple pear"))
+    commit(engine, corners("apple", "pear"))
+    commit(engine, corners("pear", "apple"))
+    assert near(engine, 1, 0, 0, 0, limit=1) == [Concept("apple", 1.0)]
+
+
+def test_only_the_commonest_are_the_vocabulary(engine: Engine) -> None:
+    letters = "abcdefghijklmnopqrstuv"
+    every = ["x" + "".join(three) for three in product(letters, repeat=3)]
+    rare = every[: MOST_CONCEPTS - 1]
+    put(engine, entry("a.md", " ".join(["zebra", "zoo", *rare])), entry("b.md", "zebra"))
+    # The zebra is in two documents; of those in one, the zoo is last in the alphabet.
+    assert waiting(engine, 99_999) == ["zebra", *rare]
+    commit(engine, corners("zoo", "zebra"))
+    assert [each.term for each in near(engine, 1, 0, 0, 0)] == ["zebra"]
+    put(engine, entry("c.md", "zoo"))
+    assert [each.term for each in near(engine, 1, 0, 0, 0)] == ["zoo", "zebra"]
+    with engine.snapshot() as reader:
+        assert reader.unembedded_concepts("m", 99_999) == rare[:-1]
+
+
+def test_a_question_of_another_length_is_refused(engine: Engine) -> None:
+    put(engine, entry("a.md", "apple"))
+    assert near(engine, 1, 0) == []
+    commit(engine, corners("apple"))
+    with pytest.raises(StoreError, match="numbers"):
+        near(engine, 1, 0)
+
+
+def test_cleaning_drops_words_of_other_models_and_words_that_are_gone(engine: Engine) -> None:
+    one = entry("a.md", "apple pear")
+    put(engine, one)
+    commit(engine, corners("apple", "pear"))
+    commit(engine, corners("apple", model="old"))
+    commit(engine, Batch(vectors=vectors([one.chunks[0].digest], size=4)))
+    with engine.snapshot() as before:
+        assert engine.clean(keep={"m"}) == 1
+        assert engine.clean(keep={"m"}) == 0
+        assert near(engine, 1, 0, 0, 0, model="old") == []
+        assert [each.term for each in before.concepts(vector("q", size=4), "old", 9)] == ["apple"]
+    put(engine, entry("a.md", "apple"))
+    # The pear's vector, and that of the passage.
+    assert engine.clean(keep={"m"}) == 2
+    put(engine, entry("a.md", "apple pear"))
+    assert waiting(engine) == ["pear"]
+    assert waiting(engine, model="old") == ["apple", "pear"]
+    assert engine.check() == []
+
+
+def test_words_can_have_vectors_before_any_passage_has(engine: Engine) -> None:
+    put(engine, entry("a.md", "apple"))
+    commit(engine, Batch(concepts=vectors(["apple"])))
+    with engine.snapshot() as reader:
+        assert reader.models() == {}
+        assert reader.counts("m").embedded == 0
+    assert engine.check() == []
