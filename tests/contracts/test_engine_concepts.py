@@ -70,9 +70,9 @@ def test_the_nearest_words_come_first_and_ties_by_the_word(engine: Engine) -> No
     commit(engine, corners("pear", "apple", "plum"))
     # The question is as long as 5; its parts along the axes are 3/5 and 4/5.
     assert near(engine, 3, 4, 0, 0) == [
-        Concept("apple", pytest.approx(0.8)),
-        Concept("pear", pytest.approx(0.6)),
-        Concept("plum", 0.0),
+        ("apple", pytest.approx(0.8)),
+        ("pear", pytest.approx(0.6)),
+        ("plum", 0.0),
     ]
     assert [each.term for each in near(engine, 1, 1, 0, 0, limit=2)] == ["apple", "pear"]
     assert near(engine, 1, 0, 0, 0, limit=0) == []
