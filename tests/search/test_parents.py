@@ -78,14 +78,12 @@ def test_a_passage_whose_section_is_not_known_stays_as_it_is(lib: marklight.Libr
         assert Parents()(Query("x", parents=True), hits, Tools(reader)) == hits
 
 
-def test_the_command_line_shows_sections(
+def test_the_command_line_shows_sections_and_gets_them_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MARKLIGHT_MODEL_NAME", "fake")
     monkeypatch.chdir(write(tmp_path / "docs", PAGES))
-    shown = {}
-    for parents in ((), ("--parents",)):
-        assert run(["search", "token refreshed", "-n", "1", "--json", *parents]) == 0
-        shown[parents] = json.loads(capsys.readouterr().out)["results"][0]
-    passage, section = shown.values()
-    assert passage["content"] in section["content"] != passage["content"]
+    assert run(["search", "token refreshed", "-n", "1", "--json", "--parents"]) == 0
+    (section,) = json.loads(capsys.readouterr().out)["results"]
+    assert run(["get", section["chunk_id"]]) == 0
+    assert section["content"].strip() in capsys.readouterr().out
