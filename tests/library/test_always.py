@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -160,7 +160,7 @@ def test_a_number_of_results_outside_1_to_100_is_a_clear_error(
             lib.search("token", limit=limit)
 
 
-FILTERS = {
+FILTERS: dict[str, tuple[Filters, Callable[[Page], bool]]] = {
     "path": (Filters(paths=("guide/**",)), lambda page: page.path.startswith("guide/")),
     "exclude": (Filters(exclude=("guide/deep",)), lambda page: "deep" not in page.path),
     "tag": (Filters(tags=("red",)), lambda page: page.tag == "red"),
