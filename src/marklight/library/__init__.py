@@ -102,6 +102,9 @@ class Library(Parts):
             within=self.scope,
         )
         pipeline = self.pipeline_with(settings) if settings else self.pipeline
+        reranker = self.reranker_for(
+            query, pipeline
+        )  # Missing, it is told before any work is done.
         ingest = self.ingest if query.mode in WITH_MODEL else self.reading
         notices = list(self._notices())
         if refresh:
@@ -111,7 +114,7 @@ class Library(Parts):
             tools = Tools(
                 reader,
                 embedder,
-                self.reranker_for(query, pipeline),
+                reranker,
                 exists=self._exists,
                 now=time.time(),
                 say=said.append,
