@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -216,10 +217,54 @@ def test_a_store_that_was_only_just_begun_is_finished(tmp_path: Path) -> None:
     make(folder)
 
 
+@pytest.mark.parametrize(
+    "harm, said",
+    [
+        ("UPDATE concepts SET documents = 99 WHERE term = 'plum'", "words of the vocabulary"),
+        ("DELETE FROM concepts WHERE term = 'plum'", "words of the vocabulary"),
+        ("DELETE FROM callings WHERE row % 2", "names of documents"),
+        ("UPDATE callings SET last = 99", "names of documents"),
+    ],
+)
+def test_a_check_puts_tables_right_that_follow_from_others(
+    folder: Path, harm: str, said: str
+) -> None:
+    before = view(folder)
+    connection = sqlite3.connect(folder / "library.db")
+    connection.execute(harm)
+    connection.commit()
+    connection.close()
+    engine = engines.open(folder)
+    with engine.snapshot() as reader:
+        generation = reader.generation
+    (found,) = engine.check()
+    assert said in found
+    assert engine.check() == []
+    with engine.snapshot() as reader:
+        assert reader.generation == generation + 1
+        assert answers(reader)[2:] == before[2:]  # type: ignore[index]
+    engine.close()
+
+
+def test_words_that_were_found_in_another_way_are_counted_anew(folder: Path) -> None:
+    connection = sqlite3.connect(folder / "library.db")
+    connection.execute("UPDATE state SET vocabulary = 'as it was done long ago'")
+    connection.execute("UPDATE concepts SET documents = 1, term = 'old' || term")
+    connection.commit()
+    connection.close()
+    engine = engines.open(folder)
+    with engine.writing(1):
+        engine.commit(Batch(manifest={"no": "document"}))
+        engine.commit(Batch(entries=(entry("new.md", "durian"),)))
+    with engine.snapshot() as reader:
+        assert {"plum", "durian"} <= set(reader.unembedded_concepts("m", 99))
+        assert "oldplum" not in reader.unembedded_concepts("m", 99)
+    assert engine.check() == []
+    engine.close()
+
+
 @pytest.mark.parametrize("version, what", [(99, "newer"), (1, "older")])
 def test_another_format_is_left_alone(folder: Path, version: int, what: str) -> None:
-    import sqlite3
-
     connection = sqlite3.connect(folder / "library.db")
     connection.execute(f"PRAGMA user_version = {version}")
     connection.close()

@@ -24,7 +24,10 @@ def check(parts: Parts, session: Session) -> list[str]:
         for table, column, truth in COUNTERS:
             if session.run(f"UPDATE {table} SET {column} = {truth} WHERE {column} != {truth}"):
                 found.append(f"The count of {column} was wrong and has been put right")
-        found.extend(filter(None, [_callings(session), _concepts(session)]))
+        if renewed := list(filter(None, [_callings(session), _concepts(session)])):
+            found.extend(renewed)
+            # So that nobody goes on with what was read of them before.
+            session.run("UPDATE state SET generation = generation + 1")
     parts.words.finish()
     if session.value("SELECT chunks FROM state") or parts.words.folder.exists():
         mended = mend.words(parts.words, session, look=True)
@@ -61,8 +64,9 @@ def _callings(session: Session) -> str:
 
 
 def _concepts(session: Session) -> str:
-    known = session.value("SELECT vocabulary FROM state") == terms_recipe()
-    if known and dict(session.all("SELECT * FROM concepts")) == refill.stored_concepts(session):
+    if session.value("SELECT vocabulary FROM state") != terms_recipe():
+        return ""  # the next commit counts them in the present way
+    if dict(session.all("SELECT * FROM concepts")) == refill.stored_concepts(session):
         return ""
     refill.concepts(session)
-    return "The words of the vocabulary were counted anew" if known else ""
+    return "The words of the vocabulary were counted anew"
