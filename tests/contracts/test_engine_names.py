@@ -68,8 +68,10 @@ def test_a_small_section_is_found_in_the_passage_that_took_it_in(engine: Engine)
 
 
 def test_a_title_counts_more_than_a_heading(engine: Engine) -> None:
-    one = entry("a.md", "0", title="Setup", headings=("Setup",))
-    two = entry("b.md", "0", headings=("Setup",))
+    # The title goes to the passage whose id comes last, so that the order of ids would be wrong.
+    first, last = sorted(("a.md", "b.md"), key=lambda path: entry(path, "0").chunks[0].id)
+    one = entry(last, "0", title="Setup", headings=("Setup",))
+    two = entry(first, "0", headings=("Setup",))
     put(engine, two, one)
     assert found(engine, "setup") == [Scored(one.chunks[0].id, 1.0), Scored(two.chunks[0].id, 0.5)]
     assert found(engine, "setup", limit=1) == [Scored(one.chunks[0].id, 1.0)]
