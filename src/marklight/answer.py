@@ -102,7 +102,7 @@ class Hit:
 
     def rescored(self, score: float, by: str) -> Hit:
         """The same passage with another score; the stage that changed it is remembered."""
-        return replace(self, score=score, why=(*self.why, Why(by, score)))
+        return Hit(self.chunk, score, (*self.why, Why(by, score)))
 
     def __str__(self) -> str:
         from marklight import shown

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _BITS = 2039
 """Of a sketch. A passage of 1,000 characters holds some 450 different runs, so most have a bit of their
 own; a prime, so that what remains of a run spreads evenly."""
+_WORDS = -(-_BITS // 64)
 _NARROW = 1024
 """Three characters below it fit a number of half the size, which sorts in half the time."""
 
@@ -54,7 +55,7 @@ class Sketches(NamedTuple):
 
 
 def sketch(texts: Sequence[str]) -> Sketches:
-    """All pairs of these flat texts, at the price of one product of matrices."""
+    """All pairs of these flat texts, 64 bits of both at a time."""
     import numpy as np
 
     padded = [text.ljust(3) for text in texts]
@@ -65,7 +66,7 @@ def sketch(texts: Sequence[str]) -> Sketches:
         signs = signs.astype(np.uint64)
         runs = (signs[:-2] << 42) | (signs[1:-1] << 21) | signs[2:]
     sizes = np.zeros(len(padded), np.int64)
-    bits = np.zeros((len(padded), _BITS), np.float32)
+    bits = np.zeros((len(padded), _WORDS * 64), np.bool_)
     start = 0
     for at, text in enumerate(padded):
         own = runs[start : start + len(text) - 2]
@@ -73,4 +74,10 @@ def sketch(texts: Sequence[str]) -> Sketches:
         sizes[at] = 1 + np.count_nonzero(own[1:] != own[:-1])
         bits[at, own % _BITS] = 1
         start += len(text)
-    return Sketches(sizes, bits.sum(axis=1), bits @ bits.T)
+    # As a product of matrices it would be shared among threads, which wait for each other where
+    # others work too: 87 ms in place of 2 for 200 passages on busy cores.
+    shared = np.zeros((len(padded), len(padded)), np.uint16)
+    for words in np.packbits(bits, axis=1).view(np.uint64).T:
+        shared += np.bitwise_count(words[:, None] & words)
+    alike = shared.astype(np.float32)
+    return Sketches(sizes, alike.diagonal(), alike)

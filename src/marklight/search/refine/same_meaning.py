@@ -37,7 +37,7 @@ class SameMeaning:
 
         ids = [hit.chunk.id for hit in hits if hit.chunk.id in known]
         vectors = np.stack([known[id] for id in ids])
-        near = np.tril(vectors @ vectors.T >= self.cosine, -1)
+        near = np.tril(np.vecdot(vectors[:, None], vectors) >= self.cosine, -1)
         dropped: set[int] = set()
         for worse, better in np.argwhere(near).tolist():
             if better not in dropped:
