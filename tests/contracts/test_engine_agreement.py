@@ -123,6 +123,8 @@ def same_tables(one: Reader, two: Reader) -> None:
         assert one.chunks_of(id) == two.chunks_of(id)
         own = [*(chunk.id for chunk in one.chunks_of(id)), "none"]
         assert one.owners(own) == two.owners(own) == dict.fromkeys(own[:-1], id)
+        assert one.text_of(id) == two.text_of(id)
+        assert one.beside(id, 1, 1) == two.beside(id, 1, 1)
         assert one.links_from(id) == two.links_from(id)
         assert one.links_to(id) == two.links_to(id)
         assert one.links_to(id, 1) == two.links_to(id, 1)

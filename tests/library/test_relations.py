@@ -8,6 +8,8 @@ import pytest
 
 import marklight
 from marklight.errors import NotFound, UsageError
+from marklight.model import DocumentId
+from marklight.search.relations import links
 from tests.making import library, write
 
 PAGES = {
@@ -72,6 +74,19 @@ def test_a_list_of_links_is_as_long_as_asked_for_and_says_how_many_more(
     found = lib.links("hub.md", limit=5)
     assert len(found.back) == 5
     assert found.more == {"in": 13 - 5}
+
+
+def test_links_to_a_hub_are_counted_up_to_a_number_and_that_is_said(
+    lib: marklight.Library, folder: Path
+) -> None:
+    write(folder, {f"many/{number}.md": "[[hub]]\n" for number in range(12)})
+    lib.index()
+    with lib.engine.snapshot() as reader:
+        hub = DocumentId("default", "hub.md")
+        for most, more in [(8, {"in": 8 - 5}), (99, {"in": 13 - 5})]:
+            found = links(hub, reader, 5, lambda _: True, most_counted=most)
+            assert found.more == more
+            assert bool(found.notices) == (most == 8)
 
 
 def test_related_documents_have_their_reasons_in_words(lib: marklight.Library) -> None:

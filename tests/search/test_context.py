@@ -12,6 +12,7 @@ from marklight.errors import SettingsError
 from marklight.model import DocumentId
 from marklight.ports import Reader, Tools
 from marklight.search.refine.context import Context
+from marklight.search.refine.parents import Parents
 from tests.making import library, write
 
 WORDS = " ".join(f"w{number}" for number in range(60))
@@ -95,6 +96,18 @@ def test_a_long_section_is_cut_around_the_passage_and_that_is_said(reader: Reade
         assert len(wide.chunk.text) <= max(most, len(own.text))
         assert f"{most:,} characters" in said[0]
         assert own.lines[0] - wide.chunk.lines[0] >= (2 if most > 4_000 else 0)
+
+
+def test_sections_in_place_of_passages_have_neighbours_too(reader: Reader) -> None:
+    found = hits(reader, ("long.md", 3))
+    tools = Tools(reader)
+    query = Query("w1", parents=True, context=1)
+    section = Parents()(query, found, tools)
+    (wide,) = Context()(query, section, tools)
+    chunks = reader.chunks_of(found[0].chunk.document)
+    own = [each.ordinal for each in chunks if each.parent == section[0].chunk.id]
+    assert section[0].chunk.text.strip() in wide.chunk.text
+    assert wide.chunk.lines == (chunks[own[0] - 1].lines[0], chunks[own[-1] + 1].lines[1])
 
 
 def test_a_part_of_a_very_long_line_stays_a_part(reader: Reader) -> None:

@@ -189,7 +189,7 @@ class Library(Parts):
             else:
                 id = reference.demand(path, reader, self._near(reader, near)).id
                 found = relations.links(id, reader, limit, self._exists)
-        return replace(found, notices=tuple(notices))
+        return replace(found, notices=(*notices, *found.notices))
 
     def related(
         self, path: str, *, limit: int = 10, near: Path | None = None, progress: Progress = silent

@@ -26,7 +26,13 @@ Exists = Callable[[DocumentId], bool]
 Value = TypeVar("Value")
 
 
-def links(document: DocumentId, reader: Reader, limit: int, exists: Exists) -> Links:
+def links(
+    document: DocumentId,
+    reader: Reader,
+    limit: int,
+    exists: Exists,
+    most_counted: int = MOST_COUNTED,
+) -> Links:
     """A document's links to others, those of others to it, and those that lead nowhere."""
     out: list[ResolvedLink] = []
     nowhere: list[ResolvedLink] = []
@@ -35,18 +41,17 @@ def links(document: DocumentId, reader: Reader, limit: int, exists: Exists) -> L
             nowhere.append(replace(link, target=None))
         elif link.target != document:
             out.append(link)
-    back = [
-        link
-        for link in reader.links_to(document, MOST_COUNTED)
-        if link.source != document and exists(link.source)
-    ]
+    leading_here = reader.links_to(document, most_counted)
+    back = [link for link in leading_here if link.source != document and exists(link.source)]
     more: dict[str, int] = {}
+    uncounted = f"{most_counted:,} links lead here, or more: they are counted up to there"
     return Links(
         document=document,
         out=_first(out, limit, "out", more),
         back=_first(back, limit, "in", more),
         unresolved=_first(nowhere, limit, "unresolved", more),
         more=more,
+        notices=(uncounted,) if len(leading_here) == most_counted else (),
     )
 
 
