@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight.text import admits, is_phrase, phrase_words, words
+from marklight.text.prose import bare, fold, has_cjk, runs
 
 
 def found(phrase: str, *texts: str) -> bool:
@@ -90,6 +91,22 @@ def test_what_holds_a_phrase_holds_its_words(before: str, phrase: str, after: st
         assert found(phrase, phrase)
         assert found(phrase, f"{before} {phrase} {after}")
         assert not found(phrase, "")
+
+
+@given(before=TEXTS, phrase=TEXTS, after=TEXTS, between=TEXTS)
+def test_what_is_quick_to_see_is_what_comparing_run_by_run_finds(
+    before: str, phrase: str, after: str, between: str
+) -> None:
+    for text in (before + phrase + after, before + between.join(phrase.split(" ")) + after):
+        plain, needle = (
+            [word for run in runs(fold(each).replace("’", "'")) if (word := bare(run))]
+            for each in (text, phrase)
+        )
+        if needle and not has_cjk(fold(phrase)):
+            stands = any(
+                plain[at : at + len(needle)] == needle for at in range(len(plain) - len(needle) + 1)
+            )
+            assert found(phrase, text) == stands
 
 
 @given(st.text(max_size=30), st.text(max_size=60))

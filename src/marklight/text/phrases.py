@@ -6,29 +6,38 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from marklight.text.prose import bare, fold, is_cjk, pairs, runs, words
+from marklight.text.prose import bare, fold, has_cjk, is_cjk, pairs, runs, words
 
 _PLAIN = re.compile(r"\w+", re.ASCII)
 
 
 class _Phrase:
-    """A phrase made ready to be looked for; a text of many kilobytes is rarely taken apart."""
+    """A phrase made ready to be looked for; few texts have to be taken apart for it."""
 
     def __init__(self, phrase: str) -> None:
         self.runs = _runs(_folded(phrase))
         self.needle = _joined(self.runs)
-        # Where nothing but blanks stands between words, and no sign that could belong to them
-        # beside, the phrase is there for certain, and the text need not be taken apart.
+        # Where no letter stands between its words or beside them, it may be there; `.net` alone
+        # follows on letters. Where nothing but blanks does, it is there for certain.
+        gaps = (
+            "" if not at else r"[\W_]*" if run[0] == "." else r"[\W_]+"
+            for at, run in enumerate(self.runs)
+        )
+        spread = "".join(gap + re.escape(run) for gap, run in zip(gaps, self.runs, strict=True))
         plain = all(_PLAIN.fullmatch(run) for run in self.runs)
-        inner = r"\s+".join(map(re.escape, self.runs))
-        self.certain = re.compile(rf"(?<![\w'’+#.]){inner}(?![\w'’+#])") if plain else None
+        close = r"\s+".join(map(re.escape, self.runs))
+        self.possible = re.compile(rf"{spread}(?![^\W_])")
+        self.certain = re.compile(rf"(?<![\w'+#.]){close}(?![\w'+#])") if plain else None
 
     def stands_in(self, text: str) -> bool:
         folded = _folded(text)
         if not all(run in folded for run in self.runs):
             return False
-        if self.certain and self.certain.search(folded):
-            return True
+        if not has_cjk(folded):
+            if not self.possible.search(folded):
+                return False
+            if self.certain and self.certain.search(folded):
+                return True
         return self.needle in _joined(_runs(folded), whole=True)
 
 
