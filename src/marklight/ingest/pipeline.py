@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from marklight.ingest.chunk import Chunker
+from marklight.ingest.concepts import embed_vocabulary, words_missing
 from marklight.ingest.discover import Discover
 from marklight.ingest.embed import embed_pending
 from marklight.ingest.look import TRIED, Look, batches, compare
@@ -81,9 +82,19 @@ class Ingest:
         until: float | None = None,
         first: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """Embed what has no vector yet, until it is done or the time is over."""
+        """Embed what has no vector yet, passages before words, until it is done or the time is over."""
         if self.embedder is not None:
             embed_pending(self.engine, self.embedder, self.recut, progress, until, first)
+            if not self.counts().pending:
+                embed_vocabulary(self.engine, self.embedder, progress, until)
+
+    def waiting(self) -> bool:
+        """Whether passages or words are known to have no vector yet."""
+        if self.embedder is None:
+            return False
+        with self.engine.snapshot() as reader:
+            model = self.embedder.fingerprint
+            return reader.counts(model).pending > 0 or words_missing(reader.manifest(), model)
 
     def counts(self) -> Counts:
         """How much there is now, by the configured model."""

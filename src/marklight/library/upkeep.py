@@ -47,7 +47,7 @@ class Upkeep:
         ingest, limits = self.ingest, self.limits
         try:
             counts = ingest.counts()
-            waiting = query is not None and ingest.embedder is not None and counts.pending > 0
+            waiting = query is not None and ingest.waiting()
             look = ingest.look()
             if not look and not waiting:
                 return []
@@ -93,9 +93,6 @@ class Upkeep:
         with engine.snapshot() as reader:
             key = name_key(model.fingerprint)
             noted = reader.manifest().get(key) == model.name
-            idle = reader.counts(model.fingerprint).pending == 0
-        if idle and noted:
-            return
         if not noted:
             engine.commit(Batch(manifest={key: model.name}))
         self.ingest.vectors(progress, until, first)

@@ -1,0 +1,49 @@
+"""Vectors for words of the vocabulary that have none: after the passages, in windows, each a commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from marklight.model import Batch, Vectors
+from marklight.ports import MOST_CONCEPTS, Embedder, Engine, Progress, silent
+
+WINDOW = 1024
+"""Words embedded for one commit: a second of work on two cores."""
+HURRIED_WINDOW = 128
+"""The same for a caller with little time."""
+HURRIED_SECONDS = 0.5
+"""What a search spends on words at most, however much time it has: it is answered without them too."""
+
+
+def embed_vocabulary(
+    engine: Engine, embedder: Embedder, progress: Progress = silent, until: float | None = None
+) -> None:
+    """Embed the words that are missing, the commonest first, until a `time.monotonic`.
+
+    What is left is noted, so that a search need not count words to know that there are some.
+    """
+    window = WINDOW
+    if until is not None:
+        window, until = HURRIED_WINDOW, min(until, time.monotonic() + HURRIED_SECONDS)
+    with engine.snapshot() as reader:
+        missing = reader.unembedded_concepts(embedder.fingerprint, MOST_CONCEPTS)
+        noted = words_missing(reader.manifest(), embedder.fingerprint)
+    done = 0
+    while done < len(missing) and (until is None or time.monotonic() < until):
+        progress("Embedding vocabulary", done, len(missing))
+        terms = tuple(missing[done : done + window])
+        rows = embedder.embed_passages(terms)
+        engine.commit(Batch(concepts=Vectors(embedder.fingerprint, terms, rows)))
+        done += len(terms)
+    if (left := done < len(missing)) != noted:
+        engine.commit(Batch(manifest={_key(embedder.fingerprint): "missing" if left else ""}))
+
+
+def words_missing(manifest: Mapping[str, str], model: str) -> bool:
+    """Whether the last run left words without a vector of this model."""
+    return bool(manifest.get(_key(model)))
+
+
+def _key(model: str) -> str:
+    return f"words {model}"
