@@ -132,14 +132,25 @@ def test_a_flat_list_counts_less_than_one_that_tells_its_passages_apart() -> Non
         "keyword": hits_of({"a": 6.0, "b": 6.0}),
         "semantic": hits_of({"a": 0.6, "b": 0.75, "c": 0.9}),
     }
-    # Words tell nothing apart: the floor remains. Cosines stretch to 0, 0.5 and 1 with a span of 0.3: variance 1/6.
-    keyword, semantic = 0.4 * 0.1, 0.6 * (1 / 6) / 0.1
+    # Words tell nothing apart: the floor remains. Cosines stretch to 0, 0.5 and 1 with a span of 0.3; the best two vary by 1/16.
+    keyword, semantic = 0.4 * 0.1, 0.6 * (1 / 16) / 0.1
     parts = {"a": keyword, "b": keyword + semantic * 0.5, "c": semantic}
     best = semantic * 0.9 / (keyword + semantic)
-    found = {hit.chunk.id: hit.score for hit in ScoreAware(span=0.3)(lists, QUERY, TOOLS)}
+    found = {
+        hit.chunk.id: hit.score for hit in ScoreAware(span=0.3, compared=2)(lists, QUERY, TOOLS)
+    }
     assert found == pytest.approx(
         {id: best * (0.25 + 0.75 * part / semantic) for id, part in parts.items()}
     )
+
+
+def test_the_only_passage_with_the_word_stands_out() -> None:
+    lists = {
+        "keyword": hits_of({"worded": 4.0}),
+        "semantic": hits_of({"a": 0.70, "b": 0.69, "c": 0.68, "worded": 0.66}),
+    }
+    # Beside nine passages without the word, 1 varies by 0.9 x 0.1: nine tenths of the weight count.
+    assert ScoreAware()(lists, QUERY, TOOLS)[0].chunk.id == "worded"
 
 
 def test_cosines_close_together_decide_as_much_as_words_do() -> None:
@@ -153,7 +164,7 @@ def test_cosines_close_together_decide_as_much_as_words_do() -> None:
 
 def test_lists_that_are_all_flat_keep_their_weights() -> None:
     lists = {"keyword": hits_of({"a": 3.0, "b": 3.0}), "semantic": hits_of({"b": 0.7, "c": 0.7})}
-    found = {hit.chunk.id: hit.score for hit in ScoreAware()(lists, QUERY, TOOLS)}
+    found = {hit.chunk.id: hit.score for hit in ScoreAware(compared=2)(lists, QUERY, TOOLS)}
     best = 0.4 + 0.6 * 0.7
     assert found == pytest.approx(
         {"a": best * (0.25 + 0.75 * 0.4), "b": best, "c": best * (0.25 + 0.75 * 0.6)}

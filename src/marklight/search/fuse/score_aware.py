@@ -64,7 +64,7 @@ class ScoreAware:
         share = shares(
             {name: own[name] for name in plain},
             query.weights,
-            {name: self._clearness(each) for name, each in fused.items()},
+            {name: self._clearness(name, each) for name, each in fused.items()},
             total=1.0,
         )
         sums = summed(fused, share)
@@ -75,8 +75,11 @@ class ScoreAware:
             for id, hit in together(lists.values()).items()
         )
 
-    def _clearness(self, scores: Mapping[str, float]) -> float:
+    def _clearness(self, name: str, scores: Mapping[str, float]) -> float:
         best = sorted(scores.values(), reverse=True)[: self.compared]
+        if name != "semantic":
+            # What holds none of the words scores 0: the only passage that does stands out.
+            best += [0.0] * (self.compared - len(best))
         return max(self.floor, pvariance(best) / self.variance)
 
 

@@ -1,0 +1,135 @@
+"""Words of the library that the question did not use, and what search by meaning makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from marklight import engines
+from marklight.answer import Mode, Query
+from marklight.errors import SettingsError
+from marklight.model import Batch, Vectors
+from marklight.ports import Tools
+from marklight.search.retrieve.semantic import Semantic
+from marklight.search.rewrite.expand import Expand
+from tests.contracts.builders import entry
+
+if TYPE_CHECKING:
+    from marklight.model import Matrix, Vector
+
+QUESTION = "auth"
+WORDS: Mapping[str, tuple[float, ...]] = {
+    "authentication": (0.96, 0.28, 0, 0),
+    "authentications": (0.94, 0.34, 0, 0),
+    "login": (0.8, 0.6, 0, 0),
+    "auths": (1, 0, 0, 0),
+    "rose": (-0.8, 0, 0.6, 0),
+    "tulip": (-0.8, 0, -0.6, 0),
+}
+"""Their mean is (0.35, 0.203, 0, 0): seen from there the roses lie behind the question."""
+PASSAGES = {"near the question": (0.9, 0, 0, 0.436), "near the words": (0.85, 0.52, 0, 0)}
+
+
+@dataclass(frozen=True)
+class Model:
+    """The question along the first axis, all else as it is written above."""
+
+    name: str = "m"
+    fingerprint: str = "m"
+    dimension: int = 4
+    token_limit: int = 99
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return [1 for _ in texts]
+
+    def embed_passages(self, texts: Sequence[str]) -> Matrix:
+        return np.array([(0, 0, 0, 1) for _ in texts], np.float32)
+
+    def embed_query(self, text: str) -> Vector:
+        return np.array((1, 0, 0, 0), np.float32)
+
+
+@pytest.fixture
+def tools() -> Iterator[Tools]:
+    engine = engines.open("memory:")
+    made = entry("words.md", " ".join(WORDS)), entry("passages.md", *PASSAGES)
+    digests = tuple(chunk.digest for chunk in made[1].chunks)
+    with engine.writing(0):
+        engine.commit(
+            Batch(
+                entries=made,
+                vectors=Vectors("m", digests, np.array([*PASSAGES.values()], np.float32)),
+                concepts=Vectors("m", tuple(WORDS), np.array([*WORDS.values()], np.float32)),
+            )
+        )
+    with engine.snapshot() as reader:
+        yield Tools(reader, Model())
+
+
+def test_the_nearest_words_are_added_one_form_of_each(tools: Tools) -> None:
+    # `auths` is a form of the question's own word, `authentications` of the word added first.
+    assert Expand()(Query(QUESTION), tools).expanded_with == ("authentication", "login")
+
+
+def test_at_most_so_many_words_and_none_that_is_too_far(tools: Tools) -> None:
+    assert Expand(most=1)(Query(QUESTION), tools).expanded_with == ("authentication",)
+    assert Expand(most=0)(Query(QUESTION), tools).expanded_with == ()
+    # From the mean (.35, .203) the question lies at (.65, -.203), `authentication` at (.61, .077)
+    # and `login` at (.45, .397): cosines .908 and .519.
+    assert Expand(least=0.55)(Query(QUESTION), tools).expanded_with == ("authentication",)
+    assert Expand(least=0.92)(Query(QUESTION), tools).expanded_with == ()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        Query(QUESTION, mode=Mode.KEYWORD),
+        Query(QUESTION, mode=Mode.CODE),
+        Query(QUESTION, hypothesis="Authentication is by token."),
+    ],
+)
+def test_only_search_by_meaning_for_the_question_itself_takes_words_in(
+    query: Query, tools: Tools
+) -> None:
+    assert Expand()(query, tools) == query
+
+
+def test_without_a_model_or_without_vectors_of_words_nothing_is_added(tools: Tools) -> None:
+    assert Expand()(Query(QUESTION), Tools(tools.reader)).expanded_with == ()
+    other = Tools(tools.reader, Model(fingerprint="other"))
+    assert Expand()(Query(QUESTION), other).expanded_with == ()
+
+
+def test_search_by_meaning_leans_towards_the_words(tools: Tools) -> None:
+    plain = Semantic()(Query(QUESTION), tools)
+    assert [hit.chunk.text for hit in plain] == ["near the question", "near the words"]
+    assert plain[0].score == pytest.approx(0.9, abs=1e-3)
+    expanded = Query(QUESTION, expanded_with=("login", "no such word"))
+    leaning = Semantic(expansion=0.5)(expanded, tools)
+    assert [hit.chunk.text for hit in leaning] == ["near the words", "near the question"]
+    # (1, 0) + 0.5 x (0.8, 0.6) = (1.4, 0.3), which is 1.432 long.
+    assert leaning[0].score == pytest.approx((0.85 * 1.4 + 0.52 * 0.3) / 1.432 / 0.9964, abs=1e-3)
+    assert Semantic(expansion=0.0)(expanded, tools) == plain
+
+
+def test_a_hypothesis_is_searched_as_a_passage_in_place_of_the_question(tools: Tools) -> None:
+    query = Query(QUESTION, hypothesis="as it might be written", expanded_with=("login",))
+    found = Semantic()(query, tools)
+    assert {hit.chunk.text: round(hit.score, 2) for hit in found} == {
+        "near the question": 0.44,
+        "near the words": 0.0,
+    }
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    for wrong in ({"most": -1}, {"most": 21}):
+        with pytest.raises(SettingsError, match="most"):
+            Expand(**wrong)
+    with pytest.raises(SettingsError, match="least"):
+        Expand(least=1.5)
+    with pytest.raises(SettingsError, match="expansion"):
+        Semantic(expansion=-0.1)
