@@ -101,8 +101,8 @@ def test_the_stronger_field_comes_first(
     write(
         tmp_path / "docs",
         {
-            "b.md": f"---\n{stronger}\n---\n\nSomething else entirely stands here.\n",
-            "a.md": f"---\n{weaker}\n---\n\nAnything else entirely stands there.\n",
+            "b.md": f"---\n{stronger}\n---\n\nWombats dig burrows nightly.\n",
+            "a.md": f"---\n{weaker}\n---\n\nParrots sing ballads daily.\n",
         },
     )
     with library(tmp_path / "docs", engine=engine) as lib:

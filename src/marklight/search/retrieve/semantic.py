@@ -9,6 +9,7 @@ from marklight.answer import Hits, Query
 from marklight.errors import SettingsError
 from marklight.ports import Embedder, Tools
 from marklight.search.retrieve import demand_depth
+from marklight.text import query_words
 
 if TYPE_CHECKING:
     from marklight.model import Vector
@@ -25,8 +26,8 @@ class Semantic:
     """Candidates for each result asked for."""
     least: int = 50
     """Candidates fetched at the least, so that fusion sees where the lists meet."""
-    expansion: float = 0.2
-    """Weight of the words that the question was expanded with, all together; the question has 1."""
+    expansion: float = 0.3
+    """Weight of the words that were added, all together, where each word of the question has 1."""
 
     def __post_init__(self) -> None:
         demand_depth(self.depth, self.least)
@@ -54,6 +55,9 @@ class Semantic:
         if not query.expanded_with or not self.expansion:
             return vector
         added = tools.reader.concept_vectors(embedder.fingerprint, query.expanded_with)
+        # The longer a question is the better it says itself what it means: the same weight for
+        # any length costs twice as much of nDCG@10 on the Kubernetes pages (.779, .777, .773).
+        share = self.expansion / max(1, len(query_words(query.text)))
         for each in added.values():
-            vector = vector + self.expansion / len(added) * each
+            vector = vector + share / len(added) * each
         return vector
