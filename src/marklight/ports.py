@@ -179,6 +179,9 @@ class Reader(Protocol):
     def concept_vectors(self, model: str, terms: Sequence[str]) -> Mapping[str, Vector]:
         """The vectors of these words, of length one; words without one are left out."""
 
+    def concept_centre(self, model: str) -> Vector | None:
+        """The mean of the vectors of all words of the vocabulary; None where none has one."""
+
     def unembedded_concepts(self, model: str, limit: int) -> list[str]:
         """Words of the vocabulary without a vector of this model, the commonest first."""
 

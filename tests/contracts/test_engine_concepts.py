@@ -101,6 +101,23 @@ def test_vectors_of_words_have_length_one(engine: Engine) -> None:
     assert known["pear"].tolist() == [0, 1, 0, 0]
 
 
+def test_the_centre_is_the_mean_of_all_words_that_are_there(engine: Engine) -> None:
+    put(engine, entry("a.md", "apple pear"), entry("b.md", "plum"))
+    with engine.snapshot() as reader:
+        assert reader.concept_centre("m") is None
+    commit(engine, corners("apple", "pear", "plum"))
+    with engine.snapshot() as reader:
+        centre = reader.concept_centre("m")
+        assert centre is not None
+        assert centre.tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
+        assert reader.concept_centre("other") is None
+    commit(engine, Batch(removed=(id_of("b.md"),)))
+    with engine.snapshot() as reader:
+        centre = reader.concept_centre("m")
+        assert centre is not None
+        assert centre.tolist() == pytest.approx([1 / 2, 1 / 2, 0, 0])
+
+
 def test_a_vector_that_was_there_stays(engine: Engine) -> None:
     put(engine, entry("a.md", "apple pear"))
     commit(engine, corners("apple", "pear"))

@@ -32,6 +32,8 @@ class Concepts:
     """Of their vectors in the table, which are never changed."""
     terms: Sequence[str]
     matrix: Matrix
+    centre: Vector
+    """The mean of the rows."""
 
     def nearest(self, vector: Vector, limit: int) -> list[Concept]:
         """By cosine, ties in the order of the words."""
@@ -72,7 +74,11 @@ def held(
     rows, terms = [row for row, _ in pairs], [term for _, term in pairs]
     before = last if last and last.library == library else None
     matrix = _matrix(session, place, rows, before)
-    now = Concepts(library, generation, model, rows, terms, matrix)
+    if before and before.matrix is matrix:
+        centre = before.centre
+    else:
+        centre = matrix.mean(axis=0) if len(matrix) else np.zeros(place.dimension, np.float32)
+    now = Concepts(library, generation, model, rows, terms, matrix, centre)
     if before is None or before.generation < generation:
         cache[model] = now  # one assignment, and nobody changes what stands there
     return now

@@ -161,6 +161,10 @@ class EmbeddedReader:
         held = self._derived.concepts(model)
         return held.vectors(terms) if held else {}
 
+    def concept_centre(self, model: str) -> Vector | None:
+        held = self._derived.concepts(model)
+        return held.centre if held and held.terms else None
+
     def unembedded_concepts(self, model: str, limit: int) -> list[str]:
         return vocabulary.unembedded(self._session, model, limit)
 

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from marklight.engines.memory.state import State
 from marklight.engines.unit import unit
 from marklight.errors import StoreError
@@ -29,6 +31,12 @@ def vectors(state: State, model: str, terms: Sequence[str]) -> Mapping[str, Vect
     """Of the words that are in the vocabulary and have one."""
     known, living = state.concepts.get(model, {}), set(vocabulary(state))
     return {term: known[term] for term in terms if term in known and term in living}
+
+
+def centre(state: State, model: str) -> Vector | None:
+    """The mean of all of them."""
+    known = vectors(state, model, vocabulary(state))
+    return sum(known.values()) / np.float32(len(known)) if known else None
 
 
 def unembedded(state: State, model: str, limit: int) -> list[str]:

@@ -183,6 +183,9 @@ class MemoryReader:
     def concept_vectors(self, model: str, terms: Sequence[str]) -> Mapping[str, Vector]:
         return concepts.vectors(self.state, model, terms)
 
+    def concept_centre(self, model: str) -> Vector | None:
+        return concepts.centre(self.state, model)
+
     def unembedded_concepts(self, model: str, limit: int) -> list[str]:
         return concepts.unembedded(self.state, model, limit)
 
