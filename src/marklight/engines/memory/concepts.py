@@ -36,7 +36,10 @@ def vectors(state: State, model: str, terms: Sequence[str]) -> Mapping[str, Vect
 def centre(state: State, model: str) -> Vector | None:
     """The mean of all of them."""
     known = vectors(state, model, vocabulary(state))
-    return sum(known.values()) / np.float32(len(known)) if known else None
+    if not known:
+        return None
+    mean: Vector = np.mean([*known.values()], axis=0, dtype=np.float32)
+    return mean
 
 
 def unembedded(state: State, model: str, limit: int) -> list[str]:
