@@ -177,7 +177,7 @@ class Reader(Protocol):
         """Words of the library's vocabulary that are nearest in meaning, best first."""
 
     def concept_vectors(self, model: str, terms: Sequence[str]) -> Mapping[str, Vector]:
-        """The vectors of these words, of length one; words without one are left out."""
+        """The vectors of these words, of length one; those outside the vocabulary are left out too."""
 
     def concept_centre(self, model: str) -> Vector | None:
         """The mean of the vectors of all words of the vocabulary; None where none has one."""
@@ -208,7 +208,8 @@ class Engine(Protocol):
         """
 
     def clean(self, keep: Iterable[str]) -> int:
-        """Drop vectors that no passage uses, and all of models not in `keep`; returns how many."""
+        """Drop vectors that no passage and no word of the vocabulary uses, and all of models not in
+        `keep`; returns how many."""
 
     def sizes(self) -> Mapping[str, int]:
         """Bytes on disk by part."""

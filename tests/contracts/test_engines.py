@@ -46,6 +46,12 @@ def test_a_new_library_is_empty(engine: Engine) -> None:
         assert reader.unembedded("m", 10) == []
         assert find(reader, "anything") == []
         assert reader.semantic(vector("x"), "m", Filters(), 10) == []
+        assert reader.named("anything", Filters(), 10) == []
+        assert reader.concepts(vector("x"), "m", 10) == []
+        assert reader.unembedded_concepts("m", 10) == []
+        assert reader.vectors("m", ["x"]) == reader.concept_vectors("m", ["x"]) == {}
+        assert reader.moments([id_of("a.md")]) == reader.communities([id_of("a.md")]) == {}
+        assert reader.linked == 0
 
 
 def test_what_was_committed_is_read_back_as_it_was(engine: Engine) -> None:
