@@ -19,7 +19,13 @@ ANSWER = Answer(
         Hit(chunk("a", path="guide/a.md"), 0.9, (Why("keyword", 41.277), Why("recency", 0.9))),
         Hit(chunk("b"), 0.5, (Why("semantic", 0.75), Why("recency", 0.5))),
     ),
-    steps=(Step("classify", 0, 0.04), Step("keyword", 50, 12.5), Step("fuse", 63, 0.61)),
+    steps=(
+        Step("classify", 0, 0.04),
+        Step("semantic", 40, 9.0),
+        Step("keyword", 50, 12.5),
+        Step("fuse", 63, 0.61),
+        Step("recency", 63, 0.02),
+    ),
     took_ms=20.0,
 )
 
@@ -29,13 +35,15 @@ def test_stages_and_hits_stand_in_columns() -> None:
         [
             "stage     hits     ms",
             "classify         0.04",
+            "semantic    40   9.00",
             "keyword     50  12.50",
             "fuse        63   0.61",
+            "recency     63   0.02",
             "all          2  20.00",
             "",
-            "     score  keyword  recency  semantic  place",
-            "[1]   0.90    41.28   0.9000            guide/a.md:1-1",
-            "[2]   0.50            0.5000    0.7500  b.md:1-1",
+            "     score  semantic  keyword  recency  place",
+            "[1]   0.90              41.28   0.9000  guide/a.md:1-1",
+            "[2]   0.50    0.7500            0.5000  b.md:1-1",
         ]
     )
 

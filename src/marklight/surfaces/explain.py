@@ -39,7 +39,12 @@ def _stages(answer: Answer) -> str:
 def _hits(answer: Answer) -> str:
     if not answer.hits:
         return ""
-    stages = list(dict.fromkeys(why.stage for hit in answer.hits for why in hit.why))
+    order = {step.stage: at for at, step in enumerate(answer.steps)}
+    stages = sorted(
+        dict.fromkeys(why.stage for hit in answer.hits for why in hit.why),
+        # A fusion is called by its own name here, and `fuse` among the stages.
+        key=lambda stage: order.get(stage, order.get("fuse", 0)),
+    )
     rows: list[tuple[str, ...]] = [("", "score", *stages, "place")]
     for rank, hit in enumerate(answer.hits, 1):
         said = {why.stage: _number(why.value) for why in hit.why}
