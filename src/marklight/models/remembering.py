@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import Future
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,14 @@ REMEMBERED = 256
 
 
 class Remembering:
-    """As the model within; its answers to questions are kept for a while."""
+    """As the model within; its answers to questions are kept for a while.
+
+    Retrievers ask at the same time: the first of them embeds, the others wait for its vector.
+    """
 
     def __init__(self, model: Embedder) -> None:
         self._model = model
-        self._known: OrderedDict[str, Vector] = OrderedDict()
+        self._known: OrderedDict[str, Future[Vector]] = OrderedDict()
         self._guard = Lock()
 
     @property
@@ -48,13 +52,20 @@ class Remembering:
     def embed_query(self, text: str) -> Vector:
         with self._guard:
             known = self._known.get(text)
-            if known is not None:
-                self._known.move_to_end(text)
-                return known
-        vector = self._model.embed_query(text)
-        vector.flags.writeable = False  # it belongs to all who ask
-        with self._guard:
-            self._known[text] = vector
+            first = known is None
+            if known is None:
+                known = self._known[text] = Future()
+            self._known.move_to_end(text)
             while len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
-        return vector
+        if first:
+            try:
+                vector = self._model.embed_query(text)
+            except BaseException as error:
+                with self._guard:
+                    self._known.pop(text, None)  # the next one tries again
+                known.set_exception(error)
+                raise
+            vector.flags.writeable = False  # it belongs to all who ask
+            known.set_result(vector)
+        return known.result()

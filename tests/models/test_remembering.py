@@ -1,0 +1,68 @@
+"""The same question is embedded once, whoever asks and when."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from threading import Barrier
+from time import sleep
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from marklight.errors import ModelError
+from marklight.models.fake import FakeEmbedder
+from marklight.models.remembering import REMEMBERED, Remembering
+
+if TYPE_CHECKING:
+    from marklight.model import Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Counting(FakeEmbedder):
+    """Slow, and at times it fails; keeps what it was asked."""
+
+    asked: list[str] = field(default_factory=list)
+    failures: int = 0
+
+    def embed_query(self, text: str) -> Vector:
+        self.asked.append(text)
+        sleep(0.02)
+        if len(self.asked) <= self.failures:
+            raise ModelError("not now")
+        return FakeEmbedder().embed_query(text)
+
+
+def test_a_question_is_embedded_once_even_by_several_at_once() -> None:
+    model = Counting()
+    remembering, start = Remembering(model), Barrier(4)
+
+    def ask() -> Vector:
+        start.wait()
+        return remembering.embed_query("pods")
+
+    with ThreadPoolExecutor(4) as pool:
+        found = [each.result() for each in [pool.submit(ask) for _ in range(4)]]
+    assert model.asked == ["pods"]
+    for each in found:
+        np.testing.assert_array_equal(each, FakeEmbedder().embed_query("pods"))
+        assert not each.flags.writeable
+
+
+def test_a_failure_is_not_remembered() -> None:
+    model = Counting(failures=1)
+    remembering = Remembering(model)
+    with pytest.raises(ModelError):
+        remembering.embed_query("pods")
+    assert remembering.embed_query("pods").shape == (model.dimension,)
+    assert model.asked == ["pods", "pods"]
+
+
+def test_only_the_last_questions_are_kept() -> None:
+    remembering = Remembering(FakeEmbedder())
+    first = remembering.embed_query("first")
+    assert remembering.embed_query("first") is first
+    for number in range(REMEMBERED):
+        remembering.embed_query(str(number))
+    assert remembering.embed_query("first") is not first
