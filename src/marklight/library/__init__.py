@@ -282,7 +282,7 @@ class Library(Parts):
 
     def _exists(self, id: DocumentId) -> bool:
         folder = self.collections.get(id.collection)
-        return folder is not None and os.path.exists(folder / id.path)
+        return folder is not None and os.path.exists(os.path.join(folder, id.path))
 
     def _near(self, reader: Reader, folder: Path | None) -> reference.Find:
         """How a document is found by what a person calls it: by a path from where they stand first."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Semantic:
-    """Cosine between the question's vector and every passage's, exact.
+    """Cosine between the question's vector and every passage's; of very many, with the likely ones.
 
     A hypothesis is a passage that the asker would like to find, so it is embedded as one.
     """
