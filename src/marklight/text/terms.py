@@ -27,7 +27,9 @@ def terms(text: str) -> set[str]:
 
     Of a word with an apostrophe the possessive counts without its ending; `don't` says nothing.
     """
-    folded = fold(text)
+    folded = fold(
+        " ".join(set(text.split()))
+    )  # a text repeats itself: each piece is looked at once
     plain = folded.isascii()
     runs = set((_ASCII_RUN if plain else _RUN).findall(folded))
     found = {run for run in runs if run.isalpha()}
