@@ -40,10 +40,25 @@ def shares(
     return {name: each * total / whole for name, each in raised.items()}
 
 
-def on_one_scale(name: str, hits: Hits) -> dict[str, float]:
-    """Scores in 0 to 1 by passage: cosines are already, all others are divided by the best."""
-    best = 1.0 if name == "semantic" else max(hit.score for hit in hits)
-    return {hit.chunk.id: min(1.0, max(0.0, hit.score) / (best or 1.0)) for hit in hits}
+def on_one_scale(lists: Mapping[str, Hits]) -> dict[str, dict[str, float]]:
+    """Scores in 0 to 1 by list and passage: cosines are already, all others are divided by the best.
+
+    What links lead to has a part of the keyword scores it was found by, so the best of those is
+    its measure too; a list that found nothing is left out.
+    """
+    best = {name: max(hit.score for hit in hits) for name, hits in lists.items() if hits}
+    measure = {
+        **best,
+        "semantic": 1.0,
+        "graph": max(best.get("keyword", 0.0), best.get("graph", 0.0)),
+    }
+    return {
+        name: {
+            hit.chunk.id: min(1.0, max(0.0, hit.score) / (measure[name] or 1.0))
+            for hit in lists[name]
+        }
+        for name in best
+    }
 
 
 def summed(

@@ -31,7 +31,7 @@ class ScoreAware:
     semantic: float = 0.6
     """Weight of the cosine, stretched."""
     graph: float = 0.2
-    """Weight of what links lead to, divided by the best one."""
+    """Weight of what links lead to, divided by the best keyword score, of which it has a part."""
     code: float = 0.2
     """Weight of the score in code, divided by the best one."""
     span: float = 0.15
@@ -56,7 +56,7 @@ class ScoreAware:
             )
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
-        plain = {name: on_one_scale(name, hits) for name, hits in lists.items() if hits}
+        plain = on_one_scale(lists)
         fused = dict(plain)
         if stretched := "semantic" in plain and len(plain) > 1:
             fused["semantic"] = _stretched(plain["semantic"], self.span)

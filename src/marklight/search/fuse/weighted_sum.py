@@ -25,7 +25,7 @@ class WeightedSum:
     semantic: float = 0.6
     """Weight of the cosine."""
     graph: float = 0.2
-    """Weight of what links lead to, divided by the best one."""
+    """Weight of what links lead to, divided by the best keyword score, of which it has a part."""
     code: float = 0.2
     """Weight of the score in code, divided by the best one."""
 
@@ -33,7 +33,7 @@ class WeightedSum:
         demand_weights("search.weighted_sum", weights_of(self))
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
-        scores = {name: on_one_scale(name, hits) for name, hits in lists.items() if hits}
+        scores = on_one_scale(lists)
         own = weights_of(self)
         share = shares({name: own[name] for name in scores}, query.weights, total=1.0)
         sums = summed(scores, share)
