@@ -52,7 +52,8 @@ class Concepts:
 
     def vectors(self, terms: Sequence[str]) -> Mapping[str, Vector]:
         """Of those that are there."""
-        place = {term: at for at, term in enumerate(self.terms)}
+        wanted = set(terms)
+        place = {term: at for at, term in enumerate(self.terms) if term in wanted}
         return {term: self.matrix[place[term]].copy() for term in terms if term in place}
 
 
