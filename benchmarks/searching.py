@@ -155,7 +155,7 @@ def at_once(library: marklight.Library, asked: Sequence[str]) -> dict[str, float
 
 
 def legs(index: Path, asked: Sequence[str]) -> dict[str, Any]:
-    """Each retriever as the engine has it, against the library below it on its own; in turns."""
+    """Each retriever as the engine has it, against the library below it on its own."""
     model = models.load()
     vectors = [model.embed_query(text) for text in asked]
     words = [query_words(text) for text in asked]
@@ -175,17 +175,20 @@ def legs(index: Path, asked: Sequence[str]) -> dict[str, Any]:
     with engine.snapshot() as reader:
         reader.keyword(words[0], FIELD_BOOSTS, Filters(), CANDIDATES)
         reader.semantic(vectors[0], model.fingerprint, Filters(), CANDIDATES)
-        took: dict[str, list[float]] = {}
-        for vector, few in zip(vectors, words, strict=True):
-            work: dict[str, tuple[Any, ...]] = {
-                "semantic": (reader.semantic, vector, model.fingerprint, Filters(), CANDIDATES),
-                "numpy": (numpy_top, vector),
-                "faiss": (flat.search, vector[np.newaxis], CANDIDATES),
-                "keyword": (reader.keyword, few, FIELD_BOOSTS, Filters(), CANDIDATES),
-                "tantivy": (tantivy_top, few),
-            }
-            for name, call in work.items():
-                took.setdefault(name, []).append(timed(*call))
+        legs: dict[str, Callable[[Any, Any], object]] = {
+            "keyword": lambda _, few: reader.keyword(few, FIELD_BOOSTS, Filters(), CANDIDATES),
+            "tantivy": lambda _, few: tantivy_top(few),
+            "semantic": lambda vector, _: reader.semantic(
+                vector, model.fingerprint, Filters(), CANDIDATES
+            ),
+            "faiss": lambda vector, _: flat.search(vector[np.newaxis], CANDIDATES),
+            "numpy": lambda vector, _: numpy_top(vector),
+        }
+        # One after the other, not in turns: threads of numpy and faiss go on spinning for a while.
+        took = {
+            name: [timed(leg, *each) for each in zip(vectors, words, strict=True)]
+            for name, leg in legs.items()
+        }
     engine.close()
     usual = {name: statistics.median(values) for name, values in took.items()}
     return {
@@ -205,7 +208,7 @@ models.load().embed_query("a question")
 
 def cold(folder: Path, index: Path) -> dict[str, float]:
     """A command in a process of its own against what it must load, in turns."""
-    search = (PROGRAM, "search", "how do I expose a service", "--in", str(folder), "--set", f"engine=file:{index}")  # fmt: skip
+    search = (PROGRAM, "search", "how do I expose a service", str(folder), "--set", f"engine=file:{index}")  # fmt: skip
     commands = {
         "search": search,
         "search_no_refresh": (*search, "--no-refresh"),

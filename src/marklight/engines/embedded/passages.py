@@ -133,7 +133,7 @@ def best(
     dropped, and more is asked for until the limit is filled with everything that ties for it.
     """
     everything = max(1, searcher.num_docs)
-    ask = 2 * limit + 32
+    ask = limit + limit // 4 + 8  # each is a page of the store to look up
     while True:
         ask = min(ask, everything)  # tantivy makes room for as many as are asked for
         hits = searcher.search(query, limit=ask, count=False).hits

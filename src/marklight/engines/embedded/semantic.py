@@ -39,10 +39,12 @@ def nearest(
     if allowed is None:
         wanted = None if rows.signs is None else likely(rows.signs, question, limit)
         scores = _scores(rows.matrix, question, wanted)
-        # Vectors that no passage uses any more may stand in front: then all are told apart.
-        found = _pairs_of(session, rows.model, _best(scores, wanted, 2 * limit + 32))
-        if len(found) >= limit or not len(scores):
-            return _ranked(scores, found, limit)
+        # Vectors that no passage uses any more may stand in front: then more are looked up, and at
+        # last all. Each is a page of the store, so the first try asks for few.
+        for ask in (limit + limit // 4 + 8, 4 * limit + 64):
+            found = _pairs_of(session, rows.model, _best(scores, wanted, ask))
+            if len(found) >= limit or not len(scores):
+                return _ranked(scores, found, limit)
     pairs = _pairs(session, rows.model, allowed)
     places = wanted = np.array([place for place, _ in pairs], dtype=np.int64)
     if rows.signs is not None and len(places) > LEAST:
