@@ -53,7 +53,7 @@ OFF = ("calibrate", "diversity")
 ASKED = {
     Mode.HYBRID: ("semantic", "keyword", "graph"),
     Mode.SEMANTIC: ("semantic",),
-    Mode.KEYWORD: ("keyword", "graph"),
+    Mode.KEYWORD: ("keyword",),
     Mode.CODE: ("code",),
 }
 """Which retrievers answer in which mode."""
