@@ -1,4 +1,4 @@
-"""The reference page, made from the commands and settings themselves: `python -m tests.docs.reference`."""
+"""What the documentation has from the program itself, made anew: `python -m tests.docs.reference`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from marklight.library.compose import SCHEMA
 from marklight.settings import Settings, combine
 from marklight.surfaces.cli.app import app
 
-ROOT = Path(__file__).parents[2]
+from .examples import ROOT, renew
+
 PAGE = ROOT / "docs" / "reference.md"
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 SOURCE = ROOT / "src" / "marklight"
@@ -122,3 +123,4 @@ def _module_row(path: Path) -> str:
 if __name__ == "__main__":
     PAGE.write_text(page())
     ARCHITECTURE.write_text(architecture(ARCHITECTURE.read_text()))
+    renew()

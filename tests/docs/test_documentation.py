@@ -11,22 +11,23 @@ from pathlib import Path
 import click
 import pytest
 
-from marklight.library.compose import SCHEMA
+from marklight.library.compose import SCHEMA, stage_name
+from marklight.search.pipeline import FUSE, REFINE, RETRIEVE, REWRITE
 from marklight.settings import Layer, combine, known_keys
 from marklight.surfaces.cli.app import app
 
-from .reference import ARCHITECTURE, PAGE, ROOT, SOURCE, architecture, page
+from .examples import PAGES, ROOT, alike, clone, examples_of, printed
+from .reference import ARCHITECTURE, PAGE, SOURCE, architecture, page
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-PLACES = ("src/", "tests/", "docs/", "scripts/", "benchmarks/", ".ci/")
+PLACES = ("src/", "tests/", "docs/", "examples/", "scripts/", "benchmarks/", ".ci/")
 
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^(`{3,})(\w*)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)")
 
 
 def fences(text: str, *languages: str) -> Iterator[str]:
-    return (body for language, body in _FENCE.findall(text) if language in languages)
+    return (body for _, language, body in _FENCE.findall(text) if language in languages)
 
 
 def inline(text: str) -> list[str]:
@@ -36,9 +37,10 @@ def inline(text: str) -> list[str]:
 def commands(text: str) -> Iterator[str]:
     for body in fences(text, "sh", "console", "bash"):
         for line in body.splitlines():
-            bare = line.removeprefix("$ ").removeprefix(".venv/bin/")
-            if bare.startswith("marklight "):
-                yield bare
+            for part in line.removeprefix("$ ").split(" | "):
+                bare = part.removeprefix(".venv/bin/")
+                if bare.startswith("marklight "):
+                    yield bare
     yield from (code for code in inline(text) if code.startswith("marklight "))
 
 
@@ -92,6 +94,36 @@ def test_the_architecture_page_names_every_module_in_the_modules_own_words() -> 
     assert text == architecture(text), "run `python -m tests.docs.reference`"
     named = set(re.findall(r"^\| `([^`]+\.py)` \|", text, re.MULTILINE))
     assert named == {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")}
+
+
+def test_the_page_on_the_pipeline_describes_every_stage_in_its_order() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \|", (ROOT / "docs" / "pipeline.md").read_text(), re.M)
+    described = [name for name, said in rows if name in {stage_name(one) for one in stages()}]
+    # The fusion that is the default comes first.
+    assert sorted(described) == sorted(stage_name(one) for one in stages())
+    others = [stage_name(one) for one in stages() if one not in FUSE]
+    assert [name for name in described if name in others] == others
+
+
+def stages() -> tuple[type, ...]:
+    return (*REWRITE, *RETRIEVE, *FUSE, *REFINE)
+
+
+def test_every_example_is_answered_as_the_documentation_says() -> None:
+    with clone():
+        for file in PAGES:
+            for example in examples_of(file):
+                now = printed(example.command)
+                assert alike(example.printed, now), (
+                    f"{file.name}: {example.command} prints\n{now}\nif that is right, run `python -m tests.docs.reference`"
+                )
+
+
+def test_examples_differ_by_what_they_say_and_not_by_times_or_the_last_digit_of_a_score() -> None:
+    assert alike("a.md (0.83)\nfuse  18   0.35", "a.md (0.84)\nfuse  18  99.35")
+    assert not alike("a.md (0.83)", "a.md (0.93)")
+    assert not alike("fuse  18   0.35", "fuse  17   0.35")
+    assert not alike("a.md (0.83)", "b.md (0.83)")
 
 
 def test_the_docs_are_there() -> None:
