@@ -19,8 +19,8 @@ from marklight.errors import StoreError
 from marklight.model import Batch
 
 EXACT_MOST = 50_000
-"""Vectors up to which every one is multiplied: it takes no longer than embedding the question, 2.5 ms.
-Beyond, a look at the signs is 5 to 10 times as quick (benchmarks/signs.py)."""
+"""Vectors up to which every one is multiplied: it takes about as long as embedding the question, 3 ms.
+Beyond, a look at the signs is 2 to 5 times as quick (benchmarks/signs.py)."""
 
 
 class EmbeddedEngine:
