@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redirect_stdout
+from doctest import DocTest, DocTestParser
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -80,7 +81,7 @@ def clone() -> Iterator[None]:
 
 def printed(command: str) -> str:
     """What a line in a shell prints: `marklight`, with `printf` before it and `head` or `tail` behind."""
-    text = ""
+    text = aside = ""
     for part in command.split(" | "):
         name, *words = shlex.split(part)
         if name == "printf":
@@ -91,19 +92,18 @@ def printed(command: str) -> str:
             text = "\n".join(text.splitlines()[-int(words[1]) :])
         else:
             assert name == "marklight", command
-            text = _ran(words, text)
-    return text.strip("\n")
+            text, said = _ran(words, text, piped=not command.endswith(part))
+            aside += said
+    return (aside + text).strip("\n")
 
 
-def _ran(words: list[str], given: str) -> str:
-    both = io.StringIO()
-    with (
-        redirect_stdout(both),
-        redirect_stderr(both),
-        patch.object(sys, "stdin", io.StringIO(given)),
-    ):
+def _ran(words: list[str], given: str, piped: bool) -> tuple[str, str]:
+    """What goes on through a pipe, and what a terminal shows beside it."""
+    out = io.StringIO()
+    err = io.StringIO() if piped else out
+    with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", io.StringIO(given)):
         run(words)
-    return both.getvalue()
+    return out.getvalue(), err.getvalue() if piped else ""
 
 
 def alike(one: str, other: str) -> bool:
@@ -138,6 +138,14 @@ def current(text: str) -> str:
 def _answer(example: Example) -> str:
     now = printed(example.command)
     return example.printed if alike(example.printed, now) else now
+
+
+def sessions(page: Path) -> DocTest:
+    """Everything that a page types into Python, as one session."""
+    typed = "\n".join(
+        re.findall(r"^```pycon\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    )
+    return DocTestParser().get_doctest(typed, {}, page.name, str(page), 0)
 
 
 def renew() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 import shlex
 import tomllib
@@ -16,7 +17,7 @@ from marklight.search.pipeline import FUSE, REFINE, RETRIEVE, REWRITE
 from marklight.settings import Layer, combine, known_keys
 from marklight.surfaces.cli.app import app
 
-from .examples import PAGES, ROOT, alike, clone, examples_of, printed
+from .examples import PAGES, ROOT, alike, clone, examples_of, printed, sessions
 from .reference import ARCHITECTURE, PAGE, SOURCE, architecture, page
 
 PLACES = ("src/", "tests/", "docs/", "examples/", "scripts/", "benchmarks/", ".ci/")
@@ -117,6 +118,16 @@ def test_every_example_is_answered_as_the_documentation_says() -> None:
                 assert alike(example.printed, now), (
                     f"{file.name}: {example.command} prints\n{now}\nif that is right, run `python -m tests.docs.reference`"
                 )
+
+
+def test_what_is_typed_into_python_is_answered_as_the_documentation_says() -> None:
+    typed = [sessions(file) for file in PAGES]
+    assert sum(len(one.examples) for one in typed) > 5
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    with clone():
+        for one in typed:
+            runner.run(one)
+    assert runner.summarize().failed == 0
 
 
 def test_examples_differ_by_what_they_say_and_not_by_times_or_the_last_digit_of_a_score() -> None:
