@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,14 @@ def test_what_is_brought_in_is_the_first_passage(lib: marklight.Library) -> None
         (hit,) = Named()(Query("Growing fig"), (), Tools(reader))
     assert (hit.chunk.path, hit.chunk.ordinal) == ("growing/fig-growing.md", 0)
     assert 0.5 <= hit.score <= 1.0
+
+
+def test_a_section_that_stands_well_already_is_not_put_lower_by_its_name(
+    lib: marklight.Library,
+) -> None:
+    with lib.engine.snapshot() as reader:
+        tools = Tools(reader)
+        (found,) = Named()(Query("When growing fig fails"), (), tools)
+        (hit,) = Named()(Query("When growing fig fails"), (replace(found, score=0.9),), tools)
+    # Half of the room above 0.9, which a heading begins at, and a seventh of it for each whole score.
+    assert hit.score == pytest.approx(0.9 + 0.1 * (1 / 2 + 0.9 / 7))

@@ -47,7 +47,8 @@ class Named:
             return hits
         lifted = {one.hit.chunk.id for one in called}
         others = [_squeezed(hit) for hit in hits if hit.chunk.id not in lifted]
-        best = max((hit.score for hit in others), default=0.0)
+        # Their own scores count as well: what is lifted must not end lower than it was.
+        best = max(hit.score for hit in (*others, *(_squeezed(one.hit) for one in called)))
         return best_first(
             (
                 *others,
@@ -60,7 +61,7 @@ class Called(NamedTuple):
     """What is called so, by its best passage among the hits or else its first."""
 
     share: float
-    """Of the room between the best of the others and 1."""
+    """Of the room between the best score and 1."""
     hit: Hit
 
 
