@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     # Only named here: `--help` needs the harmless texts and nothing that they are made of.
     from marklight.answer import Answer, Hit
+    from marklight.model import Chunk, DocumentId
+    from marklight.report import Extract
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 MOST_OF_A_QUESTION = 60
@@ -24,6 +27,31 @@ def one_line(text: str) -> str:
     return "".join(
         sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
     )
+
+
+def path(document: DocumentId, several_collections: bool = False) -> str:
+    """A document's path, with its collection first where there are several."""
+    collection, path = document
+    return one_line(f"{collection}/{path}" if several_collections else path)
+
+
+def place(piece: Chunk | Extract, several_collections: bool = False) -> str:
+    """`guide/auth.md:120-148`, which editors and terminals can open."""
+    first, last = piece.lines
+    return f"{path(piece.document, several_collections)}:{first}-{last}"
+
+
+def headed_place(
+    piece: Chunk | Extract,
+    several_collections: bool = False,
+    link: Callable[[str, DocumentId], str] = lambda text, _: text,
+) -> str:
+    """`guide/auth.md:120-148 § Auth > Token refresh`; `link` makes the place one to click on."""
+    from marklight.text import trail
+
+    where = link(place(piece, several_collections), piece.document)
+    headings = one_line(trail(piece.title, piece.headings))
+    return f"{where} § {headings}" if headings else where
 
 
 def answer_line(answer: Answer) -> str:
@@ -47,9 +75,8 @@ def answer_text(answer: Answer) -> str:
 
 def hit_text(hit: Hit, several_collections: bool = False) -> str:
     """A passage under the line that says where it stands."""
-    return (
-        f"{_place(hit, several_collections)} ({hit.score:.2f})\n{harmless(hit.chunk.text.strip())}"
-    )
+    where = headed_place(hit.chunk, several_collections)
+    return f"{where} ({hit.score:.2f})\n{harmless(hit.chunk.text.strip())}"
 
 
 def answer_html(answer: Answer) -> str:
@@ -59,22 +86,12 @@ def answer_html(answer: Answer) -> str:
     if not answer.hits:
         return f"<p>{escape(_nothing(answer))}</p>"
     items = "".join(
-        f"<li><b>{escape(_place(hit, answer.several_collections))}</b> ({hit.score:.2f})"
+        f"<li><b>{escape(headed_place(hit.chunk, answer.several_collections))}</b> ({hit.score:.2f})"
         f'<pre style="white-space: pre-wrap">{escape(harmless(hit.chunk.text.strip()))}</pre></li>'
         for hit in answer.hits
     )
     notices = "".join(f"<p><i>{escape(one_line(said))}</i></p>" for said in answer.notices)
     return f"<ol>{items}</ol>{notices}"
-
-
-def _place(hit: Hit, several_collections: bool) -> str:
-    from marklight.text import trail
-
-    chunk = hit.chunk
-    path = f"{chunk.collection}/{chunk.path}" if several_collections else chunk.path
-    where = f"{path}:{chunk.lines[0]}-{chunk.lines[1]}"
-    headings = trail(chunk.title, chunk.headings)
-    return one_line(f"{where} § {headings}" if headings else where)
 
 
 def _nothing(answer: Answer) -> str:

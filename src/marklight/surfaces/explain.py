@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from marklight.shown import one_line
+from marklight.shown import place
 
 if TYPE_CHECKING:
     from marklight.answer import Answer
-    from marklight.model import Chunk
 
 WIDTH = 100
 """Columns that a table keeps to where its places can be cut short."""
@@ -48,7 +47,7 @@ def _hits(answer: Answer) -> str:
     rows: list[tuple[str, ...]] = [("", "score", *stages, "place")]
     for rank, hit in enumerate(answer.hits, 1):
         said = {why.stage: _number(why.value) for why in hit.why}
-        where = _place(hit.chunk, answer.several_collections)
+        where = place(hit.chunk, answer.several_collections)
         scores = (said.get(stage, "") for stage in stages)
         rows.append((f"[{rank}]", f"{hit.score:.2f}", *scores, where))
     taken = sum(max(len(row[at]) for row in rows) + 2 for at in range(len(rows[0]) - 1))
@@ -59,11 +58,6 @@ def _hits(answer: Answer) -> str:
 def _number(value: float) -> str:
     """As exact as there is room for: BM25 may be far above 1."""
     return f"{value:.4f}" if abs(value) < 10 else f"{value:.2f}"
-
-
-def _place(chunk: Chunk, several_collections: bool) -> str:
-    path = f"{chunk.collection}/{chunk.path}" if several_collections else chunk.path
-    return one_line(f"{path}:{chunk.lines[0]}-{chunk.lines[1]}")
 
 
 def _cut(text: str, room: int) -> str:

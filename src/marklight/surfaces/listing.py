@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from wcwidth import wcwidth
 
 from marklight.answer import Hit
-from marklight.surfaces.render import one_line
+from marklight.shown import one_line, place
 from marklight.surfaces.style import PLAIN, Style
 from marklight.text import plain, query_words, trail, words
 
@@ -29,7 +29,7 @@ def listing(
     style: Style = PLAIN,
 ) -> str:
     """Two lines a hit: rank, score, kind, place and headings; below, the part that fits the question."""
-    places = [_place(hit, several_collections) for hit in hits]
+    places = [place(hit.chunk, several_collections) for hit in hits]
     heads = [
         f"{rank:>3}  {hit.score:.2f}  {hit.chunk.kind:<5}  " for rank, hit in enumerate(hits, first)
     ]
@@ -37,8 +37,8 @@ def listing(
     column = min(room, max(map(columns, places), default=0))
     wanted = set(query_words(question))
     rows = []
-    for head, place, hit in zip(heads, places, hits, strict=True):
-        shown = cut_left(place, column)
+    for head, where, hit in zip(heads, places, hits, strict=True):
+        shown = cut_left(where, column)
         left = room - column - 2
         headings = one_line(trail(hit.chunk.title, hit.chunk.headings))
         row = head + style.bold(style.link(shown, hit.chunk.document))
@@ -46,12 +46,6 @@ def listing(
             row += " " * (column - columns(shown) + 2) + cut_left(headings, left)
         rows += [row, style.dim(_INDENT + cut(preview(hit.chunk.text, wanted), width - 5))]
     return "\n".join(row.rstrip() for row in rows)
-
-
-def _place(hit: Hit, several_collections: bool) -> str:
-    chunk = hit.chunk
-    path = f"{chunk.collection}/{chunk.path}" if several_collections else chunk.path
-    return one_line(f"{path}:{chunk.lines[0]}-{chunk.lines[1]}")
 
 
 def preview(text: str, wanted: set[str]) -> str:

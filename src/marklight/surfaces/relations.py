@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from marklight.surfaces.render import one_line
+from marklight.shown import one_line
+from marklight.shown import path as shown_path
 from marklight.surfaces.style import PLAIN, Style
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ def links_text(links: Links, several_collections: bool = False, style: Style = P
     """Lists of links, each under what it is; of a library those that lead nowhere."""
 
     def path(id: DocumentId, line: int | None = None) -> str:
-        name = f"{id.collection}/{id.path}" if several_collections else id.path
-        return style.link(one_line(name if line is None else f"{name}:{line}"), id)
+        name = shown_path(id, several_collections)
+        return style.link(name if line is None else f"{name}:{line}", id)
 
     def out(each: ResolvedLink) -> str:
         assert each.target
@@ -53,10 +54,9 @@ def related_text(found: Related, several_collections: bool = False, style: Style
     """Each document with its score, and under it the reasons."""
     rows = []
     for each in found.relatives:
-        id = each.document
-        name = f"{id.collection}/{id.path}" if several_collections else id.path
+        name = style.link(shown_path(each.document, several_collections), each.document)
         title = f"  {one_line(each.title)}" if each.title else ""
-        rows.append(f"{each.score:.2f}  {style.bold(style.link(one_line(name), id))}{title}")
+        rows.append(f"{each.score:.2f}  {style.bold(name)}{title}")
         rows.append(f"      {one_line('; '.join(each.reasons))}")
     return "\n".join(rows)
 

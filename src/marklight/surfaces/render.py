@@ -6,14 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from marklight.shown import harmless as harmless
-from marklight.shown import one_line as one_line
+from marklight.shown import harmless, headed_place, one_line
 from marklight.surfaces.style import PLAIN, Style
 
 if TYPE_CHECKING:
     # Only named here: `--help` needs the formats and nothing that they show.
     from marklight.answer import Answer, Hit, Level
-    from marklight.model import Chunk, DocumentId, Heading
+    from marklight.model import DocumentId, Heading
     from marklight.report import Extract, Report
 
 FORMATS = ("text", "json", "jsonl", "md", "files")
@@ -36,7 +35,7 @@ def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
     several = answer.several_collections
     if format == "md":
         return "\n\n".join(
-            f"### [{place(hit.chunk, several)}]({hit.chunk.path}#{hit.chunk.anchor})\n\n{harmless(hit.chunk.text)}"
+            f"### [{headed_place(hit.chunk, several)}]({hit.chunk.path}#{hit.chunk.anchor})\n\n{harmless(hit.chunk.text)}"
             for hit in answer.hits
         )
     return "\n\n".join(
@@ -46,14 +45,10 @@ def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
 
 def hit_text(rank: int, hit: Hit, several_collections: bool, style: Style = PLAIN) -> str:
     """A whole passage under the line that says where it stands."""
-    where = f"[{rank}] {place(hit.chunk, several_collections, style)} ({hit.score:.2f})"
-    return f"{style.bold(where)}\n{harmless(hit.chunk.text.strip())}"
-
-
-def place(chunk: Chunk, several_collections: bool = False, style: Style = PLAIN) -> str:
-    """`guide/auth.md:120-148 § Auth > Token refresh`; with its collection first where there are several."""
-    path = f"{chunk.collection}/{chunk.path}" if several_collections else chunk.path
-    return _place(path, chunk, style)
+    where = headed_place(hit.chunk, several_collections, style.link)
+    return (
+        f"{style.bold(f'[{rank}] {where} ({hit.score:.2f})')}\n{harmless(hit.chunk.text.strip())}"
+    )
 
 
 def report_text(report: Report) -> str:
@@ -90,7 +85,7 @@ def report_text(report: Report) -> str:
 
 def extract_text(extract: Extract, style: Style = PLAIN) -> str:
     """A piece of a document under the line that says where it stands."""
-    where = _place(extract.document.path, extract, style)
+    where = headed_place(extract, link=style.link)
     return f"{style.bold(where)}\n\n{harmless(extract.text)}"
 
 
@@ -110,15 +105,6 @@ def outline_text(document: DocumentId, outline: Sequence[Heading], style: Style 
         f"  {style.link(f':{heading.lines[0]}-{heading.lines[1]}', document)}  #{one_line(heading.anchor)}"
         for heading in outline
     )
-
-
-def _place(path: str, piece: Chunk | Extract, style: Style) -> str:
-    from marklight.text import trail
-
-    first, last = piece.lines
-    where = style.link(one_line(f"{path}:{first}-{last}"), piece.document)
-    headings = one_line(trail(piece.title, piece.headings))
-    return f"{where} § {headings}" if headings else where
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -11,6 +11,7 @@ from marklight.surfaces import explain, render
 from marklight.surfaces.cli.options import (
     AS_JSON,
     IN_LIBRARY,
+    MODE,
     SET,
     note,
     open_library,
@@ -33,13 +34,7 @@ from marklight.surfaces.cli.progress import Bar
     help="How to print the results.",
 )
 @click.option("--explain", is_flag=True, help="Show stages, times and each hit's score in parts.")
-@click.option(
-    "--mode",
-    type=click.Choice(["hybrid", "semantic", "keyword", "code"]),
-    default="hybrid",
-    show_default=True,
-    help="Which retrievers answer.",
-)
+@MODE
 @click.option(
     "--collection",
     multiple=True,

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from marklight.shown import one_line
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, note, open_library, show
 from marklight.surfaces.cli.progress import Bar
@@ -57,9 +58,9 @@ def status(
     found["sizes"] = {part: f"{size / 1e6:.1f} MB" for part, size in found["sizes"].items()}
     show(render.table(render.flat(found) | {"failed": len(failed), "remarks": len(remarks)}))
     for failure in failed:
-        show(render.one_line(f"  failed {failure['path']}: {failure['reason']}"))
+        show(one_line(f"  failed {failure['path']}: {failure['reason']}"))
     for odd in remarks:
-        show(render.one_line(f"  remark {odd['path']}: {odd['remark']}"))
+        show(one_line(f"  remark {odd['path']}: {odd['remark']}"))
     return 0
 
 
@@ -77,7 +78,7 @@ def ignored(path: Path, folder: Path | None, as_json: bool, assignments: tuple[s
     if as_json:
         show(render.to_json({"path": str(path), "ignored": bool(reason), "reason": reason}))
     else:
-        show(render.one_line(f"{path}: {reason or 'not ignored'}"))
+        show(one_line(f"{path}: {reason or 'not ignored'}"))
     return 0
 
 
@@ -94,11 +95,7 @@ def doctor(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> 
         show(render.to_json([finding._asdict() for finding in findings]))
     else:
         for finding in findings:
-            show(
-                render.one_line(
-                    f"{'ok ' if finding.ok else 'BAD'} {finding.part}: {finding.detail}"
-                )
-            )
+            show(one_line(f"{'ok ' if finding.ok else 'BAD'} {finding.part}: {finding.detail}"))
     return 0 if all(finding.ok for finding in findings) else 3
 
 

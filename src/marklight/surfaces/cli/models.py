@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from marklight.shown import one_line
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import AS_JSON, show
 from marklight.surfaces.cli.progress import Bar
@@ -68,7 +69,7 @@ def verify(name: str | None, as_json: bool) -> int:
         show(render.to_json(found))
     else:
         for each, problems in found.items():
-            show(render.one_line(f"{each}: {'; '.join(problems) or 'ok'}"))
+            show(one_line(f"{each}: {'; '.join(problems) or 'ok'}"))
     return 3 if any(found.values()) else 0
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from marklight.surfaces.render import one_line
+from marklight.shown import one_line
 from marklight.surfaces.style import Style, style_for
 
 if TYPE_CHECKING:
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 SET = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting, for this call."
+)
+MODE = click.option(
+    "--mode",
+    # Spelled out: to import the modes would cost `--help` all that they stand beside.
+    type=click.Choice(["hybrid", "semantic", "keyword", "code"]),
+    default="hybrid",
+    show_default=True,
+    help="Which retrievers answer.",
 )
 IN_LIBRARY = click.option(
     "--in",

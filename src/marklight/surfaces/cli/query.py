@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from marklight.surfaces.cli.options import SET, note, open_library
+from marklight.surfaces.cli.options import MODE, SET, note, open_library
 from marklight.surfaces.cli.progress import Bar
 
 if TYPE_CHECKING:
@@ -27,13 +27,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Results at a time.",
 )
-@click.option(
-    "--mode",
-    type=click.Choice(["hybrid", "semantic", "keyword", "code"]),
-    default="hybrid",
-    show_default=True,
-    help="Which retrievers answer.",
-)
+@MODE
 @SET
 def query(path: Path | None, limit: int, mode: str, assignments: tuple[str, ...]) -> int:
     """Ask question after question, and look around the results.

@@ -14,6 +14,7 @@ from marklight.errors import MarklightError, NotFound, UsageError
 from marklight.library import Library
 from marklight.report import Extract
 from marklight.search.widen import LEVELS
+from marklight.shown import one_line
 from marklight.surfaces import render
 from marklight.surfaces.cli.editor import open_at
 from marklight.surfaces.cli.options import complain, note, show, style_of
@@ -72,7 +73,7 @@ class Session:
         """What stands before the line that is typed: whatever is not as usual."""
         unusual = [self.mode if self.mode is not Mode.HYBRID else "", self.filters]
         state = " ".join(filter(None, unusual))
-        return render.one_line(f"marklight [{state}]> " if state else "marklight> ")
+        return one_line(f"marklight [{state}]> " if state else "marklight> ")
 
     def completions(self, typed: str) -> list[str]:
         """Words that may stand where the line ends."""
@@ -175,7 +176,7 @@ class Session:
         self.filters, self.mode = filters, mode
         try:
             if self.question:
-                asked = render.one_line(f"{self.question} {filters}".strip())
+                asked = one_line(f"{self.question} {filters}".strip())
                 show(style_of(self.library).dim(asked))
                 self._ask(self.question)
         except MarklightError:
