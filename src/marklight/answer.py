@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -116,36 +116,6 @@ Hits = tuple[Hit, ...]
 def best_first(hits: Iterable[Hit]) -> Hits:
     """In order of score; of equals the same one always comes first."""
     return tuple(sorted(hits, key=lambda hit: (-hit.score, hit.chunk.id)))
-
-
-def lift(hits: Hits, factors: Mapping[DocumentId, float], by: str) -> Hits:
-    """Scores of these documents times their factors, best first and none above 1.
-
-    Were those above 1 cut off there, all of them would be equals and their ids would decide. So they
-    share the room above the best of the others, in their order, and the first of them gets 1.
-    """
-    raw = [(hit, hit.score * factors.get(hit.chunk.document, 1.0)) for hit in hits]
-    top = max((score for _, score in raw), default=1.0)
-    floor = max((score for _, score in raw if score <= 1.0), default=0.0)
-
-    def bounded(score: float) -> float:
-        if score <= 1.0:
-            return score
-        return min(1.0, floor + (1.0 - floor) * (score - floor) / (top - floor))
-
-    return best_first(
-        hit if score == hit.score else hit.rescored(bounded(score), by) for hit, score in raw
-    )
-
-
-def together(lists: Iterable[Hits]) -> dict[str, Hit]:
-    """Every passage of several lists once, by id, remembering all that was said of it."""
-    found: dict[str, Hit] = {}
-    for hits in lists:
-        for hit in hits:
-            known = found.get(hit.chunk.id)
-            found[hit.chunk.id] = replace(hit, why=known.why + hit.why) if known else hit
-    return found
 
 
 @dataclass(frozen=True, slots=True)

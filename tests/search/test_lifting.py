@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight import engines
-from marklight.answer import Hit, Hits, Query, best_first, lift
+from marklight.answer import Hit, Hits, Query, best_first
 from marklight.errors import SettingsError
 from marklight.model import Batch, DocumentId
 from marklight.ports import Engine, Tools
+from marklight.search.lift import lift
 from marklight.search.refine.community import Community
 from marklight.search.refine.here import Here
 from marklight.search.refine.recency import Recency
@@ -98,6 +99,19 @@ def test_strength_scales_what_recency_adds() -> None:
 
 def test_recency_can_change_who_comes_first() -> None:
     assert list(dated({"d999.md": 0.55, "d0.md": 0.5})) == ["d0.md", "d999.md"]
+
+
+def test_what_has_the_best_score_already_makes_room() -> None:
+    # By words alone the best always has 1: what is lifted above it still comes before it.
+    found = dated({"d999.md": 1.0, "d0.md": 0.9, "d6.md": 0.85, "d31.md": 0.5})
+    # 1, 1.08 and 1.02 share the room above 0.5.
+    assert found == {
+        "d0.md": 1.0,
+        "d6.md": pytest.approx(0.5 + 0.5 * 0.52 / 0.58, abs=1e-5),
+        "d999.md": pytest.approx(0.5 + 0.5 * 0.5 / 0.58, abs=1e-5),
+        "d31.md": 0.5,
+    }
+    assert list(found) == ["d0.md", "d6.md", "d999.md", "d31.md"]
 
 
 def test_what_would_pass_one_keeps_its_order_below_it() -> None:

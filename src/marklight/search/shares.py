@@ -1,11 +1,12 @@
-"""How much each retriever counts in a fusion, and the scores of all on one scale."""
+"""What every fusion does: lists made one, how much each counts, and the scores of all on one scale."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import prod
 
-from marklight.answer import Hits
+from marklight.answer import Hit, Hits
 from marklight.errors import SettingsError
 
 RETRIEVERS = ("keyword", "semantic", "graph", "code")
@@ -70,3 +71,13 @@ def summed(
         for id, score in each.items():
             sums[id] = sums.get(id, 0.0) + share[name] * score
     return sums
+
+
+def merged(lists: Iterable[Hits]) -> dict[str, Hit]:
+    """Every passage of several lists once, by id, remembering all that was said of it."""
+    found: dict[str, Hit] = {}
+    for hits in lists:
+        for hit in hits:
+            known = found.get(hit.chunk.id)
+            found[hit.chunk.id] = replace(hit, why=known.why + hit.why) if known else hit
+    return found

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from marklight.answer import Hits, Query, Why, best_first, together
+from marklight.answer import Hits, Query, Why, best_first
 from marklight.errors import SettingsError
 from marklight.ports import Tools
-from marklight.search.shares import shares
+from marklight.search.shares import merged, shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,5 +40,5 @@ class Reciprocal:
             replace(
                 hit, score=min(1.0, sums[id] / most), why=(*hit.why, Why("reciprocal", sums[id]))
             )
-            for id, hit in together(found.values()).items()
+            for id, hit in merged(found.values()).items()
         )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import pvariance
 
-from marklight.answer import Hits, Query, best_first, together
+from marklight.answer import Hits, Query, best_first
 from marklight.errors import SettingsError
 from marklight.ports import Tools
-from marklight.search.shares import demand_weights, on_one_scale, shares, summed, weights_of
+from marklight.search.shares import demand_weights, merged, on_one_scale, shares, summed, weights_of
 
 LEAST = 0.25
 """Part of the best score that the worst hit has, so that in a small library the third of three is
@@ -72,7 +71,7 @@ class ScoreAware:
             sums = _brought_back(sums, max(summed(plain, share).values()))
         return best_first(
             hit.rescored(min(1.0, sums[id]), by="score_aware")
-            for id, hit in together(lists.values()).items()
+            for id, hit in merged(lists.values()).items()
         )
 
     def _clearness(self, name: str, scores: Mapping[str, float]) -> float:
@@ -80,7 +79,13 @@ class ScoreAware:
         if name != "semantic":
             # What holds none of the words scores 0: the only passage that does stands out.
             best += [0.0] * (self.compared - len(best))
-        return max(self.floor, pvariance(best) / self.variance)
+        return max(self.floor, _variance(best) / self.variance)
+
+
+def _variance(values: Sequence[float]) -> float:
+    # By hand: `statistics` loads decimals and fractions, which every command would wait for.
+    mean = sum(values) / len(values)
+    return sum((value - mean) ** 2 for value in values) / len(values)
 
 
 def _stretched(cosines: Mapping[str, float], span: float) -> dict[str, float]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from marklight.answer import Hits, Query, best_first, together
+from marklight.answer import Hits, Query, best_first
 from marklight.ports import Tools
-from marklight.search.shares import demand_weights, on_one_scale, shares, summed, weights_of
+from marklight.search.shares import demand_weights, merged, on_one_scale, shares, summed, weights_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,5 +39,5 @@ class WeightedSum:
         sums = summed(scores, share)
         return best_first(
             hit.rescored(min(1.0, sums[id]), by="weighted_sum")
-            for id, hit in together(lists.values()).items()
+            for id, hit in merged(lists.values()).items()
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from marklight.answer import Hits, Query, lift
+from marklight.answer import Hits, Query
 from marklight.errors import SettingsError
 from marklight.ports import Tools
+from marklight.search.lift import lift
 
 
 @dataclass(frozen=True, slots=True)

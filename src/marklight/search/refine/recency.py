@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from marklight.answer import Hits, Query, lift
+from marklight.answer import Hits, Query
 from marklight.errors import SettingsError
 from marklight.ports import Tools
+from marklight.search.lift import lift
 
 _DAY_SECONDS = 86_400
 _FACTORS = ((7, 1.2), (30, 1.1))
