@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from marklight.engines.calling import Calling, Headed, called, callings
+from marklight.engines.calling import Calling, Headed, callings
+from marklight.text import flat
 
 
 def test_a_name_is_compared_without_case_accents_and_blanks() -> None:
-    assert called("  Über\tCafé\n ") == "uber cafe"
+    assert flat("  Über\tCafé\n ") == "uber cafe"
 
 
 def test_a_document_is_called_by_its_title_its_aliases_and_its_file() -> None:

@@ -15,10 +15,11 @@ from marklight.errors import SettingsError
 from marklight.model import Batch, Vectors
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
-from marklight.search.likeness import flat, jaccard, sketch, trigrams
+from marklight.search.likeness import jaccard, sketch, trigrams
 from marklight.search.refine.diversity import Diversity
 from marklight.search.refine.near_text import NearText
 from marklight.search.refine.same_meaning import SameMeaning
+from marklight.text import flat
 from tests.contracts.builders import entry
 from tests.making import chunk, hits_of, no_reader
 

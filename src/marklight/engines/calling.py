@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from marklight.model import Entry
-from marklight.text import fold
+from marklight.text import flat
 
 DOCUMENT, SECTION = 1.0, 0.5
 """How much a name says: one that means a whole document, and one that means a part of it."""
@@ -30,11 +30,6 @@ class Headed(NamedTuple):
     merged: tuple[str, ...]
 
 
-def called(name: str) -> str:
-    """A name as it is compared: case, accents and white space do not matter."""
-    return " ".join(fold(name).split())
-
-
 def entry_callings(entry: Entry) -> list[Calling]:
     """The same of a document at hand."""
     document = entry.document
@@ -51,10 +46,10 @@ def callings(
     ordered = sorted(passages)
     ends = ordered[0].ordinal, ordered[-1].ordinal
     file = PurePosixPath(path)
-    names = {called(each) for each in (title, *aliases, file.name, file.stem)}
+    names = {flat(each) for each in (title, *aliases, file.name, file.stem)}
     found = [Calling(name, *ends, DOCUMENT) for name in sorted(names) if name]
     for name, first, last in _sections(ordered):
-        if name := called(name):
+        if name := flat(name):
             found.append(Calling(name, first, last, SECTION))
     return found
 

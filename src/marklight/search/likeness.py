@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from marklight.text import fold
-
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -17,11 +15,6 @@ own; a prime, so that what remains of a run spreads evenly."""
 _WORDS = -(-_BITS // 64)
 _NARROW = 1024
 """Three characters below it fit a number of half the size, which sorts in half the time."""
-
-
-def flat(text: str) -> str:
-    """What is compared: without case, accents and the shape of white space."""
-    return " ".join(fold(text).split())
 
 
 def trigrams(text: str) -> frozenset[str]:

@@ -6,7 +6,7 @@ from marklight.text.globs import demand_tame, too_wild
 from marklight.text.markup import plain
 from marklight.text.passages import passage, passage_of, trail
 from marklight.text.phrases import admits, is_phrase, phrase_words
-from marklight.text.prose import STOP_WORDS, fold, has_cjk, query_words, stem, words
+from marklight.text.prose import STOP_WORDS, flat, fold, has_cjk, query_words, stem, words
 from marklight.text.terms import terms, terms_recipe
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "admits",
     "demand_tame",
     "digest",
+    "flat",
     "fold",
     "has_cjk",
     "identifiers",

@@ -101,6 +101,11 @@ def query_words(text: str) -> list[str]:
     return words(text) or [run for run in _RUNS.findall(fold(text)) if len(run) <= MAX_WORD]
 
 
+def flat(text: str) -> str:
+    """As names and texts are compared: case, accents and the shape of white space do not matter."""
+    return " ".join(fold(text).split())
+
+
 def fold(text: str) -> str:
     """Lower case, with compatibility forms and accents laid aside, so that `Café` finds `cafe`."""
     lowered = text.lower()

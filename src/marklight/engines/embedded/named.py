@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from marklight.engines.calling import called
 from marklight.engines.embedded.allowed import Allowed, which
 from marklight.engines.embedded.session import Session
 from marklight.ports import Scored
+from marklight.text import flat
 
 
 def named(
     session: Session, name: str, may: Callable[[], Allowed | None], limit: int
 ) -> list[Scored]:
     """The first passage that may answer of each document and section that is called so."""
-    wanted = called(name)
+    wanted = flat(name)
     if limit <= 0 or session.value("SELECT 1 FROM callings WHERE name = ?", [wanted]) is None:
         return []
     condition, values = which(may())

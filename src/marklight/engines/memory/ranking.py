@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from marklight.answer import Filters
-from marklight.engines.calling import called, entry_callings
+from marklight.engines.calling import entry_callings
 from marklight.engines.facts import (
     TAG,
     any_glob,
@@ -26,7 +26,7 @@ from marklight.engines.unit import unit
 from marklight.errors import StoreError
 from marklight.model import Chunk
 from marklight.ports import Scored
-from marklight.text import admits
+from marklight.text import admits, flat
 
 if TYPE_CHECKING:
     from marklight.model import Vector
@@ -79,7 +79,7 @@ def named(state: State, name: str, filters: Filters, limit: int) -> list[Scored]
         passing = [each for each in entry.chunks if passes(state, each, filters)]
         for calling in entry_callings(entry):
             meant = [each for each in passing if calling.first <= each.ordinal <= calling.last]
-            if meant and calling.name == called(name):
+            if meant and calling.name == flat(name):
                 first = min(meant, key=lambda each: each.ordinal).id
                 scores[first] = max(calling.score, scores.get(first, 0.0))
     return best(state, scores, filters, limit)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from marklight.answer import Hit, Hits, Query, best_first
 from marklight.errors import SettingsError
 from marklight.ports import Tools
-from marklight.search.likeness import flat, sketch
+from marklight.search.likeness import sketch
+from marklight.text import flat
 
 if TYPE_CHECKING:
     from marklight.model import Matrix

@@ -9,7 +9,7 @@ from marklight.answer import Hit, Hits, Mode, Query, best_first
 from marklight.errors import SettingsError
 from marklight.model import Chunk
 from marklight.ports import Tools
-from marklight.search.likeness import flat
+from marklight.text import flat
 
 _READ = 200
 """Names that are looked at: a heading such as `Examples` may stand in every document."""

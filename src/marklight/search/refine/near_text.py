@@ -8,7 +8,8 @@ from functools import cache
 from marklight.answer import Hits, Query
 from marklight.errors import SettingsError
 from marklight.ports import Tools
-from marklight.search.likeness import flat, jaccard, sketch, trigrams
+from marklight.search.likeness import jaccard, sketch, trigrams
+from marklight.text import flat
 
 _ROUNDING = 1e-6
 """What a product may lack of the whole number that it stands for."""
