@@ -15,7 +15,7 @@ from marklight.errors import SettingsError
 from marklight.model import Batch, Vectors
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
-from marklight.search.likeness import jaccard, sketch, trigrams
+from marklight.search.likeness import sketch, thinned
 from marklight.search.refine.diversity import Diversity
 from marklight.search.refine.near_text import NearText
 from marklight.search.refine.same_meaning import SameMeaning
@@ -25,6 +25,17 @@ from tests.making import chunk, hits_of, no_reader
 
 QUERY = Query("anything")
 TOOLS = Tools(no_reader())
+
+
+def trigrams(text: str) -> frozenset[str]:
+    """The runs of three characters of a flat text; a shorter text is its own only one."""
+    if len(text) < 3:
+        return frozenset([text])
+    return frozenset(text[at : at + 3] for at in range(len(text) - 2))
+
+
+def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
+    return len(one & other) / len(one | other)
 
 
 def told(texts: list[str]) -> Hits:
@@ -89,6 +100,23 @@ def test_sketches_never_differ_in_more_than_their_texts_do(texts: list[str]) -> 
     for at, one in enumerate(sets):
         for place, other in enumerate(sets):
             assert known.differing[at, place] <= len(one ^ other)
+            assert known.jaccard(at, place) == pytest.approx(jaccard(one, other))
+
+
+def test_hits_are_compared_until_there_are_documents_for_every_result() -> None:
+    hits = told([f"text {number}" for number in range(30)])
+    looked: list[int] = []
+
+    def first_only(some: Hits) -> Hits:
+        looked.append(len(some))
+        return some[:1]
+
+    # Of four hits for each of 2 results one document is left, so eight more are compared, then all.
+    assert thinned(hits, 2, first_only) == hits[:1]
+    assert looked == [8, 16, 30]
+    looked.clear()
+    assert thinned(hits, 1, first_only) == (hits[0], *hits[4:])
+    assert looked == [4]
 
 
 @pytest.mark.parametrize("overlap", [0.0, 1.1])

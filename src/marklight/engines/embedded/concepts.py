@@ -31,6 +31,8 @@ class Concepts:
     rows: Sequence[int]
     """Of their vectors in the table, which are never changed."""
     terms: Sequence[str]
+    places: Mapping[str, int]
+    """The same, to be found by the word."""
     matrix: Matrix
     centre: Vector
     """The mean of the rows."""
@@ -46,15 +48,14 @@ class Concepts:
                 "A model that changed must have another fingerprint",
             )
         # By this thread alone: on a busy machine, waiting for a second one costs more than it saves.
-        scores = np.einsum("ij,j->i", self.matrix, unit(vector))
+        scores = np.vecdot(self.matrix, unit(vector))
         found = [Concept(self.terms[at], float(scores[at])) for at in top(scores, limit)]
         return sorted(found, key=lambda each: (-each.score, each.term))[:limit]
 
     def vectors(self, terms: Sequence[str]) -> Mapping[str, Vector]:
         """Of those that are there."""
-        wanted = set(terms)
-        place = {term: at for at, term in enumerate(self.terms) if term in wanted}
-        return {term: self.matrix[place[term]].copy() for term in terms if term in place}
+        places = {term: self.places[term] for term in terms if term in self.places}
+        return {term: self.matrix[at].copy() for term, at in places.items()}
 
 
 def held(
@@ -79,7 +80,8 @@ def held(
         centre = before.centre
     else:
         centre = matrix.mean(axis=0) if len(matrix) else np.zeros(place.dimension, np.float32)
-    now = Concepts(library, generation, model, rows, terms, matrix, centre)
+    places = {term: at for at, term in enumerate(terms)}
+    now = Concepts(library, generation, model, rows, terms, places, matrix, centre)
     if before is None or before.generation < generation:
         cache[model] = now  # one assignment, and nobody changes what stands there
     return now

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 from marklight.answer import Hits, Query
 from marklight.errors import SettingsError
 from marklight.ports import Tools
-from marklight.search.likeness import jaccard, sketch, trigrams
+from marklight.search.likeness import sketch, thinned
 from marklight.text import flat
 
 _ROUNDING = 1e-6
@@ -29,21 +28,22 @@ class NearText:
             )
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
+        return thinned(hits, query.limit, self._unlike)
+
+    def _unlike(self, hits: Hits) -> Hits:
         if len(hits) < 2:
             return hits
         import numpy as np
 
-        texts = [flat(hit.chunk.text) for hit in hits]
-        known = sketch(texts)
+        known = sketch([flat(hit.chunk.text) for hit in hits])
         # Two sets that overlap by j differ in 1 - j of all that either holds, and that is at most
         # the size of either one / j: nearly all pairs are told apart by their sketches alone.
         most = known.sizes * (1 / self.overlap - 1) + _ROUNDING
         near = known.differing <= np.minimum(most[:, None], most)
-        runs = cache(lambda at: trigrams(texts[at]))
         dropped: set[int] = set()
         for worse, better in np.argwhere(np.tril(near, -1)).tolist():
             if worse in dropped or better in dropped:
                 continue
-            if jaccard(runs(worse), runs(better)) >= self.overlap:
+            if known.jaccard(worse, better) >= self.overlap:
                 dropped.add(worse)
         return tuple(hit for at, hit in enumerate(hits) if at not in dropped)

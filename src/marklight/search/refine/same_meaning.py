@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from marklight.answer import Hits, Query
 from marklight.errors import SettingsError
-from marklight.ports import Tools
+from marklight.ports import Reader, Tools
+from marklight.search.likeness import thinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,13 @@ class SameMeaning:
             )
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        if tools.embedder is None or len(hits) < 2:
+        if tools.embedder is None:
             return hits
-        known = tools.reader.vectors(tools.embedder.fingerprint, [hit.chunk.id for hit in hits])
+        model = tools.embedder.fingerprint
+        return thinned(hits, query.limit, lambda some: self._unlike(some, model, tools.reader))
+
+    def _unlike(self, hits: Hits, model: str, reader: Reader) -> Hits:
+        known = reader.vectors(model, [hit.chunk.id for hit in hits])
         if len(known) < 2:
             return hits
         import numpy as np

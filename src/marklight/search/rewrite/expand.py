@@ -27,20 +27,27 @@ class Expand:
     """Words added at most."""
     least: float = 0.5
     """Cosine that a word must have, without what all words of the library have in common."""
+    words: int = 3
+    """A question with more words of its own, stop words aside, says by itself what it means."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.most <= 20:
             raise SettingsError(f"search.expand.most must be 0 to 20, but is {self.most}")
         if not 0 <= self.least <= 1:
             raise SettingsError(f"search.expand.least must be 0 to 1, but is {self.least}")
+        if self.words < 1:
+            raise SettingsError(f"search.expand.words must be at least 1, but is {self.words}")
 
     def __call__(self, query: Query, tools: Tools) -> Query:
         by_meaning = query.mode in (Mode.HYBRID, Mode.SEMANTIC)
         if tools.embedder is None or not by_meaning or query.hypothesis or not self.most:
             return query
+        own = set(words(query.text))
+        if len(own) > self.words:
+            return query
         near = _nearest(query.text, tools.reader, tools.embedder, FORMS * self.most)
         close = (term for term, cosine in near if cosine >= self.least)
-        added = islice(_new(close, set(words(query.text))), self.most)
+        added = islice(_new(close, own), self.most)
         return replace(query, expanded_with=tuple(added))
 
 
