@@ -139,7 +139,8 @@ class Reader(Protocol):
         """Documents one link away from each of these, either way, at most so many of each way."""
 
     def degrees(self, documents: Sequence[DocumentId], most: int) -> Mapping[DocumentId, int]:
-        """How many links lead to and from each of these; counting stops at `most` each way."""
+        """How many documents link to each of these, and how many it links to; counting stops at
+        `most` each way."""
 
     def edges(self) -> Iterable[tuple[DocumentId, DocumentId]]:
         """Every pair of documents with a link from the first to the second, once, itself left out."""

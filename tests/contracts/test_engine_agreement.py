@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from marklight import engines
 from marklight.answer import Filters
+from marklight.engines.embedded import pairing
 from marklight.engines.embedded.engine import EXACT_MOST, EmbeddedEngine
 from marklight.model import Batch, DocumentId, Entry, Failure, FileState
 from marklight.ports import FIELD_BOOSTS, Engine, Reader, Scored
@@ -91,9 +92,13 @@ steps = st.lists(st.tuples(batches, st.integers(0, 3)), min_size=1, max_size=4)
 
 
 @contextmanager
-def both(exact_most: int) -> Iterator[tuple[Engine, Engine]]:
+def both(exact_most: int, followed: int) -> Iterator[tuple[Engine, Engine]]:
     # In memory where the system has that: waiting for the disk tells nothing here.
-    with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
+    with (
+        tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(pairing, "MOST", followed)
         engine = EmbeddedEngine(Path(folder) / "library", exact_most)
         yield engines.open("memory:"), engine
         engine.close()
@@ -205,11 +210,16 @@ def same_ranking(found: list[Scored], oracle: list[Scored], limit: int, exact: b
     asked=st.lists(filters | worded, min_size=4, max_size=4),
     limit=st.integers(1, 12),
     exact_most=st.sampled_from([EXACT_MOST, 0]),
+    followed=st.sampled_from([pairing.MOST, 0]),
 )
 def test_a_filtered_search_equals_brute_force(
-    steps: list[tuple[Batch, int]], asked: list[Filters], limit: int, exact_most: int
+    steps: list[tuple[Batch, int]],
+    asked: list[Filters],
+    limit: int,
+    exact_most: int,
+    followed: int,
 ) -> None:
-    with both(exact_most) as (memory, engine), ExitStack() as views:
+    with both(exact_most, followed) as (memory, engine), ExitStack() as views:
         kept: list[tuple[Reader, Reader]] = []
         with memory.writing(1), engine.writing(1):
             for batch, embed in steps:

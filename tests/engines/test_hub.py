@@ -6,13 +6,16 @@ import sqlite3
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 from marklight import engines
+from marklight.engines.embedded import pairing
 from marklight.engines.embedded.reader import EmbeddedReader
 from marklight.model import Batch
 from tests.contracts.builders import entry, id_of, link
 
 
-def steps(folder: Path, links: int) -> tuple[int, int]:
+def steps(folder: Path, links: int, kept: bool) -> tuple[int, int]:
     """Instructions that SQLite runs for neighbours and degrees of a page with so many links to it."""
     engine = engines.open(folder)
     pages = [
@@ -21,6 +24,8 @@ def steps(folder: Path, links: int) -> tuple[int, int]:
     ]
     with engine.writing(1):
         engine.commit(Batch(entries=(entry("hub.md", "word"), *pages)))
+        if kept:
+            engine.commit(Batch(communities={}))
     counted = 0
 
     def count() -> int:
@@ -41,7 +46,11 @@ def steps(folder: Path, links: int) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def test_a_hub_costs_the_same_however_many_links_lead_to_it(tmp_path: Path) -> None:
-    few, many = steps(tmp_path / "few", 1_000), steps(tmp_path / "many", 20_000)
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_hub_costs_the_same_however_many_links_lead_to_it(
+    tmp_path: Path, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairing, "MOST", 0)
+    few, many = steps(tmp_path / "few", 1_000, kept), steps(tmp_path / "many", 20_000, kept)
     assert many[0] < 1.2 * few[0]
     assert many[1] < 1.2 * few[1]

@@ -43,6 +43,8 @@ def everything(reader: Reader) -> object:
         reader.files(),
         [reader.document(id) for id in files],
         [(reader.chunks_of(id), reader.links_from(id), reader.links_to(id)) for id in files],
+        (list(reader.edges()), reader.orphans()),
+        (reader.neighbours(files, 9), reader.degrees(files, 9)),
         reader.failures(),
         (reader.manifest(), reader.models(), reader.moments(files)),
         reader.keyword(words("tokens expire"), FIELD_BOOSTS, Filters(), 9),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marklight.engines.embedded import mend, refill, vectors
+from marklight.engines.embedded import edges, mend, pairing, refill, vectors
 from marklight.engines.embedded.counters import COUNTERS
 from marklight.engines.embedded.derived import Parts
 from marklight.engines.embedded.matrix import InUse, MatrixFile, shelf
@@ -24,7 +24,7 @@ def check(parts: Parts, session: Session) -> list[str]:
         for table, column, truth in COUNTERS:
             if session.run(f"UPDATE {table} SET {column} = {truth} WHERE {column} != {truth}"):
                 found.append(f"The count of {column} was wrong and has been put right")
-        if renewed := list(filter(None, [_callings(session), _concepts(session)])):
+        if renewed := list(filter(None, [_callings(session), _concepts(session), _edges(session)])):
             found.extend(renewed)
             # So that nobody goes on with what was read of them before.
             session.run("UPDATE state SET generation = generation + 1")
@@ -70,3 +70,12 @@ def _concepts(session: Session) -> str:
         return ""
     refill.concepts(session)
     return "The words of the vocabulary were counted anew"
+
+
+def _edges(session: Session) -> str:
+    if not edges.right(session):
+        return ""  # nobody reads them before they are resolved anew
+    if set(session.all("SELECT source, target FROM edges")) == pairing.resolved(session):
+        return ""
+    pairing.renew(session)
+    return "Which documents link to which was found out anew"

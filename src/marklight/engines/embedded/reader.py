@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from marklight.answer import Filters
-from marklight.engines.embedded import graph, nearby, read, vocabulary
+from marklight.engines.embedded import edges, graph, nearby, read, vocabulary
 from marklight.engines.embedded.allowed import Allowed, allowed
 from marklight.engines.embedded.named import named
 from marklight.engines.embedded.session import Session
@@ -110,16 +110,20 @@ class EmbeddedReader:
     def neighbours(
         self, documents: Sequence[DocumentId], most: int
     ) -> Mapping[DocumentId, Sequence[DocumentId]]:
-        return nearby.neighbours(self._session, documents, most)
+        ask = edges.neighbours if self._paired else nearby.neighbours
+        return ask(self._session, documents, most)
 
     def degrees(self, documents: Sequence[DocumentId], most: int) -> Mapping[DocumentId, int]:
-        return nearby.degrees(self._session, documents, most)
+        ask = edges.degrees if self._paired else nearby.degrees
+        return ask(self._session, documents, most)
 
     def edges(self) -> Iterable[tuple[DocumentId, DocumentId]]:
-        return nearby.edges(self._session)
+        ask = edges.pairs if self._paired else nearby.pairs
+        return ask(self._session)
 
     def orphans(self) -> list[DocumentId]:
-        return nearby.orphans(self._session)
+        ask = edges.orphans if self._paired else nearby.orphans
+        return ask(self._session)
 
     def communities(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
         return read.communities(self._session, documents)
@@ -170,6 +174,11 @@ class EmbeddedReader:
 
     def unembedded(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
         return read.unembedded(self._session, model, limit, first)
+
+    @property
+    def _paired(self) -> bool:
+        """Whether what is kept of who links to whom is right for this view."""
+        return edges.right(self._session)
 
     def _may(self, filters: Filters) -> Allowed | None:
         """What passes; found once, since all retrievers of a question ask with the same filters."""

@@ -16,7 +16,8 @@ CREATE TABLE state (
     waste INTEGER NOT NULL DEFAULT 0,      -- vectors that no passage uses
     opstamp INTEGER NOT NULL DEFAULT -1,   -- of the words that hold all passages of this generation
     linked INTEGER NOT NULL DEFAULT 0,     -- the generation in which links or names last changed
-    vocabulary TEXT NOT NULL DEFAULT ''    -- in which way the words of concepts were found
+    vocabulary TEXT NOT NULL DEFAULT '',   -- in which way the words of concepts were found
+    paired INTEGER NOT NULL DEFAULT 0      -- the value of linked that edges are right for
 );
 CREATE TABLE manifest (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
@@ -98,6 +99,13 @@ CREATE TABLE names (
 );
 CREATE INDEX names_by_key ON names (key, document, strength);
 CREATE INDEX names_of ON names (document);
+-- Which document a link leads from and which to, itself left out.
+CREATE TABLE edges (
+    source INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    target INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    PRIMARY KEY (source, target)
+) WITHOUT ROWID;
+CREATE INDEX edges_to ON edges (target, source);
 -- What a document or a part of it is called, folded, with the ordinals of the passages of that part.
 CREATE TABLE callings (
     row INTEGER PRIMARY KEY,

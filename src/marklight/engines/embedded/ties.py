@@ -22,14 +22,12 @@ def stored(session: Session, leaving: Mapping[DocumentId, int]) -> Mapping[Docum
     return found
 
 
-def renew(session: Session, before: Mapping[DocumentId, Ties], entering: Iterable[Entry]) -> None:
-    """Note this generation where something else comes than left."""
-    after = {
+def arriving(entries: Iterable[Entry]) -> Mapping[DocumentId, Ties]:
+    """The same of documents that come."""
+    return {
         entry.document.id: (
             frozenset(packed(link.keys) for link in entry.document.links),
             frozenset((name.key, str(name.strength)) for name in entry.document.names),
         )
-        for entry in entering
+        for entry in entries
     }
-    if before != after:
-        session.run("UPDATE state SET linked = generation")

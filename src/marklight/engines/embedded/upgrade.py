@@ -24,7 +24,14 @@ OLDER = {
         change="""
 ALTER TABLE state ADD COLUMN linked INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE state ADD COLUMN vocabulary TEXT NOT NULL DEFAULT '';
+ALTER TABLE state ADD COLUMN paired INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE documents ADD COLUMN community INTEGER;
+CREATE TABLE edges (
+    source INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    target INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    PRIMARY KEY (source, target)
+) WITHOUT ROWID;
+CREATE INDEX edges_to ON edges (target, source);
 CREATE TABLE callings (
     row INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
@@ -45,7 +52,8 @@ UPDATE state SET generation = generation + 1, linked = generation + 1
 """,
         # Titles and aliases are known, but for accents; file names, headings and words come later.
         stand_in="""
-CREATE TEMP VIEW state AS SELECT *, generation AS linked, '' AS vocabulary FROM main.state;
+CREATE TEMP VIEW state AS SELECT *, generation AS linked, '' AS vocabulary, -1 AS paired
+    FROM main.state;
 CREATE TEMP VIEW documents AS SELECT *, NULL AS community FROM main.documents;
 CREATE TEMP VIEW callings AS
     SELECT value AS name, document, 0 AS first, 1000000000 AS last, 1.0 AS score
@@ -85,13 +93,14 @@ def upgrade(session: Session) -> None:
     """Bring the tables to the present format, all of it or nothing; the writer's place must be held."""
     if judge(session) == VERSION:
         return
-    from marklight.engines.embedded import refill
+    from marklight.engines.embedded import pairing, refill
 
     with session.transaction():
         for format in range(judge(session), VERSION):
             _run(session, OLDER[format].change)
         refill.callings(session)
         refill.concepts(session)
+        pairing.renew(session)
         session.run(f"PRAGMA user_version = {VERSION}")
 
 

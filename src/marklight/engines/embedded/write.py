@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from marklight.engines.embedded import ties
+from marklight.engines.embedded import pairing, ties
 from marklight.engines.embedded.counters import count_embedded
 from marklight.engines.embedded.insert import Placed, add_chunks, add_documents, add_links
 from marklight.engines.embedded.session import Session, listed
@@ -23,6 +23,7 @@ def apply(session: Session, batch: Batch) -> list[Placed]:
     placed = []
     if leaving or entering:
         tied, grouped = ties.stored(session, leaving), _communities(session, leaving)
+        paired = pairing.leaving(session, leaving.values())
         with counting(session, leaving.values(), entering):
             _remove(session, sorted(leaving.values()))
             placed = _add(session, entering)
@@ -51,7 +52,15 @@ def apply(session: Session, batch: Batch) -> list[Placed]:
         _regroup(session, batch.communities)
     session.run("UPDATE state SET generation = generation + 1")
     if leaving or entering:
-        ties.renew(session, tied, entering)
+        arrived = ties.arriving(entering)
+        if arrived != tied:
+            session.run("UPDATE state SET linked = generation")
+        if paired is not None:
+            rows = {each.entry.document.id: each.document for each in placed}
+            moved = {row: rows[id] for id, row in leaving.items() if id in rows}
+            pairing.follow(session, paired, moved, tied, arrived)
+    if batch.communities is not None:
+        pairing.renew(session)
     return placed
 
 

@@ -32,17 +32,9 @@ def edges(state: State) -> list[tuple[DocumentId, DocumentId]]:
     return sorted((source, target) for source, target in pairs if source != target)
 
 
-def neighbours(state: State, id: DocumentId, most: int) -> list[DocumentId]:
-    """One link away, either way."""
+def ends(state: State, id: DocumentId, most: int) -> tuple[list[DocumentId], list[DocumentId]]:
+    """Documents that one leads to, and those that lead to it."""
     pairs = edges(state)
     out = [target for source, target in pairs if source == id]
     back = [source for source, target in pairs if target == id]
-    return sorted({*out[:most], *back[:most]})
-
-
-def degree(state: State, id: DocumentId, most: int) -> int:
-    """Links to and from a document."""
-    known = list(links(state))
-    out = sum(link.source == id for link in known)
-    back = sum(link.target == id for link in known)
-    return min(out, most) + min(back, most)
+    return out[:most], back[:most]

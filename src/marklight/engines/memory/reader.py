@@ -137,10 +137,12 @@ class MemoryReader:
     def neighbours(
         self, documents: Sequence[DocumentId], most: int
     ) -> Mapping[DocumentId, Sequence[DocumentId]]:
-        return {id: graph.neighbours(self.state, id, most) for id in documents}
+        ends = {id: graph.ends(self.state, id, most) for id in documents}
+        return {id: sorted({*out, *back}) for id, (out, back) in ends.items()}
 
     def degrees(self, documents: Sequence[DocumentId], most: int) -> Mapping[DocumentId, int]:
-        return {id: graph.degree(self.state, id, most) for id in documents}
+        ends = {id: graph.ends(self.state, id, most) for id in documents}
+        return {id: len(out) + len(back) for id, (out, back) in ends.items()}
 
     def edges(self) -> list[tuple[DocumentId, DocumentId]]:
         return graph.edges(self.state)
