@@ -97,19 +97,19 @@ def test_by_rank_too_what_suits_the_question_counts_more() -> None:
     assert found == pytest.approx({"a": 0.8 / 61, "b": 1.2 / 61})
 
 
-def test_links_count_with_their_own_weight_on_the_scale_of_words() -> None:
+def test_links_count_with_their_own_weight_and_are_parts_of_one_already() -> None:
     lists = {
         "keyword": hits_of({"a": 4.0}),
         "semantic": hits_of({"a": 0.5}),
-        "graph": hits_of({"b": 2.0, "c": 1.0}),
+        "graph": hits_of({"b": 0.5, "c": 0.25}),
     }
     stage = WeightedSum(keyword=0.4, semantic=0.6, graph=0.25)
     found = {hit.chunk.id: hit.score for hit in stage(lists, QUERY, TOOLS)}
     assert found == pytest.approx(
         {
             "a": (0.4 * 4.0 / 4.0 + 0.6 * 0.5) / 1.25,
-            "b": 0.25 * 2.0 / 4.0 / 1.25,
-            "c": 0.25 * 1.0 / 4.0 / 1.25,
+            "b": 0.25 * 0.5 / 1.25,
+            "c": 0.25 * 0.25 / 1.25,
         }
     )
 

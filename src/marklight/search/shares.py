@@ -42,17 +42,13 @@ def shares(
 
 
 def on_one_scale(lists: Mapping[str, Hits]) -> dict[str, dict[str, float]]:
-    """Scores in 0 to 1 by list and passage: cosines are already, all others are divided by the best.
+    """Scores in 0 to 1 by list and passage; a list that found nothing is left out.
 
-    What links lead to has a part of the keyword scores it was found by, so the best of those is
-    its measure too; a list that found nothing is left out.
+    Cosines are so already, and so is what links lead to: a part of what the words that it was found
+    by have of their best. All others are divided by the best.
     """
     best = {name: max(hit.score for hit in hits) for name, hits in lists.items() if hits}
-    measure = {
-        **best,
-        "semantic": 1.0,
-        "graph": max(best.get("keyword", 0.0), best.get("graph", 0.0)),
-    }
+    measure = {**best, "semantic": 1.0, "graph": 1.0}
     return {
         name: {
             hit.chunk.id: min(1.0, max(0.0, hit.score) / (measure[name] or 1.0))

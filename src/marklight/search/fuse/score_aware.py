@@ -30,7 +30,7 @@ class ScoreAware:
     semantic: float = 0.6
     """Weight of the cosine, stretched."""
     graph: float = 0.2
-    """Weight of what links lead to, divided by the best keyword score, of which it has a part."""
+    """Weight of what links lead to, whose score is a part of the best keyword score."""
     code: float = 0.2
     """Weight of the score in code, divided by the best one."""
     span: float = 0.15

@@ -25,7 +25,7 @@ class WeightedSum:
     semantic: float = 0.6
     """Weight of the cosine."""
     graph: float = 0.2
-    """Weight of what links lead to, divided by the best keyword score, of which it has a part."""
+    """Weight of what links lead to, whose score is a part of the best keyword score."""
     code: float = 0.2
     """Weight of the score in code, divided by the best one."""
 
