@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from marklight.engines.embedded import records
 from marklight.engines.embedded.allowed import Allowed, which
@@ -48,39 +49,30 @@ def files(session: Session) -> Mapping[DocumentId, Indexed]:
     }
 
 
-def modified(session: Session, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
-    """File times, one look for each document."""
-    times = {
-        id: session.value("SELECT mtime_ns FROM documents WHERE collection = ? AND path = ?", id)
-        for id in documents
-    }
-    return {id: time for id, time in times.items() if time is not None}
+def column(session: Session, name: str, documents: Iterable[DocumentId]) -> dict[DocumentId, Any]:
+    """What a column of the documents holds of these, one look for each; those without a value are left out."""
+    sql = f"SELECT {name} FROM documents WHERE collection = ? AND path = ?"
+    found = {id: session.value(sql, id) for id in documents}
+    return {id: value for id, value in found.items() if value is not None}
 
 
 def moments(session: Session, documents: Iterable[DocumentId]) -> Mapping[DocumentId, float]:
-    """When documents are from, one look for each."""
-    found = {
-        id: session.value("SELECT moment FROM documents WHERE collection = ? AND path = ?", id)
-        for id in documents
-    }
-    return {id: seconds(moment) for id, moment in found.items() if moment is not None}
-
-
-def communities(session: Session, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
-    """Of those that belong to one."""
-    found = {
-        id: session.value("SELECT community FROM documents WHERE collection = ? AND path = ?", id)
-        for id in documents
-    }
-    return {id: community for id, community in found.items() if community is not None}
+    """When documents are from."""
+    found = column(session, "moment", documents)
+    return {id: seconds(moment) for id, moment in found.items()}
 
 
 def listed_documents(session: Session, may: Allowed | None, limit: int) -> list[DocumentId]:
     """Those with a passage that may answer."""
     condition, values = which(may)
+    # Few that may answer are looked up; else each document is asked whether it has a passage.
+    passing = (
+        f"d.row IN (SELECT c.document FROM chunks c WHERE {condition})"
+        if may and not may.but
+        else f"EXISTS (SELECT 1 FROM chunks c WHERE c.document = d.row AND {condition})"
+    )
     found = session.all(
-        "SELECT d.collection, d.path FROM documents d WHERE EXISTS"
-        f" (SELECT 1 FROM chunks c WHERE c.document = d.row AND {condition}) ORDER BY 1, 2 LIMIT ?",
+        f"SELECT d.collection, d.path FROM documents d WHERE {passing} ORDER BY 1, 2 LIMIT ?",
         [*values, max(0, limit)],
     )
     return [DocumentId(*row) for row in found]
@@ -125,10 +117,7 @@ def failures(session: Session) -> list[Failure]:
 
 def document_row(session: Session, id: DocumentId) -> int | None:
     """The row of a document."""
-    row: int | None = session.value(
-        "SELECT row FROM documents WHERE collection = ? AND path = ?", id
-    )
-    return row
+    return column(session, "row", [id]).get(id)
 
 
 def document(session: Session, id: DocumentId) -> Document | None:

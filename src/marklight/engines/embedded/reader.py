@@ -56,7 +56,7 @@ class EmbeddedReader:
         return read.files(self._session)
 
     def modified(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
-        return read.modified(self._session, documents)
+        return read.column(self._session, "mtime_ns", documents)
 
     def moments(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, float]:
         return read.moments(self._session, documents)
@@ -126,7 +126,7 @@ class EmbeddedReader:
         return ask(self._session)
 
     def communities(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
-        return read.communities(self._session, documents)
+        return read.column(self._session, "community", documents)
 
     def unresolved(self) -> list[ResolvedLink]:
         return graph.unresolved(self._session)

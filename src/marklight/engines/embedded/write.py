@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from marklight.engines.embedded import pairing, ties
 from marklight.engines.embedded.counters import count_embedded
 from marklight.engines.embedded.insert import Placed, add_chunks, add_documents, add_links
+from marklight.engines.embedded.read import column
 from marklight.engines.embedded.session import Session, listed
 from marklight.engines.embedded.vocabulary import counting
 from marklight.engines.facts import moment, storable
@@ -19,15 +20,17 @@ def apply(session: Session, batch: Batch) -> list[Placed]:
     entering = list({entry.document.id: entry for entry in batch.entries}.values())
     ids = [*batch.removed, *(entry.document.id for entry in entering)]
     session.many("DELETE FROM failures WHERE collection = ? AND path = ?", ids)
-    leaving = _rows(session, ids)
+    leaving: dict[DocumentId, int] = column(session, "row", ids)
     placed = []
     if leaving or entering:
-        tied, grouped = ties.stored(session, leaving), _communities(session, leaving)
+        tied = ties.stored(session, leaving)
+        # A document that comes again stays where it belonged.
+        grouped = column(session, "community", leaving)
         paired = pairing.leaving(session, leaving.values())
         with counting(session, leaving.values(), entering):
             _remove(session, sorted(leaving.values()))
             placed = _add(session, entering)
-        _regroup(session, {id: grouped[id] for id in ids if id in grouped})
+        _regroup(session, grouped)
     for id, file in batch.touched:
         date = session.value("SELECT date FROM documents WHERE collection = ? AND path = ?", id)
         session.run(
@@ -62,24 +65,6 @@ def apply(session: Session, batch: Batch) -> list[Placed]:
     if batch.communities is not None:
         pairing.renew(session)
     return placed
-
-
-def _rows(session: Session, ids: Iterable[DocumentId]) -> dict[DocumentId, int]:
-    """Of those that are there."""
-    found = {
-        id: session.value("SELECT row FROM documents WHERE collection = ? AND path = ?", id)
-        for id in ids
-    }
-    return {id: row for id, row in found.items() if row is not None}
-
-
-def _communities(session: Session, rows: Mapping[DocumentId, int]) -> dict[DocumentId, int]:
-    """A document that comes again stays where it belonged."""
-    found = {
-        id: session.value("SELECT community FROM documents WHERE row = ?", [row])
-        for id, row in rows.items()
-    }
-    return {id: community for id, community in found.items() if community is not None}
 
 
 def _regroup(session: Session, communities: Mapping[DocumentId, int]) -> None:
