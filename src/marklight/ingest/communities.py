@@ -8,13 +8,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from marklight.model import DocumentId
-from marklight.ports import Reader
+from marklight.model import Batch, DocumentId
+from marklight.ports import Engine, Reader
 
 MOST_PAIRS = 200_000
 """Beyond this many linked pairs nothing is grouped: 100,000 take 5 seconds, and time grows faster."""
+GROUPED = "communities"
+"""Where the manifest keeps the generation of the links that documents were last grouped by."""
 _SEED = 1
 """Any number: the same links must always give the same groups."""
+
+
+def regroup(engine: Engine) -> None:
+    """Find out anew which documents belong together, where links changed since it was last done."""
+    with engine.snapshot() as reader:
+        linked = str(reader.linked)
+        if reader.manifest().get(GROUPED) == linked:
+            return
+        communities = group(reader)
+    engine.commit(Batch(communities=communities, manifest={GROUPED: linked}))
 
 
 def group(reader: Reader) -> Mapping[DocumentId, int]:

@@ -1,4 +1,4 @@
-"""THE INDEXING PAGE: discover, plan, read, parse, chunk, commit; then embed, commit by commit."""
+"""THE INDEXING PAGE: discover, plan, read, parse, chunk, commit; then group and embed, commit by commit."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from marklight.ingest.chunk import Chunker
+from marklight.ingest.communities import regroup
 from marklight.ingest.concepts import embed_vocabulary, words_missing
 from marklight.ingest.discover import Discover
 from marklight.ingest.embed import embed_pending
@@ -62,6 +63,22 @@ class Ingest:
             skipped=(*report.skipped, *look.unreadable),
         )
 
+    def groups(self) -> None:
+        """Which documents belong together, where links changed."""
+        regroup(self.engine)
+
+    def vectors(
+        self,
+        progress: Progress = silent,
+        until: float | None = None,
+        first: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """Embed what has no vector yet, passages before words, until it is done or the time is over."""
+        if self.embedder is not None:
+            embed_pending(self.engine, self.embedder, self.recut, progress, until, first)
+            if not self.counts().pending:
+                embed_vocabulary(self.engine, self.embedder, progress, until)
+
     def recut(self, ids: Iterable[DocumentId]) -> list[Entry]:
         """Documents with passages too long for the model, cut anew with its tokens counted."""
         with self.engine.snapshot() as reader:
@@ -75,18 +92,6 @@ class Ingest:
         return [
             replace(entries[each.id], document=each) for each in documents if each.id in entries
         ]
-
-    def vectors(
-        self,
-        progress: Progress = silent,
-        until: float | None = None,
-        first: Callable[[], Sequence[str]] = tuple,
-    ) -> None:
-        """Embed what has no vector yet, passages before words, until it is done or the time is over."""
-        if self.embedder is not None:
-            embed_pending(self.engine, self.embedder, self.recut, progress, until, first)
-            if not self.counts().pending:
-                embed_vocabulary(self.engine, self.embedder, progress, until)
 
     def waiting(self) -> bool:
         """Whether passages or words are known to have no vector yet."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from marklight.answer import Query
 from marklight.errors import Busy, StoreError
-from marklight.ingest.communities import group
 from marklight.ingest.pipeline import Ingest
 from marklight.library.compose import Index
 from marklight.model import Batch
@@ -18,8 +17,6 @@ from marklight.text import query_words
 
 EMBED_FIRST = 60
 """Passages that match the question's words and are embedded first while vectors are missing."""
-GROUPED = "communities"
-"""Where the manifest keeps the generation of the links that documents were last grouped by."""
 TIDY_SHARE = 0.25
 """Unused vectors beyond this share of all passages are dropped after a run."""
 TIDY_LEAST = 1000
@@ -37,7 +34,7 @@ class Upkeep:
         """All of it, however long it takes: text first, searchable at once, then vectors."""
         with self.ingest.engine.writing(self.limits.wait_seconds):
             report = self.ingest.text(self.ingest.look(rebuild=rebuild), progress)
-            self._group()
+            self.ingest.groups()
             self._embed(progress)
             self._tidy()
         return report
@@ -57,7 +54,7 @@ class Upkeep:
                 ingest.text(look, progress)
                 new = not counts.documents
                 if new:
-                    self._group()
+                    ingest.groups()
                 if query is not None:
                     seconds = limits.first_search_seconds if new else limits.search_seconds
                     self._embed(progress, time.monotonic() + seconds, lambda: self._likely(query))
@@ -69,16 +66,6 @@ class Upkeep:
             if not self.ingest.counts().documents:
                 raise
             return [f"the index could not be brought up to date: {error}"]
-
-    def _group(self) -> None:
-        """Find out anew which documents belong together, where links changed since it was last done."""
-        engine = self.ingest.engine
-        with engine.snapshot() as reader:
-            linked = str(reader.linked)
-            if reader.manifest().get(GROUPED) == linked:
-                return
-            communities = group(reader)
-        engine.commit(Batch(communities=communities, manifest={GROUPED: linked}))
 
     def _embed(
         self,
