@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,13 +16,13 @@ from marklight.errors import NotFound
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.library.asking import Day, Several, ask, in_range, level_of
-from marklight.library.choice import model_for
+from marklight.library.choice import embedded_with, model_for
 from marklight.library.compose import Index
 from marklight.library.locate import standing
 from marklight.library.parts import Parts
 from marklight.library.upkeep import Upkeep
-from marklight.model import Document, DocumentId, Heading
-from marklight.ports import Progress, Reader, Tools, silent
+from marklight.model import DocumentId, Heading
+from marklight.ports import Progress, Tools, silent
 from marklight.report import Extract, Links, Related, Report
 from marklight.search import present, reference, relations, widen
 
@@ -102,9 +101,8 @@ class Library(Parts):
             within=self.scope,
         )
         pipeline = self.pipeline_with(settings) if settings else self.pipeline
-        reranker = self.reranker_for(
-            query, pipeline
-        )  # Missing, it is told before any work is done.
+        # Before any work is done, so that a missing one is told at once.
+        reranker = self.reranker_for(query, pipeline)
         ingest = self.ingest if query.mode in WITH_MODEL else self.reading
         notices = list(self._notices())
         if refresh:
@@ -115,7 +113,7 @@ class Library(Parts):
                 reader,
                 embedder,
                 reranker,
-                exists=self._exists,
+                exists=self.files.has,
                 now=time.time(),
                 say=said.append,
                 together=self.together,
@@ -156,9 +154,8 @@ class Library(Parts):
         wanted, count = level_of(level, context)
         notices = self._refresh_known(progress)
         with self.engine.snapshot() as reader:
-            extract = reference.follow(ref, reader, self._near(reader, near))
-            if not self._exists(extract.document):
-                raise NotFound(f"{extract.document.path} is no longer on the disk")
+            extract = reference.follow(ref, reader, self.files.near(reader, near))
+            self.files.demand(extract.document)
             if wanted:
                 extract = reference.widened(extract, wanted, reader, count)
         return replace(extract, notices=tuple(notices))
@@ -169,7 +166,7 @@ class Library(Parts):
         """A document's headings."""
         self._refresh_known(progress)
         with self.engine.snapshot() as reader:
-            document = reference.demand(path, reader, self._near(reader, near))
+            document = reference.demand(path, reader, self.files.near(reader, near))
             return document.id, document.outline
 
     def links(
@@ -185,10 +182,10 @@ class Library(Parts):
         notices = self._refresh_known(progress)
         with self.engine.snapshot() as reader:
             if path is None:
-                found = relations.loose_ends(reader, limit, self._exists)
+                found = relations.loose_ends(reader, limit, self.files.has)
             else:
-                id = reference.demand(path, reader, self._near(reader, near)).id
-                found = relations.links(id, reader, limit, self._exists)
+                id = reference.demand(path, reader, self.files.near(reader, near)).id
+                found = relations.links(id, reader, limit, self.files.has)
         return replace(found, notices=(*notices, *found.notices))
 
     def related(
@@ -198,9 +195,10 @@ class Library(Parts):
         in_range("the limit", limit, 1, 100)
         notices = self._refresh_known(progress)
         with self.engine.snapshot() as reader:
-            document = reference.demand(path, reader, self._near(reader, near))
-            model = self._model_of(reader)
-            found = relations.related(document, reader, model, limit, self._exists)
+            document = reference.demand(path, reader, self.files.near(reader, near))
+            wanted = self.settings["model.name"] != "none"
+            model = embedded_with(reader, lambda: self.model_problem()[0]) if wanted else ""
+            found = relations.related(document, reader, model, limit, self.files.has)
         return replace(found, notices=tuple(notices))
 
     def ignored(self, path: Path | str) -> str:
@@ -269,48 +267,8 @@ class Library(Parts):
                 )
         return self._upkeep(self.reading).refresh(None, progress)
 
-    def _model_of(self, reader: Reader) -> str:
-        """Whose vectors there are: nothing is embedded to compare what is, so no model is loaded."""
-        if self.settings["model.name"] == "none":
-            return ""
-        known = reader.models()
-        chosen = self.model_problem()[0] if len(known) > 1 else ""
-        return chosen if chosen in known else max(known, key=lambda model: known[model], default="")
-
     def _upkeep(self, ingest: Ingest) -> Upkeep:
         return Upkeep(ingest, self.settings.build(Index, "index"))
 
-    def _exists(self, id: DocumentId) -> bool:
-        folder = self.collections.get(id.collection)
-        return folder is not None and os.path.exists(os.path.join(folder, id.path))
-
-    def _near(self, reader: Reader, folder: Path | None) -> reference.Find:
-        """How a document is found by what a person calls it: by a path from where they stand first."""
-
-        def find(name: str) -> Document | None:
-            id = self._id_of(folder / name) if folder is not None else None
-            found = (reader.document(id) if id else None) or reference.find_document(name, reader)
-            if found and not self._exists(found.id):
-                raise NotFound(f"{found.id.path} is no longer on the disk")
-            return found
-
-        return find
-
-    def _id_of(self, path: Path) -> DocumentId | None:
-        """The document of a file, if it is in a collection."""
-        try:
-            file = path.resolve()
-            owner = standing(self.collections, file.parent)
-            if not owner or not file.is_file():
-                return None
-        except (OSError, ValueError):  # too long, or no name that a file can have
-            return None
-        return DocumentId(owner, file.relative_to(self.collections[owner]).as_posix())
-
     def _notices(self) -> tuple[str, ...]:
-        missing = (
-            f"the folder of collection {name!r} is not there: {folder}"
-            for name, folder in self.collections.items()
-            if not os.path.isdir(folder)
-        )
-        return (*((self.notice,) if self.notice else ()), *missing)
+        return (*((self.notice,) if self.notice else ()), *self.files.missing())

@@ -32,6 +32,16 @@ def model_for(
     return wanted, [f"semantic search is still partial: {done}"]
 
 
+def embedded_with(reader: Reader, wanted: Callable[[], str]) -> str:
+    """The fingerprint of the model whose vectors are compared with each other, empty where none is.
+
+    Nothing is embedded for that, so the wanted model is looked for only where there is a choice.
+    """
+    known = reader.models()
+    chosen = wanted() if len(known) > 1 else ""
+    return chosen if chosen in known else max(known, key=lambda model: known[model], default="")
+
+
 def _better(
     reader: Reader, covered: Mapping[str, int], have: int, load: Callable[[str], Embedder]
 ) -> Embedder | None:

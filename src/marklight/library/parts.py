@@ -15,6 +15,7 @@ from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.library.compose import Model, Reranking, compose_pipeline, read_settings
+from marklight.library.files import Files
 from marklight.library.locate import Place, index_address, locate, path_of, scope_of
 from marklight.models.remembering import Remembering
 from marklight.once import once
@@ -57,6 +58,11 @@ class Parts:
             name: path_of(folder, self.place.folder, f"collections.{name}")
             for name, folder in named.items()
         }
+
+    @once
+    def files(self) -> Files:
+        """What stands in them."""
+        return Files(self.collections)
 
     @once
     def engine(self) -> Engine:

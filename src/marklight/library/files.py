@@ -1,0 +1,62 @@
+"""The files of the collections: which are there, and which document a person means by one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from marklight.errors import NotFound
+from marklight.library.locate import standing
+from marklight.model import Document, DocumentId
+from marklight.ports import Reader
+from marklight.search.reference import Find, find_document
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What stands below the folders of the collections."""
+
+    collections: Mapping[str, Path]
+
+    def has(self, id: DocumentId) -> bool:
+        """Whether a document's file is still there."""
+        folder = self.collections.get(id.collection)
+        return folder is not None and os.path.exists(os.path.join(folder, id.path))
+
+    def demand(self, id: DocumentId) -> None:
+        """An error where it is not."""
+        if not self.has(id):
+            raise NotFound(f"{id.path} is no longer on the disk")
+
+    def missing(self) -> list[str]:
+        """Folders that are not there, in words."""
+        return [
+            f"the folder of collection {name!r} is not there: {folder}"
+            for name, folder in self.collections.items()
+            if not os.path.isdir(folder)
+        ]
+
+    def near(self, reader: Reader, folder: Path | None) -> Find:
+        """How a document is found by what a person calls it: by a path from where they stand first."""
+
+        def find(name: str) -> Document | None:
+            id = self._owner(folder / name) if folder is not None else None
+            found = (reader.document(id) if id else None) or find_document(name, reader)
+            if found:
+                self.demand(found.id)
+            return found
+
+        return find
+
+    def _owner(self, path: Path) -> DocumentId | None:
+        """The document of a file, if it is in a collection."""
+        try:
+            file = path.resolve()
+            collection = standing(self.collections, file.parent)
+            if not collection or not file.is_file():
+                return None
+        except (OSError, ValueError):  # too long, or no name that a file can have
+            return None
+        return DocumentId(collection, file.relative_to(self.collections[collection]).as_posix())
