@@ -43,6 +43,19 @@ class Filters:
     def __bool__(self) -> bool:
         return self != Filters()
 
+    def to_dict(self) -> dict[str, Any]:
+        """Those that are set, as JSON holds them."""
+        found: dict[str, Any] = {}
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if name == "where":
+                value = dict(value)
+            elif isinstance(value, tuple):
+                value = [list(each) if isinstance(each, tuple) else each for each in value]
+            if value:
+                found[name] = value
+        return found
+
 
 class Mode(StrEnum):
     """Which retrievers answer."""
@@ -171,25 +184,12 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as JSON holds it, the same on every surface."""
-        filters = self.query.filters
-        set_filters = {
-            name: getattr(filters, name)
-            for name in filters.__slots__
-            if getattr(filters, name) not in ((), None)
-        }
         return {
             "query": {
                 "text": self.query.asked or self.query.text,
                 "kind": self.query.kind,
                 "expanded_with": list(self.query.expanded_with),
-                "filters": {
-                    name: dict(value)
-                    if name == "where"
-                    else [list(each) if isinstance(each, tuple) else each for each in value]
-                    if isinstance(value, tuple)
-                    else value
-                    for name, value in set_filters.items()
-                },
+                "filters": self.query.filters.to_dict(),
             },
             "results": [self._result(rank, hit) for rank, hit in enumerate(self.hits, 1)],
             "abstained": self.abstained,

@@ -136,7 +136,10 @@ class Reader(Protocol):
     def neighbours(
         self, documents: Sequence[DocumentId], most: int
     ) -> Mapping[DocumentId, Sequence[DocumentId]]:
-        """Documents one link away from each of these, either way, at most so many of each way."""
+        """Documents one link away from each of these, either way, at most so many of each way.
+
+        Which ones of more is not promised.
+        """
 
     def degrees(self, documents: Sequence[DocumentId], most: int) -> Mapping[DocumentId, int]:
         """How many documents link to each of these, and how many it links to; counting stops at
@@ -165,7 +168,10 @@ class Reader(Protocol):
         """BM25 over the words of code blocks, best first."""
 
     def semantic(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[Scored]:
-        """Cosine over the vectors of one model, best first."""
+        """Cosine over the vectors of one model, best first; the question's need not have length one.
+
+        Scores are exact. Of very many vectors a few of the best may be missed, on average not 2 of 100.
+        """
 
     def named(self, name: str, filters: Filters, limit: int) -> list[Scored]:
         """Passages that are called exactly so: 1.0 the first of a document by its title, alias or

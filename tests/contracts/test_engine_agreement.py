@@ -151,6 +151,10 @@ def same_vectors(one: Reader, two: Reader) -> None:
         assert oracle.keys() == found.keys()
         for key, row in oracle.items():
             assert found[key] == pytest.approx(row, abs=1e-6)
+    centre, oracle_centre = two.concept_centre("m"), one.concept_centre("m")
+    assert (centre is None) == (oracle_centre is None)
+    if centre is not None and oracle_centre is not None:
+        assert centre == pytest.approx(oracle_centre, abs=1e-6)
     for limit in (0, 2, 99):
         assert one.unembedded_concepts("m", limit) == two.unembedded_concepts("m", limit)
         near, oracle_near = (each.concepts(vector("q"), "m", limit) for each in (two, one))

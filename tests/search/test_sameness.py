@@ -163,6 +163,20 @@ def test_of_what_means_the_same_the_best_stays(meanings: tuple[Tools, dict[str, 
     assert names(SameMeaning(0.95)(QUERY, hits, meanings[0])) == ["b", "a", "c", "d"]
 
 
+def test_a_cosine_of_one_keeps_even_what_is_equal() -> None:
+    model = FakeEmbedder(dimension=2)
+    twins = [entry(f"{name}.md", f"the text of {name}") for name in "ab"]
+    digests = tuple(each.chunks[0].digest for each in twins)
+    engine = engines.open("memory:")
+    with engine.writing(1):
+        vectors = Vectors(model.fingerprint, digests, np.array([[1, 0], [1, 0]], np.float32))
+        engine.commit(Batch(entries=tuple(twins), vectors=vectors))
+    hits = tuple(Hit(each.chunks[0], 0.5) for each in twins)
+    with engine.snapshot() as reader:
+        assert SameMeaning(1)(QUERY, hits, Tools(reader, model)) == hits
+        assert SameMeaning(0.99)(QUERY, hits, Tools(reader, model)) == hits[:1]
+
+
 def test_without_a_model_nothing_means_the_same(meanings: tuple[Tools, dict[str, Hit]]) -> None:
     hits = meant(meanings, {"a": 0.9, "b": 0.8})
     assert SameMeaning(0.85)(QUERY, hits, replace(meanings[0], embedder=None)) == hits

@@ -1,4 +1,4 @@
-"""Vectors of length one, so that a product is a cosine."""
+"""Vectors of length one and of one kind, so that a product is a cosine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from marklight.errors import StoreError
+
 if TYPE_CHECKING:
-    from marklight.model import Matrix
+    from marklight.model import Matrix, Vector
 
 
 def unit(matrix: Matrix) -> Matrix:
@@ -16,3 +18,12 @@ def unit(matrix: Matrix) -> Matrix:
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
     at_length_one: Matrix = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     return at_length_one
+
+
+def demand_dimension(question: Vector, dimension: int, model: str) -> None:
+    """An error where a question cannot be compared with the vectors of a model."""
+    if len(question) != dimension:
+        raise StoreError(
+            f"The question has {len(question)} numbers, vectors of {model} have {dimension}",
+            "A model that changed must have another fingerprint",
+        )

@@ -27,9 +27,8 @@ def terms(text: str) -> set[str]:
 
     Of a word with an apostrophe the possessive counts without its ending; `don't` says nothing.
     """
-    folded = fold(
-        " ".join(set(text.split()))
-    )  # a text repeats itself: each piece is looked at once
+    # A text repeats itself: each piece is looked at once.
+    folded = fold(" ".join(set(text.split())))
     plain = folded.isascii()
     runs = set((_ASCII_RUN if plain else _RUN).findall(folded))
     found = {run for run in runs if run.isalpha()}

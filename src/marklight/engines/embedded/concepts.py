@@ -13,8 +13,7 @@ from marklight.engines.embedded.semantic import top
 from marklight.engines.embedded.session import Session, listed
 from marklight.engines.embedded.vectors import shelf_for
 from marklight.engines.embedded.vocabulary import VOCABULARY
-from marklight.engines.unit import unit
-from marklight.errors import StoreError
+from marklight.engines.unit import demand_dimension, unit
 from marklight.ports import Concept
 
 if TYPE_CHECKING:
@@ -41,12 +40,7 @@ class Concepts:
         """By cosine, ties in the order of the words."""
         if not self.terms:
             return []
-        if len(vector) != self.matrix.shape[1]:
-            raise StoreError(
-                f"The question has {len(vector)} numbers, vectors of {self.model} have"
-                f" {self.matrix.shape[1]}",
-                "A model that changed must have another fingerprint",
-            )
+        demand_dimension(vector, self.matrix.shape[1], self.model)
         # By this thread alone: on a busy machine, waiting for a second one costs more than it saves.
         scores = np.vecdot(self.matrix, unit(vector))
         found = [Concept(self.terms[at], float(scores[at])) for at in top(scores, limit)]

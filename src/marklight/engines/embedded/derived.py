@@ -160,15 +160,12 @@ class Derived:
         """The best passages by their meaning."""
         from marklight.engines.embedded.matrix import shelf
         from marklight.engines.embedded.semantic import Rows, nearest
+        from marklight.engines.unit import demand_dimension
 
         place = shelf(self._session, model)
         if place is None or not place.places:
             return []
-        if len(vector) != place.dimension:
-            raise StoreError(
-                f"The question has {len(vector)} numbers, vectors of {model} have {place.dimension}",
-                "A model that changed must have another fingerprint",
-            )
+        demand_dimension(vector, place.dimension, model)
         rows = Rows(place.row, self._matrix(place), self._signs(place))
         return nearest(self._session, rows, vector, allowed, limit)
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from marklight.engines.memory.state import State
-from marklight.engines.unit import unit
-from marklight.errors import StoreError
+from marklight.engines.unit import demand_dimension, unit
 from marklight.ports import MOST_CONCEPTS, Concept
 from marklight.text import terms as terms_of
 
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 def nearest(state: State, vector: Vector, model: str, limit: int) -> list[Concept]:
     """Words by their cosine with this vector."""
     known, question = vectors(state, model, vocabulary(state)), unit(vector)
-    if any(len(row) != len(question) for row in known.values()):
-        raise StoreError(f"The question has {len(question)} numbers, vectors of {model} others")
+    for row in known.values():
+        demand_dimension(question, len(row), model)
     found = [Concept(term, float(row @ question)) for term, row in known.items()]
     return sorted(found, key=lambda each: (-each.score, each.term))[: max(0, limit)]
 

@@ -22,8 +22,7 @@ from marklight.engines.facts import (
 )
 from marklight.engines.fields import chunk_words, document_words, texts
 from marklight.engines.memory.state import State
-from marklight.engines.unit import unit
-from marklight.errors import StoreError
+from marklight.engines.unit import demand_dimension, unit
 from marklight.model import Chunk
 from marklight.ports import Scored
 from marklight.text import admits, flat
@@ -62,8 +61,8 @@ def semantic(
 ) -> list[Scored]:
     """By the cosine with this vector."""
     known, question = state.vectors.get(model, {}), unit(vector)
-    if any(len(row) != len(question) for row in known.values()):
-        raise StoreError(f"The question has {len(question)} numbers, vectors of {model} others")
+    for row in known.values():
+        demand_dimension(question, len(row), model)
     scores = {
         chunk.id: float(known[chunk.digest] @ question)
         for chunk in state.chunks()

@@ -29,7 +29,7 @@ class SameMeaning:
             )
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        if tools.embedder is None:
+        if tools.embedder is None or self.cosine == 1:
             return hits
         model = tools.embedder.fingerprint
         return thinned(hits, query.limit, lambda some: self._unlike(some, model, tools.reader))
