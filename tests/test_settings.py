@@ -52,6 +52,8 @@ def test_the_user_file_is_under_the_project_file(
         ("collections = 3\n", "a table"),
         ("search = 3\n", "search"),
         ("not toml", "not valid TOML"),
+        ("a = " + 5000 * "1", "not valid TOML"),
+        ("a = " + 5000 * "[", "not valid TOML"),
     ],
 )
 def test_a_wrong_setting_is_an_error_that_helps(tmp_path: Path, text: str, said: str) -> None:
@@ -91,11 +93,23 @@ def test_a_skipped_stage_is_not_in_the_pipeline() -> None:
         "search.per_document.most=0",
         "search.confidence.threshold=2",
         "search.here.boost=-1",
+        "search.here.boost=inf",
+        "search.here.boost=nan",
+        "search.calibrate.middle=nan",
+        "search.reciprocal.k=inf",
+        "search.score_aware.compared=2147483648",
+        "search.graph.most=9223372036854775807",
+        "search.recency.strength=1" + 400 * "0",
+        "search.recency.strength=" + 1000 * "[",
     ],
 )
 def test_a_value_out_of_range_is_an_error(assignment: str) -> None:
     with pytest.raises(SettingsError, match=assignment.partition("=")[0]):
-        compose_pipeline(read_settings(None, ["search.fuse=reciprocal", assignment], environ={}))
+        compose_pipeline(
+            read_settings(
+                None, ["search.use=calibrate", "search.fuse=reciprocal", assignment], environ={}
+            )
+        )
 
 
 def test_every_key_is_known_by_its_dotted_name() -> None:

@@ -81,7 +81,8 @@ def read_file(path: Path, *table: str) -> Layer:
         values: Any = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise SettingsError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
+        # Not only TOML's own: a number of 5,000 digits, a thousand lists within each other.
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
     for name in table:
         values = values.get(name, {})
@@ -157,7 +158,7 @@ def _flatten(
     values: Table, kinds: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
-        key = prefix + name
+        key = f"{prefix}{name}"
         if isinstance(value, Mapping) and key not in kinds:
             if not value and not any(known.startswith(f"{key}.") for known in kinds):
                 yield key, value
@@ -179,7 +180,7 @@ def _fit(value: Any, kind: Any, key: str, source: str) -> Any:
     """The value as its setting's type, or an error that says what was expected."""
     try:
         return _convert(value, kind)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RecursionError):
         raise SettingsError(
             f"{key} must be {_word_for(kind)}, not {str(value)!r} ({source})"
         ) from None
@@ -211,6 +212,8 @@ def _convert(value: Any, kind: Any) -> Any:
         return str(value)[1:-1] if quoted else str(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise TypeError
+    if value != value:  # NaN passes every check of a range that asks what is wrong with it
+        raise ValueError
     return value
 
 

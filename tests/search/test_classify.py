@@ -30,6 +30,7 @@ TOOLS = Tools(no_reader())
         ("rolling back a deployment", "exploratory"),
         ("the document is misguided", "exploratory"),
         ("", "exploratory"),
+        ("[[" * 50_000, "exploratory"),
     ],
 )
 def test_the_first_sort_that_fits(text: str, kind: str) -> None:

@@ -164,3 +164,12 @@ def test_no_question_breaks_and_none_loses_all_its_words(text: str) -> None:
 def test_nothing_is_read_for_a_question_without_filters() -> None:
     query = Query("how do pods restart")
     assert Operators()(query, Tools(cast(Reader, None))) is query
+
+
+def test_a_pasted_text_full_of_what_looks_like_filters_is_text() -> None:
+    few = " ".join(f"-word{number}" for number in range(50)) + " pods"
+    assert len(asked(few)[1].without) == 50
+    many = f"{few} -more"
+    text, filters, said = asked(many)
+    assert (text, filters) == (many, Filters())
+    assert "taken as text" in said[0]

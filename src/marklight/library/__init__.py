@@ -15,7 +15,7 @@ from marklight.answer import Answer, Mode
 from marklight.errors import NotFound
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
-from marklight.library.asking import Day, Several, ask, in_range, level_of
+from marklight.library.asking import Day, Several, ask, level_of, whole
 from marklight.library.choice import embedded_with, model_for
 from marklight.library.compose import Index
 from marklight.library.locate import standing
@@ -178,7 +178,7 @@ class Library(Parts):
         progress: Progress = silent,
     ) -> Links:
         """Links to and from a document; without one, what in the library leads nowhere or stands alone."""
-        in_range("the limit", limit, 1, relations.MOST_COUNTED)
+        whole("the limit", limit, 1, relations.MOST_COUNTED)
         notices = self._refresh_known(progress)
         with self.engine.snapshot() as reader:
             if path is None:
@@ -192,7 +192,7 @@ class Library(Parts):
         self, path: str, *, limit: int = 10, near: Path | None = None, progress: Progress = silent
     ) -> Related:
         """Documents that belong to this one: by links, shared tags and meaning, each with its reasons."""
-        in_range("the limit", limit, 1, 100)
+        whole("the limit", limit, 1, 100)
         notices = self._refresh_known(progress)
         with self.engine.snapshot() as reader:
             document = reference.demand(path, reader, self.files.near(reader, near))

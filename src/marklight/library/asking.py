@@ -16,6 +16,10 @@ Several = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None
 """One text or many."""
 Day = str | date | None
 
+MOST_VALUES = 500
+"""Of one filter: each is a condition that every document is tried by, and SQLite takes 1,000."""
+
+Value = TypeVar("Value")
 Number = TypeVar("Number", int, float)
 
 
@@ -45,13 +49,13 @@ def ask(
     """The query; `within` is the part of the library that was named by its folder."""
     query = Query(
         text=_question(text),
-        limit=in_range("the limit", limit, 1, 100),
+        limit=whole("the limit", limit, 1, 100),
         mode=_mode(mode),
         min_confidence=min_confidence,
-        max_tokens=max_tokens,
+        max_tokens=_budget(max_tokens),
         rerank=rerank,
         parents=parents,
-        context=in_range("the context", context, 0, 20),
+        context=whole("the context", context, 0, 20),
         expand_context=expand_context,
         hypothesis=_question(hypothesis, "hypothesis") if hypothesis is not None else "",
         here=here,
@@ -68,8 +72,6 @@ def ask(
     )
     if min_confidence is not None:
         in_range("the least confidence", min_confidence, 0, 1)
-    if max_tokens is not None and max_tokens < 1:
-        raise UsageError(f"the token budget must be positive, not {max_tokens}")
     return query
 
 
@@ -82,7 +84,7 @@ def level_of(level: str | None, context: int | None) -> tuple[str, int]:
             f"a context of {context} says how many neighbours, but the level is {level!r}",
             "Leave one of them out",
         )
-    return "neighbours", in_range("the context", context, 0, 20)
+    return "neighbours", whole("the context", context, 0, 20)
 
 
 def _question(text: str, name: str = "query") -> str:
@@ -92,6 +94,21 @@ def _question(text: str, name: str = "query") -> str:
         raise UsageError(f"the {name} is empty", "Ask in words")
     # What a terminal hands on of bytes that are no text cannot be written anywhere.
     return text.encode("utf-8", "replace").decode()
+
+
+def whole(name: str, value: int, least: int, most: int) -> int:
+    """The number, if things can be counted by it."""
+    if not isinstance(value, int):
+        raise UsageError(f"{name} must be a whole number, not {value!r}")
+    return in_range(name, value, least, most)
+
+
+def _budget(tokens: int | None) -> int | None:
+    if tokens is None:
+        return None
+    if not isinstance(tokens, int) or tokens < 1:
+        raise UsageError(f"the token budget must be a positive whole number, not {tokens!r}")
+    return tokens
 
 
 def in_range(name: str, value: Number, least: int, most: int) -> Number:
@@ -106,7 +123,19 @@ def _several(value: Several) -> tuple[str, ...]:
         return ()
     if isinstance(value, str | os.PathLike):
         value = [value]
-    return tuple(_text(each) for each in value)
+    if not isinstance(value, Iterable):
+        raise UsageError(f"a filter is a text or several, not {value!r}")
+    return tuple(_text(each) for each in _few(value))
+
+
+def _few(values: Iterable[Value]) -> list[Value]:
+    found = list(values)
+    if len(found) > MOST_VALUES:
+        raise UsageError(
+            f"a filter can have {MOST_VALUES} values at most, not {len(found):,}",
+            "A glob such as guide/** means many files",
+        )
+    return found
 
 
 def _text(value: str | os.PathLike[str]) -> str:
@@ -134,7 +163,7 @@ def _known(names: tuple[str, ...], known: Iterable[str]) -> tuple[str, ...]:
 
 def _pairs(where: Mapping[str, str] | Several) -> tuple[tuple[str, str], ...]:
     if isinstance(where, Mapping):
-        return tuple((_text(str(key)), _text(str(value))) for key, value in where.items())
+        return tuple((_text(str(key)), _text(str(value))) for key, value in _few(where.items()))
     pairs = []
     for one in _several(where):
         key, equals, value = one.partition("=")
@@ -154,4 +183,4 @@ def _mode(mode: str) -> Mode:
 def _day(day: Day) -> str | None:
     if day is None:
         return None
-    return demand_moment(day.isoformat() if isinstance(day, date) else day)
+    return demand_moment(day.isoformat() if isinstance(day, date) else _text(day))

@@ -157,9 +157,11 @@ class Parts:
 
     def pipeline_with(self, given: Mapping[str, Any]) -> Pipeline:
         """The stages with some settings changed for one call; other parts are made already."""
+        if not isinstance(given, Mapping):
+            raise UsageError(f"settings are a table, not {given!r}")
         if others := set(given) - {"search"}:
             raise UsageError(
-                f"a single search cannot change {', '.join(sorted(others))}",
+                f"a single search cannot change {', '.join(sorted(map(str, others)))}",
                 "Open a library with it",
             )
         own = {**self._given, **given}

@@ -31,7 +31,8 @@ def within_budget(answer: Answer) -> Answer:
     left_out = len(answer.hits) - len(kept)
     if not cut and not left_out:
         return answer
-    said = f"{left_out} results left out" if left_out else "the last result cut"
+    results = "1 result" if left_out == 1 else f"{left_out} results"
+    said = f"{results} left out" if left_out else "the last result cut"
     notice = f"{said} to stay within {max_tokens} tokens; `marklight get` shows a passage whole"
     return replace(answer, hits=tuple(kept), notices=(*answer.notices, notice))
 

@@ -21,8 +21,8 @@ class Reciprocal:
     """By retriever; 1 where none is given."""
 
     def __post_init__(self) -> None:
-        if self.k < 0:
-            raise SettingsError(f"search.reciprocal.k must not be negative, but is {self.k}")
+        if not 0 <= self.k <= 1e6:
+            raise SettingsError(f"search.reciprocal.k must be 0 to 1000000, but is {self.k}")
         if not all(0 < weight < 1e6 for weight in self.weights.values()):
             raise SettingsError("search.reciprocal.weights must be positive")
 

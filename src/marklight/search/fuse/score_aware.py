@@ -49,9 +49,9 @@ class ScoreAware:
                 raise SettingsError(
                     f"search.score_aware.{name} must be above 0 and at most 1, but is {getattr(self, name)}"
                 )
-        if self.compared < 2:
+        if not 2 <= self.compared <= 1000:
             raise SettingsError(
-                f"search.score_aware.compared must be 2 or more, not {self.compared}"
+                f"search.score_aware.compared must be 2 to 1000, but is {self.compared}"
             )
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:

@@ -18,8 +18,8 @@ class Here:
     """1 switches it off."""
 
     def __post_init__(self) -> None:
-        if self.boost < 0:
-            raise SettingsError(f"search.here.boost must not be negative, but is {self.boost}")
+        if not 0 <= self.boost <= 10:
+            raise SettingsError(f"search.here.boost must be 0 to 10, but is {self.boost}")
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not query.here:

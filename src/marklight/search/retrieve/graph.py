@@ -21,6 +21,8 @@ _PASSAGES = 5
 """Passages fetched for each document, so that most have one among the best of all."""
 _HUB = 8
 """Links each way that are counted: a page with more is damped no further."""
+_MOST_LOOKED_AT = 1_000
+"""Seeds, and neighbours of each, that settings may ask for: a million documents at one hop."""
 
 Scores = Mapping[DocumentId, float]
 
@@ -46,9 +48,14 @@ class Graph:
 
     def __post_init__(self) -> None:
         demand_depth(self.depth, self.least)
-        if self.seeds < 1 or self.most < 1 or not 1 <= self.hops <= 3:
+        if (
+            not 1 <= self.seeds <= _MOST_LOOKED_AT
+            or not 1 <= self.most <= _MOST_LOOKED_AT
+            or not 1 <= self.hops <= 3
+        ):
             raise SettingsError(
-                "search.graph.seeds and search.graph.most must be 1 or more, search.graph.hops 1 to 3,"
+                f"search.graph.seeds and search.graph.most must be 1 to {_MOST_LOOKED_AT},"
+                " search.graph.hops 1 to 3,"
                 f" not {self.seeds}, {self.most}, {self.hops}"
             )
 

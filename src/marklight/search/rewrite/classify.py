@@ -11,7 +11,7 @@ from marklight.ports import Tools
 
 _FACTUAL = re.compile(r"[a-z][A-Z]|\w_\w|`[^`]+`|\bv\d|\b\d+\.\d+|\"[^\"]+\"")
 _NAVIGATIONAL = re.compile(
-    r"\b(?:sections?|chapters?|guides?|tutorials?|docs?|documentation)\b|\[\[[^\]]+\]\]",
+    r"\b(?:sections?|chapters?|guides?|tutorials?|docs?|documentation)\b|\[\[[^\[\]\n]{1,300}\]\]",
     re.IGNORECASE,
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from marklight.answer import Filters, Query
@@ -28,6 +29,8 @@ _FIELDS = {
     "lang": "languages",
     "language": "languages",
 }
+MOST = 50
+"""A text with more of what looks like filters was pasted; each would be tried on every document."""
 _PLACES = ("path", "collection", "after", "before")
 """Keys whose values say where and when, never what is looked for."""
 
@@ -37,6 +40,11 @@ class Operators:
     """Everything that is not such a word is plain text, whatever signs it holds."""
 
     def __call__(self, query: Query, tools: Tools) -> Query:
+        if sum(1 for _ in islice(_WORD.finditer(query.text), MOST + 1)) > MOST:
+            tools.say(
+                f"more than {MOST} words of the question look like filters; all are taken as text"
+            )
+            return query
         found = _Found(tools)
         # Each word that is taken out leaves a blank; a phrase leaves its words.
         text = _WORD.sub(found.take, query.text)

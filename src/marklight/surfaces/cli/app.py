@@ -59,7 +59,8 @@ def run(arguments: Sequence[str]) -> int:
         hint = ""
         if isinstance(error, click.UsageError) and error.ctx is not None:
             hint = f". `{error.ctx.command_path} --help` shows how"
-        complain(f"{error.format_message().rstrip('.')}{hint}")
+        said = error.format_message().rstrip(".")
+        complain(f"{said}{hint.removeprefix('.') if said.endswith('?') else hint}")
         return error.exit_code
     except MarklightError as error:
         if debug:
