@@ -173,6 +173,10 @@ class Reader(Protocol):
         Scores are exact. Of very many vectors a few of the best may be missed, on average not 2 of 100.
         """
 
+    def leading(self, vector: Vector, model: str, filters: Filters) -> Mapping[DocumentId, Scored]:
+        """The best passage by cosine of each document, of equals the first in it; looks at all that
+        pass the filters, so these name few documents."""
+
     def named(self, name: str, filters: Filters, limit: int) -> list[Scored]:
         """Passages that are called exactly so: 1.0 the first of a document by its title, alias or
         file name, 0.5 the first of a section by its heading; case and accents do not matter."""

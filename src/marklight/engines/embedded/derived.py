@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from marklight.engines.embedded.concepts import Concepts
     from marklight.engines.embedded.mapped import Mapped
     from marklight.engines.embedded.matrix import Shelf
+    from marklight.engines.embedded.semantic import Rows
     from marklight.engines.embedded.signs import Signs
     from marklight.engines.embedded.store import Store
     from marklight.engines.embedded.turn import Turn
-    from marklight.model import Matrix, Vector
+    from marklight.model import DocumentId, Matrix, Vector
     from marklight.ports import Scored
 
 Value = TypeVar("Value")
@@ -158,16 +159,30 @@ class Derived:
         self, vector: Vector, model: str, allowed: Allowed | None, limit: int
     ) -> list[Scored]:
         """The best passages by their meaning."""
+        from marklight.engines.embedded.semantic import nearest
+
+        rows = self._rows(vector, model)
+        return nearest(self._session, rows, vector, allowed, limit) if rows else []
+
+    def leading(
+        self, vector: Vector, model: str, allowed: Allowed | None
+    ) -> Mapping[DocumentId, Scored]:
+        """The best passage of each document by its meaning."""
+        from marklight.engines.embedded.semantic import leading
+
+        rows = self._rows(vector, model)
+        return leading(self._session, rows, vector, allowed) if rows else {}
+
+    def _rows(self, vector: Vector, model: str) -> Rows | None:
         from marklight.engines.embedded.matrix import shelf
-        from marklight.engines.embedded.semantic import Rows, nearest
+        from marklight.engines.embedded.semantic import Rows
         from marklight.engines.unit import demand_dimension
 
         place = shelf(self._session, model)
         if place is None or not place.places:
-            return []
+            return None
         demand_dimension(vector, place.dimension, model)
-        rows = Rows(place.row, self._matrix(place), self._signs(place))
-        return nearest(self._session, rows, vector, allowed, limit)
+        return Rows(place.row, self._matrix(place), self._signs(place))
 
     def vectors(self, model: str, chunks: Sequence[str]) -> Mapping[str, Vector]:
         """Of these passages, by the places where they stand."""

@@ -151,6 +151,10 @@ class EmbeddedReader:
             return []
         return self._derived.nearest(vector, model, may, limit)
 
+    def leading(self, vector: Vector, model: str, filters: Filters) -> Mapping[DocumentId, Scored]:
+        may = self._may(filters)
+        return {} if may and may.nothing else self._derived.leading(vector, model, may)
+
     def named(self, name: str, filters: Filters, limit: int) -> list[Scored]:
         return named(self._session, name, lambda: self._may(filters), limit)
 

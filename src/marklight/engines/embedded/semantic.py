@@ -11,6 +11,7 @@ from marklight.engines.embedded.allowed import Allowed, which
 from marklight.engines.embedded.session import Session, listed
 from marklight.engines.embedded.signs import LEAST, likely
 from marklight.engines.unit import unit
+from marklight.model import DocumentId
 from marklight.ports import Scored
 
 if TYPE_CHECKING:
@@ -51,6 +52,32 @@ def nearest(
         wanted = likely(rows.signs, question, limit, among=places)
     scores = _scores(rows.matrix, question, wanted)
     return _ranked(scores, [pairs[at] for at in top(scores[places], limit)], limit)
+
+
+def leading(
+    session: Session, rows: Rows, vector: Vector, allowed: Allowed | None
+) -> dict[DocumentId, Scored]:
+    """The best passage of each document, of equals the first in it."""
+    condition, values = which(allowed)
+    found = session.all(
+        "SELECT c.document, v.place, c.row FROM chunks c CROSS JOIN vectors v ON v.digest = c.digest"
+        f" WHERE v.model = ? AND {condition} ORDER BY c.document, c.ordinal",
+        [rows.model, *values],
+    )
+    places = np.array([place for _, place, _ in found], dtype=np.int64)
+    scores = _scores(rows.matrix, unit(vector), places)[places]
+    best: dict[int, int] = {}
+    for at in np.argsort(-scores, kind="stable").tolist():
+        best.setdefault(found[at][0], at)
+    marks = {found[at][2]: float(scores[at]) for at in best.values()}
+    named = session.all(
+        "SELECT c.row, c.id, d.collection, d.path FROM chunks c JOIN documents d ON d.row = c.document"
+        " WHERE c.row IN (SELECT value FROM json_each(?))",
+        [listed(marks)],
+    )
+    return {
+        DocumentId(collection, path): Scored(id, marks[row]) for row, id, collection, path in named
+    }
 
 
 def _scores(matrix: Matrix, question: Vector, wanted: NDArray[np.int64] | None) -> Vector:

@@ -172,6 +172,14 @@ class MemoryReader:
     def semantic(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[Scored]:
         return ranking.semantic(self.state, vector, model, filters, limit)
 
+    def leading(self, vector: Vector, model: str, filters: Filters) -> Mapping[DocumentId, Scored]:
+        scores = dict(self.semantic(vector, model, filters, self.counts(model).chunks))
+        best: dict[DocumentId, Scored] = {}
+        for chunk in sorted(self.chunks(list(scores)), key=lambda each: each.ordinal):
+            if chunk.document not in best or scores[chunk.id] > best[chunk.document].score:
+                best[chunk.document] = Scored(chunk.id, scores[chunk.id])
+        return best
+
     def named(self, name: str, filters: Filters, limit: int) -> list[Scored]:
         return ranking.named(self.state, name, filters, limit)
 

@@ -125,28 +125,26 @@ def _passages(
     documents: Sequence[DocumentId], query: Query, tools: Tools
 ) -> Iterable[tuple[DocumentId, str]]:
     """The passage of each that answers best; its first where neither words nor meaning tell."""
-    found: dict[DocumentId, str] = {}
-    for _ in range(2):
-        # Few documents with many good passages may leave none for others: those are asked for again.
-        missing = [each for each in documents if each not in found]
-        if missing:
-            best = _best_of(missing, query, tools)
-            owners = tools.reader.owners(best)
-            for chunk in best:
-                found.setdefault(owners[chunk], chunk)
-    filtered = query.filters.phrases or query.filters.without or query.filters.languages
-    for document in documents:
-        if document not in found and not filtered:
-            found.update((document, chunk.id) for chunk in tools.reader.chunks_of(document)[:1])
+    if not documents:
+        return []
+    filters = replace(query.filters, documents=tuple(documents))
+    if tools.embedder is not None:
+        vector = tools.embedder.embed_query(query.text)
+        leading = tools.reader.leading(vector, tools.embedder.fingerprint, filters)
+        found = {document: each.chunk for document, each in leading.items()}
+    else:
+        found = _by_words(documents, replace(query, filters=filters), tools)
+    if not (filters.phrases or filters.without or filters.languages):
+        for document in documents:
+            if document not in found:
+                found.update((document, chunk.id) for chunk in tools.reader.chunks_of(document)[:1])
     return found.items()
 
 
-def _best_of(documents: Sequence[DocumentId], query: Query, tools: Tools) -> list[str]:
-    filters, limit = replace(query.filters, documents=tuple(documents)), _PASSAGES * len(documents)
-    if tools.embedder is not None:
-        vector = tools.embedder.embed_query(query.text)
-        found = tools.reader.semantic(vector, tools.embedder.fingerprint, filters, limit)
-    else:
-        words = query_words(query.text)
-        found = tools.reader.keyword(words, FIELD_BOOSTS, filters, limit)
-    return [each.chunk for each in found]
+def _by_words(documents: Sequence[DocumentId], query: Query, tools: Tools) -> dict[DocumentId, str]:
+    """The best passages, few enough that most documents have one among them."""
+    words = query_words(query.text)
+    limit = _PASSAGES * len(documents)
+    best = tools.reader.keyword(words, FIELD_BOOSTS, query.filters, limit)
+    owners = tools.reader.owners([each.chunk for each in best])
+    return {owners[each.chunk]: each.chunk for each in reversed(best)}
