@@ -188,6 +188,7 @@ def same_answers(one: Reader, two: Reader, asked: Filters, limit: int, exact: bo
     close_to(
         two.semantic(question, "m", asked, limit), one.semantic(question, "m", asked, limit), 1e-5
     )
+    same_leading(one, two, asked)
     for name in ("Apple", "pear  PLUM", "a", "C.md", "notes/ü.md", "U"):
         assert two.named(name, asked, limit) == one.named(name, asked, limit)
     for words in (["appl"], ["appl", "pear", "pear"], ["日本", "c++", "none"]):
@@ -197,6 +198,15 @@ def same_answers(one: Reader, two: Reader, asked: Filters, limit: int, exact: bo
     for names in (["zebra", "x"], ["zebra_x", "appl", "apple"]):
         found, oracle = two.code(names, asked, limit), one.code(names, asked, limit)
         same_ranking(found, oracle, limit, exact)
+
+
+def same_leading(one: Reader, two: Reader, asked: Filters) -> None:
+    found, oracle = (each.leading(vector("q"), "m", asked) for each in (two, one))
+    assert {id: each.chunk for id, each in found.items()} == {
+        id: each.chunk for id, each in oracle.items()
+    }
+    for id, each in oracle.items():
+        assert found[id].score == pytest.approx(each.score, abs=1e-5)
 
 
 def same_ranking(found: list[Scored], oracle: list[Scored], limit: int, exact: bool) -> None:

@@ -95,6 +95,26 @@ def test_repeated_texts_share_a_vector_and_all_answer(engine: Engine) -> None:
         assert found[0].score == found[1].score
 
 
+def test_the_best_passage_of_each_document_leads(engine: Engine) -> None:
+    one = entry("a.md", "far", "near", "near")
+    two, three = entry("b.md", "other"), entry("c.md", "without a vector")
+    put(engine, one, two, three)
+    commit(engine, embedding(one, two))
+    question = vector(one.chunks[1].digest)
+    with engine.snapshot() as reader:
+        found = reader.leading(question, "m", Filters())
+        assert {id.path: each.chunk for id, each in found.items()} == {
+            "a.md": one.chunks[1].id,  # the first of two with the same words
+            "b.md": two.chunks[0].id,
+        }
+        assert found[id_of("a.md")].score == pytest.approx(1.0)
+        assert set(reader.leading(question, "m", Filters(paths=("b.md",)))) == {id_of("b.md")}
+        few = Filters(documents=(id_of("a.md"), id_of("c.md")), phrases=("far",))
+        assert reader.leading(question, "m", few)[id_of("a.md")].chunk == one.chunks[0].id
+        assert reader.leading(question, "m", Filters(paths=("none.md",))) == {}
+        assert reader.leading(question, "n", Filters()) == {}
+
+
 def test_models_stand_side_by_side(engine: Engine) -> None:
     one, two = entry("a.md", "one"), entry("b.md", "two")
     put(engine, one, two)

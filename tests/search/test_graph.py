@@ -103,7 +103,8 @@ def test_filters_hold_and_the_first_passage_stands_for_a_document(tools: Tools) 
 
 def test_no_more_documents_than_asked_for(tools: Tools) -> None:
     assert len(found(tools, Query("[[hub]]", limit=1), Graph(least=1, depth=2))) == 2
-    assert len(found(tools, Query("[[hub]]", limit=5))) == 10
+    assert len(found(tools, Query("[[hub]]", limit=2))) == 5
+    assert len(found(tools, Query("[[hub]]", limit=7))) == 7
 
 
 def test_a_question_without_words_or_neighbours_finds_nothing(tools: Tools) -> None:

@@ -35,11 +35,11 @@ class Graph:
     would leave nothing of a good overview, and no damping would let the start page answer everything.
     """
 
-    depth: int = 2
+    depth: int = 1
     """Candidates for each result asked for, each of another document."""
-    least: int = 10
+    least: int = 5
     """Candidates fetched at the least, where there are so many neighbours."""
-    seeds: int = 10
+    seeds: int = 5
     """Best passages by words whose documents' neighbours are looked at."""
     hops: int = 1
     """How many links away; each halves the score again."""
