@@ -1,5 +1,6 @@
 """Fusion, with figures that a reader can check."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from marklight.ports import Tools
 from marklight.search.fuse.reciprocal import Reciprocal
 from marklight.search.fuse.score_aware import ScoreAware
 from marklight.search.fuse.weighted_sum import WeightedSum
-from tests.making import chunk, hits_of, no_reader
+from tests.making import chunk, hits_of, library, no_reader, write
 
 TOOLS = Tools(no_reader())
 QUERY = Query("anything")
@@ -212,3 +213,15 @@ def test_whatever_suits_the_question_scores_stay_between_0_and_1(
 def test_weights_that_make_no_sense_are_refused(stage: Any, given: dict[str, Any]) -> None:
     with pytest.raises(SettingsError):
         stage(**given)
+
+
+def test_a_passage_that_only_words_found_has_the_cosine_that_it_has(tmp_path: Path) -> None:
+    pages = {f"{name}.md": f"# {name}\n\nabout {name} and nothing else\n" for name in "abcdef"}
+    with library(write(tmp_path, {**pages, "rare.md": "# rare\n\nxylophone\n"})) as lib:
+        lib.index()
+        near = {"search": {"semantic": {"least": 2}}}
+        answer = lib.search("xylophone about b", limit=1, explain=True, settings=near)
+        whole = lib.search("xylophone about b", limit=50, min_confidence=0.0, explain=True)
+    known = {hit.chunk.id: dict(hit.why)["semantic"] for hit in whole.hits}
+    for hit in answer.hits:
+        assert dict(hit.why)["semantic"] == pytest.approx(known[hit.chunk.id], abs=1e-6)

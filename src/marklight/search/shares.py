@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import prod
 
-from marklight.answer import Hit, Hits
+from marklight.answer import Hit, Hits, Query, Why, best_first
 from marklight.errors import SettingsError
+from marklight.ports import Tools
 
 RETRIEVERS = ("keyword", "semantic", "graph", "code")
 """Whose weights are fields of a fusion by scores."""
@@ -56,6 +57,31 @@ def on_one_scale(lists: Mapping[str, Hits]) -> dict[str, dict[str, float]]:
         }
         for name in best
     }
+
+
+def completed(lists: Mapping[str, Hits], query: Query, tools: Tools) -> Mapping[str, Hits]:
+    """The same lists, with cosines for what others found and search by meaning did not reach.
+
+    Else a passage that holds the very word asked for would count as one that means nothing like it.
+    """
+    near = lists.get("semantic", ())
+    if not near or tools.embedder is None or query.hypothesis:
+        return lists
+    reached = {hit.chunk.id for hit in near}
+    others = {
+        hit.chunk.id: hit.chunk
+        for name, hits in lists.items()
+        if name != "semantic"
+        for hit in hits
+        if hit.chunk.id not in reached
+    }
+    question = tools.embedder.embed_query(query.text)
+    known = tools.reader.vectors(tools.embedder.fingerprint, list(others)) if others else {}
+    # The question may have been expanded there: none of these was as near as the last of the list.
+    least = near[-1].score
+    cosines = {id: min(least, float(vector @ question)) for id, vector in known.items()}
+    more = (Hit(others[id], cosine, (Why("semantic", cosine),)) for id, cosine in cosines.items())
+    return {**lists, "semantic": (*near, *best_first(more))}
 
 
 def summed(

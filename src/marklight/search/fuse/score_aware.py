@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from marklight.answer import Hits, Query, best_first
 from marklight.errors import SettingsError
 from marklight.ports import Tools
-from marklight.search.shares import demand_weights, merged, on_one_scale, shares, summed, weights_of
+from marklight.search.shares import (
+    completed,
+    demand_weights,
+    merged,
+    on_one_scale,
+    shares,
+    summed,
+    weights_of,
+)
 
 LEAST = 0.25
 """Part of the best score that the worst hit has, so that in a small library the third of three is
@@ -55,6 +63,7 @@ class ScoreAware:
             )
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
+        lists = completed(lists, query, tools)
         plain = on_one_scale(lists)
         fused = dict(plain)
         if stretched := "semantic" in plain and len(plain) > 1:
