@@ -1,4 +1,4 @@
-"""What many tests need: where the real documents are."""
+"""What many tests need: where the real documents are, and no haste."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long one example takes tells about the machine, and whether numpy was loaded before.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 _DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "eval"
 

@@ -53,9 +53,7 @@ def test_it_names_itself(embedder: Embedder) -> None:
     assert embedder.token_limit > 2
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text(st.characters(), max_size=60), min_size=1, max_size=4))
 def test_any_text_has_a_vector_of_length_one(embedder: Embedder, texts: list[str]) -> None:
     rows = embedder.embed_passages(texts)

@@ -218,7 +218,7 @@ def same_ranking(found: list[Scored], oracle: list[Scored], limit: int, exact: b
         assert {each.chunk for each in found} == {each.chunk for each in oracle}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(
     steps=steps,
     asked=st.lists(filters | worded, min_size=4, max_size=4),

@@ -58,7 +58,7 @@ def test_too_many_links_are_not_grouped(monkeypatch: pytest.MonkeyPatch) -> None
     assert grouped(links) == {}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.dictionaries(st.sampled_from("abcdefgh"), st.text("abcdefghz", max_size=4), max_size=8))
 def test_every_community_has_members_and_every_member_a_link(links: dict[str, str]) -> None:
     groups = grouped(links)

@@ -34,7 +34,7 @@ def thirds(texts: Sequence[str]) -> list[int]:
     return [2 + len(text.encode()) // 3 for text in texts]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(markdown)
 def test_passages_are_true_to_their_text(text: str) -> None:
     made = entry(text)
@@ -60,14 +60,14 @@ def test_passages_are_true_to_their_text(text: str) -> None:
         assert 1 <= heading.lines[0] <= heading.lines[1] <= len(lines)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(markdown)
 def test_every_word_is_in_a_passage(text: str) -> None:
     made = parsed(text)
     assert uncovered(made, Chunker()([made])[0].chunks) == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(markdown, st.integers(60, 300))
 def test_the_token_limit_always_holds(text: str, limit: int) -> None:
     made = Chunker()([parsed(text)], thirds, limit)[0]
@@ -75,7 +75,7 @@ def test_the_token_limit_always_holds(text: str, limit: int) -> None:
     assert len({chunk.id for chunk in made.chunks}) == len(made.chunks)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(markdown)
 def test_pieces_share_text_only_within_a_section(text: str) -> None:
     made = entry(text)

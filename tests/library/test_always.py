@@ -104,7 +104,7 @@ options = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(question=questions, chosen=options)
 @example(question="token refresh", chosen={"limit": 100, "mode": "hybrid", "min_confidence": 0.0})
 def test_every_answer_keeps_what_it_promises(
@@ -125,7 +125,7 @@ def test_every_answer_keeps_what_it_promises(
             assert len(set(paths(answer)[:5])) >= 3
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(question=questions, chosen=options)
 @example(question="token refresh", chosen={"limit": 100, "mode": "hybrid", "min_confidence": 0.0})
 def test_every_engine_answers_as_brute_force_does(

@@ -94,9 +94,7 @@ def test_nothing_to_read_gives_nothing(model: Reranker) -> None:
     assert model.score("the cat", [], LONG) == []
 
 
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(question=st.text(max_size=40), passages=st.lists(st.text(max_size=60), max_size=5))
 def test_any_text_has_a_score_between_0_and_1(
     model: Reranker, question: str, passages: list[str]
