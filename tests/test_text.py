@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight.text import identifiers, plain, query_words, terms, trail, words
+from tests.linear import demand_linear
 
 
 @pytest.mark.parametrize(
@@ -71,15 +70,9 @@ def test_no_text_breaks_the_words(text: str) -> None:
 
 @pytest.mark.parametrize("piece", ["[", "![", "[[", "<a ", "<!--", "{{<", "](", "\\u3042", "a_"])
 def test_plain_text_takes_time_linear_in_size(piece: str) -> None:
-    def seconds(size: int) -> float:
-        text = piece * (size // len(piece))
-        start = time.perf_counter()
-        plain(text)
-        words(text)
-        return time.perf_counter() - start
-
-    small, large = min(seconds(50_000) for _ in range(3)), seconds(400_000)
-    assert large < 40 * small + 0.5
+    demand_linear(
+        lambda text: (plain(text), words(text)), lambda size: piece * (size // len(piece)), 100_000
+    )
 
 
 def test_plain_text_keeps_words_and_drops_addresses() -> None:

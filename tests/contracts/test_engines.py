@@ -287,6 +287,19 @@ def test_a_document_can_be_had_by_its_text_and_outline_alone(engine: Engine) -> 
         assert reader.text_of(id_of("c.md")) is None
 
 
+def test_what_was_odd_about_documents_is_told_in_the_order_of_their_paths(engine: Engine) -> None:
+    odd = entry("z.md", "one", remarks=("no end of its frontmatter", "two titles"))
+    other = entry("a.md", "two", remarks=("a date that is none",))
+    with engine.writing(1):
+        engine.commit(Batch(entries=(odd, other, entry("m.md", "three"))))
+    with engine.snapshot() as reader:
+        assert reader.remarks() == [
+            (id_of("a.md"), "a date that is none"),
+            (id_of("z.md"), "no end of its frontmatter"),
+            (id_of("z.md"), "two titles"),
+        ]
+
+
 def test_a_document_is_from_its_own_date_else_from_its_files(engine: Engine) -> None:
     put(
         engine,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from marklight.text import plain
+from tests.linear import demand_linear
 
 
 @pytest.mark.parametrize(
@@ -72,17 +71,4 @@ def test_its_time_is_linear_in_size(unit: str) -> None:
             return "<" + " ".join("`" * n for n in range(1, int((2 * size) ** 0.5)))
         return "<" + unit * (size // len(unit))
 
-    def seconds(markdown: str) -> float:
-        began = time.process_time()
-        plain(markdown)
-        return time.process_time() - began
-
-    # Four times the text takes sixteen times as long in a quadratic path. A busy machine lengthens
-    # some tries, but not all of them.
-    small, large = text(100_000), text(400_000)
-    short = long = float("inf")
-    for _ in range(6):
-        short, long = min(short, seconds(small)), min(long, seconds(large))
-        if long < 10 * short + 0.1:
-            return
-    pytest.fail(f"{len(small):,} characters took {short:.3f} s, {len(large):,} {long:.3f} s")
+    demand_linear(plain, text, 100_000)

@@ -15,6 +15,7 @@ from marklight.ingest.parse import understand
 from marklight.ingest.read import read
 from marklight.model import Chunk, DocumentId
 from tests.ingest.reading import LIMIT, entry, uncovered
+from tests.linear import demand_linear
 
 SECONDS_PER_MEGABYTE = 60
 """Ten times what ordinary Markdown takes on a slow machine; a quadratic path takes hours."""
@@ -85,24 +86,7 @@ TRAPS: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("name", TRAPS)
 def test_time_is_linear_in_size(name: str) -> None:
-    """Four times the text takes four times as long, sixteen times in a quadratic path; ten is between."""
-    small, large = TRAPS[name](40_000), TRAPS[name](160_000)
-    seconds("warm")
-    short = long = float("inf")
-    for _ in range(3):
-        short, long = min(short, seconds(small)), min(long, seconds(large))
-        if long < 10 * short + 0.02:
-            return
-    pytest.fail(f"{len(small):,} characters took {short:.3f} s, {len(large):,} {long:.3f} s")
-
-
-def seconds(text: str) -> float:
-    """Of the processor, which other programs on the machine do not lengthen much."""
-    began = time.process_time()
-    made = entry(text)
-    took = time.process_time() - began
-    check(made.chunks)
-    return took
+    demand_linear(lambda text: check(entry(text).chunks), TRAPS[name], 40_000)
 
 
 @pytest.mark.parametrize("unit", ["- a\n", "> ", "[", "`", "*", "<!--", "|", "[[a]]", "\n\n# a"])
@@ -120,12 +104,9 @@ def test_fifty_megabytes_in_one_line_are_refused_or_read_in_linear_time(tmp_path
     source = read(path, 60_000_000)
     assert len(source.text) == 15 * 3_300_000
 
-    def seconds(characters: int) -> float:
-        part = replace(source, text=source.text[:characters])
-        began = time.process_time()
-        made = Chunker()([understand(DocumentId("docs", "one-line.md"), part)])[0]
-        took = time.process_time() - began
-        assert len(made.chunks) > characters / 1500
-        return took
+    def read_whole(text: str) -> None:
+        id = DocumentId("docs", "one-line.md")
+        made = Chunker()([understand(id, replace(source, text=text))])[0]
+        assert len(made.chunks) >= len(text) / 1500
 
-    assert seconds(8_000_000) < 10 * seconds(2_000_000)
+    demand_linear(read_whole, lambda size: source.text[:size], 2_000_000)
