@@ -19,6 +19,7 @@ from marklight.search.likeness import sketch, thinned
 from marklight.search.refine.diversity import Diversity
 from marklight.search.refine.near_text import NearText
 from marklight.search.refine.same_meaning import SameMeaning
+from marklight.search.refine.same_text import SameText
 from marklight.text import flat
 from tests.contracts.builders import entry
 from tests.making import chunk, hits_of, no_reader
@@ -41,6 +42,25 @@ def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
 def told(texts: list[str]) -> Hits:
     """A hit for each text, the first one best."""
     return tuple(Hit(chunk(f"{at:03}", text), 1 - at / 1000) for at, text in enumerate(texts))
+
+
+same_or_not = st.lists(
+    st.tuples(st.integers(0, 14), st.sampled_from("ab"), st.sampled_from([" ", "\n", " \t "])),
+    max_size=6,
+)
+"""Texts that begin alike for some words, end in a letter, and differ in their white space."""
+
+
+@given(same_or_not)
+@example([(13, "a", " "), (13, "b", " "), (13, "a", "\n")])
+def test_the_same_words_are_shown_once_however_far_texts_are_alike(
+    made: list[tuple[int, str, str]],
+) -> None:
+    texts = [space.join(["word"] * count + [end, ""]) for count, end, space in made]
+    found = SameText()(QUERY, told(texts), TOOLS)
+    assert [hit.chunk.text for hit in found] == [
+        text for at, text in enumerate(texts) if text.split() not in [e.split() for e in texts[:at]]
+    ]
 
 
 def test_trigrams_are_runs_of_three_without_case_and_accents() -> None:

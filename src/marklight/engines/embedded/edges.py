@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from marklight.engines.embedded.read import ASKED
 from marklight.engines.embedded.session import Session, listed
 from marklight.model import DocumentId
 
-_ASKED = (
-    "json_each(?1) s CROSS JOIN documents x"
-    " ON x.path = json_extract(s.value, '$[1]') AND x.collection = json_extract(s.value, '$[0]')"
-)
 _NEAR = (
-    f"SELECT s.key, d.collection, d.path FROM {_ASKED} CROSS JOIN documents d ON d.row IN"
+    f"SELECT s.key, d.collection, d.path FROM {ASKED} CROSS JOIN documents d ON d.row IN"
     " (SELECT target FROM (SELECT target FROM edges WHERE source = x.row LIMIT ?2)"
     " UNION ALL SELECT source FROM (SELECT source FROM edges WHERE target = x.row LIMIT ?2))"
 )
 _COUNT = (
     "SELECT s.key, (SELECT count(*) FROM (SELECT 1 FROM edges WHERE source = x.row LIMIT ?2))"
-    f" + (SELECT count(*) FROM (SELECT 1 FROM edges WHERE target = x.row LIMIT ?2)) FROM {_ASKED}"
+    f" + (SELECT count(*) FROM (SELECT 1 FROM edges WHERE target = x.row LIMIT ?2)) FROM {ASKED}"
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from marklight.engines.embedded.graph import Targets
+from marklight.engines.embedded.read import ASKED
 from marklight.engines.embedded.session import Session, listed
 from marklight.model import DocumentId
 
@@ -13,10 +14,6 @@ LOOKED = 4
 LEAST = 64
 """Links looked at in any case, since the first may all lead elsewhere."""
 
-_ROWS = (
-    "SELECT x.row, x.collection, x.path FROM json_each(?) j CROSS JOIN documents x"
-    " ON x.path = json_extract(j.value, '$[1]') AND x.collection = json_extract(j.value, '$[0]')"
-)
 _OUT = (
     "SELECT s.value, l.row, d.collection, d.path, l.keys FROM json_each(?) s"
     " CROSS JOIN documents d ON d.row = s.value CROSS JOIN links l"
@@ -100,5 +97,7 @@ def rows_of(session: Session, documents: Iterable[DocumentId]) -> dict[int, Docu
     """The rows of those that are there."""
     return {
         row: DocumentId(collection, path)
-        for row, collection, path in session.all(_ROWS, [listed(documents)])
+        for row, collection, path in session.all(
+            f"SELECT x.row, x.collection, x.path FROM {ASKED}", [listed(documents)]
+        )
     }

@@ -22,6 +22,11 @@ from marklight.model import (
 )
 from marklight.ports import Indexed, Pending
 
+ASKED = (
+    "json_each(?1) s CROSS JOIN documents x"
+    " ON x.path = json_extract(s.value, '$[1]') AND x.collection = json_extract(s.value, '$[0]')"
+)
+"""Of a list of documents those that are there, each `x` with its place in the list as `s.key`."""
 _CHUNKS = f"SELECT {records.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
 
 
@@ -50,10 +55,13 @@ def files(session: Session) -> Mapping[DocumentId, Indexed]:
 
 
 def column(session: Session, name: str, documents: Iterable[DocumentId]) -> dict[DocumentId, Any]:
-    """What a column of the documents holds of these, one look for each; those without a value are left out."""
-    sql = f"SELECT {name} FROM documents WHERE collection = ? AND path = ?"
-    found = {id: session.value(sql, id) for id in documents}
-    return {id: value for id, value in found.items() if value is not None}
+    """What a column of the documents holds of these; those without a value are left out.
+
+    In one question: one for each would take twice as long.
+    """
+    asked = list(documents)
+    found = session.all(f"SELECT s.key, x.{name} FROM {ASKED}", [listed(asked)])
+    return {asked[at]: value for at, value in found if value is not None}
 
 
 def moments(session: Session, documents: Iterable[DocumentId]) -> Mapping[DocumentId, float]:
