@@ -115,3 +115,17 @@ def test_a_value_out_of_range_is_an_error(assignment: str) -> None:
 def test_every_key_is_known_by_its_dotted_name() -> None:
     assert "search.confidence.threshold" in known_keys(SCHEMA)
     assert "engine" in known_keys(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "said"),
+    [
+        ("search.recency.strength=11", "search.recency.strength must be 0 to 10, but is 11"),
+        ("search.near_text.overlap=0", "search.near_text.overlap must be above 0 and at most 1"),
+        ("search.per_document.most=0", "search.per_document.most must be at least 1, but is 0"),
+        ("search.rerank.budget_ms=-1", "search.rerank.budget_ms must be at least 0, but is -1"),
+    ],
+)
+def test_a_range_is_told_with_both_its_ends(assignment: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        compose_pipeline(read_settings(None, [assignment], environ={}))

@@ -10,6 +10,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, nextafter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,6 +48,24 @@ class Settings:
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
+
+
+ABOVE_ZERO = nextafter(0.0, 1.0)
+"""The least number that is more than nothing."""
+
+
+def demand_within(table: str, part: object, /, **ranges: tuple[float, float]) -> None:
+    """Fields of a part are numbers from the first to the second of their range; NaN is in none."""
+    for name, (least, most) in ranges.items():
+        value = getattr(part, name)
+        if not least <= value <= most:
+            raise SettingsError(f"{table}.{name} must be {_range(least, most)}, but is {value}")
+
+
+def _range(least: float, most: float) -> str:
+    if most == inf:
+        return f"at least {least}"
+    return f"above 0 and at most {most}" if least == ABOVE_ZERO else f"{least} to {most}"
 
 
 Schema = Mapping[str, type]

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from marklight.errors import SettingsError
 from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover
 from marklight.search import pipeline
-from marklight.settings import Layer, Schema, Settings
+from marklight.settings import Layer, Schema, Settings, demand_within
 
 A_DAY_SECONDS = 86_400
 
@@ -56,13 +57,9 @@ class Index:
     """How long any other search may embed what is new before it answers."""
 
     def __post_init__(self) -> None:
-        if self.max_bytes < 1:
-            raise SettingsError(f"index.max_bytes must be positive, but is {self.max_bytes}")
-        for name in ("wait_seconds", "first_search_seconds", "search_seconds"):
-            if not 0 <= getattr(self, name) <= A_DAY_SECONDS:
-                raise SettingsError(
-                    f"index.{name} must be 0 to {A_DAY_SECONDS}, but is {getattr(self, name)}"
-                )
+        wait = (0, A_DAY_SECONDS)
+        demand_within("index", self, max_bytes=(1, inf), wait_seconds=wait)
+        demand_within("index", self, first_search_seconds=wait, search_seconds=wait)
 
 
 @dataclass(frozen=True, slots=True)

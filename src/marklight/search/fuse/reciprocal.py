@@ -9,6 +9,7 @@ from marklight.answer import Hits, Query, Why, best_first
 from marklight.errors import SettingsError
 from marklight.ports import Tools
 from marklight.search.shares import merged, shares
+from marklight.settings import demand_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +22,7 @@ class Reciprocal:
     """By retriever; 1 where none is given."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.k <= 1e6:
-            raise SettingsError(f"search.reciprocal.k must be 0 to 1000000, but is {self.k}")
+        demand_within("search.reciprocal", self, k=(0, 1_000_000))
         if not all(0 < weight < 1e6 for weight in self.weights.values()):
             raise SettingsError("search.reciprocal.weights must be positive")
 

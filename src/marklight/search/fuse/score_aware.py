@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from marklight.answer import Hits, Query, best_first
-from marklight.errors import SettingsError
 from marklight.ports import Tools
 from marklight.search.shares import (
     completed,
@@ -17,6 +16,7 @@ from marklight.search.shares import (
     summed,
     weights_of,
 )
+from marklight.settings import ABOVE_ZERO, demand_within
 
 LEAST = 0.25
 """Part of the best score that the worst hit has, so that in a small library the third of three is
@@ -52,15 +52,10 @@ class ScoreAware:
 
     def __post_init__(self) -> None:
         demand_weights("search.score_aware", weights_of(self))
-        for name in ("span", "floor", "variance"):
-            if not 0 < getattr(self, name) <= 1:
-                raise SettingsError(
-                    f"search.score_aware.{name} must be above 0 and at most 1, but is {getattr(self, name)}"
-                )
-        if not 2 <= self.compared <= 1000:
-            raise SettingsError(
-                f"search.score_aware.compared must be 2 to 1000, but is {self.compared}"
-            )
+        whole = (ABOVE_ZERO, 1)
+        demand_within(
+            "search.score_aware", self, span=whole, floor=whole, variance=whole, compared=(2, 1000)
+        )
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
         lists = completed(lists, query, tools)

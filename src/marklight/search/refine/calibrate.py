@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import exp
 
 from marklight.answer import Hit, Hits, Query, best_first
-from marklight.errors import SettingsError
 from marklight.ports import Tools
+from marklight.settings import ABOVE_ZERO, demand_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,7 @@ class Calibrate:
     """The sum of ranks that is as likely as not."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.slope <= 10_000:
-            raise SettingsError(
-                f"search.calibrate.slope must be above 0 and at most 10000, but is {self.slope}"
-            )
+        demand_within("search.calibrate", self, slope=(ABOVE_ZERO, 10_000))
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         sums = {hit.chunk.id: sum_of_ranks(hit) for hit in hits}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from math import inf
 
 from marklight.answer import Hits, Query
-from marklight.errors import SettingsError
 from marklight.ports import Tools
 from marklight.search.lift import lift
+from marklight.settings import demand_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,7 @@ class Community:
     """Hits, from the first, whose communities count."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.boost <= 10:
-            raise SettingsError(f"search.community.boost must be 1 to 10, but is {self.boost}")
-        if self.best < 1:
-            raise SettingsError(f"search.community.best must be at least 1, but is {self.best}")
+        demand_within("search.community", self, boost=(1, 10), best=(1, inf))
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if self.boost == 1:

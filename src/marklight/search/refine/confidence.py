@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from marklight.answer import Hits, Query
-from marklight.errors import SettingsError
 from marklight.ports import Tools
+from marklight.settings import demand_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +17,7 @@ class Confidence:
     """Lower scores are left out; `--min-confidence` sets it for one search."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.threshold <= 1:
-            raise SettingsError(
-                f"search.confidence.threshold must be 0 to 1, but is {self.threshold}"
-            )
+        demand_within("search.confidence", self, threshold=(0, 1))
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         least = self.threshold if query.min_confidence is None else query.min_confidence

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 
 from marklight.answer import Hit, Hits, Query
-from marklight.errors import SettingsError
 from marklight.ports import Tools
 from marklight.search.page import Lines, Page
 from marklight.search.widen import Leaves
+from marklight.settings import demand_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +20,7 @@ class Context:
     """How much one hit may show; of a longer section what is nearest to the passage."""
 
     def __post_init__(self) -> None:
-        if self.most_characters < 1:
-            raise SettingsError(
-                f"search.context.most_characters must be at least 1, but is {self.most_characters}"
-            )
+        demand_within("search.context", self, most_characters=(1, inf))
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not query.context and not query.expand_context:

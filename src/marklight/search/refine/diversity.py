@@ -7,9 +7,9 @@ from math import inf, nextafter
 from typing import TYPE_CHECKING
 
 from marklight.answer import Hit, Hits, Query, best_first
-from marklight.errors import SettingsError
 from marklight.ports import Tools
 from marklight.search.likeness import sketch
+from marklight.settings import demand_within
 from marklight.text import flat
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ class Diversity:
     """How much a hit's own score counts: 1 changes nothing, 0 asks for differences only."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.relevance <= 1:
-            raise SettingsError(
-                f"search.diversity.relevance must be 0 to 1, but is {self.relevance}"
-            )
+        demand_within("search.diversity", self, relevance=(0, 1))
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if len(hits) < 3:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from marklight.answer import Hits, Query
-from marklight.errors import SettingsError
 from marklight.ports import Tools
 from marklight.search.lift import lift
+from marklight.settings import demand_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,7 @@ class Here:
     """1 switches it off."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.boost <= 10:
-            raise SettingsError(f"search.here.boost must be 0 to 10, but is {self.boost}")
+        demand_within("search.here", self, boost=(0, 10))
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not query.here:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import ClassVar, NamedTuple
 
 from marklight.answer import Hit, Hits, Mode, Query, best_first
-from marklight.errors import SettingsError
 from marklight.model import Chunk
 from marklight.ports import Tools
+from marklight.settings import demand_within
 from marklight.text import flat
 
 _READ = 200
@@ -36,8 +37,7 @@ class Named:
     """How many are lifted; of more that are called so the best ones."""
 
     def __post_init__(self) -> None:
-        if self.most < 1:
-            raise SettingsError(f"search.named.most must be at least 1, but is {self.most}")
+        demand_within("search.named", self, most=(1, inf))
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if query.mode is Mode.CODE:

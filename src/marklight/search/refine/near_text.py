@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from marklight.answer import Hits, Query
-from marklight.errors import SettingsError
 from marklight.ports import Tools
 from marklight.search.likeness import sketch, thinned
+from marklight.settings import ABOVE_ZERO, demand_within
 from marklight.text import flat
 
 _ROUNDING = 1e-6
@@ -22,10 +22,7 @@ class NearText:
     """Share of their runs of three characters that two passages have in common, of all that either has."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.overlap <= 1:
-            raise SettingsError(
-                f"search.near_text.overlap must be above 0 and at most 1, but is {self.overlap}"
-            )
+        demand_within("search.near_text", self, overlap=(ABOVE_ZERO, 1))
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         return thinned(hits, query.limit, self._unlike)

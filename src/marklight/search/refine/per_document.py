@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from math import inf
 
 from marklight.answer import Hit, Hits, Query
-from marklight.errors import SettingsError
 from marklight.model import DocumentId
 from marklight.ports import Tools
+from marklight.settings import demand_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +20,7 @@ class PerDocument:
     """Passages of one document in one answer."""
 
     def __post_init__(self) -> None:
-        if self.most < 1:
-            raise SettingsError(f"search.per_document.most must be at least 1, but is {self.most}")
+        demand_within("search.per_document", self, most=(1, inf))
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         taken: Counter[DocumentId] = Counter()

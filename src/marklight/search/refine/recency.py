@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from marklight.answer import Hits, Query
-from marklight.errors import SettingsError
 from marklight.ports import Tools
 from marklight.search.lift import lift
+from marklight.settings import demand_within
 
 _DAY_SECONDS = 86_400
 _FACTORS = ((7, 1.2), (30, 1.1))
@@ -22,8 +22,7 @@ class Recency:
     """How much of that is added: 0.5 makes it times 1.1 and 1.05, 0 switches it off."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.strength <= 10:
-            raise SettingsError(f"search.recency.strength must be 0 to 10, but is {self.strength}")
+        demand_within("search.recency", self, strength=(0, 10))
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not self.strength:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import nextafter
+from math import inf, nextafter
 
 from marklight.answer import Hit, Hits, Query, best_first
-from marklight.errors import SettingsError
 from marklight.ports import Tools
+from marklight.settings import demand_within
 from marklight.text import passage_of, words
 
 
@@ -23,15 +23,9 @@ class Rerank:
     """A question of fewer words is left as it is, unless re-ranking is asked for: there is little to read in it."""
 
     def __post_init__(self) -> None:
-        if self.candidates < 1:
-            raise SettingsError(
-                f"search.rerank.candidates must be at least 1, but is {self.candidates}"
-            )
-        for name in ("budget_ms", "words"):
-            if not getattr(self, name) >= 0:
-                raise SettingsError(
-                    f"search.rerank.{name} must not be negative, but is {getattr(self, name)}"
-                )
+        demand_within(
+            "search.rerank", self, candidates=(1, inf), budget_ms=(0, inf), words=(0, inf)
+        )
 
     def wants(self, query: Query) -> bool:
         """Whether this question is one to re-rank for, if there is a model."""

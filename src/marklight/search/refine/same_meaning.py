@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from marklight.answer import Hits, Query
-from marklight.errors import SettingsError
 from marklight.ports import Reader, Tools
 from marklight.search.likeness import thinned
+from marklight.settings import ABOVE_ZERO, demand_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,7 @@ class SameMeaning:
     """From which nearness on two passages say the same; 1 keeps all."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.cosine <= 1:
-            raise SettingsError(
-                f"search.same_meaning.cosine must be above 0 and at most 1, but is {self.cosine}"
-            )
+        demand_within("search.same_meaning", self, cosine=(ABOVE_ZERO, 1))
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if tools.embedder is None or self.cosine == 1:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from math import log2
 
 from marklight.answer import Filters, Hits, Query
-from marklight.errors import SettingsError
 from marklight.model import DocumentId
 from marklight.ports import FIELD_BOOSTS, Scored, Tools
 from marklight.search.retrieve import demand_depth
+from marklight.settings import demand_within
 from marklight.text import query_words
 
 _WIKILINK = re.compile(r"\[\[([^\[\]|#^\n]{1,300})[^\[\]\n]*\]\]")
@@ -48,16 +48,8 @@ class Graph:
 
     def __post_init__(self) -> None:
         demand_depth(self.depth, self.least)
-        if (
-            not 1 <= self.seeds <= _MOST_LOOKED_AT
-            or not 1 <= self.most <= _MOST_LOOKED_AT
-            or not 1 <= self.hops <= 3
-        ):
-            raise SettingsError(
-                f"search.graph.seeds and search.graph.most must be 1 to {_MOST_LOOKED_AT},"
-                " search.graph.hops 1 to 3,"
-                f" not {self.seeds}, {self.most}, {self.hops}"
-            )
+        looked = (1, _MOST_LOOKED_AT)
+        demand_within("search.graph", self, seeds=looked, most=looked, hops=(1, 3))
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
         limit = max(self.least, self.depth * query.limit)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from marklight.answer import Hits, Query
-from marklight.errors import SettingsError
 from marklight.ports import Embedder, Tools
 from marklight.search.retrieve import demand_depth
+from marklight.settings import demand_within
 from marklight.text import query_words
 
 if TYPE_CHECKING:
@@ -31,10 +31,7 @@ class Semantic:
 
     def __post_init__(self) -> None:
         demand_depth(self.depth, self.least)
-        if not 0 <= self.expansion <= 1:
-            raise SettingsError(
-                f"search.semantic.expansion must be 0 to 1, but is {self.expansion}"
-            )
+        demand_within("search.semantic", self, expansion=(0, 1))
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
         embedder = tools.embedder

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, replace
 
 from marklight.answer import Query
-from marklight.errors import SettingsError
 from marklight.ports import Tools
+from marklight.settings import ABOVE_ZERO, demand_within
 
 _FACTUAL = re.compile(r"[a-z][A-Z]|\w_\w|`[^`]+`|\bv\d|\b\d+\.\d+|\"[^\"]+\"")
 _NAVIGATIONAL = re.compile(
@@ -33,11 +33,8 @@ class Classify:
     """How much more search by meaning counts for every other question."""
 
     def __post_init__(self) -> None:
-        for kind in _SUITS:
-            if not 0 < getattr(self, kind) <= 100:
-                raise SettingsError(
-                    f"search.classify.{kind} must be above 0 and at most 100, but is {getattr(self, kind)}"
-                )
+        more = (ABOVE_ZERO, 100)
+        demand_within("search.classify", self, factual=more, navigational=more, exploratory=more)
 
     def __call__(self, query: Query, tools: Tools) -> Query:
         kind = "factual" if query.filters.phrases else kind_of(query.text)

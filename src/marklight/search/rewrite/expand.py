@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING
 
 from marklight.answer import Mode, Query
-from marklight.errors import SettingsError
 from marklight.ports import Embedder, Reader, Tools
+from marklight.settings import demand_within
 from marklight.text import words
 
 if TYPE_CHECKING:
@@ -31,12 +32,7 @@ class Expand:
     """A question with more words of its own, stop words aside, says by itself what it means."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.most <= 20:
-            raise SettingsError(f"search.expand.most must be 0 to 20, but is {self.most}")
-        if not 0 <= self.least <= 1:
-            raise SettingsError(f"search.expand.least must be 0 to 1, but is {self.least}")
-        if self.words < 1:
-            raise SettingsError(f"search.expand.words must be at least 1, but is {self.words}")
+        demand_within("search.expand", self, most=(0, 20), least=(0, 1), words=(1, inf))
 
     def __call__(self, query: Query, tools: Tools) -> Query:
         by_meaning = query.mode in (Mode.HYBRID, Mode.SEMANTIC)
