@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-SPECIAL = ("[UNK]", "[CLS]", "[SEP]")
+from tests.models.tiny import SPECIAL, tokenizer
+
 WORDS = "the cat sat on a mat dog ran far how do i undo rollout of app grind coffee beans".split()
 PLACES = 512
 
@@ -19,28 +20,6 @@ def likely(found: int, tokens: int) -> float:
     """The score of a pair: one for each word of the question that the passage has, less a tenth for
     each token of the pair, [CLS] and both [SEP] among them; as the logistic function has it."""
     return 1 / (1 + exp(-(found - tokens / 10)))
-
-
-def tokenizer(words: list[str]) -> str:
-    """A word is a token; whatever is not among these words is [UNK]."""
-    return json.dumps(
-        {
-            "version": "1.0",
-            "added_tokens": [],
-            "normalizer": {"type": "Lowercase"},
-            "pre_tokenizer": {"type": "Whitespace"},
-            "post_processor": {
-                "type": "BertProcessing",
-                "sep": ["[SEP]", 2],
-                "cls": ["[CLS]", 1],
-            },
-            "model": {
-                "type": "WordLevel",
-                "vocab": {word: at for at, word in enumerate([*SPECIAL, *words])},
-                "unk_token": "[UNK]",
-            },
-        }
-    )
 
 
 def graph(gives: str = "one", masked: bool = True) -> bytes:
@@ -112,7 +91,7 @@ def write_folder(
     """The folder of a cross-encoder as they are published; keywords go into its `config.json`."""
     (folder / "onnx").mkdir(parents=True)
     (folder / "onnx" / "model.onnx").write_bytes(graph(gives, masked))
-    (folder / "tokenizer.json").write_text(tokenizer(words))
+    (folder / "tokenizer.json").write_text(tokenizer([*SPECIAL, *words]))
     told = {
         "architectures": ["BertForSequenceClassification"],
         "hidden_size": 384,

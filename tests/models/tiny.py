@@ -16,11 +16,13 @@ from marklight.models.weights import Shape, Weights
 if TYPE_CHECKING:
     from marklight.model import Matrix
 
-WORDS = "[UNK] [CLS] [SEP] the cat sat on a mat dog ran far represent this sentence".split()
+SPECIAL = ("[UNK]", "[CLS]", "[SEP]")
+WORDS = [*SPECIAL, *"the cat sat on a mat dog ran far represent this sentence".split()]
 HIDDEN, WIDE, LAYERS, HEADS, PLACES = 16, 32, 2, 4, 24
 
 
-def tokenizer() -> str:
+def tokenizer(words: list[str]) -> str:
+    """A word is a token; whatever is not among these words is [UNK]."""
     return json.dumps(
         {
             "version": "1.0",
@@ -34,7 +36,7 @@ def tokenizer() -> str:
             },
             "model": {
                 "type": "WordLevel",
-                "vocab": {word: number for number, word in enumerate(WORDS)},
+                "vocab": {word: number for number, word in enumerate(words)},
                 "unk_token": "[UNK]",
             },
         }
@@ -63,7 +65,7 @@ def weights(seed: int = 0) -> Weights:
         for name in ("aln", "fln"):
             tensors[f"l{layer}.{name}.w"] = made(HIDDEN)
             tensors[f"l{layer}.{name}.b"] = made(HIDDEN)
-    return Weights(Shape(HIDDEN, LAYERS, HEADS, 1e-12), tensors, tokenizer())
+    return Weights(Shape(HIDDEN, LAYERS, HEADS, 1e-12), tensors, tokenizer(WORDS))
 
 
 def tokens(of: Weights, ids: list[int]) -> Matrix:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.errors import ModelError
-from marklight.models.opened import MOST_CHARACTERS_A_TOKEN, Opened, clean, threads_for
-from marklight.models.record import ModelRecord
+from marklight.models.opened import MOST_CHARACTERS_A_TOKEN, Opened, clean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,26 +24,8 @@ class Pair(NamedTuple):
     """0 for the question's tokens, 1 for the passage's."""
 
 
-class CrossEncoder:
+class CrossEncoder(Opened):
     """Scores by a model of pairs; its files are opened when the first pair is scored."""
-
-    def __init__(
-        self,
-        record: ModelRecord,
-        model: Callable[[], bytes | str],
-        tokenizer: Callable[[], bytes],
-        threads: int | None = None,
-    ) -> None:
-        self.record = record
-        self._opened = Opened(record.name, model, tokenizer)
-        self._threads = threads_for(threads)
-
-    def __repr__(self) -> str:
-        return f"CrossEncoder({self.name!r})"
-
-    @property
-    def name(self) -> str:
-        return self.record.name
 
     def score(self, question: str, passages: Sequence[str], budget_ms: float) -> list[float]:
         """One number in 0 to 1 for each passage, in order; fewer when the time is over, never none.
@@ -53,7 +34,7 @@ class CrossEncoder:
         """
         if not passages:
             return []
-        tokenizer, _ = self._opened.tokenizer, self._opened.session
+        tokenizer, _ = self.tokenizer, self.session
         began = perf_counter()
         limit = self.record.token_limit
         most = limit * MOST_CHARACTERS_A_TOKEN
@@ -67,7 +48,7 @@ class CrossEncoder:
         # One pair in a run, so that nothing is padded: with a MiniLM of 6 layers and passages of 210 tokens
         # runs of up to 512 and 1024 tokens took 1.1 and 1.5 times as long, and even short ones gained
         # only a twentieth. Side by side, each on one thread, for the same reason as in `onnx.py`.
-        pool = ThreadPoolExecutor(min(self._threads, len(passages)))
+        pool = ThreadPoolExecutor(min(self.threads, len(passages)))
         scores: list[float] = []
         try:
             # They begin in order, so those that were begun in time are the first ones.
@@ -82,7 +63,7 @@ class CrossEncoder:
     def _run(self, pair: Pair) -> float:
         import numpy as np
 
-        session = self._opened.session
+        session = self.session
         given = {"input_ids": pair.ids}
         for name in session.feeds:
             if name not in ("attention_mask", "token_type_ids"):

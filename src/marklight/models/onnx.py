@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from marklight.errors import ModelError
-from marklight.models.opened import MOST_CHARACTERS_A_TOKEN, Opened, clean, threads_for
-from marklight.models.record import ModelRecord
+from marklight.models.opened import MOST_CHARACTERS_A_TOKEN, Opened, clean
 from marklight.once import once
 
 if TYPE_CHECKING:
@@ -21,26 +20,8 @@ BATCH_TOKENS = 1024
 machine 512, 2048 and 8192 are within 4 % of it, text by text within 6 % (benchmarks/embedding.py)."""
 
 
-class OnnxEmbedder:
+class OnnxEmbedder(Opened):
     """A sentence-embedding model; its files are opened when they are first needed."""
-
-    def __init__(
-        self,
-        record: ModelRecord,
-        model: Callable[[], bytes | str],
-        tokenizer: Callable[[], bytes],
-        threads: int | None = None,
-    ) -> None:
-        self.record = record
-        self._opened = Opened(record.name, model, tokenizer)
-        self._threads = threads_for(threads)
-
-    def __repr__(self) -> str:
-        return f"OnnxEmbedder({self.name!r})"
-
-    @property
-    def name(self) -> str:
-        return self.record.name
 
     @property
     def fingerprint(self) -> str:
@@ -56,7 +37,7 @@ class OnnxEmbedder:
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         prefixed = [self.record.passage_prefix + clean(text) for text in texts]
-        return [len(encoding) for encoding in self._opened.tokenizer.encode_batch_fast(prefixed)]
+        return [len(encoding) for encoding in self.tokenizer.encode_batch_fast(prefixed)]
 
     def embed_passages(self, texts: Sequence[str]) -> Matrix:
         return self._embed([self.record.passage_prefix + text for text in texts])
@@ -82,7 +63,7 @@ class OnnxEmbedder:
             return rows
         # Batches side by side, each on one thread, beat one batch on all threads: nobody waits for
         # the slowest after every operation (benchmarks/embedding.py: 1.2 times on quiet cores, 1.7 on busy ones).
-        pool = ThreadPoolExecutor(min(self._threads, len(grouped)))
+        pool = ThreadPoolExecutor(min(self.threads, len(grouped)))
         try:
             for _ in pool.map(fill, grouped):
                 pass
@@ -93,7 +74,7 @@ class OnnxEmbedder:
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """What the model is given for each text: at most as many tokens as it takes."""
         most = self.token_limit * MOST_CHARACTERS_A_TOKEN
-        encodings = self._opened.tokenizer.encode_batch_fast([clean(text[:most]) for text in texts])
+        encodings = self.tokenizer.encode_batch_fast([clean(text[:most]) for text in texts])
         return [self._cut(encoding) for encoding in encodings]
 
     def _cut(self, encoding: Encoding) -> list[int]:
@@ -108,7 +89,7 @@ class OnnxEmbedder:
         import numpy as np
 
         ids = np.array(tokens, np.int64)
-        session = self._opened.session
+        session = self.session
         given = {"input_ids": ids}
         for name in session.feeds:
             # No text is padded, so every token counts and all are of the first type.
@@ -132,7 +113,7 @@ class OnnxEmbedder:
     @once
     def _closing(self) -> int:
         """How many special tokens end every text: a cut text keeps them."""
-        mask: list[int] = self._opened.tokenizer.encode("a").special_tokens_mask
+        mask: list[int] = self.tokenizer.encode("a").special_tokens_mask
         return next((at for at, special in enumerate(reversed(mask)) if not special), 0)
 
 

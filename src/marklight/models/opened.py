@@ -1,4 +1,4 @@
-"""A model's tokenizer and graph: opened when first needed, once for all threads."""
+"""What every model is: a tokenizer and a graph, opened when first needed, once for all threads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.errors import ModelError
+from marklight.models.record import ModelRecord
 from marklight.once import once
 
 if TYPE_CHECKING:
@@ -29,14 +30,26 @@ class Session(NamedTuple):
 
 
 class Opened:
-    """The two files of a model, by whatever way they are found."""
+    """A model by its record and its two files, by whatever way they are found."""
 
     def __init__(
-        self, name: str, model: Callable[[], bytes | str], tokenizer: Callable[[], bytes]
+        self,
+        record: ModelRecord,
+        model: Callable[[], bytes | str],
+        tokenizer: Callable[[], bytes],
+        threads: int | None = None,
     ) -> None:
-        self.name = name
+        self.record = record
+        self.threads = _threads_for(threads)
         self._open_model = model
         self._open_tokenizer = tokenizer
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        return self.record.name
 
     @once
     def tokenizer(self) -> Tokenizer:
@@ -78,7 +91,7 @@ def _open_session(name: str, model: bytes | str) -> Session:
     )
 
 
-def threads_for(wanted: int | None) -> int:
+def _threads_for(wanted: int | None) -> int:
     """As many as the settings say, else what this process may use."""
     if wanted:
         return wanted
