@@ -19,7 +19,7 @@ from marklight import engines
 from marklight.answer import Filters
 from marklight.engines.embedded import upgrade
 from marklight.engines.embedded.schema import VERSION
-from marklight.engines.embedded.session import Session
+from marklight.engines.embedded.session import Session, Turns
 from marklight.errors import StoreError
 from marklight.model import Counts
 from marklight.models.fake import FakeEmbedder
@@ -65,16 +65,16 @@ def expected(folder: Path) -> object:
 def dying_at(call_number: int) -> Iterator[None]:
     """The process dies instead of its so-manieth statement of an upgrade."""
     calls = count(1)
-    real, real_upgrade = Session._turn, upgrade.upgrade
+    real, real_upgrade = Turns.__enter__, upgrade.upgrade
 
-    def turn(self: Session) -> object:
+    def enter(self: Turns) -> None:
         if next(calls) == call_number:
             os.kill(os.getpid(), signal.SIGKILL)
-        return real(self)
+        real(self)
 
     def doomed(session: Session) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Session, "_turn", turn)
+            patch.setattr(Turns, "__enter__", enter)
             real_upgrade(session)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -107,7 +107,7 @@ def test_a_death_at_any_statement_leaves_one_format_whole(place: Path) -> None:
         assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (5,)
         connection.close()
         assert format == 2
-        assert not names & {"callings", "concepts", "concept_vectors"}
+        assert not names & {"callings", "concepts", "concept_vectors", "edges"}
     # Statements that change the tables, fill them and note the format; and then it lived.
     assert deaths > 20
     assert format_of(folder) == VERSION

@@ -125,7 +125,10 @@ def failures(session: Session) -> list[Failure]:
 
 def document_row(session: Session, id: DocumentId) -> int | None:
     """The row of a document."""
-    return column(session, "row", [id]).get(id)
+    row: int | None = session.value(
+        "SELECT row FROM documents WHERE collection = ? AND path = ?", id
+    )
+    return row
 
 
 def document(session: Session, id: DocumentId) -> Document | None:

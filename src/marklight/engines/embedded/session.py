@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
+from types import TracebackType
 from typing import Any
 
 from marklight.engines.embedded.trouble import explain
@@ -23,6 +24,30 @@ def listed(values: Iterable[Any]) -> str:
     return json.dumps(list(values), ensure_ascii=False)
 
 
+class Turns:
+    """One thread after the other, and errors of SQLite in our words.
+
+    No generator, which would take about as long as a short question itself.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+        if isinstance(error, sqlite3.Error):
+            raise explain(error, self._path) from error
+
+
 class Session:
     """A connection that speaks our errors; one transaction of it is one view.
 
@@ -33,14 +58,14 @@ class Session:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.connection = connection
-        self._turns = RLock()
+        self._turns = Turns(path)
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        with self._turn():
+        with self._turns:
             return self.connection.execute(sql, values).fetchall()
 
     def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
-        with self._turn():
+        with self._turns:
             row: Row | None = self.connection.execute(sql, values).fetchone()
             return row
 
@@ -49,29 +74,21 @@ class Session:
         return row[0] if row else None
 
     def each(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Row]:
-        with self._turn():
+        with self._turns:
             cursor = self.connection.execute(sql, values)
             rows = cursor.fetchmany(_AT_ONCE)
         while rows:
             yield from rows
-            with self._turn():
+            with self._turns:
                 rows = cursor.fetchmany(_AT_ONCE)
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> int:
-        with self._turn():
+        with self._turns:
             return self.connection.execute(sql, values).rowcount
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        with self._turn():
-            self.connection.executemany(sql, rows)
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
         with self._turns:
-            try:
-                yield
-            except sqlite3.Error as error:
-                raise explain(error, self.path) from error
+            self.connection.executemany(sql, rows)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

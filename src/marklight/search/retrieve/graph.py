@@ -20,7 +20,7 @@ _LONGEST_NAME = 200
 _PASSAGES = 5
 """Passages fetched for each document, so that most have one among the best of all."""
 _HUB = 8
-"""Links each way that are counted: a page with more is damped no further."""
+"""Documents each way that are counted: a page with more is damped no further."""
 _MOST_LOOKED_AT = 1_000
 """Seeds, and neighbours of each, that settings may ask for: a million documents at one hop."""
 
@@ -31,8 +31,9 @@ Scores = Mapping[DocumentId, float]
 class Graph:
     """Neighbours of the documents that the words find, at half their score; hubs are damped.
 
-    By 1 / log2(2 + links): each doubling of its links takes about as much from a page. 1 / links
-    would leave nothing of a good overview, and no damping would let the start page answer everything.
+    By 1 / log2(2 + links), where links to one document count once: each doubling takes about as much
+    from a page. 1 / links would leave nothing of a good overview, and no damping would let the start
+    page answer everything.
     """
 
     depth: int = 1
