@@ -84,10 +84,24 @@ def test_values_may_be_quoted_or_empty(folder: Path, capsys: pytest.CaptureFixtu
 def test_a_passage_cannot_steer_the_terminal(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(folder, {"evil.md": "# Evil \x1b]0;title\x07\n\npapaya \x1b[2J text\n"})
-    for arguments in (["search", "papaya"], ["get", "evil.md"], ["outline", "evil.md"]):
+    evil = "e \x1b[2J (1).md"
+    write(folder, {evil: "# Evil \x1b]0;title\x07\n\npapaya \x1b[2J text\n"})
+    for arguments in (
+        ["search", "papaya"],
+        ["search", "papaya", "--format", "md"],
+        ["get", evil],
+        ["outline", evil],
+    ):
         assert run(arguments) == 0
         assert "\x1b" not in capsys.readouterr().out
+
+
+def test_a_link_of_markdown_leads_to_the_file_whatever_its_name(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"größe (1) #2.md": "# Kiwi\n\npapaya text\n"})
+    assert run(["search", "papaya", "--format", "md"]) == 0
+    assert "](größe%20%281%29%20%232.md#kiwi)" in capsys.readouterr().out
 
 
 def test_a_whole_document_ends_with_its_last_line(

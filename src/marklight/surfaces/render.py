@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,12 +36,20 @@ def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
     several = answer.several_collections
     if format == "md":
         return "\n\n".join(
-            f"### [{headed_place(hit.chunk, several)}]({hit.chunk.path}#{hit.chunk.anchor})\n\n{harmless(hit.chunk.text)}"
+            f"### [{headed_place(hit.chunk, several)}]({_address(hit.chunk)})\n\n{harmless(hit.chunk.text)}"
             for hit in answer.hits
         )
     return "\n\n".join(
         hit_text(rank, hit, several, style) for rank, hit in enumerate(answer.hits, 1)
     )
+
+
+def _address(chunk: Chunk) -> str:
+    """Where a link of Markdown leads: a blank or a bracket in a path would end it, `#` begin an anchor."""
+    from urllib.parse import quote
+
+    path = re.sub(r"[^\w./-]+", lambda signs: quote(signs[0], errors="replace"), chunk.path)
+    return f"{path}#{one_line(chunk.anchor)}"
 
 
 def hit_text(rank: int, hit: Hit, several_collections: bool, style: Style = PLAIN) -> str:
