@@ -15,6 +15,9 @@ HURRIED_WINDOW = 128
 HURRIED_SECONDS = 0.5
 """What a search spends on words at most, however much time it has: it is answered without them too."""
 
+MISSING = "missing"
+"""What the manifest says of a model that has not seen all words."""
+
 
 def embed_vocabulary(
     engine: Engine, embedder: Embedder, progress: Progress = silent, until: float | None = None
@@ -37,12 +40,15 @@ def embed_vocabulary(
         engine.commit(Batch(concepts=Vectors(embedder.fingerprint, terms, rows)))
         done += len(terms)
     if (left := done < len(missing)) != noted:
-        engine.commit(Batch(manifest={_key(embedder.fingerprint): "missing" if left else ""}))
+        engine.commit(Batch(manifest={_key(embedder.fingerprint): MISSING if left else ""}))
 
 
 def words_missing(manifest: Mapping[str, str], model: str) -> bool:
-    """Whether the last run left words without a vector of this model."""
-    return bool(manifest.get(_key(model)))
+    """Whether the last run left words without a vector of this model, or never asked.
+
+    A library that was made before there was a vocabulary has no note of it.
+    """
+    return manifest.get(_key(model), MISSING) == MISSING
 
 
 def _key(model: str) -> str:
