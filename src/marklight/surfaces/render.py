@@ -13,7 +13,7 @@ from marklight.surfaces.style import PLAIN, Style
 if TYPE_CHECKING:
     # Only named here: `--help` needs the formats and nothing that they show.
     from marklight.answer import Answer, Hit, Level
-    from marklight.model import DocumentId, Heading
+    from marklight.model import Chunk, DocumentId, Heading
     from marklight.report import Extract, Report
 
 FORMATS = ("text", "json", "jsonl", "md", "files")
