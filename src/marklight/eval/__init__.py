@@ -1,1 +1,1 @@
-"""How good, how fast."""
+"""How good: questions with known answers, asked and counted."""

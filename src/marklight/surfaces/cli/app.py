@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from marklight.errors import MarklightError
-from marklight.surfaces.cli import finding, keeping, models, relating
+from marklight.surfaces.cli import evaluating, finding, keeping, models, relating
 from marklight.surfaces.cli.options import complain
 from marklight.surfaces.cli.query import query
 
@@ -41,6 +41,7 @@ for command in (
     keeping.doctor,
     keeping.settings,
     models.models,
+    evaluating.evaluate,
 ):
     app.add_command(command)
 

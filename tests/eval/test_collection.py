@@ -1,0 +1,102 @@
+"""A dataset's documents as the real ingest sees them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from marklight.eval.collection import open_collection, rendered
+from marklight.eval.dataset import Dataset, Judgement, Question, Text
+from marklight.ingest.parse import understand
+from marklight.ingest.read import Source, decode
+from marklight.model import DocumentId, FileState
+
+FAKE = ("model.name=fake",)
+
+
+def ingested(text: Text) -> tuple[str, str]:
+    """Title and body as they are understood, after a way through a file's bytes."""
+    source = Source(decode(rendered(text).encode("utf-8", "replace"))[0], FileState(0, 0, 0))
+    parsed = understand(DocumentId("default", "000/000007.txt"), source)
+    assert not parsed.document.remarks
+    lines = source.text.split("\n")[parsed.body :]
+    return parsed.document.title, "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f():\n    # a comment, no heading\n    return __init__",
+        "---\ntitle: another\n---\ntext",
+        "* no list\n\n    no code\n\n| no | table |",
+        "[[no link]] #notag ^block",
+        "a\u2028b\x85c",
+    ],
+)
+def test_a_text_is_read_as_it_is_written(text: str) -> None:
+    title, body = ingested(Text("d", 'It\'s "quoted": yes # no\ttab', text))
+    assert title == 'It\'s "quoted": yes # no tab'
+    assert body == f"{text}\n"
+
+
+def test_what_has_no_text_says_its_title() -> None:
+    assert ingested(Text("d", "Only a title", " ")) == ("Only a title", "Only a title\n")
+
+
+def test_what_has_no_title_is_called_as_its_file() -> None:
+    assert ingested(Text("d", " ", "words")) == ("000007", "words\n")
+
+
+@given(st.text(max_size=60), st.text(max_size=200))
+def test_no_title_and_no_text_can_break_out_of_its_place(title: str, text: str) -> None:
+    called, body = ingested(Text("d", title, text))
+    plain = " ".join("".join(sign if sign.isprintable() else " " for sign in title).split())
+    assert called == (plain or "000007")
+    if text.strip() and text.isprintable():
+        assert body == f"{text}\n"
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=5
+)
+@given(st.lists(st.text(max_size=40), min_size=1, max_size=4))
+def test_every_document_is_in_the_library_under_its_own_name(
+    tmp_path: Path, texts: list[str]
+) -> None:
+    made = tuple(Text(f"d{place}", "title", text) for place, text in enumerate(texts))
+    dataset = Dataset("any", (Question("q", "title", {"d0": Judgement(1, "")}),), texts=made)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path))
+        with open_collection(dataset, "keyword", FAKE) as collection:
+            with collection.library.engine.snapshot() as reader:
+                found = {collection.names[id.path] for id in reader.files()}
+            assert found == {text.id for text in made}
+
+
+def test_a_settings_file_above_the_cache_does_not_take_the_documents_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "marklight.toml").write_text('[collections]\nall = "."\n')
+    (tmp_path / "private.md").write_text("a secret")
+    monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path / "cache"))
+    dataset = Dataset(
+        "any", (Question("q", "x", {"d": Judgement(1, "")}),), texts=(Text("d", "t", "x"),)
+    )
+    with open_collection(dataset, "keyword") as collection:
+        assert collection.library.status()["documents"] == 1
+
+
+def test_files_of_a_set_have_one_time_so_that_none_is_newer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path))
+    made = tuple(Text(f"d{place}", "t", "x") for place in range(3))
+    dataset = Dataset("any", (Question("q", "x", {"d0": Judgement(1, "")}),), texts=made)
+    with open_collection(dataset, "keyword"):
+        pass
+    times = {os.stat(file).st_mtime for file in tmp_path.rglob("*.txt")}
+    assert times == {946_684_800}

@@ -1,0 +1,208 @@
+"""Datasets as people write them, and as they get them wrong: the line is named, and what is expected."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from marklight.errors import UsageError
+from marklight.eval.beir import CORPUS, QRELS, QUERIES
+from marklight.eval.own import EXAMPLE
+from marklight.eval.reading import foreign_questions, read_dataset
+from tests.making import write
+
+GOOD = {
+    CORPUS: '{"_id": "d1", "title": "Tokens", "text": "They expire."}\n{"_id": "d2", "text": "Rest"}\n',
+    QUERIES: '{"_id": "q1", "text": "when do tokens expire"}\n{"_id": "q2", "text": "unjudged"}\n',
+    QRELS: "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\n",
+}
+OWN = '[[questions]]\ntext = "when"\nanswers = ["a.md"]\n'
+
+
+def refusal(path: Path) -> UsageError:
+    with pytest.raises(UsageError) as caught:
+        read_dataset(path)
+    return caught.value
+
+
+def test_a_folder_in_beirs_layout_is_read(tmp_path: Path) -> None:
+    dataset = read_dataset(write(tmp_path / "small", GOOD))
+    assert dataset.name == "small"
+    assert [text.id for text in dataset.texts] == ["d1", "d2"]
+    assert dataset.texts[1].title == ""
+    [question] = dataset.questions
+    assert {id: one.grade for id, one in question.answers.items()} == {"d1": 2}
+    assert dataset.notices == ("1 of 2 questions have no judgement above 0 and are left out",)
+
+
+def test_numbers_are_ids_and_blank_lines_and_windows_line_ends_are_nothing(tmp_path: Path) -> None:
+    files = {
+        CORPUS: '\ufeff{"_id": 7, "title": null, "text": "a\u2028b"}\r\n\r\n',
+        QUERIES: '{"_id": 1, "text": "x"}\r\n',
+        QRELS: "1\t7\t1\r\n",
+    }
+    dataset = read_dataset(write(tmp_path, files))
+    assert dataset.texts[0].id == "7"
+    assert dataset.texts[0].text == "a\u2028b"
+    assert set(dataset.questions[0].answers) == {"7"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (QUERIES, '{"_id": "q1", "text": "x"}\n{"_id": ', "queries.jsonl:2 is not JSON"),
+        (QUERIES, "[]\n", "queries.jsonl:1 is no object"),
+        (QUERIES, "[" * 100_000, "queries.jsonl:1 is not JSON"),
+        (QUERIES, '{"text": "x"}\n', "queries.jsonl:1 has no _id"),
+        (QUERIES, '{"_id": true, "text": "x"}\n', "queries.jsonl:1 has no _id"),
+        (QUERIES, '{"_id": "q1"}\n', "queries.jsonl:1 has no text"),
+        (QUERIES, '{"_id": "q1", "text": "  "}\n', "queries.jsonl:1 has an empty text"),
+        (QUERIES, '{"_id": "q1", "text": "x", "sources": "a"}\n', "queries.jsonl:1 has sources"),
+        (QUERIES, "\n\n", "queries.jsonl is empty"),
+        (
+            QUERIES,
+            '{"_id": "q1", "text": "x"}\n\n{"_id": "q1", "text": "y"}\n',
+            "queries.jsonl:3 has the _id 'q1', as",
+        ),
+        (CORPUS, '{"_id": "d1"}\n', "corpus.jsonl:1 has no text"),
+        (CORPUS, '{"_id": "d1", "text": 3}\n', "corpus.jsonl:1 has no text"),
+        (CORPUS, "", "corpus.jsonl is empty"),
+        (CORPUS, GOOD[CORPUS] * 2, "corpus.jsonl:3 has the _id 'd1', as"),
+        (QRELS, "", "no judgement in"),
+        (QRELS, "query-id\tcorpus-id\tscore\nq1\td1\t0\n", "no judgement in"),
+        (QRELS, "query-id\tcorpus-id\tscore\nq1\td1\n", "test.tsv:2 is 'q1\\td1'"),
+        (QRELS, "q1\td1\t1\nq1\td2\tyes\n", "test.tsv:2 is 'q1\\td2\\tyes'"),
+        (QRELS, "q1 0 d1 1\n", "test.tsv:1 is 'q1 0 d1 1'"),
+        (QRELS, "q1\td1\t1\nq9\td1\t1\n", "test.tsv:2 judges the question 'q9'"),
+        (QRELS, "q1\td9\t1\nq1\td8\t1\n", "test.tsv:1 judges the document 'd9'"),
+        (QRELS, "q1\td1\t1\nq1\td1\t2\n", "test.tsv:2 gives 'd1' the score 2"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line_and_what_is_expected(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    error = refusal(write(tmp_path, {**GOOD, name: text}))
+    assert said in error.message
+    assert error.hint
+
+
+def test_several_unknown_documents_are_counted(tmp_path: Path) -> None:
+    error = refusal(write(tmp_path, {**GOOD, QRELS: "q1\td9\t1\nq1\td8\t1\nq1\td7\t1\n"}))
+    assert "(and 2 lines more like it)" in error.message
+
+
+def test_the_same_judgement_twice_is_one(tmp_path: Path) -> None:
+    dataset = read_dataset(write(tmp_path, {**GOOD, QRELS: "q1\td1\t1\nq1\td1\t1\n"}))
+    assert len(dataset.questions[0].answers) == 1
+
+
+def test_what_is_no_text_is_told_with_its_line(tmp_path: Path) -> None:
+    write(tmp_path, {**GOOD, CORPUS: b'{"_id": "d1", "text": "a"}\n{"_id": "\xff"}\n'})
+    assert f"{CORPUS}:2 is not UTF-8" in refusal(tmp_path).message
+
+
+@pytest.mark.parametrize("name", [CORPUS, QUERIES, QRELS])
+def test_a_file_that_is_missing_is_named_with_what_belongs_in_it(tmp_path: Path, name: str) -> None:
+    error = refusal(write(tmp_path, {each: text for each, text in GOOD.items() if each != name}))
+    assert f"there is no {name}" in error.message
+    assert error.hint.startswith("Expected one ")
+
+
+@pytest.mark.parametrize("path", ["nowhere", "notes.md", "empty", "a\0b"])
+def test_what_is_no_dataset_says_how_to_get_one(tmp_path: Path, path: str) -> None:
+    (tmp_path / "notes.md").touch()
+    (tmp_path / "empty").mkdir()
+    assert "`marklight eval` without" in refusal(tmp_path / path).hint
+
+
+def test_own_questions_are_read(tmp_path: Path) -> None:
+    text = 'corpus = "docs"\noff_topic = ["how do I prune roses"]\n' + OWN
+    write(tmp_path, {"mine.toml": text, "docs/a.md": ""})
+    dataset = read_dataset(tmp_path / "mine.toml")
+    assert (dataset.name, dataset.folder) == ("mine", (tmp_path / "docs").resolve())
+    assert dataset.references
+    assert dataset.off_topic == ("how do I prune roses",)
+    [question] = dataset.questions
+    assert set(question.answers) == {"a.md"}
+    assert question.answers["a.md"].where.endswith("mine.toml:3: question 1")
+
+
+def test_a_folder_with_a_description_has_its_questions_beside_it(tmp_path: Path) -> None:
+    described = 'corpus = "../pages"\ndrop_sources = true\n'
+    queries = '{"_id": "q1", "text": "x", "sources": ["b.md"]}\n'
+    files = {
+        "set/dataset.toml": described,
+        f"set/{QUERIES}": queries,
+        f"set/{QRELS}": "q1\ta.md\t1\n",
+        "pages/a.md": "",
+    }
+    write(tmp_path, files)
+    for path in (tmp_path / "set", tmp_path / "set" / "dataset.toml"):
+        dataset = read_dataset(path)
+        assert dataset.name == "set"
+        assert dataset.drop_sources
+        assert not dataset.references
+        assert dataset.questions[0].sources == ("b.md",)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("corpus = ", "is not TOML"),
+        (b"corpus = '\xff'", "is not TOML"),
+        (OWN, "does not say where the documents are"),
+        ("corpus = 3\n" + OWN, "corpus must be a text"),
+        ('corpus = "nowhere"\n' + OWN, "is no folder"),
+        ('corpus = "a\\u0000b"\n' + OWN, "is no "),
+        ('corpus = "."\nanswer = 1\n' + OWN, "unknown key 'answer'"),
+        ('corpus = "."\noff_topic = "x"\n' + OWN, "off_topic must be a list"),
+        ('corpus = "."\ndrop_sources = "no"\n' + OWN, "drop_sources must be true or false"),
+        ('corpus = "."\nquestions = []\n', "holds no questions"),
+        ('corpus = "."\nquestions = ["x"]\n', "question 1 is no table"),
+        (
+            'corpus = "."\n[[questions]]\nanswers = ["a.md"]\n',
+            "mine.toml:2: question 1 has no text",
+        ),
+        ('corpus = "."\n[[questions]]\ntext = "x"\n', "mine.toml:2: question 1: answers must be"),
+        (
+            'corpus = "."\n[[questions]]\ntext = "x"\nanswers = []\n',
+            "mine.toml:2: question 1 has no answers",
+        ),
+        (
+            'corpus = "."\n[[questions]]\ntext = "x"\nanswer = ["a.md"]\n',
+            "mine.toml:2: question 1 has the unknown key 'answer'",
+        ),
+        ('corpus = "."\n' + OWN + OWN, "mine.toml:5: question 2 is the same as question 1"),
+    ],
+)
+def test_a_mistake_in_own_questions_is_told_with_its_line(
+    tmp_path: Path, text: str | bytes, said: str
+) -> None:
+    write(tmp_path, {"mine.toml": text})
+    assert said in refusal(tmp_path / "mine.toml").message
+
+
+def test_the_example_that_is_shown_can_be_read(tmp_path: Path) -> None:
+    write(tmp_path, {"questions.toml": EXAMPLE, "docs/guides/database.md": "# Backups"})
+    assert len(read_dataset(tmp_path / "questions.toml").questions) == 2
+    # What is commented out in it is right as well.
+    [line] = [line for line in EXAMPLE.splitlines() if line.startswith("# off_topic")]
+    assert tomllib.loads(line.removeprefix("# "))["off_topic"]
+
+
+def test_a_sample_is_always_the_same_and_in_order(tmp_path: Path) -> None:
+    queries = "".join(f'{{"_id": "q{number}", "text": "x"}}\n' for number in range(50))
+    judged = "".join(f"q{number}\td1\t1\n" for number in range(50))
+    dataset = read_dataset(write(tmp_path, {**GOOD, QUERIES: queries, QRELS: judged}))
+    sample = dataset.sampled(10).questions
+    assert len(sample) == 10
+    assert sample == dataset.sampled(10).questions
+    assert list(sample) == sorted(sample, key=lambda one: int(one.id[1:]))
+    assert dataset.sampled(None) == dataset.sampled(50) == dataset.sampled(99) == dataset
+
+
+def test_foreign_questions_are_all_different() -> None:
+    questions = foreign_questions()
+    assert len(questions) == len(set(questions)) == 40
