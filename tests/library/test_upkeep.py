@@ -155,7 +155,10 @@ def test_a_new_model_embeds_anew_and_the_old_one_answers_meanwhile(
 
     load = models.load
 
+    loaded: list[str] = []
+
     def with_another(name: str, **options: Any) -> Any:
+        loaded.append(name)
         return FakeEmbedder(dimension=32) if name == "other" else load(name, **options)
 
     monkeypatch.setattr(models, "load", with_another)
@@ -164,6 +167,8 @@ def test_a_new_model_embeds_anew_and_the_old_one_answers_meanwhile(
         answer = lib.search("espresso machine", refresh=False)
         assert paths(answer)[0] == "notes.txt"
         assert any("answers until" in notice for notice in answer.notices)
+        assert lib.search("espresso machine", refresh=False).hits == answer.hits
+        assert sorted(loaded) == ["fake", "other"], "each is opened once, however often it answers"
         lib.index()
         assert not lib.search("espresso machine").notices
         with lib.engine.snapshot() as reader:

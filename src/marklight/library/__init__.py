@@ -10,7 +10,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from marklight import models
 from marklight.answer import Answer, Mode
 from marklight.errors import NotFound
 from marklight.ingest.discover import Discover
@@ -108,7 +107,7 @@ class Library(Parts):
         if refresh:
             notices += self._upkeep(ingest).refresh(query, progress)
         with self.engine.snapshot() as reader:
-            embedder, said = model_for(query, reader, ingest.embedder, models.load)
+            embedder, said = model_for(query, reader, ingest.embedder, self.model_named)
             tools = Tools(
                 reader,
                 embedder,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -74,9 +75,13 @@ class Parts:
     def embedder(self) -> Embedder | None:
         """The configured model; None when the settings want none."""
         model = self.settings.build(Model, "model")
-        if model.name == "none":
-            return None
-        return Remembering(models.load(model.name, threads=model.threads))
+        return None if model.name == "none" else self.model_named(model.name)
+
+    @once
+    def model_named(self) -> Callable[[str], Embedder]:
+        """Models by their names, each made once: an earlier one may answer for a while."""
+        threads = self.settings.build(Model, "model").threads
+        return cache(lambda name: Remembering(models.load(name, threads=threads)))
 
     @once
     def reading(self) -> Ingest:
