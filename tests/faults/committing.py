@@ -51,6 +51,7 @@ def batches() -> Iterator[Batch]:
             entries=tuple(entries) if step % 5 else (),
             removed=tuple(removed),
             vectors=vectors(digests) if step % 3 else None,
+            communities={id_of("0.md"): step} if step % 7 == 0 else None,
             manifest={"step": str(step)},
         )
 
@@ -78,6 +79,7 @@ def answers(reader: Reader) -> object:
         reader.generation,
         reader.counts("m"),
         [(id, reader.chunks_of(id), reader.links_from(id), reader.links_to(id)) for id in files],
+        (list(reader.edges()), reader.neighbours(files, 99), reader.communities(files)),
         [each.chunk for each in reader.unembedded("m", 999)],
         found,
         [(each.chunk, round(each.score, 4)) for each in near],
