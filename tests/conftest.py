@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from hypothesis import settings
 # How long one example takes tells about the machine, and whether numpy was loaded before.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+# Where the tests run in the background interrupts are ignored, and all that they start would do so too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "eval"
 
