@@ -39,6 +39,8 @@ class Filters:
     """Words that must stand in the passage, its title or its headings, in this order; here all must."""
     without: tuple[str, ...] = ()
     """Words or phrases that may not."""
+    also: Filters | None = None
+    """What must pass besides: paths and tags of the question, where the caller has named others."""
 
     def __bool__(self) -> bool:
         return self != Filters()
@@ -50,6 +52,8 @@ class Filters:
             value = getattr(self, name)
             if name == "where":
                 value = dict(value)
+            elif isinstance(value, Filters):
+                value = value.to_dict()
             elif isinstance(value, tuple):
                 value = [list(each) if isinstance(each, tuple) else each for each in value]
             if value:

@@ -85,6 +85,7 @@ filters = st.builds(
     documents=st.lists(ids, max_size=3).map(tuple),
     phrases=some(PHRASES),
     without=some(PHRASES),
+    also=st.none() | st.builds(Filters, paths=some(["*.md", "guide/**"]), tags=some(["x", "q"])),
 )
 worded = st.builds(Filters, tags=some(["x"]), phrases=some(PHRASES), without=some(PHRASES))
 """Apart from the others: together they leave nothing to find."""

@@ -35,6 +35,20 @@ def test_words_of_a_question_filter(
             assert answer.to_dict()["query"]["text"] == text
 
 
+def test_a_question_finds_nothing_outside_of_the_path_it_was_given(
+    folder: Path, engine: str
+) -> None:
+    with library(folder, engine=engine) as lib:
+        text = "token replicas path:deploy/**"
+        outside = lib.search(text, path="auth.md", min_confidence=0.0)
+        assert not outside.hits
+        assert outside.abstained is not None
+        assert outside.abstained.endswith("path auth.md, path deploy/**")
+        inside = lib.search(text, path="*.md", min_confidence=0.0)
+        assert set(paths(inside)) <= {"deploy/scale.md", "deploy/rollback.md"}
+        assert inside.hits
+
+
 def test_an_empty_answer_names_the_filters(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         answer = lib.search('"token access" tag:security', after="2020")

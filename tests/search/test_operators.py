@@ -123,7 +123,8 @@ def test_flags_and_words_hold_together() -> None:
     given = Filters(tags=("a",), after="2026-03", before="2026-05", collections=("docs", "x"))
     _, found, _ = asked("pods tag:b after:2026-02 before:2026-04-01 collection:docs -old", given)
     assert found == Filters(
-        tags=("a", "b"),
+        tags=("a",),
+        also=Filters(tags=("b",)),
         after="2026-03",
         before="2026-04-01",
         collections=("docs",),
@@ -173,3 +174,15 @@ def test_a_pasted_text_full_of_what_looks_like_filters_is_text() -> None:
     text, filters, said = asked(many)
     assert (text, filters) == (many, Filters())
     assert "taken as text" in said[0]
+
+
+def test_a_question_does_not_widen_what_its_caller_has_narrowed() -> None:
+    given = Filters(paths=("docs/**",), tags=("x",))
+    _, filters, _ = asked("pods path:secret/** tag:y author:ann", given)
+    assert filters == replace(
+        given, where=(("author", "ann"),), also=Filters(paths=("secret/**",), tags=("y",))
+    )
+    assert filters.to_dict()["also"] == {"paths": ["secret/**"], "tags": ["y"]}
+    assert asked("pods path:secret/**", Filters(tags=("x",)))[1] == Filters(
+        tags=("x",), paths=("secret/**",)
+    )

@@ -20,6 +20,7 @@ def in_words(filters: Filters) -> str:
         *([f"before {filters.before}"] if filters.before else []),
         *_any("within", [f"{owner}/{folder}".rstrip("/") for owner, folder in filters.within]),
         *_any("document", [each.path for each in filters.documents]),
+        *([in_words(filters.also)] if filters.also else []),
     ]
     return ", ".join(said)
 

@@ -97,4 +97,7 @@ def _conditions(filters: Filters) -> tuple[list[str], list[str]]:
         add("d.moment >= ?", begin)
     if end:
         add("d.moment < ?", end)
+    if filters.also:
+        others, given = _conditions(filters.also)
+        add(" AND ".join(others) or "true", *given)
     return conditions, values

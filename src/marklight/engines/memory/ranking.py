@@ -108,4 +108,5 @@ def passes(state: State, chunk: Chunk, filters: Filters) -> bool:
         and (not filters.languages or any(each.lower() in spoken for each in filters.languages))
         and (not filters.documents or chunk.document in filters.documents)
         and admits(filters.phrases, filters.without, texts(chunk))
+        and (not filters.also or passes(state, chunk, filters.also))
     )

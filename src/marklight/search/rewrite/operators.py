@@ -143,7 +143,16 @@ class _Found:
 
 
 def _combined(given: Filters, found: Filters) -> Filters:
-    """Both together: of dates the narrower, of collections those that both name."""
+    """Both together: of dates the narrower, of collections those that both name.
+
+    A question never reaches what its caller has kept from it: of paths and tags both must pass.
+    """
+    apart: dict[str, Any] = {
+        name: getattr(found, name) for name in ("paths", "tags") if getattr(given, name)
+    }
+    if any(apart.values()):
+        given = replace(given, also=Filters(**apart))
+        found = replace(found, **dict.fromkeys(apart, ()))
     if given.collections and found.collections:
         shared = tuple(each for each in found.collections if each in given.collections)
         if not shared:
