@@ -147,12 +147,12 @@ def _combined(given: Filters, found: Filters) -> Filters:
 
     A question never reaches what its caller has kept from it: of paths and tags both must pass.
     """
-    apart: dict[str, Any] = {
-        name: getattr(found, name) for name in ("paths", "tags") if getattr(given, name)
-    }
-    if any(apart.values()):
-        given = replace(given, also=Filters(**apart))
-        found = replace(found, **dict.fromkeys(apart, ()))
+    apart = Filters(paths=found.paths if given.paths else (), tags=found.tags if given.tags else ())
+    if apart:
+        given = replace(given, also=apart)
+        found = replace(
+            found, paths=() if given.paths else found.paths, tags=() if given.tags else found.tags
+        )
     if given.collections and found.collections:
         shared = tuple(each for each in found.collections if each in given.collections)
         if not shared:
