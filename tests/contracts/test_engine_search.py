@@ -52,6 +52,14 @@ def test_fields_count_by_their_weight_and_add_up(engine: Engine) -> None:
             )
 
 
+def test_a_word_counts_as_often_as_it_is_asked_for(engine: Engine) -> None:
+    put(engine, entry("a.md", "zebra house"), entry("b.md", "house"))
+    with engine.snapshot() as reader:
+        (one,) = reader.keyword(["zebra"], {"body": 1.0}, Filters(), 9)
+        (three,) = reader.keyword(["zebra"] * 3, {"body": 1.0}, Filters(), 9)
+        assert three.score == pytest.approx(3 * one.score, abs=1e-4)
+
+
 def test_a_field_without_weight_finds_nothing(engine: Engine) -> None:
     put(engine, entry("a.md", "word", title="zebra"))
     with engine.snapshot() as reader:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import tantivy
@@ -79,8 +80,9 @@ def question(
     """Any of these words in any of these fields, among what is allowed."""
     terms = Query.boolean_query(
         [
-            (Occur.Should, Query.boost_query(Query.term_query(schema, field, word), boost))
-            for word in words
+            (Occur.Should, Query.boost_query(Query.term_query(schema, field, word), times * boost))
+            # Asked for as often as it stands there, a word of a pasted text would cost as much.
+            for word, times in Counter(words).items()
             for field, boost in boosts.items()
             if boost > 0
         ]
