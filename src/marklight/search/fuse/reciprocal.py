@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from marklight.answer import Hits, Query, Why, best_first
 from marklight.errors import SettingsError
 from marklight.ports import Tools
-from marklight.search.shares import merged, shares
+from marklight.search.shares import RETRIEVERS, merged, shares
 from marklight.settings import demand_within
 
 
@@ -23,6 +23,12 @@ class Reciprocal:
 
     def __post_init__(self) -> None:
         demand_within("search.reciprocal", self, k=(0, 1_000_000))
+        for name in self.weights:
+            if name not in RETRIEVERS:
+                raise SettingsError(
+                    f"search.reciprocal.weights names an unknown retriever {name!r}",
+                    f"Known: {', '.join(RETRIEVERS)}",
+                )
         if not all(0 < weight < 1e6 for weight in self.weights.values()):
             raise SettingsError("search.reciprocal.weights must be positive")
 
