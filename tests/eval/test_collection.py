@@ -9,11 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from marklight.eval.collection import open_collection, rendered
+from marklight.eval.collection import open_collection
+from marklight.eval.corpus import UNTITLED, rendered
 from marklight.eval.dataset import Dataset, Judgement, Question, Text
 from marklight.ingest.parse import understand
 from marklight.ingest.read import Source, decode
 from marklight.model import DocumentId, FileState
+from marklight.text import words
 
 FAKE = ("model.name=fake",)
 
@@ -47,15 +49,16 @@ def test_what_has_no_text_says_its_title() -> None:
     assert ingested(Text("d", "Only a title", " ")) == ("Only a title", "Only a title\n")
 
 
-def test_what_has_no_title_is_called_as_its_file() -> None:
-    assert ingested(Text("d", " ", "words")) == ("000007", "words\n")
+def test_what_has_no_title_has_one_without_words() -> None:
+    assert ingested(Text("d", " ", "text")) == (UNTITLED, "text\n")
+    assert words(UNTITLED) == []
 
 
 @given(st.text(max_size=60), st.text(max_size=200))
 def test_no_title_and_no_text_can_break_out_of_its_place(title: str, text: str) -> None:
     called, body = ingested(Text("d", title, text))
     plain = " ".join("".join(sign if sign.isprintable() else " " for sign in title).split())
-    assert called == (plain or "000007")
+    assert called == (plain or UNTITLED)
     if text.strip() and text.isprintable():
         assert body == f"{text}\n"
 

@@ -146,6 +146,16 @@ def test_own_questions_name_sections_and_documents_as_get_does(
     assert found["metrics"]["false_answers"] == 0.5
 
 
+def test_the_example_in_the_repository_can_be_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = Path(__file__).parents[2] / "examples" / "questions.toml"
+    found = told(capsys, str(example), "--mode", "keyword")
+    assert (found["dataset"], found["documents"], found["off_topic"]) == ("questions", 8, 5)
+    assert found["metrics"]["recall@10"] > 0.5
+    assert found["notices"] == []
+
+
 def test_another_section_of_the_right_page_is_no_answer(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -188,6 +198,35 @@ def test_a_second_run_reads_and_embeds_nothing_again(
     assert code == 0, err
     assert "Reading text" not in err
     assert written == {path: path.stat().st_ctime_ns for path in texts}
+
+
+def test_documents_that_were_swept_from_the_cache_are_written_again(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = told(capsys, "set", "--mode", "keyword")["metrics"]
+    next((folder / "cache").rglob("000002.txt")).unlink()
+    again = told(capsys, "set", "--mode", "keyword")
+    assert (again["documents"], again["metrics"]) == (4, first)
+
+
+def test_a_document_that_cannot_be_read_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"docs/binary.md": b"a\0b"})
+    found = told(capsys, "mine.toml", "--mode", "keyword")
+    assert found["notices"] == [
+        "1 documents could not be read, such as binary.md: holds NUL bytes, so it is not text"
+    ]
+
+
+def test_two_files_of_questions_share_the_index_of_their_documents(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"other.toml": OWN})
+    told(capsys, "mine.toml", "--mode", "keyword")
+    code, _, err = said(capsys, "other.toml", "--mode", "keyword")
+    assert code == 0
+    assert "Reading text" not in err
 
 
 def test_other_documents_have_another_place_in_the_cache(
@@ -250,7 +289,7 @@ def test_the_table_names_what_is_measured_and_what_was_missed(
     first, *lines = out.splitlines()
     assert first == "set: 3 questions, 4 documents, 4 passages (keyword)"
     assert any(line.startswith("nDCG@10") and "0.667" in line for line in lines)
-    assert any(line.startswith("without named") for line in lines)
+    assert any(line.startswith("no difference") and "without named" in line for line in lines)
     assert "not among the first 10 for 1 of 3 questions, such as" in lines
     assert "  'when do tokens expire': d/4 (first: d/1)" in lines
     assert "Asking" in err

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -15,25 +11,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from marklight.answer import Hit
-from marklight.errors import MarklightError, StoreError, UsageError
-from marklight.eval.dataset import Dataset, Judgement, Question, Text
+from marklight.errors import MarklightError, UsageError
+from marklight.eval.corpus import file_name, home_of
+from marklight.eval.dataset import Dataset, Judgement, Question
 from marklight.library import Library
 from marklight.library.compose import compose_pipeline, read_settings
 from marklight.library.parts import DEFAULT_COLLECTION
-from marklight.models.cache import cache_folder
 from marklight.ports import Progress, silent
-from marklight.settings import PROJECT_FILE, Settings
+from marklight.settings import Settings
 from marklight.text import digest
 
-RENDERING = "1"
-"""Changes whenever documents are written differently."""
-WRITTEN_AT = 946_684_800
-"""Time of every file, the first second of 2000: no document of a set is newer than another, on any day."""
-A_FOLDER = 1_000
-"""Files in one folder: some file systems are slow with more."""
 WORDS_ONLY = ("keyword", "code")
 """Modes for which nothing is embedded."""
-LOCK_SECONDS = 600
 
 
 class Place(NamedTuple):
@@ -79,8 +68,8 @@ def open_collection(
     dataset: Dataset, mode: str, assignments: Sequence[str] = (), progress: Progress = silent
 ) -> Iterator[Collection]:
     """The documents, indexed; what was done in an earlier run is not done again."""
-    names = {_file_name(index): text.id for index, text in enumerate(dataset.texts)}
-    folder, home = _home(dataset)
+    names = {file_name(index): text.id for index, text in enumerate(dataset.texts)}
+    folder, home = home_of(dataset)
     given: dict[str, Any] = {"collections": {DEFAULT_COLLECTION: str(folder)}}
     # Search by words needs no model, and no time for vectors.
     own = (*assignments, "model.name=none") if mode in WORDS_ONLY else tuple(assignments)
@@ -159,66 +148,6 @@ def _left_out(collection: Collection, folder: Path | None, answer: str) -> str:
     file = folder / answer.partition("#")[0]
     why = collection.library.ignored(file) if file.is_file() else ""
     return f"{file} is not in the index: {why}" if why else ""
-
-
-def _home(dataset: Dataset) -> tuple[Path, Path]:
-    """Where the documents are, and where in the cache what is made of them goes."""
-    called = re.sub(r"[^\w.-]+", "-", dataset.name)[:40].strip(".-") or "dataset"
-    cache = cache_folder() / "eval"
-    if dataset.folder is not None:
-        return dataset.folder, cache / f"{called}-{digest(str(dataset.folder), size=8)}"
-    parts = (part for text in dataset.texts for part in text)
-    home = cache / f"{called}-{digest(RENDERING, *parts, size=8)}"
-    folder = home / "documents"
-    try:
-        if not folder.is_dir():
-            _write(dataset.texts, folder)
-    except OSError as error:
-        raise StoreError(
-            f"the documents of {dataset.name} cannot be written to {home}: {error.strerror or error}",
-            "MARKLIGHT_CACHE_DIR names another folder for what can be made again",
-        ) from None
-    return folder, home
-
-
-def _write(texts: Sequence[Text], folder: Path) -> None:
-    """All of them or none: a folder is filled beside the place and then renamed into it."""
-    from filelock import FileLock
-
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock", timeout=LOCK_SECONDS):
-        if folder.is_dir():  # by another process meanwhile
-            return
-        draft = Path(tempfile.mkdtemp(prefix="draft-", dir=folder.parent))
-        try:
-            # A library of its own, whatever settings stand in a folder above the cache.
-            (draft / PROJECT_FILE).touch()
-            for index, text in enumerate(texts):
-                file = draft / _file_name(index)
-                file.parent.mkdir(exist_ok=True)
-                file.write_bytes(rendered(text).encode("utf-8", "replace"))
-                os.utime(file, (WRITTEN_AT, WRITTEN_AT))
-            draft.rename(folder)
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
-
-
-def _file_name(index: int) -> str:
-    return f"{index // A_FOLDER:03}/{index:06}.txt"
-
-
-def rendered(text: Text) -> str:
-    """A document as a file: plain text, as only its author knows whether it is Markdown, its title above it.
-
-    As Markdown a comment in Python is a heading, two indented lines are a block of code, and
-    `__init__` is bold. What has a title and no text says its title.
-    """
-    title = " ".join("".join(sign if sign.isprintable() else " " for sign in text.title).split())
-    front = f"title: {json.dumps(title, ensure_ascii=False)}\n" if title else ""
-    # Control characters would make a file that is no text; no reader sees them either.
-    body = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", " ", text.text)
-    return f"---\n{front}---\n{body if body.strip() else title}\n"
 
 
 def _recipe(settings: Settings) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -90,9 +90,10 @@ def _off_topic(dataset: Dataset, other: Path | None) -> Sequence[str]:
     return some(texts, MOST_OFF_TOPIC)
 
 
-def _notices(collection: Collection, dataset: Dataset) -> list[str]:
-    absent = missing(collection, dataset)
-    if not absent:
-        return list(collection.notices)
-    said = f"{len(absent)} documents that answer are not in the index, such as {absent[0]}"
-    return [*collection.notices, said]
+def _notices(collection: Collection, dataset: Dataset) -> Iterator[str]:
+    yield from collection.notices
+    if failed := collection.library.status()["failed"]:
+        first = failed[0]
+        yield f"{len(failed)} documents could not be read, such as {first['path']}: {first['reason']}"
+    if absent := missing(collection, dataset):
+        yield f"{len(absent)} documents that answer are not in the index, such as {absent[0]}"

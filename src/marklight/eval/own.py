@@ -12,18 +12,16 @@ from marklight.errors import UsageError
 from marklight.eval.dataset import Judgement, Question
 
 EXAMPLE = """\
-corpus = "docs"                       # a folder of Markdown, from where this file is
+corpus = "docs"                            # a folder of Markdown, from where this file is
+off_topic = ["how do I prune roses"]       # what nothing in it answers; without any, forty of ours
 
 [[questions]]
 text = "how long are backups kept"
 answers = ["guides/database.md#backups"]   # path, path#heading or path:10-40, as for `marklight get`
 
-[[questions]]
+[[questions]]                              # as many as you like
 text = "who may deploy"
 answers = ["guides/deployment.md", "team.md"]
-
-# [[questions]] as many as you like; what nothing in your documents answers goes here:
-# off_topic = ["how do I prune roses"]  # above the first [[questions]]
 """
 
 HOW = f"""\

@@ -37,7 +37,8 @@ WORDS = {
 IN_ABLATION = ("ndcg@10", "recall@100", "answered", "false_answers", "ece")
 MISSED_SHOWN = 5
 CHANCE = 0.05
-"""Below this a difference is marked: chance alone gives it less than once in twenty times."""
+"""Below this a difference is marked."""
+MARKED = "* chance alone gives such a difference less than once in twenty times"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ class Evaluation:
         rows = [[label, f"{values[name]:.3f}", said] for name, (label, said) in WORDS.items()]
         latency = self.quality.latency_ms
         times = f"{latency['p50']:.0f} / {latency['p95']:.0f} ms"
-        return _columns([*rows, ["time, p50 / p95", times, "of one search"]])
+        return _columns([*rows, ["time, p50 / p95", times, "of one search"]], words=2)
 
     def _compared_table(self) -> str:
         assert self.comparison
@@ -123,46 +124,51 @@ class Evaluation:
             ]
             for name, (label, _) in WORDS.items()
         ]
-        heading = ["", "as it is", "changed", "difference", "p"]
-        said = f"changed: {one_line(other.name)}\n* chance alone gives such a difference less than once in twenty times"
-        return f"{_columns([heading, *rows])}\n{said}"
+        heading = ["", "as it is", "changed", "difference", "p  "]
+        return f"{_columns([heading, *rows])}\nchanged: {one_line(other.name)}\n{MARKED}"
 
     def _ablation_table(self) -> str:
-        heading = ["", *(f"{WORDS[name][0]}" for name in IN_ABLATION), "p of nDCG@10"]
+        heading = ["", *(WORDS[name][0] for name in IN_ABLATION), "p of nDCG@10  "]
         whole = ["all", *(f"{self.quality.metrics[name]:.3f}" for name in IN_ABLATION), ""]
+        telling = [one for one in self.ablation if any(map(_seen, _differences(one)))]
         rows = [
-            [
-                one.name,
-                *(f"{one.difference[name]:+.3f}" for name in IN_ABLATION),
-                _chance(one.p["ndcg@10"]),
-            ]
-            for one in self.ablation
+            [one.name, *(f"{each:+.3f}" for each in _differences(one)), _chance(one.p["ndcg@10"])]
+            for one in telling
         ]
-        said = "differences to all; a stage helps where nDCG@10 falls without it"
-        return f"{_columns([heading, whole, *rows])}\n{said}"
+        same = [one.name for one in self.ablation if one not in telling]
+        said = ["differences to all; a stage helps where nDCG@10 falls without it", MARKED]
+        if same:
+            said.append(f"no difference {', '.join(same)}")
+        return "\n".join([_columns([heading, whole, *rows]), *said])
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows with aligned columns; the first to the left, numbers to the right, words at the end as they are."""
+def _differences(one: Comparison) -> list[float]:
+    return [one.difference[name] for name in IN_ABLATION]
+
+
+def _seen(difference: float) -> bool:
+    """Whether three places show it."""
+    return abs(difference) >= 0.0005
+
+
+def _columns(rows: Sequence[Sequence[str]], words: int | None = None) -> str:
+    """Rows with aligned columns: names to the left, numbers to the right, words to the left."""
     widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if index == 0 or not _is_number(cell) else cell.rjust(width)
+    left = (0, words)
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if index in left else cell.rjust(width)
             for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
-
-
-def _is_number(cell: str) -> bool:
-    return cell[:1] in "+-0123456789"
+        ).rstrip()
+        for row in rows
+    )
 
 
 def _chance(p: float | None) -> str:
     if p is None:
         return ""
-    return f"{p:.3f} *" if p < CHANCE else f"{p:.3f}  "
+    shown = "<0.001" if p < 0.0005 else f"{p:.3f}"
+    return f"{shown} *" if p < CHANCE else f"{shown}  "
 
 
 def _missed_text(missed: Sequence[Outcome], questions: int) -> str:

@@ -1,0 +1,90 @@
+"""The tables that a person reads."""
+
+from __future__ import annotations
+
+from marklight.eval.ablate import compare
+from marklight.eval.dataset import Judgement, Question
+from marklight.eval.quality import BUDGETS, Outcome, Quality
+from marklight.eval.report import Evaluation
+from marklight.library.compose import SCHEMA
+from marklight.settings import combine
+
+
+def outcome(right: bool, number: int) -> Outcome:
+    """A question whose answer stands first or nowhere."""
+    found = "right.md" if right else "wrong.md"
+    question = Question(f"q{number}", f"question {number}", {"right.md": Judgement(1, "")})
+    return Outcome(
+        question,
+        ranking=((found, 0.75),),
+        within={budget: frozenset([found]) for budget in BUDGETS},
+        answered=True,
+        ms=10.0 * number,
+    )
+
+
+def quality(*right: bool, false_answers: tuple[bool, ...] = (True, False)) -> Quality:
+    outcomes = [outcome(one, number) for number, one in enumerate(right, 1)]
+    return Quality(outcomes, false_answers, threshold=0.3)
+
+
+def evaluation(whole: Quality, *others: Quality) -> Evaluation:
+    changes = [
+        compare(f"without stage{number}", (f"search.skip=stage{number}",), whole, other)
+        for number, other in enumerate(others)
+    ]
+    return Evaluation("set", 2, 3, "hybrid", whole, combine([], SCHEMA), ablation=changes)
+
+
+def test_means_are_over_the_questions() -> None:
+    metrics = quality(True, True, True, False).metrics
+    assert metrics["ndcg@10"] == metrics["success@1"] == metrics["recall@500_tokens"] == 3 / 4
+    # Three of four results that say 0.75 are right.
+    assert metrics["ece"] == 0
+    assert metrics["false_answers"] == 1 / 2
+    assert metrics["lost"] == 0
+
+
+def test_what_scores_below_the_threshold_is_lost() -> None:
+    outcomes = [outcome(True, 1), outcome(False, 2)]
+    # Only questions with an answer among the first ten can lose it.
+    assert Quality(outcomes, [], threshold=0.8).metrics["lost"] == 1
+
+
+def test_times_are_of_the_questions_in_order_of_length() -> None:
+    assert quality(*[True] * 20).latency_ms == {"p50": 100.0, "p95": 190.0}
+
+
+def test_changes_that_change_nothing_are_named_together() -> None:
+    whole = quality(*[True] * 12, *[False] * 4)
+    worse = quality(*[True] * 4, *[False] * 12)
+    lines = evaluation(whole, worse, whole, whole).to_text().splitlines()
+    assert "no difference without stage1, without stage2" in lines
+    [row] = [line for line in lines if line.startswith("without stage0")]
+    # Eight coins that all fall the same way: 2 of 2⁸ ways, 0.008.
+    assert row.split() == [
+        *["without", "stage0", "-0.500", "-0.500", "+0.000", "+0.000", "+0.500"],
+        *["0.008", "*"],
+    ]
+
+
+def test_numbers_stand_below_each_other() -> None:
+    whole = quality(True, False)
+    heading, first, second = [
+        line
+        for line in evaluation(whole, quality(False, False)).to_text().splitlines()
+        if line.startswith((" " * 10, "all ", "without "))
+    ]
+    end = heading.index("nDCG@10") + len("nDCG@10")
+    assert first[:end].endswith("  0.500")
+    assert second[:end].endswith(" -0.500")
+
+
+def test_json_has_what_was_missed_and_what_changed() -> None:
+    found = evaluation(quality(True, False), quality(True, True)).to_dict()
+    assert found["queries"] == 2
+    assert found["missed"] == [
+        {"id": "q2", "text": "question 2", "expected": ["right.md"], "first": "wrong.md"}
+    ]
+    assert found["ablation"][0]["difference"]["ndcg@10"] == 0.5
+    assert [each["count"] for each in found["reliability"]] == [0] * 7 + [2] + [0] * 2
