@@ -33,7 +33,7 @@ def test_a_folder_in_beirs_layout_is_read(tmp_path: Path) -> None:
     assert dataset.texts[1].title == ""
     [question] = dataset.questions
     assert {id: one.grade for id, one in question.answers.items()} == {"d1": 2}
-    assert dataset.notices == ("1 of 2 questions have no judgement above 0 and are left out",)
+    assert dataset.notices == ("questions left out, as no judgement of them is above 0: 1 of 2",)
 
 
 def test_numbers_are_ids_and_blank_lines_and_windows_line_ends_are_nothing(tmp_path: Path) -> None:

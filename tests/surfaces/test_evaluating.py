@@ -215,7 +215,7 @@ def test_a_document_that_cannot_be_read_is_told(
     write(folder, {"docs/binary.md": b"a\0b"})
     found = told(capsys, "mine.toml", "--mode", "keyword")
     assert found["notices"] == [
-        "1 documents could not be read, such as binary.md: holds NUL bytes, so it is not text"
+        "documents that could not be read: 1, such as binary.md, which holds NUL bytes, so it is not text"
     ]
 
 
@@ -302,7 +302,7 @@ def test_a_question_that_cannot_be_asked_has_found_nothing_and_is_told(
     write(folder / "set", {QUERIES: queries})
     found = told(capsys, "set", "--mode", "keyword")
     assert found["metrics"]["recall@100"] == round(2 / 3, 4)
-    assert found["notices"][0].startswith("1 questions could not be asked")
+    assert found["notices"][0].startswith("questions that could not be asked: 1, such as ")
 
 
 def test_without_a_dataset_it_is_told_how_to_write_one(
@@ -368,7 +368,7 @@ def test_a_judged_page_that_is_left_out_of_the_index_is_a_miss_and_told(
     write(folder, files)
     found = told(capsys, "a", "--mode", "keyword")
     assert found["metrics"]["recall@100"] == 0
-    assert found["notices"] == ["1 documents that answer are not in the index, such as deploy.md"]
+    assert found["notices"] == ["answers that are not in the index: 1, such as deploy.md"]
 
 
 def test_a_cache_that_cannot_be_written_is_told(

@@ -59,7 +59,7 @@ def read_questions(
             f"Expected {EXPECTED[QRELS]}",
         )
     left_out = len(rows) - len(questions)
-    said = f"{left_out} of {len(rows)} questions have no judgement above 0 and are left out"
+    said = f"questions left out, as no judgement of them is above 0: {left_out} of {len(rows)}"
     return questions, (said,) if left_out else ()
 
 

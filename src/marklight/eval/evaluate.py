@@ -94,6 +94,6 @@ def _notices(collection: Collection, dataset: Dataset) -> Iterator[str]:
     yield from collection.notices
     if failed := collection.library.status()["failed"]:
         first = failed[0]
-        yield f"{len(failed)} documents could not be read, such as {first['path']}: {first['reason']}"
+        yield f"documents that could not be read: {len(failed)}, such as {first['path']}, which {first['reason']}"
     if absent := missing(collection, dataset):
-        yield f"{len(absent)} documents that answer are not in the index, such as {absent[0]}"
+        yield f"answers that are not in the index: {len(absent)}, such as {absent[0]}"

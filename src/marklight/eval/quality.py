@@ -110,7 +110,7 @@ class Quality:
     @property
     def latency_ms(self) -> dict[str, float]:
         """Of a search as a user asks it, the model and the index at hand."""
-        times = [one.ms for one in self.outcomes]
+        times = [one.ms for one in self.outcomes if one.ms]  # one that was refused took none
         return {f"p{share}": metrics.percentile(times, share / 100) for share in (50, 95)}
 
 
@@ -153,7 +153,7 @@ def measure(
     skipped = "confidence" in settings["search.skip"]
     notices: tuple[str, ...] = ()
     if refused:
-        notices = (f"{len(refused)} questions could not be asked, such as {refused[0]}",)
+        notices = (f"questions that could not be asked: {len(refused)}, such as {refused[0]}",)
     return Quality(
         outcomes, said, 0.0 if skipped else settings["search.confidence.threshold"], notices
     )
