@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from marklight.model import Matrix
 
 WARM, ASKED, COLD = 20, 200, 9
-CANDIDATES = 50
+CANDIDATES = 30
 """What a retriever fetches for a search with the usual number of results."""
 PROSE = re.compile(r"[A-Za-z]")
 PROGRAM = str(Path(sys.executable).with_name("marklight"))

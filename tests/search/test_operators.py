@@ -22,7 +22,8 @@ from tests.contracts.builders import entry
 def a_reader() -> Reader:
     engine = engines.open("memory:")
     with engine.writing(1):
-        engine.commit(Batch(entries=(entry("a.md", "x", metadata={"status": "draft"}),)))
+        text = "x, roll back, a b, c d"
+        engine.commit(Batch(entries=(entry("a.md", text, metadata={"status": "draft"}),)))
     return engine.snapshot().__enter__()
 
 
@@ -186,3 +187,14 @@ def test_a_question_does_not_widen_what_its_caller_has_narrowed() -> None:
     assert asked("pods path:secret/**", Filters(tags=("x",)))[1] == Filters(
         tags=("x",), paths=("secret/**",)
     )
+
+
+def test_a_phrase_that_stands_nowhere_is_words_among_words_and_a_filter_alone() -> None:
+    left, filters, said = asked('why "access denied" again')
+    assert (left, filters) == ('why "access denied" again', Filters())
+    assert said == ['no passage holds "access denied"; its words are searched for']
+    assert asked('"access denied"') == ("access denied", Filters(phrases=("access denied",)), [])
+    # One that stands somewhere stays a filter beside it.
+    left, filters, said = asked('"roll back" of "access denied" now')
+    assert (left, filters.phrases) == ("roll back of access denied now", ("roll back",))
+    assert len(said) == 1

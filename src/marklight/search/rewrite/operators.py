@@ -48,6 +48,13 @@ class Operators:
         found = _Found(tools)
         # Each word that is taken out leaves a blank; a phrase leaves its words.
         text = _WORD.sub(found.take, query.text)
+        if found.absent and query_words(_WORD.sub(" ", query.text)):
+            # Among other words a message may be quoted that the documents write in another way.
+            for phrase in found.absent:
+                tools.say(f'no passage holds "{phrase}"; its words are searched for')
+        else:
+            for phrase in found.absent:
+                found.add("phrases", phrase)
         if found.filters == Filters():
             return query
         if not query_words(text):
@@ -77,6 +84,8 @@ class _Found:
     values: list[str] = field(default_factory=list)
     """What is looked for where nothing else is left."""
     placed: bool = False
+    absent: list[str] = field(default_factory=list)
+    """Phrases that stand nowhere in the library."""
 
     def take(self, word: re.Match[str]) -> str:
         """The text that takes its place: itself, where it is no filter."""
@@ -90,7 +99,10 @@ class _Found:
     def _phrase(self, phrase: str) -> str:
         if not is_phrase(phrase):
             return ""
-        self._add("phrases", phrase.strip())
+        if self.tools.reader.listed(Filters(phrases=(phrase.strip(),)), 1):
+            self.add("phrases", phrase.strip())
+        else:
+            self.absent.append(phrase.strip())
         return phrase
 
     def _without(self, given: str) -> str:
@@ -98,7 +110,7 @@ class _Found:
         letters = sum(sign.isalpha() for sign in phrase)
         if not is_phrase(phrase) or (letters < _LEAST_LETTERS and not has_cjk(phrase)):
             return ""
-        self._add("without", phrase)
+        self.add("without", phrase)
         return " "
 
     def _pair(self, key: str, value: str) -> bool:
@@ -112,9 +124,9 @@ class _Found:
             more = Filters(after=day) if key == "after" else Filters(before=day)
             self.filters = _combined(self.filters, more)
         elif key in _FIELDS:
-            self._add(_FIELDS[key], self._checked(key, value))
+            self.add(_FIELDS[key], self._checked(key, value))
         elif key in ("author", "category") or self.tools.reader.knows(key):
-            self._add("where", (key, value))
+            self.add("where", (key, value))
         else:
             return False
         if key in _PLACES:
@@ -136,7 +148,7 @@ class _Found:
             )
         return value
 
-    def _add(self, name: str, value: object) -> None:
+    def add(self, name: str, value: object) -> None:
         both = (*getattr(self.filters, name), value)
         more: dict[str, Any] = {name: tuple(dict.fromkeys(both))}
         self.filters = replace(self.filters, **more)
