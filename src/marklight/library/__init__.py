@@ -106,7 +106,7 @@ class Library(Parts):
         notices = list(self._notices())
         if refresh:
             notices += self._upkeep(ingest).refresh(query, progress)
-        with self.engine.snapshot() as reader:
+        with self.at_work() as together, self.engine.snapshot() as reader:
             embedder, said = model_for(query, reader, ingest.embedder, self.model_named)
             tools = Tools(
                 reader,
@@ -115,7 +115,7 @@ class Library(Parts):
                 exists=self.files.has,
                 now=time.time(),
                 say=said.append,
-                together=self.together,
+                together=together,
             )
             answer = pipeline(query, tools)
             modified = reader.modified(hit.chunk.document for hit in answer.hits)
