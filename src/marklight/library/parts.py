@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from threading import BoundedSemaphore
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from marklight import engines, models
 from marklight.answer import Query
@@ -27,6 +26,9 @@ from marklight.ports import Embedder, Engine, Reranker
 from marklight.search.pipeline import Pipeline
 from marklight.search.refine.rerank import Rerank
 from marklight.settings import Settings
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 DEFAULT_COLLECTION = "default"
 """The one collection of a library that names none; the same wherever the folder moves to."""
@@ -136,6 +138,8 @@ class Parts:
     @once
     def pool(self) -> ThreadPoolExecutor:
         """The one pool of threads that all searches of this library share."""
+        from concurrent.futures import ThreadPoolExecutor  # brings logging along
+
         self._demand_open()
         return ThreadPoolExecutor(THREADS, thread_name_prefix="marklight")
 
@@ -172,6 +176,8 @@ class Parts:
             ]
             return [*rest, last]
         finally:
+            from concurrent.futures import wait
+
             wait([each for each in begun if not each.cancel()])
 
     def _submit(self, task: Callable[[], Value]) -> Future[Value]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,9 +18,11 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "jsonl", "md", "files")
 
 
-def to_json(value: Any) -> str:
+def to_json(value: Any, indent: int | None = 2) -> str:
     """The one way in which JSON leaves this program; other characters than ASCII stay readable."""
-    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    import json
+
+    return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
 
 
 def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
@@ -30,7 +31,7 @@ def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
         return to_json(answer.to_dict())
     if format == "jsonl":
         results = answer.to_dict()["results"]
-        return "\n".join(json.dumps(result, ensure_ascii=False) for result in results)
+        return "\n".join(to_json(result, indent=None) for result in results)
     if format == "files":
         return "\n".join(dict.fromkeys(one_line(hit.chunk.path) for hit in answer.hits))
     several = answer.several_collections

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -128,4 +127,4 @@ def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -
 def _shown(value: Any) -> str:
     if isinstance(value, tuple):
         value = list(value)
-    return json.dumps(value, ensure_ascii=False)
+    return render.to_json(value, indent=None)

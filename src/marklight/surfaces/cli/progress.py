@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from types import TracebackType
@@ -37,7 +36,9 @@ class Bar:
         filled = round(share * _WIDTH)
         bar = "━" * filled + "─" * (_WIDTH - filled)
         line = f"{self._phase} {bar} {done}/{total}{self._left(done, total, now)}"
-        width = shutil.get_terminal_size().columns - 1
+        from shutil import get_terminal_size  # loads archives, which `--help` has no use for
+
+        width = get_terminal_size().columns - 1
         sys.stderr.write(f"\r\x1b[K{line[:width]}")
         sys.stderr.flush()
 
