@@ -221,6 +221,7 @@ def test_tab_completes_commands(arguments: list[str], environment: dict[str, str
         terminal.until("keyword]>")
         terminal.send(f":mo{TAB}")
         terminal.until(":more :mode")
+        terminal.until("keyword]> :mo")  # while the list is shown, keys are the terminal's own
         terminal.send(f"\x15:exp{TAB}\r")
         terminal.until("nothing was asked yet")
 
