@@ -67,7 +67,8 @@ def sketch(texts: Sequence[str]) -> Sketches:
     """All pairs of these flat texts, 64 bits of both at a time."""
     import numpy as np
 
-    padded = [text.ljust(3) for text in texts]
+    # With a sign that no text holds: a short one must not be like a longer one with a blank there.
+    padded = [text.ljust(3, "\0") for text in texts]
     signs = np.frombuffer("".join(padded).encode("utf-32-le", "surrogatepass"), np.uint32)
     if signs.max(initial=0) < _NARROW:
         runs = (signs[:-2] << 20) | (signs[1:-1] << 10) | signs[2:]
