@@ -1,0 +1,83 @@
+"""Search by words against plain BM25 with stemming: nDCG@10 of both on the same questions, set by set."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import bm25s
+from Stemmer import Stemmer
+
+from benchmarks._measure import eval_root, save
+from marklight.eval.dataset import Dataset
+from marklight.eval.evaluate import evaluate
+from marklight.eval.metrics import ndcg
+from marklight.eval.reading import read_dataset
+from marklight.eval.significance import p_value
+
+SETS = (
+    *("anthropic-docs", "stackfaq", "cosqa-dev", "scifact-train", "cranfield"),
+    *("kubernetes-anchors", "blue-book-anchors", "fastapi-anchors"),
+)
+PLAIN = {"bm25s": {"k1": 1.5, "b": 0.75}, "bm25s, k1 1.2": {"k1": 1.2, "b": 0.75}}
+"""The yardstick with its own defaults, and with those of Lucene and tantivy."""
+DEPTH = 100
+
+
+def documents(dataset: Dataset) -> dict[str, str]:
+    """What plain BM25 is given of each document: all of it, its title above."""
+    if dataset.folder is None:
+        return {text.id: f"{text.title}\n{text.text}" for text in dataset.texts}
+    files = sorted(dataset.folder.rglob("*.md"))
+    return {
+        str(each.relative_to(dataset.folder)): each.read_text("utf-8", "replace") for each in files
+    }
+
+
+def plain(dataset: Dataset, settings: dict[str, float]) -> list[float]:
+    """nDCG@10 of each question, by Lucene's BM25 over whole documents, with stems and without stop words."""
+    texts = documents(dataset)
+    names = list(texts)
+
+    def stems(many: Sequence[str]) -> Any:
+        return bm25s.tokenize(
+            list(many), stopwords="en", stemmer=Stemmer("english"), show_progress=False
+        )
+
+    index = bm25s.BM25(method="lucene", **settings)
+    index.index(stems(list(texts.values())), show_progress=False)
+    asked = stems([question.text for question in dataset.questions])
+    found, _ = index.retrieve(asked, k=min(DEPTH, len(names)), show_progress=False)
+    values = []
+    for question, rows in zip(dataset.questions, found, strict=True):
+        dropped = set(question.sources) - set(question.answers) if dataset.drop_sources else set()
+        ranking = [names[row] for row in rows if names[row] not in dropped]
+        grades = {name: one.grade for name, one in question.answers.items()}
+        values.append(ndcg(ranking, grades, 10))
+    return values
+
+
+def figures(path: Path) -> dict[str, Any]:
+    dataset = read_dataset(path)
+    ours = evaluate(path, mode="keyword").quality.by_question["ndcg@10"]
+    rows: dict[str, Any] = {"questions": len(ours), "marklight": fmean(ours)}
+    for name, settings in PLAIN.items():
+        theirs = plain(dataset, settings)
+        rows |= {name: fmean(theirs), f"p against {name}": p_value(theirs, ours)}
+    return rows
+
+
+def main() -> None:
+    """Sets may be named; nothing is embedded, and documents are indexed once in the user's cache."""
+    results = {}
+    for name in sys.argv[1:] or SETS:
+        results[name] = figures(eval_root() / "sets" / name)
+        print(name, results[name], flush=True)
+    save("words", {"ndcg@10": results})
+
+
+if __name__ == "__main__":
+    main()
