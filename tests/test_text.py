@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.text import identifiers, plain, query_words, terms, trail, words
+from marklight.text import identifiers, parts, plain, query_words, terms, trail, words
 from tests.linear import demand_linear
 
 
@@ -29,6 +29,24 @@ def test_two_spellings_of_a_name_share_their_parts() -> None:
     assert {"get", "user", "by", "id"} <= {*identifiers("getUserById")} & {
         *identifiers("get_user_by_id")
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("getUserById", ["get", "user", "id"]),
+        ("parse_json_data(HTTPResponses)", ["pars", "json", "data", "http", "respons"]),
+        ("x_train", ["train"]),
+        ("plain words, NASA, _so_, v1 and __init__", []),
+        ("a" * 40 + "B" * 40, []),
+    ],
+)
+def test_names_in_prose_have_parts_that_are_words(text: str, expected: list[str]) -> None:
+    assert parts(text) == expected
+
+
+def test_a_question_is_looked_for_by_the_parts_of_its_names_too() -> None:
+    assert query_words("what is a ConfigMap") == ["configmap", "config", "map"]
 
 
 def test_prose_is_stemmed_and_freed_of_stop_words() -> None:
@@ -64,14 +82,16 @@ def test_a_question_of_stop_words_keeps_them() -> None:
 @given(st.text())
 def test_no_text_breaks_the_words(text: str) -> None:
     assert all(word and not word.isspace() for word in words(text))
-    assert all(word and " " not in word for word in identifiers(text))
+    assert all(word and " " not in word for word in (*identifiers(text), *parts(text)))
     plain(text)
 
 
 @pytest.mark.parametrize("piece", ["[", "![", "[[", "<a ", "<!--", "{{<", "](", "\\u3042", "a_"])
 def test_plain_text_takes_time_linear_in_size(piece: str) -> None:
     demand_linear(
-        lambda text: (plain(text), words(text)), lambda size: piece * (size // len(piece)), 100_000
+        lambda text: (plain(text), words(text), parts(text)),
+        lambda size: piece * (size // len(piece)),
+        100_000,
     )
 
 

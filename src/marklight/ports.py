@@ -66,8 +66,15 @@ FIELD_BOOSTS: Mapping[str, float] = {
     "aliases": 1.5,
     "author": 1.0,
     "body": 1.0,
+    "whole": 10.0,
 }
-"""The prose fields of a passage and their weight in keyword search (mission, R4)."""
+"""The prose fields of a passage and their weight in keyword search (mission, R4).
+
+The whole is all of them as one text, with the parts of names. Without it a word in the title and in
+the body counts as if it were two, and each field has a rarity of words of its own, which in short
+fields says little: nDCG@10, mean of eight development sets, is .629 without it, .654 with nothing
+else, and .681 with both.
+"""
 
 
 class Reader(Protocol):

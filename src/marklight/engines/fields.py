@@ -7,10 +7,18 @@ from functools import cache
 
 from marklight.model import Chunk, Document
 from marklight.ports import FIELD_BOOSTS
-from marklight.text import digest, identifiers, words
+from marklight.text import digest, identifiers, parts, words
 
 PROSE = tuple(FIELD_BOOSTS)
 CODE = "code"
+WHOLE = "whole"
+"""The field that holds what all others but code say, as one text."""
+TITLE_TIMES = 3
+"""How often the title stands in it: so BM25F weighs a field (Robertson, Zaragoza and Taylor, CIKM 2004).
+
+By nDCG@10, mean of eight development sets: .670 if it stands there once, .677 twice, .681 three
+times. Others stand there once: with headings, keywords, description and tags twice it is .003 less.
+"""
 
 
 SHARED = ("keywords", "description", "tags", "aliases", "author")
@@ -31,14 +39,16 @@ def shared_words(said: Mapping[str, str | Sequence[str]]) -> Mapping[str, list[s
     }
 
 
-def chunk_words(chunk: Chunk) -> Mapping[str, list[str]]:
-    """What a passage adds to them."""
-    return {
-        "title": words(chunk.title),
-        "headings": words("\n".join((*chunk.headings, *chunk.merged))),
-        "body": words(chunk.text),
-        CODE: identifiers(chunk.code) if chunk.code else [],
-    }
+def passage_words(shared: Mapping[str, list[str]], chunk: Chunk) -> Mapping[str, list[str]]:
+    """All fields of a passage: those of its document, its own, and the whole of them."""
+    headings = "\n".join((*chunk.headings, *chunk.merged))
+    said = {"title": chunk.title, "headings": headings, "body": chunk.text}
+    fields = {**shared, **{field: words(text) for field, text in said.items()}}
+    whole: list[str] = []
+    for field, found in fields.items():
+        times = TITLE_TIMES if field == "title" else 1
+        whole += (found + parts(said.get(field, ""))) * times
+    return {**fields, WHOLE: whole, CODE: identifiers(chunk.code) if chunk.code else []}
 
 
 def texts(chunk: Chunk) -> tuple[str, ...]:
@@ -57,4 +67,5 @@ _SAMPLE = (
 @cache
 def recipe() -> str:
     """Changes when words are made in another way, and with it every index of words."""
-    return digest(" ".join(words(_SAMPLE)), " ".join(identifiers(_SAMPLE)), ",".join(PROSE), size=6)
+    made = (words(_SAMPLE), parts(_SAMPLE), identifiers(_SAMPLE), PROSE)
+    return digest(*(" ".join(each) for each in made), str(TITLE_TIMES), size=6)

@@ -96,11 +96,6 @@ def pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(max(1, len(run) - 1))]
 
 
-def query_words(text: str) -> list[str]:
-    """The words of a question; one made of stop words only keeps them all, so it is never empty."""
-    return words(text) or [run for run in _RUNS.findall(fold(text)) if len(run) <= MAX_WORD]
-
-
 def flat(text: str) -> str:
     """As names and texts are compared: case, accents and the shape of white space do not matter."""
     return " ".join(fold(text).split())

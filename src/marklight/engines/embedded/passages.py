@@ -13,8 +13,18 @@ from marklight.engines.embedded.allowed import Allowed
 from marklight.engines.embedded.insert import Placed
 from marklight.engines.embedded.records import CHUNK, chunk
 from marklight.engines.embedded.session import Session
-from marklight.engines.fields import CODE, PROSE, WORDED, chunk_words, document_words, shared_words
+from marklight.engines.fields import (
+    CODE,
+    PROSE,
+    WORDED,
+    document_words,
+    passage_words,
+    shared_words,
+)
 from marklight.ports import Scored
+
+DIGITS = 4
+"""Of a score, behind the point: sums of the same numbers in another order differ in those after, which are no ranks."""
 
 
 def schema() -> tantivy.Schema:
@@ -23,7 +33,7 @@ def schema() -> tantivy.Schema:
     builder.add_unsigned_field("row", indexed=True, fast=True)
     builder.add_unsigned_field("document", indexed=True)
     for field in (*PROSE, CODE):
-        builder.add_text_field(field, tokenizer_name="whitespace", index_option="position")
+        builder.add_text_field(field, tokenizer_name="whitespace", index_option="freq")
     return builder.build()
 
 
@@ -32,7 +42,7 @@ def placed_passages(placed: Iterable[Placed]) -> Iterator[tantivy.Document]:
     for each in placed:
         shared = document_words(each.entry.document)
         for row, passage in enumerate(each.entry.chunks, each.first_chunk):
-            yield _passage(row, each.document, shared, chunk_words(passage))
+            yield _passage(row, each.document, passage_words(shared, passage))
 
 
 def stored_passages(session: Session, rows: str = "") -> Iterator[tantivy.Document]:
@@ -48,19 +58,16 @@ def stored_passages(session: Session, rows: str = "") -> Iterator[tantivy.Docume
     ):
         if document != last:
             last, shared = document, shared_words(json.loads(record))
-        yield _passage(row, document, shared, chunk_words(chunk(tuple(columns))))
+        yield _passage(row, document, passage_words(shared, chunk(tuple(columns))))
 
 
-def _passage(
-    row: int, document: int, shared: Mapping[str, list[str]], own: Mapping[str, list[str]]
-) -> tantivy.Document:
+def _passage(row: int, document: int, fields: Mapping[str, list[str]]) -> tantivy.Document:
     passage = tantivy.Document()
     passage.add_unsigned("row", row)
     passage.add_unsigned("document", document)
-    for fields in (shared, own):
-        for field, found in fields.items():
-            if found:
-                passage.add_text(field, " ".join(found))
+    for field, found in fields.items():
+        if found:
+            passage.add_text(field, " ".join(found))
     return passage
 
 
@@ -141,13 +148,12 @@ def best(
         hits = searcher.search(query, limit=ask, count=False).hits
         rows = rows_of(searcher, [address for _, address in hits])
         ids = living(rows)
-        # Sums of the same numbers in another order differ in the last digits: those are no ranks.
         found = [
-            Scored(ids[row], round(score, 5))
+            Scored(ids[row], round(score, DIGITS))
             for (score, _), row in zip(hits, rows, strict=True)
             if row in ids
         ]
-        filled = len(found) >= limit and round(hits[-1][0], 5) < found[limit - 1].score
+        filled = len(found) >= limit and round(hits[-1][0], DIGITS) < found[limit - 1].score
         if filled or len(hits) < ask or ask == everything:
             return sorted(found, key=lambda each: (-each.score, each.chunk))[:limit]
         ask *= 4

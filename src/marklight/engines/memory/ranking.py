@@ -20,7 +20,7 @@ from marklight.engines.facts import (
     time_bounds,
     within,
 )
-from marklight.engines.fields import chunk_words, document_words, texts
+from marklight.engines.fields import document_words, passage_words, texts
 from marklight.engines.memory.state import State
 from marklight.engines.unit import demand_dimension, unit
 from marklight.model import Chunk
@@ -41,7 +41,7 @@ def bm25(
     fields: dict[str, Mapping[str, list[str]]] = {}
     for entry in state.entries.values():
         shared = document_words(entry.document)
-        fields.update({each.id: {**shared, **chunk_words(each)} for each in entry.chunks})
+        fields.update({each.id: passage_words(shared, each) for each in entry.chunks})
     scores = dict.fromkeys(fields, 0.0)
     for name, boost in boosts.items():
         average = sum(len(each[name]) for each in fields.values()) / max(1, len(fields))
@@ -50,10 +50,17 @@ def bm25(
             holders = [id for id in fields if times[id][word]]
             rarity = math.log(1 + (len(fields) - len(holders) + 0.5) / (len(holders) + 0.5))
             for id in holders:
-                often, length = times[id][word], len(fields[id][name])
+                often, length = times[id][word], kept_length(len(fields[id][name]))
                 damping = often + K1 * (1 - B + B * length / average)
                 scores[id] += boost * rarity * (K1 + 1) * often / damping
     return best(state, {id: score for id, score in scores.items() if score > 0}, filters, limit)
+
+
+def kept_length(length: int) -> int:
+    """A field's length as tantivy keeps it in one byte, like Lucene: from 40 on by four bits of what is above 24."""
+    above = length - 24
+    step = max(0, above.bit_length() - 4) if above > 0 else 0
+    return 24 + (above >> step << step) if step else length
 
 
 def semantic(
