@@ -10,7 +10,15 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from marklight.engines.embedded.session import Session
-from marklight.engines.embedded.words import GRACE_SECONDS, Unfit, Words, died, living, sound
+from marklight.engines.embedded.words import (
+    GRACE_SECONDS,
+    Unfit,
+    Words,
+    died,
+    living,
+    rows_of,
+    sound,
+)
 from marklight.errors import StoreError
 
 if TYPE_CHECKING:
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
     from marklight.engines.embedded.store import Store
     from marklight.engines.embedded.turn import Turn
     from marklight.model import DocumentId, Matrix, Vector
-    from marklight.ports import Scored
+    from marklight.ports import Covered, Scored
 
 Value = TypeVar("Value")
 
@@ -83,6 +91,13 @@ class Derived:
         return self._searched(
             lambda searcher: best(searcher, query, limit, lambda rows: living(self._session, rows))
         )
+
+    def covered(self, words: Sequence[str], chunks: Sequence[str]) -> Mapping[str, Covered]:
+        """How much of these words each of these passages has."""
+        from marklight.engines.embedded.covering import covered
+
+        rows = rows_of(self._session, chunks)
+        return self._searched(lambda searcher: covered(searcher, words, rows)) if rows else {}
 
     def holding(self, words: Sequence[str], may: Allowed | None) -> list[int]:
         """Every passage with all of these words in one of its texts; some may be dead."""
