@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from marklight.answer import Filters
 from marklight.engines import covering
 from marklight.engines.calling import entry_callings
+from marklight.engines.covering import rarity
 from marklight.engines.facts import (
     TAG,
     any_glob,
@@ -20,7 +21,6 @@ from marklight.engines.facts import (
     time_bounds,
     within,
 )
-from marklight.engines.covering import rarity
 from marklight.engines.fields import WHOLE, document_words, passage_words, texts
 from marklight.engines.memory.state import State
 from marklight.engines.unit import demand_dimension, unit
