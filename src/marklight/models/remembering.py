@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -31,9 +32,9 @@ class Remembering:
     def name(self) -> str:
         return self._model.name
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        return self._model.fingerprint
+        return self._model.fingerprint  # a digest of much, and stages ask for it again and again
 
     @property
     def dimension(self) -> int:

@@ -14,6 +14,8 @@ def lift(hits: Hits, factors: Mapping[DocumentId, float], by: str) -> Hits:
     Were those above 1 cut off there, all of them would be equals and their ids would decide. So all
     from 1 on share the room above the best of the others, in their order, and the first gets 1.
     """
+    if all(factor == 1.0 for factor in factors.values()):
+        return best_first(hits)
     raw = [(hit, hit.score * factors.get(hit.chunk.document, 1.0)) for hit in hits]
     top = max((score for _, score in raw), default=1.0)
     floor = max((score for _, score in raw if score < 1.0), default=0.0)

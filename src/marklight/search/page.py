@@ -27,11 +27,12 @@ class Page:
 
     def __init__(self, text: str) -> None:
         self.text = text.removesuffix("\n")
+        self._lines = self.text.split("\n")
         # Without line breaks, as this is by far the quickest way to count.
-        self._before = [0, *accumulate(map(len, self.text.split("\n")))]
+        self._before = [0, *accumulate(map(len, self._lines))]
 
     def __len__(self) -> int:
-        return len(self._before) - 1
+        return len(self._lines)
 
     @property
     def body(self) -> int:
@@ -41,7 +42,8 @@ class Page:
 
     def start(self, line: int) -> int:
         """Where a line begins; all after the last begin where the next would."""
-        line = min(line, len(self) + 1)
+        if line > len(self._before):
+            line = len(self._before)
         return self._before[line - 1] + line - 1
 
     def line_at(self, offset: int) -> int:
@@ -121,7 +123,7 @@ class Page:
         return first, last
 
     def _line(self, number: int) -> str:
-        return self.between(number, number)
+        return self._lines[number - 1] if number <= len(self._lines) else ""
 
     def _lines_with(self, sign: str, until: int) -> Iterator[int]:
         # Looking for the sign itself: a pattern for lines that begin with it takes twenty times as long.

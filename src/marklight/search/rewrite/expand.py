@@ -14,7 +14,7 @@ from marklight.settings import demand_within
 from marklight.text import words
 
 if TYPE_CHECKING:
-    from marklight.model import Vector
+    from marklight.model import Matrix, Vector
 
 FORMS = 8
 """Nearest words looked at for each one added: most of them are forms of one that is there already."""
@@ -57,16 +57,21 @@ def _nearest(text: str, reader: Reader, model: Embedder, limit: int) -> list[tup
     question = model.embed_query(text)
     found = [each.term for each in reader.concepts(question, model.fingerprint, limit)]
     centre = reader.concept_centre(model.fingerprint)
-    if centre is None:
+    if centre is None or not found:
         return []
+    import numpy as np
+
     known = reader.concept_vectors(model.fingerprint, found)
-    cosines = {term: _cosine(known[term] - centre, question - centre) for term in found}
-    return sorted(cosines.items(), key=lambda each: (-each[1], each[0]))
+    cosines = _cosines(np.stack([known[term] for term in found]) - centre, question - centre)
+    return sorted(zip(found, cosines, strict=True), key=lambda each: (-each[1], each[0]))
 
 
-def _cosine(one: Vector, other: Vector) -> float:
-    lengths = float((one @ one) * (other @ other)) ** 0.5
-    return float(one @ other) / lengths if lengths else 0.0
+def _cosines(rows: Matrix, question: Vector) -> list[float]:
+    import numpy as np
+
+    lengths = np.sqrt(np.vecdot(rows, rows) * np.vecdot(question, question), dtype=np.float64)
+    products = np.vecdot(rows, question).astype(np.float64)
+    return np.divide(products, lengths, out=np.zeros_like(lengths), where=lengths > 0).tolist()
 
 
 def _new(terms: Iterable[str], stems: set[str]) -> Iterator[str]:
