@@ -18,7 +18,7 @@ from marklight.library.asking import Day, Several, ask, level_of, whole
 from marklight.library.choice import embedded_with, model_for
 from marklight.library.compose import Index
 from marklight.library.locate import standing
-from marklight.library.parts import Parts
+from marklight.library.parts import MANY, Parts, in_turn
 from marklight.library.upkeep import Upkeep
 from marklight.model import DocumentId, Heading
 from marklight.ports import Progress, Tools, silent
@@ -106,7 +106,8 @@ class Library(Parts):
         notices = list(self._notices())
         if refresh:
             notices += self._upkeep(ingest).refresh(query, progress)
-        with self.at_work() as together, self.engine.snapshot() as reader:
+        with self.at_work() as alone, self.engine.snapshot() as reader:
+            counts = reader.counts(self.model_problem()[0])
             embedder, said = model_for(query, reader, ingest.embedder, self.model_named)
             tools = Tools(
                 reader,
@@ -115,12 +116,11 @@ class Library(Parts):
                 exists=self.files.has,
                 now=time.time(),
                 say=said.append,
-                together=together,
+                together=self.together if alone and counts.chunks >= MANY else in_turn,
             )
             answer = pipeline(query, tools)
             modified = reader.modified(hit.chunk.document for hit in answer.hits)
             levels = widen.levels((hit.chunk for hit in answer.hits), widen.Leaves(reader))
-            counts = reader.counts(self.model_problem()[0])
         if counts.documents == 0:
             said = [*said, f"there are no documents in {self.place.folder}"]
         notices += said
