@@ -9,16 +9,9 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
+from marklight.engines.embedded.kept import Kept, kept
 from marklight.engines.embedded.session import Session
-from marklight.engines.embedded.words import (
-    GRACE_SECONDS,
-    Unfit,
-    Words,
-    died,
-    living,
-    rows_of,
-    sound,
-)
+from marklight.engines.embedded.words import GRACE_SECONDS, Unfit, Words, died, sound
 from marklight.errors import StoreError
 
 if TYPE_CHECKING:
@@ -33,7 +26,7 @@ if TYPE_CHECKING:
     from marklight.engines.embedded.store import Store
     from marklight.engines.embedded.turn import Turn
     from marklight.model import DocumentId, Matrix, Vector
-    from marklight.ports import Covered, Scored
+    from marklight.ports import Scored
 
 Value = TypeVar("Value")
 
@@ -50,6 +43,7 @@ class Parts:
     exact_most: int
     """Vectors up to which every one is multiplied with the question."""
     concepts: dict[str, Concepts] = field(default_factory=dict)
+    kept: dict[str, Kept] = field(default_factory=dict)
 
 
 class Derived:
@@ -64,9 +58,11 @@ class Derived:
         self._born = time.monotonic()
         self._searcher: tantivy.Searcher | None = None
         self._fitting = Lock()
-        self.generation, self.library, self._opstamp, self._chunks = session.all(
-            "SELECT generation, library, opstamp, chunks FROM state"
+        self._models: dict[str, Rows | None] = {}
+        self.generation, self.library, self._opstamp, self._chunks, self._waste = session.all(
+            "SELECT generation, library, opstamp, chunks, waste FROM state"
         )[0]
+        self.kept = kept(parts.kept, self.library, self.generation)
         self._died = died(session)
         if parts.words.loaded and self._chunks:
             # Taken now, so that no later commit can change what this view finds.
@@ -89,15 +85,10 @@ class Derived:
 
         query = question(schema(), words, boosts, allowed)
         return self._searched(
-            lambda searcher: best(searcher, query, limit, lambda rows: living(self._session, rows))
+            lambda searcher: best(
+                searcher, query, limit, lambda rows: self.kept.living(self._session, rows)
+            )
         )
-
-    def covered(self, words: Sequence[str], chunks: Sequence[str]) -> Mapping[str, Covered]:
-        """How much of these words each of these passages has."""
-        from marklight.engines.embedded.covering import covered
-
-        rows = rows_of(self._session, chunks)
-        return self._searched(lambda searcher: covered(searcher, words, rows)) if rows else {}
 
     def holding(self, words: Sequence[str], may: Allowed | None) -> list[int]:
         """Every passage with all of these words in one of its texts; some may be dead."""
@@ -189,27 +180,40 @@ class Derived:
         return leading(self._session, rows, vector, allowed) if rows else {}
 
     def _rows(self, vector: Vector, model: str) -> Rows | None:
-        from marklight.engines.embedded.matrix import shelf
-        from marklight.engines.embedded.semantic import Rows
         from marklight.engines.unit import demand_dimension
 
-        place = shelf(self._session, model)
-        if place is None or not place.places:
-            return None
-        demand_dimension(vector, place.dimension, model)
-        return Rows(place.row, self._matrix(place), self._signs(place))
+        rows = self._opened(model)
+        if rows:
+            demand_dimension(vector, rows.matrix.shape[1], model)
+        return rows
 
     def vectors(self, model: str, chunks: Sequence[str]) -> Mapping[str, Vector]:
         """Of these passages, by the places where they stand."""
-        from marklight.engines.embedded.matrix import shelf
         from marklight.engines.embedded.semantic import places
 
-        place = shelf(self._session, model)
-        found = places(self._session, place.row, chunks) if place else []
-        if place is None or not found:
-            return {}
-        matrix = self._matrix(place)
-        return {id: matrix[at].copy() for at, id in found}
+        rows = self._opened(model)
+        found = places(self._session, rows, chunks) if rows else {}
+        return {id: rows.matrix[at].copy() for id, at in found.items()} if rows else {}
+
+    def _opened(self, model: str) -> Rows | None:
+        """The vectors of a model, looked for once in a view; None where it has none."""
+        from marklight.engines.embedded.matrix import shelf
+        from marklight.engines.embedded.semantic import Rows
+
+        if model not in self._models:
+            place = shelf(self._session, model)
+            self._models[model] = (
+                Rows(
+                    place.row,
+                    self._matrix(place),
+                    self._signs(place),
+                    self.kept.standing(place),
+                    whole=not self._waste,
+                )
+                if place and place.places
+                else None
+            )
+        return self._models[model]
 
     def concepts(self, model: str) -> Concepts | None:
         """The words that have a vector, held by the engine."""

@@ -132,6 +132,7 @@ class EmbeddedEngine:
     def close(self) -> None:
         self._parts.mapped.clear()
         self._parts.concepts.clear()
+        self._parts.kept.clear()
         self._parts.words.forget()
         self._parts.store.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 import tantivy
 from tantivy import Occur, Query
@@ -27,6 +28,7 @@ DIGITS = 4
 """Of a score, behind the point: sums of the same numbers in another order differ in those after, which are no ranks."""
 
 
+@cache
 def schema() -> tantivy.Schema:
     """A document for each passage; its words come ready made, so blanks are all that parts them."""
     builder = tantivy.SchemaBuilder()
@@ -142,21 +144,30 @@ def best(
     dropped, and more is asked for until the limit is filled with everything that ties for it.
     """
     everything = max(1, searcher.num_docs)
-    ask = limit + limit // 4 + 8  # each is a page of the store to look up
+    ask = limit + limit // 4 + 8
     while True:
         ask = min(ask, everything)  # tantivy makes room for as many as are asked for
         hits = searcher.search(query, limit=ask, count=False).hits
         rows = rows_of(searcher, [address for _, address in hits])
-        ids = living(rows)
-        found = [
-            Scored(ids[row], round(score, DIGITS))
-            for (score, _), row in zip(hits, rows, strict=True)
-            if row in ids
-        ]
-        filled = len(found) >= limit and round(hits[-1][0], DIGITS) < found[limit - 1].score
-        if filled or len(hits) < ask or ask == everything:
-            return sorted(found, key=lambda each: (-each.score, each.chunk))[:limit]
+        scores = [round(score, DIGITS) for score, _ in hits]
+        # Each is a page of the store to look up: first as many as are enough if none of them is dead.
+        enough = sum(score >= scores[limit - 1] for score in scores) if len(hits) > limit else 0
+        for count in (enough, len(hits)):
+            ids = living(rows[:count]) if count else {}
+            found = [
+                Scored(ids[row], score)
+                for row, score in zip(rows[:count], scores, strict=False)
+                if row in ids
+            ]
+            if len(found) >= limit and scores[-1] < found[limit - 1].score:
+                return _ranked(found, limit)
+        if len(hits) < ask or ask == everything:
+            return _ranked(found, limit)
         ask *= 4
+
+
+def _ranked(found: list[Scored], limit: int) -> list[Scored]:
+    return sorted(found, key=lambda each: (-each.score, each.chunk))[:limit]
 
 
 def rows_of(searcher: tantivy.Searcher, addresses: list[tantivy.DocAddress]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from marklight.engines.embedded import records
 from marklight.engines.embedded.allowed import Allowed, which
@@ -64,10 +64,23 @@ def column(session: Session, name: str, documents: Iterable[DocumentId]) -> dict
     return {asked[at]: value for at, value in found if value is not None}
 
 
-def moments(session: Session, documents: Iterable[DocumentId]) -> Mapping[DocumentId, float]:
-    """When documents are from."""
-    found = column(session, "moment", documents)
-    return {id: seconds(moment) for id, moment in found.items()}
+class Facts(NamedTuple):
+    """What stages ask of the document of every hit."""
+
+    mtime_ns: int
+    moment: float
+    community: int | None
+
+
+def facts(session: Session, documents: Sequence[DocumentId]) -> Mapping[DocumentId, Facts]:
+    """The same of all that stages ask for, in one question too."""
+    found = session.all(
+        f"SELECT s.key, x.mtime_ns, x.moment, x.community FROM {ASKED}", [listed(documents)]
+    )
+    return {
+        documents[at]: Facts(mtime_ns, seconds(moment), community)
+        for at, mtime_ns, moment, community in found
+    }
 
 
 def listed_documents(session: Session, may: Allowed | None, limit: int) -> list[DocumentId]:
@@ -159,11 +172,14 @@ def text_of(session: Session, id: DocumentId) -> tuple[str, tuple[Heading, ...]]
     return (row[0], records.outline(json.loads(row[1]))) if row else None
 
 
-def chunks(session: Session, ids: Sequence[str]) -> list[Chunk]:
-    """These passages in this order."""
-    found = session.all(f"{_CHUNKS} WHERE c.id IN (SELECT value FROM json_each(?))", [listed(ids)])
-    known = {row[0]: records.chunk(row) for row in found}
-    return [known[id] for id in ids if id in known]
+def chunks(session: Session, ids: Sequence[str]) -> Mapping[str, Chunk]:
+    """These passages."""
+    found = session.all(
+        f"SELECT {records.CHUNK} FROM json_each(?) i CROSS JOIN chunks c ON c.id = i.value"
+        " CROSS JOIN documents d ON d.row = c.document",
+        [listed(ids)],
+    )
+    return {row[0]: records.chunk(row) for row in found}
 
 
 def owners(session: Session, chunks: Sequence[str]) -> Mapping[str, DocumentId]:
@@ -186,8 +202,8 @@ def chunks_of(session: Session, id: DocumentId) -> list[Chunk]:
 
 def beside(session: Session, id: DocumentId, ordinal: int, count: int) -> list[Chunk]:
     """By the index on places in a document, however long that is."""
-    where = "WHERE c.document = ? AND c.ordinal BETWEEN ? AND ? ORDER BY c.ordinal"
-    places = [document_row(session, id), ordinal - count, ordinal + count]
+    where = "WHERE d.collection = ? AND d.path = ? AND c.ordinal BETWEEN ? AND ? ORDER BY c.ordinal"
+    places = [*id, ordinal - count, ordinal + count]
     return [records.chunk(row) for row in session.all(f"{_CHUNKS} {where}", places)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.answer import Filters
 from marklight.engines.embedded import edges, graph, nearby, read, vocabulary
@@ -23,11 +23,19 @@ from marklight.model import (
     ResolvedLink,
     Section,
 )
-from marklight.ports import Concept, Covered, Indexed, Pending, Scored
+from marklight.ports import Concept, Indexed, Pending, Scored
 
 if TYPE_CHECKING:
     from marklight.engines.embedded.derived import Derived
     from marklight.model import Vector
+
+
+class Worded(NamedTuple):
+    """The last answer by words: retrievers of a question ask for the same, some for less of it."""
+
+    asked: tuple[object, ...]
+    limit: int
+    found: list[Scored]
 
 
 class EmbeddedReader:
@@ -38,6 +46,7 @@ class EmbeddedReader:
         self._derived = derived
         self._guard = Lock()
         self._allowed: dict[Filters, Allowed | None] = {}
+        self._last = Worded((), 0, [])
 
     @property
     def generation(self) -> int:
@@ -56,10 +65,10 @@ class EmbeddedReader:
         return read.files(self._session)
 
     def modified(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
-        return read.column(self._session, "mtime_ns", documents)
+        return {id: each.mtime_ns for id, each in self._facts(documents).items()}
 
     def moments(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, float]:
-        return read.moments(self._session, documents)
+        return {id: each.moment for id, each in self._facts(documents).items()}
 
     def listed(self, filters: Filters, limit: int) -> list[DocumentId]:
         return read.listed_documents(self._session, self._may(filters), limit)
@@ -83,10 +92,10 @@ class EmbeddedReader:
         return read.text_of(self._session, id)
 
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:
-        return read.chunks(self._session, ids)
+        return self._derived.kept.chunks(self._session, ids)
 
     def owners(self, chunks: Sequence[str]) -> Mapping[str, DocumentId]:
-        return read.owners(self._session, chunks)
+        return self._derived.kept.owners(self._session, chunks)
 
     def chunks_of(self, document: DocumentId) -> list[Chunk]:
         return read.chunks_of(self._session, document)
@@ -126,7 +135,8 @@ class EmbeddedReader:
         return ask(self._session)
 
     def communities(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
-        return read.column(self._session, "community", documents)
+        known = self._facts(documents)
+        return {id: each.community for id, each in known.items() if each.community is not None}
 
     def unresolved(self) -> list[ResolvedLink]:
         return graph.unresolved(self._session)
@@ -140,13 +150,13 @@ class EmbeddedReader:
         may = self._may(filters)
         if not words or limit <= 0 or (may and may.nothing):
             return []
-        return self._derived.best(words, boosts, may, limit)
+        asked = (*words, *boosts.items(), filters)
+        if self._last.asked != asked or self._last.limit < limit:
+            self._last = Worded(asked, limit, self._derived.best(words, boosts, may, limit))
+        return self._last.found[:limit]
 
     def code(self, tokens: Sequence[str], filters: Filters, limit: int) -> list[Scored]:
         return self.keyword(tokens, {CODE: 1.0}, filters, limit)
-
-    def covered(self, words: Sequence[str], chunks: Sequence[str]) -> Mapping[str, Covered]:
-        return self._derived.covered(words, chunks) if words and chunks else {}
 
     def semantic(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[Scored]:
         may = self._may(filters)
@@ -181,6 +191,9 @@ class EmbeddedReader:
 
     def unembedded(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
         return read.unembedded(self._session, model, limit, first)
+
+    def _facts(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, read.Facts]:
+        return self._derived.kept.facts(self._session, set(documents))
 
     @property
     def _paired(self) -> bool:

@@ -200,17 +200,7 @@ def living(session: Session, rows: Sequence[int]) -> dict[int, str]:
     """Of these passages, the ones that the view has."""
     return dict(
         session.all(
-            "SELECT row, id FROM chunks WHERE row IN (SELECT value FROM json_each(?))",
+            "SELECT c.row, c.id FROM json_each(?) r CROSS JOIN chunks c ON c.row = r.value",
             [listed(rows)],
-        )
-    )
-
-
-def rows_of(session: Session, chunks: Sequence[str]) -> dict[int, str]:
-    """The rows of these passages; those that the view does not have are left out."""
-    return dict(
-        session.all(
-            "SELECT c.row, c.id FROM json_each(?) j CROSS JOIN chunks c ON c.id = j.value",
-            [listed(chunks)],
         )
     )
