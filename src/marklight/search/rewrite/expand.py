@@ -71,7 +71,8 @@ def _cosines(rows: Matrix, question: Vector) -> list[float]:
 
     lengths = np.sqrt(np.vecdot(rows, rows) * np.vecdot(question, question), dtype=np.float64)
     products = np.vecdot(rows, question).astype(np.float64)
-    return np.divide(products, lengths, out=np.zeros_like(lengths), where=lengths > 0).tolist()
+    cosines = np.divide(products, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    return [float(each) for each in cosines]
 
 
 def _new(terms: Iterable[str], stems: set[str]) -> Iterator[str]:
