@@ -238,6 +238,9 @@ class Engine(Protocol):
     def check(self) -> list[str]:
         """Look at everything, mend what is derived; what was found, in words, nothing if all is well."""
 
+    def news(self) -> list[str]:
+        """What it did unasked that took a while, in words; each is told once."""
+
     def describe(self) -> str: ...
 
     def close(self) -> None: ...

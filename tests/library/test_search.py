@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -151,3 +152,19 @@ def test_every_mode_tells_how_much_is_embedded(folder: Path, engine: str) -> Non
     with marklight.open(folder, {"engine": "memory:", "model": {"name": "none"}}) as lib:
         assert lib.search("tokens").to_dict()["index"]["pending"] == 0
         assert lib.status()["pending"] == 0
+
+
+def test_words_of_an_earlier_version_are_made_anew_and_told_once(
+    folder: Path, tmp_path: Path
+) -> None:
+    engine = f"file:{tmp_path / 'index'}"
+    with library(folder, engine=engine) as lib:
+        assert not lib.index().notices
+        assert not lib.search("token").notices
+    stamp = tmp_path / "index" / "words" / "marklight.json"
+    stamp.write_text(json.dumps({**json.loads(stamp.read_text()), "recipe": "earlier"}))
+    with library(folder, engine=engine) as lib:
+        first, second = lib.search("token"), lib.search("token")
+        assert paths(first) == paths(second) != []
+        assert [notice for notice in first.notices if "index of words was built anew" in notice]
+        assert not second.notices

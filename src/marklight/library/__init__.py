@@ -46,7 +46,7 @@ class Library(Parts):
             report,
             index=after,
             newly_embedded=max(0, after.embedded - before.embedded),
-            notices=self._notices(),
+            notices=(*self._notices(), *self.engine.news()),
             took_ms=(time.perf_counter() - began) * 1000,
         )
 
@@ -123,7 +123,7 @@ class Library(Parts):
             levels = widen.levels((hit.chunk for hit in answer.hits), widen.Leaves(reader))
         if counts.documents == 0:
             said = [*said, f"there are no documents in {self.place.folder}"]
-        notices += said
+        notices += [*said, *self.engine.news()]
         answer = replace(
             answer,
             index=counts,

@@ -126,6 +126,10 @@ class EmbeddedEngine:
         with self.writing(WAIT_SECONDS):
             return check(self._parts, self._session())
 
+    def news(self) -> list[str]:
+        waiting = self._parts.words.news
+        return [waiting.popleft() for _ in range(len(waiting))]
+
     def describe(self) -> str:
         return f"file:{self.folder}"
 

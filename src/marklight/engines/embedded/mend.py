@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from marklight.engines.embedded.passages import delete, rows_of, schema, stored_passages
 from marklight.engines.embedded.session import Session, listed
 from marklight.engines.embedded.trouble import explain
-from marklight.engines.embedded.words import HEAP_BYTES, Stamp, Unfit, died, sound
+from marklight.engines.embedded.words import HEAP_BYTES, Outdated, Stamp, Unfit, died, sound
 from marklight.engines.fields import recipe
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from marklight.engines.embedded.words import Words
 
+RENEWED = (
+    "the index of words was built anew, as happens once after an update that finds words better"
+)
 _OURS = re.compile(r"words-(new|old)-[0-9a-f]{8}")
 
 
@@ -54,6 +57,8 @@ def words(index: Words, session: Session, look: bool = False, anew: bool = False
         except Unfit as error:
             raise explain(error, index.folder) from error
         done = f"The index of words was built anew from the stored text ({reason})"
+        if isinstance(reason, Outdated):
+            index.news.append(RENEWED)
     index.forget()
     session.run("UPDATE state SET opstamp = ?", [index.opstamp(library)])
     return done

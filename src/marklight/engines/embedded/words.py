@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -42,6 +43,10 @@ MOST_DEAD, LEAST_DEAD = 0.25, 200
 
 class Unfit(Exception):
     """The index on disk is missing, foreign, damaged or behind."""
+
+
+class Outdated(Unfit):
+    """It is well, but its words are made in the way of an earlier version."""
 
 
 class Stamp(NamedTuple):
@@ -83,6 +88,8 @@ class Words:
         self._index: tantivy.Index | None = None
         self._seen = -1
         self._writer: tantivy.IndexWriter | None = None
+        self.news: deque[str] = deque()
+        """What was done unasked and took a while, until somebody is told."""
 
     @property
     def loaded(self) -> bool:
@@ -91,8 +98,11 @@ class Words:
 
     def opstamp(self, library: str) -> int:
         """Which commit the files on disk are; raises where they are no index of this library."""
-        if self.stamp()[:2] != (library, recipe()):
-            raise Unfit("made for another library or with other words")
+        stamp = self.stamp()
+        if stamp.library != library:
+            raise Unfit("made for another library")
+        if stamp.recipe != recipe():
+            raise Outdated("made with other words")
         try:
             return int(json.loads((self.folder / "meta.json").read_bytes())["opstamp"])
         except (OSError, ValueError, KeyError, TypeError) as error:

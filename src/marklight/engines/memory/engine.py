@@ -68,6 +68,9 @@ class MemoryEngine:
     def check(self) -> list[str]:
         return []
 
+    def news(self) -> list[str]:
+        return []
+
     def describe(self) -> str:
         return "memory:"
 
