@@ -98,11 +98,12 @@ def test_the_stronger_field_comes_first(
     tmp_path: Path, engine: str, fields: tuple[str, str]
 ) -> None:
     stronger, weaker = fields
+    # Names of one word each: `a` alone is a stop word, which leaves a shorter text.
     write(
         tmp_path / "docs",
         {
-            "b.md": f"---\n{stronger}\n---\n\nWombats dig burrows nightly.\n",
-            "a.md": f"---\n{weaker}\n---\n\nParrots sing ballads daily.\n",
+            "two.md": f"---\n{stronger}\n---\n\nWombats dig burrows nightly.\n",
+            "one.md": f"---\n{weaker}\n---\n\nParrots sing ballads daily.\n",
         },
     )
     with library(tmp_path / "docs", engine=engine) as lib:
@@ -110,4 +111,24 @@ def test_the_stronger_field_comes_first(
         answer = lib.search(
             "quokka", mode="keyword", min_confidence=0.0, settings={"search": {"skip": ["named"]}}
         )
-        assert paths(answer) == ["b.md", "a.md"]
+        assert paths(answer) == ["two.md", "one.md"]
+
+
+@pytest.mark.parametrize("field", ["title", "keywords", "description", "tags", "aliases"])
+def test_every_stronger_field_comes_before_the_text(
+    tmp_path: Path, engine: str, field: str
+) -> None:
+    said = "quokka" if field in ("title", "description") else "[quokka]"
+    write(
+        tmp_path / "docs",
+        {
+            "two.md": f"---\n{field}: {said}\n---\n\nWombats dig burrows nightly.\n",
+            "one.md": "Quokkas sing ballads rather nightly.\n",
+        },
+    )
+    with library(tmp_path / "docs", engine=engine) as lib:
+        lib.index()
+        answer = lib.search(
+            "quokka", mode="keyword", min_confidence=0.0, settings={"search": {"skip": ["named"]}}
+        )
+        assert paths(answer) == ["two.md", "one.md"]
