@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 def unit(matrix: Matrix) -> Matrix:
     """Each row at length one; a row without direction becomes zeros and resembles nothing."""
-    rows = np.nan_to_num(np.asarray(matrix, dtype=np.float32), posinf=0.0, neginf=0.0)
-    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    rows = np.asarray(matrix, dtype=np.float32)
+    # Looked at first and with plain sums: for one question that is a third of the time.
+    if not np.isfinite(rows).all():
+        rows = np.nan_to_num(rows, posinf=0.0, neginf=0.0)
+    lengths = np.sqrt(np.add.reduce(rows * rows, axis=-1, keepdims=True))
     at_length_one: Matrix = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     return at_length_one
 

@@ -111,7 +111,8 @@ def top(scores: Vector, count: int) -> list[int]:
     if len(scores) <= count:
         return list(range(len(scores)))
     least = np.partition(scores, len(scores) - count)[len(scores) - count]
-    return [int(place) for place in np.nonzero(scores >= least)[0]]
+    found: list[int] = np.nonzero(scores >= least)[0].tolist()
+    return found
 
 
 def _ranked(scores: Mapping[int, float], pairs: list[tuple[int, str]], limit: int) -> list[Scored]:
