@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from marklight.answer import Hits, Query
 from marklight.ports import Tools
@@ -34,13 +35,22 @@ class NearText:
 
         known = sketch([flat(hit.chunk.text) for hit in hits])
         # Two sets that overlap by j differ in 1 - j of all that either holds, and that is at most
-        # the size of either one / j: nearly all pairs are told apart by their sketches alone.
-        most = known.sizes * (1 / self.overlap - 1) + _ROUNDING
-        near = known.differing <= np.minimum(most[:, None], most)
+        # the size of either one / j: nearly all pairs are told apart by their sketches alone. No set
+        # is larger than its text is long; how large it is need be known of few.
+        longest = np.array([len(each) for each in known.runs])
+        differing = known.differing
+        near = differing <= self._most(np.minimum(longest[:, None], longest))
         dropped: set[int] = set()
         for worse, better in np.argwhere(np.tril(near, -1)).tolist():
             if worse in dropped or better in dropped:
                 continue
+            smaller = min(len(known.distinct(worse)), len(known.distinct(better)))
+            if differing[worse, better] > self._most(smaller):
+                continue
             if known.jaccard(worse, better) >= self.overlap:
                 dropped.add(worse)
         return tuple(hit for at, hit in enumerate(hits) if at not in dropped)
+
+    def _most(self, size: Any) -> Any:
+        """Runs in which two sets may differ, the smaller of which has so many."""
+        return size * (1 / self.overlap - 1) + _ROUNDING
