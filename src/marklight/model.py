@@ -81,8 +81,7 @@ class ResolvedLink:
     target: DocumentId | None
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(NamedTuple):
     """A heading, its anchor, and the lines up to the next heading of its level or above."""
 
     level: int

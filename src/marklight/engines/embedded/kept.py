@@ -79,7 +79,13 @@ class Kept(NamedTuple):
 
     def chunks(self, session: Session, ids: Collection[str]) -> list[Chunk]:
         """These passages in this order."""
-        known = self.passages.of(ids, lambda some: read.chunks(session, some))
+
+        def fresh(some: list[str]) -> Mapping[str, Chunk]:
+            chunks, facts = read.chunks(session, some)
+            self.documents.note(facts)
+            return chunks
+
+        known = self.passages.of(ids, fresh)
         return [known[id] for id in ids if id in known]
 
     def owners(self, session: Session, ids: Collection[str]) -> Mapping[str, DocumentId]:

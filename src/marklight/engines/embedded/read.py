@@ -172,14 +172,21 @@ def text_of(session: Session, id: DocumentId) -> tuple[str, tuple[Heading, ...]]
     return (row[0], records.outline(json.loads(row[1]))) if row else None
 
 
-def chunks(session: Session, ids: Sequence[str]) -> Mapping[str, Chunk]:
-    """These passages."""
-    found = session.all(
-        f"SELECT {records.CHUNK} FROM json_each(?) i CROSS JOIN chunks c ON c.id = i.value"
-        " CROSS JOIN documents d ON d.row = c.document",
+def chunks(
+    session: Session, ids: Sequence[str]
+) -> tuple[Mapping[str, Chunk], Mapping[DocumentId, Facts]]:
+    """These passages, and what is asked of their documents next."""
+    known: dict[str, Chunk] = {}
+    facts: dict[DocumentId, Facts] = {}
+    for mtime_ns, moment, community, *row in session.all(
+        f"SELECT d.mtime_ns, d.moment, d.community, {records.CHUNK} FROM json_each(?) i"
+        " CROSS JOIN chunks c ON c.id = i.value CROSS JOIN documents d ON d.row = c.document",
         [listed(ids)],
-    )
-    return {row[0]: records.chunk(row) for row in found}
+    ):
+        chunk = known[row[0]] = records.chunk(row)
+        if chunk.document not in facts:
+            facts[chunk.document] = Facts(mtime_ns, seconds(moment), community)
+    return known, facts
 
 
 def owners(session: Session, chunks: Sequence[str]) -> Mapping[str, DocumentId]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 from marklight.engines.embedded.session import Row
 from marklight.model import (
@@ -110,7 +112,7 @@ def link(row: Row) -> Link:
     return Link(LinkType(kind), target, fragment, text, line, unpacked(keys))
 
 
-def chunk(row: Row) -> Chunk:
+def chunk(row: Sequence[Any]) -> Chunk:
     """A passage from the columns of `CHUNK`."""
     id, collection, path, ordinal, title, headings, anchor, first, last, *rest = row
     kind, text, parent, digest, merged, code, languages = rest
