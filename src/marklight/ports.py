@@ -40,6 +40,13 @@ class Scored(NamedTuple):
     score: float
 
 
+class Covered(NamedTuple):
+    """How much of what a question's words tell a passage has, 0 to 1; a rare word tells more."""
+
+    anywhere: float
+    title: float
+
+
 class Pending(NamedTuple):
     """A text that has no vector yet, under the digest that its vector will have."""
 
@@ -173,6 +180,12 @@ class Reader(Protocol):
 
     def code(self, tokens: Sequence[str], filters: Filters, limit: int) -> list[Scored]:
         """BM25 over the words of code blocks, best first."""
+
+    def covered(self, words: Sequence[str], chunks: Sequence[str]) -> Mapping[str, Covered]:
+        """How much of these words each of these passages has in its prose fields, and in its title.
+
+        Passages that have none of them, and those that are not there, are left out.
+        """
 
     def semantic(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[Scored]:
         """Cosine over the vectors of one model, best first; the question's need not have length one.

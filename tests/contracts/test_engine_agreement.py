@@ -196,6 +196,11 @@ def same_answers(one: Reader, two: Reader, asked: Filters, limit: int, exact: bo
         found = two.keyword(words, FIELD_BOOSTS, asked, limit)
         oracle = one.keyword(words, FIELD_BOOSTS, asked, limit)
         same_ranking(found, oracle, limit, exact)
+        chunks = [chunk.id for id in one.files() for chunk in one.chunks_of(id)]
+        have, oracle_have = two.covered(words, chunks), one.covered(words, chunks)
+        assert have.keys() == oracle_have.keys()
+        if exact:
+            assert have == oracle_have
     for names in (["zebra", "x"], ["zebra_x", "appl", "apple"]):
         found, oracle = two.code(names, asked, limit), one.code(names, asked, limit)
         same_ranking(found, oracle, limit, exact)

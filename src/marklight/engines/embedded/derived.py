@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from marklight.engines.embedded.kept import Kept, kept
 from marklight.engines.embedded.session import Session
-from marklight.engines.embedded.words import GRACE_SECONDS, Unfit, Words, died, sound
+from marklight.engines.embedded.words import (
+    GRACE_SECONDS,
+    Unfit,
+    Words,
+    died,
+    rows_of,
+    sound,
+)
 from marklight.errors import StoreError
 
 if TYPE_CHECKING:
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
     from marklight.engines.embedded.store import Store
     from marklight.engines.embedded.turn import Turn
     from marklight.model import DocumentId, Matrix, Vector
-    from marklight.ports import Scored
+    from marklight.ports import Covered, Scored
 
 Value = TypeVar("Value")
 
@@ -89,6 +96,13 @@ class Derived:
                 searcher, query, limit, lambda rows: self.kept.living(self._session, rows)
             )
         )
+
+    def covered(self, words: Sequence[str], chunks: Sequence[str]) -> Mapping[str, Covered]:
+        """How much of these words each of these passages has."""
+        from marklight.engines.embedded.covering import covered
+
+        rows = rows_of(self._session, chunks)
+        return self._searched(lambda searcher: covered(searcher, words, rows)) if rows else {}
 
     def holding(self, words: Sequence[str], may: Allowed | None) -> list[int]:
         """Every passage with all of these words in one of its texts; some may be dead."""

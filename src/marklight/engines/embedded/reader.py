@@ -23,7 +23,7 @@ from marklight.model import (
     ResolvedLink,
     Section,
 )
-from marklight.ports import Concept, Indexed, Pending, Scored
+from marklight.ports import Concept, Covered, Indexed, Pending, Scored
 
 if TYPE_CHECKING:
     from marklight.engines.embedded.derived import Derived
@@ -157,6 +157,9 @@ class EmbeddedReader:
 
     def code(self, tokens: Sequence[str], filters: Filters, limit: int) -> list[Scored]:
         return self.keyword(tokens, {CODE: 1.0}, filters, limit)
+
+    def covered(self, words: Sequence[str], chunks: Sequence[str]) -> Mapping[str, Covered]:
+        return self._derived.covered(words, chunks) if words and chunks else {}
 
     def semantic(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[Scored]:
         may = self._may(filters)

@@ -214,3 +214,13 @@ def living(session: Session, rows: Sequence[int]) -> dict[int, str]:
             [listed(rows)],
         )
     )
+
+
+def rows_of(session: Session, chunks: Sequence[str]) -> dict[int, str]:
+    """The rows of these passages; those that the view does not have are left out."""
+    return dict(
+        session.all(
+            "SELECT c.row, c.id FROM json_each(?) j CROSS JOIN chunks c ON c.id = j.value",
+            [listed(chunks)],
+        )
+    )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from marklight.answer import Filters
+from marklight.engines import covering
 from marklight.engines.calling import entry_callings
+from marklight.engines.covering import rarity
 from marklight.engines.facts import (
     TAG,
     any_glob,
@@ -20,11 +21,11 @@ from marklight.engines.facts import (
     time_bounds,
     within,
 )
-from marklight.engines.fields import document_words, passage_words, texts
+from marklight.engines.fields import WHOLE, document_words, passage_words, texts
 from marklight.engines.memory.state import State
 from marklight.engines.unit import demand_dimension, unit
 from marklight.model import Chunk
-from marklight.ports import Scored
+from marklight.ports import Covered, Scored
 from marklight.text import admits, flat
 
 if TYPE_CHECKING:
@@ -38,21 +39,18 @@ def bm25(
     state: State, words: Sequence[str], boosts: Mapping[str, float], filters: Filters, limit: int
 ) -> list[Scored]:
     """By the words of these fields."""
-    fields: dict[str, Mapping[str, list[str]]] = {}
-    for entry in state.entries.values():
-        shared = document_words(entry.document)
-        fields.update({each.id: passage_words(shared, each) for each in entry.chunks})
+    fields = _fields(state)
     scores = dict.fromkeys(fields, 0.0)
     for name, boost in boosts.items():
         average = sum(len(each[name]) for each in fields.values()) / max(1, len(fields))
         times = {id: Counter(each[name]) for id, each in fields.items()}
         for word in words:
             holders = [id for id in fields if times[id][word]]
-            rarity = math.log(1 + (len(fields) - len(holders) + 0.5) / (len(holders) + 0.5))
+            rare = rarity(len(fields), len(holders))
             for id in holders:
                 often, length = times[id][word], kept_length(len(fields[id][name]))
                 damping = often + K1 * (1 - B + B * length / average)
-                scores[id] += boost * rarity * (K1 + 1) * often / damping
+                scores[id] += boost * rare * (K1 + 1) * often / damping
     return best(state, {id: score for id, score in scores.items() if score > 0}, filters, limit)
 
 
@@ -61,6 +59,23 @@ def kept_length(length: int) -> int:
     above = length - 24
     step = max(0, above.bit_length() - 4) if above > 0 else 0
     return 24 + (above >> step << step) if step else length
+
+
+def covered(state: State, words: Sequence[str], chunks: Sequence[str]) -> dict[str, Covered]:
+    """By looking for each word in each passage."""
+    fields, wanted = _fields(state), covering.looked_for(words)
+    rarities = {
+        word: rarity(len(fields), sum(word in each[WHOLE] for each in fields.values()))
+        for word in wanted
+    }
+    found = {}
+    for id in chunks:
+        own = fields.get(id, {})
+        held = [word for word in wanted if word in own.get(WHOLE, ())]
+        if held:
+            titled = [word for word in held if word in own["title"]]
+            found[id] = covering.covered(rarities, held, titled)
+    return found
 
 
 def semantic(
@@ -89,6 +104,15 @@ def named(state: State, name: str, filters: Filters, limit: int) -> list[Scored]
                 first = min(meant, key=lambda each: each.ordinal).id
                 scores[first] = max(calling.score, scores.get(first, 0.0))
     return best(state, scores, filters, limit)
+
+
+def _fields(state: State) -> dict[str, Mapping[str, list[str]]]:
+    """The words of every passage, field by field."""
+    fields: dict[str, Mapping[str, list[str]]] = {}
+    for entry in state.entries.values():
+        shared = document_words(entry.document)
+        fields.update({each.id: passage_words(shared, each) for each in entry.chunks})
+    return fields
 
 
 def best(state: State, scores: Mapping[str, float], filters: Filters, limit: int) -> list[Scored]:

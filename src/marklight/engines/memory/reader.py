@@ -21,7 +21,7 @@ from marklight.model import (
     ResolvedLink,
     Section,
 )
-from marklight.ports import Concept, Indexed, Pending, Scored
+from marklight.ports import Concept, Covered, Indexed, Pending, Scored
 
 if TYPE_CHECKING:
     from marklight.model import Vector
@@ -168,6 +168,9 @@ class MemoryReader:
 
     def code(self, tokens: Sequence[str], filters: Filters, limit: int) -> list[Scored]:
         return ranking.bm25(self.state, tokens, {CODE: 1.0}, filters, limit)
+
+    def covered(self, words: Sequence[str], chunks: Sequence[str]) -> Mapping[str, Covered]:
+        return ranking.covered(self.state, words, chunks)
 
     def semantic(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[Scored]:
         return ranking.semantic(self.state, vector, model, filters, limit)

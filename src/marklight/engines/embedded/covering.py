@@ -1,0 +1,67 @@
+"""Which words of a question a few passages have, asked of tantivy in as few questions as it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import tantivy
+from tantivy import Occur, Query
+
+from marklight.engines import covering
+from marklight.engines.embedded.passages import rows_of, schema
+from marklight.engines.fields import WHOLE
+from marklight.ports import Covered
+
+AT_ONCE = 12
+"""Words in one question: each has two bits of a score, and its numbers have 24."""
+
+
+def covered(
+    searcher: tantivy.Searcher, words: Sequence[str], chunks: Mapping[int, str]
+) -> dict[str, Covered]:
+    """By id, of the passages with these rows."""
+    wanted = covering.looked_for(words)
+    rarities = {
+        word: covering.rarity(searcher.num_docs, searcher.doc_freq(WHOLE, word)) for word in wanted
+    }
+    held: dict[int, list[str]] = {}
+    titled: dict[int, list[str]] = {}
+    for at in range(0, len(wanted), AT_ONCE):
+        some = wanted[at : at + AT_ONCE]
+        for row, bits in _bits(searcher, some, list(chunks)):
+            held.setdefault(row, []).extend(_named(some, bits))
+            titled.setdefault(row, []).extend(_named(some, bits >> AT_ONCE))
+    return {
+        chunks[row]: covering.covered(rarities, found, titled[row]) for row, found in held.items()
+    }
+
+
+def _bits(
+    searcher: tantivy.Searcher, words: Sequence[str], rows: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """For each of these passages that has any of the words, which: a score is their sum."""
+    form = schema()
+    # Asked for one by one: a set of terms is found by walking over all of them, twice as slow.
+    these = Query.boolean_query(
+        [(Occur.Should, Query.term_query(form, "row", row)) for row in rows]
+    )
+    any_word = Query.boolean_query(
+        [
+            (
+                Occur.Should,
+                Query.const_score_query(Query.term_query(form, field, word), float(1 << bit)),
+            )
+            for place, word in enumerate(words)
+            for field, bit in ((WHOLE, place), ("title", place + AT_ONCE))
+        ]
+    )
+    query = Query.boolean_query(
+        [(Occur.Must, any_word), (Occur.Must, Query.const_score_query(these, 0.0))]
+    )
+    hits = searcher.search(query, limit=len(rows), count=False).hits
+    found = rows_of(searcher, [address for _, address in hits])
+    return zip(found, (int(score) for score, _ in hits), strict=True)
+
+
+def _named(words: Sequence[str], bits: int) -> Iterator[str]:
+    return (word for place, word in enumerate(words) if bits >> place & 1)
