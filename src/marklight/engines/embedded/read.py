@@ -165,11 +165,11 @@ def document(session: Session, id: DocumentId) -> Document | None:
 def text_of(session: Session, id: DocumentId) -> tuple[str, tuple[Heading, ...]] | None:
     """Without its links and names, which are as many rows again."""
     row = session.one(
-        "SELECT text, json_extract(record, '$.outline') FROM contents WHERE document ="
+        "SELECT text, record FROM contents WHERE document ="
         " (SELECT row FROM documents WHERE collection = ? AND path = ?)",
         id,
     )
-    return (row[0], records.outline(json.loads(row[1]))) if row else None
+    return (row[0], records.outline(json.loads(row[1])["outline"])) if row else None
 
 
 def chunks(
