@@ -19,7 +19,7 @@ from marklight.model import Chunk
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
 from marklight.search import fuse, pipeline, refine, retrieve, rewrite
-from tests.making import chunk, hits_of, library, no_reader, write
+from tests.making import chunk, hits_of, library, write
 
 ROOMS = {
     rewrite: pipeline.REWRITE,
@@ -187,23 +187,20 @@ def test_refining_nothing_gives_nothing(stage: type, tools: Tools) -> None:
     assert stage()(QUERIES[0], (), tools) == ()
 
 
-TOOLS = Tools(no_reader())
-
-
 @pytest.mark.parametrize("stage", pipeline.FUSE, ids=compose.stage_name)
 @given(one=SCORES, other=SCORES)
 def test_fusion_keeps_every_passage_once_and_scores_it_between_0_and_1(
-    stage: type, one: dict[str, float], other: dict[str, float]
+    stage: type, one: dict[str, float], other: dict[str, float], tools: Tools
 ) -> None:
     lists = {"keyword": hits_of(one), "semantic": hits_of(other)}
-    found: Hits = stage()(lists, QUERIES[0], TOOLS)
+    found: Hits = stage()(lists, QUERIES[0], tools)
     assert sorted(hit.chunk.id for hit in found) == sorted({*one, *other})
     assert all(0.0 <= hit.score <= 1.0 for hit in found)
     assert found == best_first(found)
-    assert found == stage()(lists, QUERIES[0], TOOLS)
+    assert found == stage()(lists, QUERIES[0], tools)
 
 
 @pytest.mark.parametrize("stage", pipeline.FUSE, ids=compose.stage_name)
-def test_fusing_nothing_gives_nothing(stage: type) -> None:
-    assert stage()({}, QUERIES[0], TOOLS) == ()
-    assert stage()({"keyword": (), "semantic": ()}, QUERIES[0], TOOLS) == ()
+def test_fusing_nothing_gives_nothing(stage: type, tools: Tools) -> None:
+    assert stage()({}, QUERIES[0], tools) == ()
+    assert stage()({"keyword": (), "semantic": ()}, QUERIES[0], tools) == ()

@@ -25,7 +25,7 @@ def outcome(right: bool, number: int) -> Outcome:
 
 def quality(*right: bool, false_answers: tuple[bool, ...] = (True, False)) -> Quality:
     outcomes = [outcome(one, number) for number, one in enumerate(right, 1)]
-    return Quality(outcomes, false_answers, threshold=0.3)
+    return Quality(outcomes, false_answers, least=0.3)
 
 
 def evaluation(whole: Quality, *others: Quality) -> Evaluation:
@@ -45,10 +45,10 @@ def test_means_are_over_the_questions() -> None:
     assert metrics["lost"] == 0
 
 
-def test_what_scores_below_the_threshold_is_lost() -> None:
+def test_what_scores_too_low_to_be_shown_is_lost() -> None:
     outcomes = [outcome(True, 1), outcome(False, 2)]
     # Only questions with an answer among the first ten can lose it.
-    assert Quality(outcomes, [], threshold=0.8).metrics["lost"] == 1
+    assert Quality(outcomes, [], least=0.8).metrics["lost"] == 1
 
 
 def test_times_are_of_the_questions_in_order_of_length() -> None:

@@ -79,12 +79,12 @@ def test_the_collection_one_stands_in_comes_first_and_hides_no_other(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "# Apples\n\napples are red and round, red apples fall from old trees in autumn\n"
-    write(tmp_path / "all", {"one/a.md": text, "two/b.md": text + "\nreally\n"})
+    write(tmp_path / "all", {"one/a.md": text, "two/b.md": text})
     settings = {"engine": engine, "collections": {"one": "one", "two": "two"}}
     for here in ("one", "two"):
         monkeypatch.chdir(tmp_path / "all" / here)
         with library(tmp_path / "all", **settings) as lib:
-            unlike = {"search": {"skip": ["near_text", "same_meaning"]}}  # the texts are alike
+            unlike = {"search": {"skip": ["same_text", "near_text", "same_meaning"]}}
             answer = lib.search("red apples", explain=True, settings=unlike)
             assert answer.hits[0].chunk.collection == here
             assert {hit.chunk.collection for hit in answer.hits} == {"one", "two"}

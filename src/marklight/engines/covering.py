@@ -11,6 +11,10 @@ MOST_WORDS = 36
 """Words of a question that are looked for; a pasted text says with these what it is about."""
 
 
+BACKGROUND = 100
+"""Passages that one thinks of beside the library's own, without any of the words."""
+
+
 def looked_for(words: Sequence[str]) -> list[str]:
     """Each word once, in the order of the question."""
     return list(dict.fromkeys(words))[:MOST_WORDS]
@@ -19,6 +23,14 @@ def looked_for(words: Sequence[str]) -> list[str]:
 def rarity(passages: int, holders: int) -> float:
     """What finding a word tells, as BM25 has it: much for one that few passages hold."""
     return math.log(1 + (passages - min(holders, passages) + 0.5) / (holders + 0.5))
+
+
+def weight(passages: int, holders: int) -> float:
+    """What a word of a question counts: its rarity, as if the library were a part of a larger one.
+
+    In a library of ten passages a word that two of them hold does not tell little.
+    """
+    return rarity(passages + BACKGROUND, max(1, holders))
 
 
 def covered(

@@ -59,7 +59,8 @@ class Quality:
     outcomes: Sequence[Outcome]
     false_answers: Sequence[bool]
     """For each question that nothing answers, whether something was said nevertheless."""
-    threshold: float
+    least: float
+    """Lower scores are not shown."""
     notices: tuple[str, ...] = ()
     by_question: Mapping[str, Sequence[float]] = field(init=False)
     """Each measure's values, in the order of the questions; what significance is reckoned from."""
@@ -87,13 +88,13 @@ class Quality:
 
     @property
     def lost(self) -> float:
-        """Share of questions with an answer among the first that the threshold takes away."""
-        best = [
-            max(score for name, score in one.ranking[:SHOWN] if name in one.grades)
-            for one in self.outcomes
-            if not one.missed
-        ]
-        return fmean(score < self.threshold for score in best) if best else 0.0
+        """Share of questions with an answer among the first that is held back as unlikely."""
+        found = [one for one in self.outcomes if not one.missed]
+        return fmean(self._held_back(one) for one in found) if found else 0.0
+
+    def _held_back(self, one: Outcome) -> bool:
+        best = max(score for name, score in one.ranking[:SHOWN] if name in one.grades)
+        return not one.answered or best < self.least
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -154,9 +155,7 @@ def measure(
     notices: tuple[str, ...] = ()
     if refused:
         notices = (f"questions that could not be asked: {len(refused)}, such as {refused[0]}",)
-    return Quality(
-        outcomes, said, 0.0 if skipped else settings["search.confidence.threshold"], notices
-    )
+    return Quality(outcomes, said, 0.0 if skipped else settings["search.confidence.tail"], notices)
 
 
 def _ask(

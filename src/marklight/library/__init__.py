@@ -24,6 +24,7 @@ from marklight.model import DocumentId, Heading
 from marklight.ports import Progress, Tools, silent
 from marklight.report import Extract, Links, Related, Report
 from marklight.search import present, reference, relations, widen
+from marklight.search.likelihood import is_measured
 
 __all__ = ["Library"]
 
@@ -232,6 +233,7 @@ class Library(Parts):
             "generation": counts.generation,
             "model": self.settings["model.name"],
             **({"model_problem": problem} if problem else {}),
+            "calibrated": is_measured("hybrid", fingerprint),
             "reranker": self.settings["reranker.name"] or "none",
             **({"reranker_problem": unfit} if (unfit := self.reranker_problem()) else {}),
             "engine": self.engine.describe(),

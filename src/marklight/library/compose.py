@@ -66,8 +66,8 @@ class Index:
 class Search:
     """Which stages answer a question."""
 
-    fuse: str = "score_aware"
-    """Which fusion: `weighted_sum`, `reciprocal` or `score_aware`."""
+    fuse: str = "learned"
+    """Which fusion: `learned`, `score_aware`, `weighted_sum` or `reciprocal`."""
     skip: tuple[str, ...] = ()
     """Stages to leave out."""
     use: tuple[str, ...] = ()
@@ -140,12 +140,12 @@ def compose_pipeline(found: Settings) -> pipeline.Pipeline:
     left_out = {*found["search.skip"], *(set(pipeline.OFF) - set(found["search.use"]))}
 
     def built(stages: Iterable[type]) -> dict[str, Any]:
-        names = {stage_name(stage): stage for stage in stages}
-        return {
+        # Those that are left out as well: a setting that makes no sense is told all the same.
+        every: dict[str, Any] = {
             name: found.build(stage, f"search.{name}")
-            for name, stage in names.items()
-            if name not in left_out
+            for name, stage in ((stage_name(stage), stage) for stage in stages)
         }
+        return {name: stage for name, stage in every.items() if name not in left_out}
 
     return pipeline.Pipeline(
         rewrite=built(pipeline.REWRITE),

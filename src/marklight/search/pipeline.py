@@ -8,9 +8,10 @@ from functools import partial
 from time import perf_counter
 from typing import TypeVar
 
-from marklight.answer import Answer, Mode, Query, Step
+from marklight.answer import Answer, Hits, Mode, Query, Step
 from marklight.ports import Fuse, Refine, Retrieve, Rewrite, Tools
 from marklight.search.filters import in_words
+from marklight.search.fuse.learned import Learned
 from marklight.search.fuse.reciprocal import Reciprocal
 from marklight.search.fuse.score_aware import ScoreAware
 from marklight.search.fuse.weighted_sum import WeightedSum
@@ -39,7 +40,7 @@ from marklight.search.rewrite.operators import Operators
 
 REWRITE: tuple[type[Rewrite], ...] = (Operators, Classify, Expand)
 RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code, Graph)
-FUSE: tuple[type[Fuse], ...] = (WeightedSum, Reciprocal, ScoreAware)
+FUSE: tuple[type[Fuse], ...] = (WeightedSum, Reciprocal, ScoreAware, Learned)
 REFINE: tuple[type[Refine], ...] = (
     *(Alive, Calibrate),
     *(Here, Recency, Community, Named, Confidence),
@@ -47,7 +48,7 @@ REFINE: tuple[type[Refine], ...] = (
     *(Rerank, Parents, Context),
 )
 
-OFF = ("calibrate", "diversity")
+OFF = ("graph", "calibrate", "diversity")
 """Stages that run only where `search.use` names them; all others run unless `search.skip` does."""
 
 ASKED = {
@@ -89,12 +90,13 @@ class Pipeline:
         lists = dict(zip(asked, found, strict=True))
         steps.sort(key=lambda step: [*self.rewrite, *asked].index(step.stage))
         hits = timed(steps, "fuse", self.fuse, lists, query, tools)
+        last = hits
         for name, refine in self.refine.items():
-            hits = timed(steps, name, refine, query, hits, tools)
+            last, hits = hits or last, timed(steps, name, refine, query, hits, tools)
         return Answer(
             query=query,
             hits=hits[: query.limit],
-            abstained=None if hits else why_nothing(query, steps),
+            abstained=None if hits else why_nothing(query, steps, last),
             stats=stats(steps),
             steps=tuple(steps),
         )
@@ -123,13 +125,15 @@ def stats(steps: list[Step]) -> dict[str, int]:
     return counted
 
 
-def why_nothing(query: Query, steps: list[Step]) -> str:
-    """In words: was nothing found at all, or was everything that was found too unlikely?"""
-    counted = stats(steps)
-    if counted["original_count"] == 0:
+def why_nothing(query: Query, steps: list[Step], last: Hits) -> str:
+    """In words: was nothing found at all, or was all that was left in the end too unlikely?"""
+    if not last:
         if not query.filters:
             return "no passage matches the question"
         return f"no passage matches the question among those that pass the filters: {in_words(query.filters)}"
     if any(step.stage == "alive" and step.count == 0 for step in steps):
         return "what matched is no longer on the disk"
-    return f"none of {counted['original_count']} candidates is likely enough"
+    best, among = max(hit.score for hit in last), stats(steps)["original_count"]
+    return (
+        f"nothing is likely enough to answer it: the best of {among} candidates scores {best:.2f}"
+    )

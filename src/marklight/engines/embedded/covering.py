@@ -22,7 +22,7 @@ def covered(
     """By id, of the passages with these rows."""
     wanted = covering.looked_for(words)
     rarities = {
-        word: covering.rarity(searcher.num_docs, searcher.doc_freq(WHOLE, word)) for word in wanted
+        word: covering.weight(searcher.num_docs, searcher.doc_freq(WHOLE, word)) for word in wanted
     }
     held: dict[int, list[str]] = {}
     titled: dict[int, list[str]] = {}

@@ -65,7 +65,7 @@ def covered(state: State, words: Sequence[str], chunks: Sequence[str]) -> dict[s
     """By looking for each word in each passage."""
     fields, wanted = _fields(state), covering.looked_for(words)
     rarities = {
-        word: rarity(len(fields), sum(word in each[WHOLE] for each in fields.values()))
+        word: covering.weight(len(fields), sum(word in each[WHOLE] for each in fields.values()))
         for word in wanted
     }
     found = {}

@@ -16,7 +16,7 @@ class Keyword:
 
     depth: int = 2
     """Candidates for each result asked for."""
-    least: int = 30
+    least: int = 20
     """Candidates fetched at the least, so that fusion sees where the lists meet."""
 
     def __post_init__(self) -> None:

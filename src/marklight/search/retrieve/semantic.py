@@ -24,7 +24,7 @@ class Semantic:
 
     depth: int = 2
     """Candidates for each result asked for."""
-    least: int = 30
+    least: int = 20
     """Candidates fetched at the least, so that fusion sees where the lists meet."""
     expansion: float = 0.3
     """Weight of the words that were added, all together, where each word of the question has 1."""

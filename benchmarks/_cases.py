@@ -1,0 +1,218 @@
+"""Questions of the development sets with what speaks for their candidates, by the product's own code."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks._measure import eval_root
+from marklight.answer import Filters, Mode, Query
+from marklight.eval.collection import Collection, open_collection
+from marklight.eval.corpus import rendered
+from marklight.eval.dataset import Dataset, some
+from marklight.eval.reading import foreign_questions, read_dataset
+from marklight.library import Library
+from marklight.ports import FIELD_BOOSTS, MOST_CONCEPTS, Reader, Tools
+from marklight.search.evidence import Evidence, bearing, gathered
+from marklight.search.pipeline import ASKED
+from marklight.search.shares import completed, merged
+from marklight.text import query_words
+
+if TYPE_CHECKING:
+    from marklight.model import Matrix, Vector
+
+SETS = (
+    *("anthropic-docs", "stackfaq", "cosqa-dev", "scifact-train", "cranfield"),
+    *("kubernetes-anchors", "blue-book-anchors", "fastapi-anchors"),
+)
+RELATED = (
+    {"kubernetes-anchors", "blue-book-anchors", "fastapi-anchors"},
+    {"cosqa-dev", "blue-book-anchors", "fastapi-anchors"},
+    {"stackfaq", "blue-book-anchors"},
+    {"anthropic-docs", "fastapi-anchors"},
+)
+"""Sets of which one may hold an answer to another's questions: these are not off topic there."""
+FOREIGN = 40
+"""Questions of each other set that are asked as off topic."""
+
+
+WORDS, RARE = 60, 300
+"""Single words that are asked of each set, and how many commoner ones are passed over: people type one
+word as often as ten, and the sets have hardly any such questions."""
+
+
+SMALL, FEW, ASKED_OF_FEW = 2, 25, 10
+"""Small libraries made of each set, documents in each and questions that these are to answer: a vault
+begins with a handful of notes, and of few passages none is near to something else by chance."""
+
+
+MOST_CHARACTERS = 20_000
+"""Of a document in a small library."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A question with its candidates, one row each; the best passages of a document stand for it."""
+
+    rows: Matrix
+    """Evidence."""
+    documents: Vector
+    """By numbers of their own."""
+    grades: Vector
+    """How relevant their documents are."""
+    kept: Vector
+    """Not those of a page that holds the question word for word."""
+    bearing: Vector
+    ideal: tuple[int, ...]
+    """The grades of all that answers the question, found or not; empty for a question off topic."""
+    judged: bool = True
+    """Whether its candidates may be counted: not those of a word, and not those of a small library."""
+    word: bool = False
+    """Whether it is a single word that the library has, or does not have."""
+
+
+def cases(name: str, mode: str, model: str = "") -> list[Case]:
+    """Every question of a set, and some that nothing in it answers."""
+    dataset = read_dataset(eval_root() / "sets" / name)
+    assignments = [f"model.name={model}"] if model else []
+    with open_collection(dataset, mode, assignments) as collection:
+        library = collection.library
+        with library.engine.snapshot() as reader:
+            asked = [
+                (one.text, {id: each.grade for id, each in one.answers.items()}, set(one.sources))
+                for one in dataset.questions
+            ]
+            asked += [(text, {}, set()) for text in off_topic(name)]
+            found = [_case(collection, reader, mode, *each) for each in asked]
+            found += [
+                replace(case, word=True, judged=False, ideal=(1,) if own else ())
+                for own, word in words(name, mode, reader)
+                if (case := _case(collection, reader, mode, word, {}, set()))
+            ]
+    found += [case for number in range(SMALL) for case in _of_a_few(dataset, number, mode)]
+    return [case for case in found if case is not None]
+
+
+def _of_a_few(dataset: Dataset, number: int, mode: str) -> Iterator[Case | None]:
+    """Some questions and their answers, with some other documents, as a library of its own."""
+    chance = random.Random(f"{dataset.name} {number}")
+    asked = chance.sample(dataset.questions, min(ASKED_OF_FEW, len(dataset.questions)))
+    with tempfile.TemporaryDirectory() as folder:
+        names = _written(dataset, {id for one in asked for id in one.answers}, chance, Path(folder))
+        own = {"model": {"name": "none"}} if mode == "keyword" else {}
+        with Library(Path(folder), {"engine": "memory:", **own}) as library:
+            library.index()
+            small = Collection(library, names, {})
+            foreign = chance.sample(list(off_topic(dataset.name)), 2 * ASKED_OF_FEW)
+            with library.engine.snapshot() as reader:
+                for one in asked:
+                    grades = {id: each.grade for id, each in one.answers.items()}
+                    case = _case(small, reader, mode, one.text, grades, set(one.sources))
+                    yield replace(case, judged=False) if case else None
+                for text in foreign:
+                    case = _case(small, reader, mode, text, {}, set())
+                    yield replace(case, judged=False) if case else None
+
+
+def _written(
+    dataset: Dataset, wanted: set[str], chance: random.Random, folder: Path
+) -> dict[str, str]:
+    """The wanted documents and as many others as it takes; their names by path."""
+    if dataset.folder is not None:
+        every = [
+            str(each.relative_to(dataset.folder)) for each in sorted(dataset.folder.rglob("*.md"))
+        ]
+        texts = {id: (dataset.folder / id).read_text("utf-8", "replace") for id in every}
+    else:
+        texts = {each.id: rendered(each) for each in dataset.texts}
+    others = [id for id in texts if id not in wanted]
+    chosen = [*sorted(wanted & set(texts)), *chance.sample(others, max(0, FEW - len(wanted)))]
+    suffix = "md" if dataset.folder else "txt"
+    names = {f"{number}.{suffix}": id for number, id in enumerate(chosen)}
+    for path, id in names.items():
+        (folder / path).write_text(texts[id][:MOST_CHARACTERS], "utf-8")
+    return names
+
+
+def words(name: str, mode: str, reader: Reader) -> Iterator[tuple[bool, str]]:
+    """Words of a set's vocabulary, and as many of the others' that stand nowhere in it."""
+    chance = random.Random(name)
+    own = vocabulary(reader)
+    yield from ((True, word) for word in chance.sample(own[RARE:], min(WORDS, len(own[RARE:]))))
+    for other in SETS:
+        if other == name:
+            continue
+        with (
+            open_collection(read_dataset(set_path(other)), mode) as collection,
+            collection.library.engine.snapshot() as theirs,
+        ):
+            foreign = vocabulary(theirs)[RARE:]
+        strange = [
+            word
+            for word in foreign
+            if not reader.keyword(query_words(word), FIELD_BOOSTS, Filters(), 1)
+        ]
+        count = min(len(strange), WORDS // (len(SETS) - 1) + 1)
+        yield from ((False, word) for word in chance.sample(strange, count))
+
+
+def vocabulary(reader: Reader) -> list[str]:
+    """All of it, the commonest first: no word has a vector of a model that there is not."""
+    return reader.unembedded_concepts("no model", MOST_CONCEPTS)
+
+
+def off_topic(name: str) -> Iterator[str]:
+    """The forty that come with the program, and those of sets about other things."""
+    yield from foreign_questions()
+    for other in SETS:
+        if other != name and not any({name, other} <= related for related in RELATED):
+            dataset = read_dataset(eval_root() / "sets" / other)
+            yield from some([question.text for question in dataset.questions], FOREIGN)
+
+
+def _case(
+    collection: Collection,
+    reader: Reader,
+    mode: str,
+    text: str,
+    answers: dict[str, int],
+    sources: set[str],
+) -> Case | None:
+    library = collection.library
+    tools = Tools(reader, library.embedder)
+    query = Query(text, mode=Mode(mode))
+    for rewrite in library.pipeline.rewrite.values():
+        query = rewrite(query, tools)
+    retrieve = library.pipeline.retrieve
+    lists = completed(
+        {name: retrieve[name](query, tools) for name in ASKED[query.mode] if name in retrieve},
+        query,
+        tools,
+    )
+    found = gathered(lists, query, tools)
+    if not found:
+        return None
+    hits = merged(lists.values())
+    names = [collection.called(hits[id]) for id in found]
+    numbers = {each: number for number, each in enumerate(dict.fromkeys(names))}
+    return Case(
+        rows=np.array([list(each) for each in found.values()]),
+        documents=np.array([numbers[each] for each in names]),
+        grades=np.array([answers.get(each, 0) for each in names]),
+        kept=np.array([each not in sources - set(answers) for each in names]),
+        bearing=np.array(bearing(lists, found, query, tools)),
+        ideal=tuple(answers.values()),
+    )
+
+
+def set_path(name: str) -> Path:
+    return eval_root() / "sets" / name
+
+
+EVIDENCE = Evidence._fields

@@ -1,0 +1,106 @@
+"""Fitting by hand, small enough to read: an ascent on nDCG, a logistic curve, and how far it is off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks._cases import EVIDENCE, Case
+
+if TYPE_CHECKING:
+    from marklight.model import Vector
+
+Numbers = np.ndarray[Any, Any]
+RIDGE = 1e-3
+"""Keeps a slope from growing without end where the cases are told apart without a mistake."""
+STEPS = (0.4, 0.2, 0.1)
+LEAST_GAIN = 2e-4
+
+
+def best_documents(case: Case, sums: Vector) -> list[int]:
+    """Rows of the best passage of each document, in order; of equals the first."""
+    found: dict[int, int] = {}
+    for row in np.argsort(-sums, kind="stable").tolist():
+        found.setdefault(int(case.documents[row]), row)
+    return list(found.values())
+
+
+class Ranking:
+    """One set's questions, ready to be ranked by other weights in no time."""
+
+    def __init__(self, cases: Sequence[Case]) -> None:
+        asked = [case for case in cases if case.ideal and case.judged]
+        rows, firsts, places, grades, kept = [], [0], [], [], []
+        for number, case in enumerate(asked):
+            order = np.argsort(case.documents, kind="stable")
+            rows.append(case.rows[order])
+            documents, counts = np.unique(case.documents[order], return_counts=True)
+            firsts += list(firsts[-1] + np.cumsum(counts))
+            places += [(number, int(document)) for document in documents]
+            own = {int(each): row for row, each in enumerate(case.documents)}
+            grades += [case.grades[own[int(each)]] for each in documents]
+            kept += [case.kept[own[int(each)]] for each in documents]
+        self._rows, self._firsts = np.concatenate(rows), np.array(firsts[:-1])
+        self._places = tuple(np.array(places).T)
+        width = max(10, 1 + max(place for _, place in places))
+        self._shape = (len(asked), width)
+        self._grades = np.zeros(self._shape)
+        self._grades[self._places] = grades
+        self._kept = np.array(kept)
+        self._discount = 1 / np.log2(np.arange(2, 12))
+        ideal = [sorted(case.ideal, reverse=True)[:10] for case in asked]
+        self._best = np.array([np.dot(each, self._discount[: len(each)]) for each in ideal])
+
+    def __len__(self) -> int:
+        return len(self._best)
+
+    def ndcg(self, weights: Mapping[str, float]) -> Numbers:
+        """nDCG@10 of each question, where a document is as good as its best passage."""
+        best = np.maximum.reduceat(self._rows @ vector(weights), self._firsts)
+        scores = np.full(self._shape, -np.inf)
+        scores[self._places] = np.where(self._kept, best, -np.inf)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :10]
+        found = np.isfinite(np.take_along_axis(scores, order, axis=1))
+        gains = np.take_along_axis(self._grades, order, axis=1) * found
+        found_gain: Numbers = gains @ self._discount / self._best
+        return found_gain
+
+
+def vector(weights: Mapping[str, float]) -> Vector:
+    return np.array([weights.get(name, 0.0) for name in EVIDENCE])
+
+
+def ascended(
+    start: Mapping[str, float], free: Sequence[str], worth: Callable[[Mapping[str, float]], float]
+) -> dict[str, float]:
+    """Each weight in turn a step up or down while that is worth it; then with smaller steps."""
+    weights, best = dict(start), worth(start)
+    for step in STEPS:
+        moved = True
+        while moved:
+            moved = False
+            for name in free:
+                for change in (step, -step):
+                    other = {**weights, name: round(weights.get(name, 0.0) + change, 3)}
+                    if other[name] >= 0 and (gain := worth(other) - best) > LEAST_GAIN:
+                        weights, best, moved = other, best + gain, True
+    return weights
+
+
+def logistic(values: Numbers, labels: Numbers, counts: Numbers) -> tuple[float, Numbers]:
+    """Start and slopes of the likeliest curve, by Newton's steps over standardised values."""
+    values = values.reshape(len(labels), -1)
+    middle, scale = values.mean(axis=0), values.std(axis=0) + 1e-9
+    known = np.column_stack([np.ones(len(values)), (values - middle) / scale])
+    counts = counts / counts.sum()
+    slopes = np.zeros(known.shape[1])
+    ridge = RIDGE * np.diag([0.0] + [1.0] * values.shape[1])
+    for _ in range(50):
+        likely = 1 / (1 + np.exp(-np.clip(known @ slopes, -30, 30)))
+        gradient = known.T @ (counts * (likely - labels)) + ridge @ slopes
+        curvature = (known * (counts * likely * (1 - likely))[:, None]).T @ known + ridge
+        slopes = slopes - np.linalg.solve(curvature + 1e-9 * np.eye(len(slopes)), gradient)
+    own = slopes[1:] / scale
+    return float(slopes[0] - own @ middle), own

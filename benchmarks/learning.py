@@ -1,0 +1,323 @@
+"""Learns what evidence counts and what a score means, from the development sets, and says how well it does on sets left out.
+
+Writes `src/marklight/search/learned.json`, `benchmarks/results/learning.json` and `docs/reliability.svg`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import log
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks._cases import SETS, Case, cases
+from benchmarks._diagram import diagram
+from benchmarks._fitting import Numbers, Ranking, ascended, best_documents, logistic, vector
+from benchmarks._measure import ROOT, save
+from marklight import models
+from marklight.eval.metrics import calibration_error
+from marklight.search.evidence import SEEN, Bearing
+from marklight.search.likelihood import ANY, SHORT, Curve, Weights
+
+SHOWN = 10
+LENGTH = Bearing._fields.index("length")
+TEMPERS = (0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.9)
+THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
+LEGS: tuple[dict[str, float], ...] = ({"keyword": 1.0}, {"meaning": 1.0})
+HALVES, SEED = 9, 4
+"""Random halves of the questions that weights are learned from, so that none hangs on a few of them."""
+TOLERATED = 0.002
+"""Of nDCG@10 below the better leg; what a set loses beyond it counts fourfold."""
+
+
+LITERAL = 2.0
+"""Not learned, as the sets have hardly a question of one word: more than any two cosines differ by."""
+SPOKEN, LENIENT = log(0.3 / 0.7), 0.005
+"""Where an answer is as likely as the threshold asks, and of how many questions it may seem less so."""
+
+
+class Plan(NamedTuple):
+    """What is learned for one mode."""
+
+    fixed: Mapping[str, float]
+    free: tuple[str, ...]
+    answer: tuple[str, ...]
+    hit: tuple[str, ...]
+
+
+MEANING, WORDS = ("best", "few", "spread"), ("covered", "near")
+PLANS = {
+    "hybrid": Plan(
+        {"meaning": 1.0, "words": 0.9, "title": 0.8, "literal": LITERAL},
+        ("words", "title", "links"),
+        (*MEANING, *WORDS, "length", "size"),
+        ("share", "gap", "length", "best"),
+    ),
+    "semantic": Plan(
+        {"meaning": 1.0}, (), (*MEANING, "length", "size"), ("share", "gap", "length", "best")
+    ),
+    "keyword": Plan(
+        {"keyword": 1.0}, (), (*WORDS, "length"), ("share", "gap", "length", "covered")
+    ),
+    "any hybrid": Plan(
+        {"nearness": 1.0, "words": 0.9, "title": 0.8, "literal": LITERAL},
+        ("nearness", "words", "title", "links"),
+        (*WORDS, "length"),
+        ("share", "gap", "length", "covered"),
+    ),
+    "any semantic": Plan({"nearness": 1.0}, (), (), ("share", "length")),
+}
+
+Cases = Mapping[str, Sequence[Case]]
+
+
+def learned(plan: Plan, known: Cases, rankings: Mapping[str, Ranking]) -> Weights:
+    """All that is learned from some sets, each of which counts as much as any other."""
+    evidence = dict(plan.fixed)
+    if plan.free:
+        chance = np.random.default_rng(SEED)
+        halves = [
+            {name: chance.random(len(rankings[name])) < 0.5 for name in known}
+            for _ in range(HALVES)
+        ]
+        found = [climbed(plan, {name: rankings[name] for name in known}, half) for half in halves]
+        evidence |= {name: fmean(each.get(name, 0.0) for each in found) for name in plan.free}
+    answer, word = (curve_of_answers(plan, known, evidence, short) for short in (False, True))
+    fits = {temper: curve_of_hits(plan, known, evidence, temper) for temper in TEMPERS}
+    temper = min(fits, key=lambda each: fits[each][1])
+    return Weights(evidence, temper, answer, word, fits[temper][0])
+
+
+def climbed(
+    plan: Plan, rankings: Mapping[str, Ranking], half: Mapping[str, Numbers]
+) -> dict[str, float]:
+    """The best weights for some of the questions; what is learned is the mean of several such."""
+    legs = {
+        name: max(each.ndcg(leg)[half[name]].mean() for leg in LEGS)
+        for name, each in rankings.items()
+    }
+
+    def worth(weights: Mapping[str, float]) -> float:
+        gains = [
+            each.ndcg(weights)[half[name]].mean() - legs[name] for name, each in rankings.items()
+        ]
+        return fmean(gains) - 3 * fmean(max(0.0, -TOLERATED - gain) for gain in gains)
+
+    return ascended(plan.fixed, plan.free, worth)
+
+
+def curve_of_answers(plan: Plan, known: Cases, evidence: Mapping[str, float], short: bool) -> Curve:
+    """Questions whose answer is among the first ten, against those that nothing answers."""
+    values, labels, counts = [], [], []
+    for each in known.values():
+        found = [
+            case
+            for case in each
+            if (case.bearing[LENGTH] <= SHORT) == short
+            and (not case.ideal or case.word or _is_found(case, evidence))
+        ]
+        sorts = Counter((bool(case.ideal), case.judged) for case in found)
+        for case in found:
+            values.append(_picked(plan.answer, case))
+            labels.append(bool(case.ideal))
+            # Small libraries count half as much as the sets that they are made of.
+            counts.append((2 if case.judged else 1) / sorts[bool(case.ideal), case.judged])
+    known_values, right = np.array(values), np.array(labels)
+    start, slopes = logistic(known_values, right.astype(float), np.array(counts))
+    sure = set(plan.answer) & {"best" if not short else "covered"}
+    if not sure:
+        # Words alone tell little of what is off topic, cosines little of a single word: then it is
+        # better to say too much.
+        heights = start + known_values[right] @ slopes
+        start += max(0.0, SPOKEN - float(np.quantile(heights, LENIENT)))
+    return Curve(start, dict(zip(plan.answer, slopes.tolist(), strict=True)))
+
+
+def curve_of_hits(
+    plan: Plan, known: Cases, evidence: Mapping[str, float], temper: float
+) -> tuple[Curve, float]:
+    """The first ten documents of each question that has an answer; with how unlikely it makes them."""
+    values, labels, counts = [], [], []
+    for each in known.values():
+        asked = [case for case in each if case.ideal and case.judged]
+        for case in asked:
+            for row, share, gap in _shown(case, evidence, temper):
+                values.append(_picked(plan.hit, case, share=share, gap=gap))
+                labels.append(case.grades[row] > 0)
+                counts.append(1 / len(asked))
+    known_values, known_labels = np.array(values), np.array(labels, float)
+    weight = np.array(counts) / sum(counts)
+    start, slopes = logistic(known_values, known_labels, weight)
+    likely = 1 / (1 + np.exp(-(start + known_values @ slopes)))
+    right = np.where(known_labels > 0, likely, 1 - likely)
+    return (
+        Curve(start, dict(zip(plan.hit, slopes.tolist(), strict=True))),
+        float(-weight @ np.log(np.maximum(right, 1e-12))),
+    )
+
+
+def _picked(names: Sequence[str], case: Case, **more: float) -> list[float]:
+    known = {**dict(zip(Bearing._fields, case.bearing.tolist(), strict=True)), **more}
+    return [known[name] for name in names]
+
+
+def _shown(
+    case: Case, evidence: Mapping[str, float], temper: float
+) -> list[tuple[int, float, float]]:
+    """Rows that a user sees, with their share among the rivals and how far these reach down."""
+    sums: Numbers = case.rows @ vector(evidence)
+    rivals = best_documents(case, sums)
+    seen = sums[rivals[:SEEN]]
+    whole, gap = np.log(np.sum(np.exp((seen - seen[0]) / temper))), float(seen[0] - seen[-1])
+    rows = [row for row in rivals if case.kept[row]][:SHOWN]
+    return [(row, float((sums[row] - seen[0]) / temper - whole), gap) for row in rows]
+
+
+def _is_found(case: Case, evidence: Mapping[str, float]) -> bool:
+    return any(case.grades[row] > 0 for row, *_ in _shown(case, evidence, 1.0))
+
+
+SORTS = ("found", "off topic", "words", "strange words", "found, small", "off topic, small")
+
+
+class Checked(NamedTuple):
+    """What came of one set."""
+
+    shown: list[tuple[float, bool]]
+    """Scores of what is shown for its questions, and whether that was relevant."""
+    there: dict[str, list[float]]
+    """How likely an answer seemed: to questions whose answer is among the first, to others off topic, to
+    single words that are there and to those that are not."""
+
+
+def checked(weights: Weights, some: Sequence[Case]) -> Checked:
+    found = Checked([], {sort: [] for sort in SORTS})
+    for case in some:
+        bearing = Bearing(*case.bearing.tolist())
+        there = weights.answered(bearing)
+        if case.word or not case.ideal:
+            sort = ("words" if case.ideal else "strange words") if case.word else "off topic"
+            found.there[sort if case.judged or case.word else f"{sort}, small"].append(there)
+            continue
+        if not case.judged:
+            if _is_found(case, weights.evidence):
+                found.there["found, small"].append(there)
+            continue
+        scores = [
+            (there * weights.hit(bearing, share=share, gap=gap), bool(case.grades[row] > 0))
+            for row, share, gap in _shown(case, weights.evidence, weights.temper)
+        ]
+        found.shown.extend(scores)
+        if any(relevant for _, relevant in scores):
+            found.there["found"].append(there)
+    return found
+
+
+def figures(one: Checked) -> dict[str, Any]:
+    """Calibration error of what is shown; for each threshold what is lost and what is let through."""
+    return {
+        "ece": calibration_error(one.shown),
+        "mean score": fmean(score for score, _ in one.shown),
+        "relevant": fmean(relevant for _, relevant in one.shown),
+        "thresholds": {
+            str(threshold): {
+                "lost": _below(one.there["found"], threshold),
+                "false_answers": 1 - _below(one.there["off topic"], threshold),
+                "small, lost": _below(one.there["found, small"], threshold),
+                "small, false_answers": 1 - _below(one.there["off topic, small"], threshold),
+                "words lost": _below(one.there["words"], threshold),
+                "strange words answered": 1 - _below(one.there["strange words"], threshold),
+            }
+            for threshold in THRESHOLDS
+        },
+    }
+
+
+def _below(values: Sequence[float], threshold: float) -> float:
+    return fmean(value < threshold for value in values) if values else 0.0
+
+
+def report(
+    plan: Plan, mode: str, known: Cases
+) -> tuple[Weights, dict[str, Any], dict[str, Checked]]:
+    """Learned from all sets; and each set measured with what was learned from the others."""
+    rankings = {name: Ranking(each) for name, each in known.items()}
+    weights = learned(plan, known, rankings)
+    left_out, results = {}, {}
+    for name in known:
+        others = {other: each for other, each in known.items() if other != name}
+        without = learned(plan, others, rankings)
+        left_out[name] = checked(without, known[name])
+        results[name] = {
+            "ndcg@10": float(rankings[name].ndcg(weights.evidence).mean()),
+            "left out": {
+                "ndcg@10": float(rankings[name].ndcg(without.evidence).mean()),
+                "evidence": without.evidence,
+                **figures(left_out[name]),
+            },
+            "better leg": float(max(rankings[name].ndcg(leg).mean() for leg in LEGS)),
+            **figures(checked(weights, known[name])),
+        }
+        print(mode, name, _line(results[name]), flush=True)
+    return weights, results, left_out
+
+
+def _line(one: Mapping[str, Any]) -> str:
+    out = one["left out"]
+    at = out["thresholds"]["0.3"]
+    words = f"words {at['words lost']:.2f} {at['strange words answered']:.2f}"
+    words += f" small {at['small, lost']:.2f} {at['small, false_answers']:.2f}"
+    return (
+        f"nDCG@10 {one['ndcg@10']:.3f} ({one['ndcg@10'] - one['better leg']:+.3f}), left out {out['ndcg@10']:.3f},"
+        f" ECE {one['ece']:.3f} / {out['ece']:.3f}, at .3 lost {at['lost']:.3f} false {at['false_answers']:.3f} {words}"
+    )
+
+
+def as_data(weights: Weights) -> dict[str, Any]:
+    def curve(one: Curve) -> dict[str, Any]:
+        return {"start": round(one.start, 4), "slopes": _rounded(one.slopes)}
+
+    return {
+        "evidence": _rounded(weights.evidence),
+        "temper": weights.temper,
+        "answer": curve(weights.answer),
+        "word": curve(weights.word),
+        "hit": curve(weights.hit),
+    }
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in values.items() if value}
+
+
+def main() -> None:
+    """All that is learned, or what is named; embeds the sets on its first run, which takes minutes."""
+    model = models.load().fingerprint
+    wanted = sys.argv[1:] or list(PLANS)
+    target = ROOT / "src" / "marklight" / "search" / "learned.json"
+    kept = ROOT / "benchmarks" / "results" / "learning.json"
+    data = json.loads(target.read_text())["modes"] if target.exists() else {}
+    results = json.loads(kept.read_text()) if kept.exists() else {}
+    asked: dict[str, Cases] = {}
+    for name in wanted:
+        mode = name.removeprefix("any ")
+        known = asked.get(mode) or {each: cases(each, mode) for each in SETS}
+        asked[mode] = known
+        weights, results[name], left_out = report(PLANS[name], name, known)
+        key = ANY if name.startswith("any ") or mode == "keyword" else model
+        data.setdefault(mode, {})[key] = as_data(weights)
+        if name == "hybrid":
+            shown = {each: left_out[each].shown for each in SETS}
+            (ROOT / "docs" / "reliability.svg").write_text(diagram(shown), "utf-8")
+    made = {"made_by": "python -m benchmarks.learning", "sets": list(SETS), "modes": data}
+    target.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
+    save("learning", results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""What speaks for each candidate, and what all of them together say about the question: plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import log, log2
+from statistics import fmean
+from typing import NamedTuple
+
+from marklight.answer import Hits, Query
+from marklight.ports import Covered, Tools
+from marklight.text import query_words
+
+SEEN = 20
+"""Best of a list that a question is judged by: its scores must not hang on how many results are wanted."""
+_HUB = 8
+"""Documents each way that are counted; a page with more links is no better known."""
+_LEAST_SPREAD = 0.05
+"""Cosines that are closer than this are as good as equal."""
+_LEAST_SCORE = 1e-6
+_NOTHING = Covered(0.0, 0.0)
+
+
+class Evidence(NamedTuple):
+    """What speaks for one passage; what nobody said is 0."""
+
+    meaning: float
+    """Ten times its cosine with the question."""
+    nearness: float
+    """Where its cosine stands between the best of those seen, 1, and the last, 0, whatever the model."""
+    keyword: float
+    """Its score by words as a part of the best; where that did not reach it, at most that of the last."""
+    words: float
+    """The same times the share of the question's words that it has, or what links have if that is more."""
+    covered: float
+    """That share; a rare word counts more."""
+    literal: float
+    """The same for a question of a single word, and nothing for others: who types one word means it."""
+    title: float
+    """The share that stands in its title."""
+    links: float
+    """How many documents its own is linked with, by doublings."""
+
+
+class Bearing(NamedTuple):
+    """What a question and its candidates say about whether there is an answer."""
+
+    best: float
+    """The highest cosine, ten times."""
+    few: float
+    """The mean of the five highest, ten times."""
+    spread: float
+    """From the highest to the last of those seen, ten times."""
+    covered: float
+    """The largest share of the question's words in one passage."""
+    near: float
+    """Their mean share in the three passages nearest in meaning, else in the three best by words."""
+    length: float
+    """How many words the question has, by their logarithm."""
+    size: float
+    """How many passages the library has, likewise: of many one is near to anything."""
+
+
+def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str, Evidence]:
+    """Of every passage in these lists."""
+    chunks = {hit.chunk.id: hit.chunk for hits in lists.values() for hit in hits}
+    cosines = {hit.chunk.id: hit.score for hit in lists.get("semantic", ())}
+    worded = {hit.chunk.id: hit.score for hit in lists.get("keyword", ())}
+    linked = {hit.chunk.id: hit.score for hit in lists.get("graph", ())}
+    nearest, farthest = _ends(cosines)
+    most, last = _ends(worded)
+    most = max(most, _LEAST_SCORE)
+    by_words = "keyword" in lists
+    covered = _covered(query, tools, list(chunks)) if by_words else {}
+    owners = {chunk.document for chunk in chunks.values()} if by_words else ()
+    degrees = tools.reader.degrees(list(owners), _HUB)
+    single = len(set(query_words(query.text))) == 1
+    found = {}
+    for id, chunk in chunks.items():
+        # A passage that is not embedded yet may be as near as the last that is.
+        share, cosine = covered.get(id, _NOTHING), cosines.get(id, farthest)
+        beyond = min(last / most, share.anywhere) if len(worded) >= SEEN else 0.0
+        keyword = max(0.0, worded[id]) / most if id in worded else beyond
+        found[id] = Evidence(
+            meaning=10 * cosine,
+            nearness=(cosine - farthest) / max(nearest - farthest, _LEAST_SPREAD),
+            keyword=keyword,
+            words=max(keyword * share.anywhere, linked.get(id, 0.0)),
+            covered=share.anywhere,
+            literal=share.anywhere if single else 0.0,
+            title=share.title,
+            links=log2(1 + degrees.get(chunk.document, 0)),
+        )
+    return found
+
+
+def bearing(
+    lists: Mapping[str, Hits], found: Mapping[str, Evidence], query: Query, tools: Tools
+) -> Bearing:
+    """Of the best of each list."""
+    nearest = [found[hit.chunk.id] for hit in lists.get("semantic", ())[:SEEN]]
+    worded = [found[hit.chunk.id] for hit in lists.get("keyword", ())[:SEEN]]
+    cosines = [each.meaning for each in nearest] or [0.0]
+    seen = [each.covered for each in (*nearest, *worded)]
+    return Bearing(
+        best=cosines[0],
+        few=fmean(cosines[:5]),
+        spread=cosines[0] - cosines[-1],
+        covered=max(seen, default=0.0),
+        near=fmean(seen[:3]) if seen else 0.0,
+        length=log(1 + len(set(query_words(query.text)))),
+        size=log(1 + tools.reader.counts("").chunks),
+    )
+
+
+def _covered(query: Query, tools: Tools, chunks: Sequence[str]) -> Mapping[str, Covered]:
+    """Of the question's words; where nobody has any, of those of the library that mean the same."""
+    own = tools.reader.covered(query_words(query.text), chunks)
+    if own or not query.expanded_with:
+        return own
+    return tools.reader.covered(query_words(" ".join(query.expanded_with)), chunks)
+
+
+def _ends(scores: Mapping[str, float]) -> tuple[float, float]:
+    """The best score, and the last of those seen."""
+    seen = list(scores.values())[:SEEN] or [0.0]
+    return seen[0], seen[-1]
