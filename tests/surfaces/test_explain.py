@@ -41,11 +41,26 @@ def test_stages_and_hits_stand_in_columns() -> None:
             "recency     63   0.02",
             "all          2  20.00",
             "",
-            "     score  semantic  keyword  recency  place",
-            "[1]   0.90              41.28   0.9000  guide/a.md:1-1",
-            "[2]   0.50    0.7500            0.5000  b.md:1-1",
+            "            found by           score after",
+            "     score  semantic  keyword      recency  place",
+            "[1]   0.90              41.28       0.9000  guide/a.md:1-1",
+            "[2]   0.50    0.7500                0.5000  b.md:1-1",
         ]
     )
+
+
+def test_evidence_stands_in_one_order_whoever_has_it_first() -> None:
+    said = (
+        (Why("semantic", 0.7), Why("meaning", 7.0), Why("answer", 0.98), Why("learned", 0.5)),
+        (Why("meaning", 6.0), Why("title", 1.2), Why("links", 0.3333), Why("learned", 0.25)),
+    )
+    hits = tuple(Hit(chunk(id), why[-1].value, why) for id, why in zip("ab", said, strict=True))
+    assert explanation(replace(ANSWER, hits=hits)).split("\n")[-4:] == [
+        "            found by  evidence               any     score after",
+        "     score  semantic  meaning  title  links  answer      learned  place",
+        "[1]   0.50    0.7000     7.00                  0.98       0.5000  a.md:1-1",
+        "[2]   0.25               6.00   1.20   0.33               0.2500  b.md:1-1",
+    ]
 
 
 def test_long_places_are_cut_so_that_lines_stay_short() -> None:

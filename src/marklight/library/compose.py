@@ -71,7 +71,7 @@ class Search:
     skip: tuple[str, ...] = ()
     """Stages to leave out."""
     use: tuple[str, ...] = ()
-    """Stages to take in that are left out otherwise: `calibrate`, `diversity`."""
+    """Stages to take in that are left out otherwise: `graph`, `calibrate`, `diversity`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,12 @@ WIDTH = 100
 """Columns that a table keeps to where its places can be cut short."""
 LEAST_PLACE = 24
 """Of a place that much is always shown."""
+FOUND, EVIDENCE, ANY, AFTER = "found by", "evidence", "any", "score after"
+"""Groups of columns; the third has one, and reads "any answer"."""
 
 
 def explanation(answer: Answer) -> str:
-    """Stages with what they left and how long they took; hits with their score after each stage."""
+    """Stages with what they left and how long they took; hits with what speaks for them and their scores."""
     return f"{_stages(answer)}\n\n{_hits(answer)}".rstrip()
 
 
@@ -36,28 +38,60 @@ def _stages(answer: Answer) -> str:
 
 
 def _hits(answer: Answer) -> str:
+    from marklight.search.evidence import Evidence
+
     if not answer.hits:
         return ""
     order = {step.stage: at for at, step in enumerate(answer.steps)}
-    stages = sorted(
-        dict.fromkeys(why.stage for hit in answer.hits for why in hit.why),
-        # A fusion is called by its own name here, and `fuse` among the stages.
-        key=lambda stage: order.get(stage, order.get("fuse", 0)),
+
+    def column(stage: str) -> tuple[int, int, int]:
+        # A fusion is called by its own name here, and `fuse` among the stages; so it is with its parts.
+        at, group = order.get(stage, order.get("fuse", 0)), _group(stage)
+        part = Evidence._fields.index(stage) if group == EVIDENCE else 0
+        return at, (FOUND, EVIDENCE, ANY, AFTER).index(group), part
+
+    stages = sorted({why.stage for hit in answer.hits for why in hit.why}, key=column)
+    groups = [_group(stage) for stage in stages]
+    heads = (
+        stage.rjust(len(group)) if groups.count(group) == 1 else stage
+        for stage, group in zip(stages, groups, strict=True)
     )
-    rows: list[tuple[str, ...]] = [("", "score", *stages, "place")]
+    rows: list[tuple[str, ...]] = [("", "score", *heads, "place")]
     for rank, hit in enumerate(answer.hits, 1):
-        said = {why.stage: _number(why.value) for why in hit.why}
+        said = {why.stage: _number(why.value, _group(why.stage)) for why in hit.why}
         where = place(hit.chunk, answer.several_collections)
         scores = (said.get(stage, "") for stage in stages)
         rows.append((f"[{rank}]", f"{hit.score:.2f}", *scores, where))
-    taken = sum(max(len(row[at]) for row in rows) + 2 for at in range(len(rows[0]) - 1))
-    room = max(LEAST_PLACE, WIDTH - taken)
-    return _table([(*row[:-1], _cut(row[-1], room)) for row in rows], left=(len(rows[0]) - 1,))
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
+    room = max(LEAST_PLACE, WIDTH - sum(widths) - 2 * len(widths))
+    table = _table([(*row[:-1], _cut(row[-1], room)) for row in rows], left=(len(rows[0]) - 1,))
+    return f"{_above(('', '', *groups), widths)}\n{table}"
 
 
-def _number(value: float) -> str:
+def _group(stage: str) -> str:
+    """What stands above the columns: who found a hit, what speaks for it, how its score came about."""
+    from marklight.search.evidence import Evidence
+    from marklight.search.shares import RETRIEVERS
+
+    if stage in RETRIEVERS:
+        return FOUND
+    if stage in Evidence._fields:
+        return EVIDENCE
+    return ANY if stage == "answer" else AFTER
+
+
+def _above(groups: Sequence[str], widths: Sequence[int]) -> str:
+    """Each group over the first of its columns."""
+    line = ""
+    for at, group in enumerate(groups):
+        if group not in groups[:at]:
+            line = line.ljust(sum(widths[:at]) + 2 * at) + group
+    return line
+
+
+def _number(value: float, group: str) -> str:
     """As exact as there is room for: BM25 may be far above 1."""
-    return f"{value:.4f}" if abs(value) < 10 else f"{value:.2f}"
+    return f"{value:.2f}" if group in (EVIDENCE, ANY) or abs(value) >= 10 else f"{value:.4f}"
 
 
 def _cut(text: str, room: int) -> str:

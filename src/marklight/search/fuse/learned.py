@@ -52,7 +52,9 @@ def _weighed(lists: Mapping[str, Hits], query: Query, tools: Tools, weights: Wei
 
 
 def _told(hit: Hit, parts: Mapping[str, float]) -> Hit:
-    said = (Why(name, value) for name, value in parts.items() if value)
+    # In keyword search the evidence is that score itself, which its retriever told already.
+    known = {why.stage for why in hit.why}
+    said = (Why(name, value) for name, value in parts.items() if value and name not in known)
     return Hit(hit.chunk, hit.score, (*hit.why, *said))
 
 

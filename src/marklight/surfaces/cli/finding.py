@@ -49,7 +49,9 @@ from marklight.surfaces.cli.progress import Bar
 @click.option("--where", multiple=True, metavar="KEY=VALUE", help="Only with this frontmatter.")
 @click.option("--after", metavar="DATE", help="Only of this day or later: 2026-01-31, 2026-01.")
 @click.option("--before", metavar="DATE", help="Only of this day or earlier.")
-@click.option("--min-confidence", type=float, metavar="X", help="Leave out lower scores, 0 to 1.")
+@click.option(
+    "--min-confidence", type=float, metavar="X", help="Leave out lower scores, 0 to 1; 0 shows all."
+)
 @click.option("--max-tokens", type=int, metavar="N", help="Keep the answer within this size.")
 @click.option(
     "--rerank/--no-rerank", default=None, help="Let a cross-encoder look at the best results."

@@ -54,6 +54,9 @@ def status(
     failed, remarks = found.pop("failed"), found.pop("remarks")
     if found["generation"] == 0:
         note("nothing is indexed here yet; `marklight index` or a search does it")
+    found["calibrated"] = (
+        "yes" if found["calibrated"] else "no, scores were not measured with this model"
+    )
     found["sizes"] = {part: f"{size / 1e6:.1f} MB" for part, size in found["sizes"].items()}
     show(render.table(render.flat(found) | {"failed": len(failed), "remarks": len(remarks)}))
     for failure in failed:
