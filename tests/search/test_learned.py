@@ -206,6 +206,12 @@ def test_fusion_tells_every_part_of_a_score(tools: Tools) -> None:
     assert said["learned"] == first.score < said["answer"]
 
 
+def test_keyword_search_tells_its_score_once_as_it_was_found(tools: Tools) -> None:
+    lists = {"keyword": listed(tools, "keyword", a=6.0, b=3.0)}
+    first, *_ = Learned()(lists, Query("rollback replicas"), tools)
+    assert [why.value for why in first.why if why.stage == "keyword"] == [6.0]
+
+
 @pytest.mark.parametrize(
     "kind, lists",
     [("keyword", ("keyword",)), ("keyword", ("keyword", "graph")), ("semantic", ("semantic",))],
