@@ -91,6 +91,26 @@ def test_words_of_the_library_that_mean_the_same_count_where_nobody_has_the_ques
     assert [each.covered for each in known] == [0.0, 1.0]
 
 
+@pytest.mark.parametrize("name", ["RollBack", "rollBack", "roll_back"])
+def test_a_name_alone_is_a_single_word_though_it_is_looked_for_in_its_parts(
+    tools: Tools, name: str
+) -> None:
+    lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8), "keyword": ()}
+    found = gathered(lists, Query(name), tools)
+    assert bearing(lists, found, Query(name), tools).length == pytest.approx(log(2))
+
+
+def test_a_passage_has_a_name_that_it_writes_in_other_letters(tools: Tools) -> None:
+    lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8), "keyword": ()}
+    one, two = gathered(lists, Query("RollBack"), tools).values()
+    # It says neither `roll` nor `back`.
+    assert (one.covered, one.literal, one.title) == (1.0, 1.0, 1.0)
+    assert two.covered == 0.0
+    # Two words, each in one passage.
+    one, two = gathered(lists, Query("RollBack replicas"), tools).values()
+    assert (one.covered, one.literal, two.covered) == (0.5, 0.0, 0.5)
+
+
 def test_what_links_lead_to_counts_where_words_do_not(tools: Tools) -> None:
     lists = {
         "semantic": listed(tools, "semantic", a=0.9, b=0.8),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from marklight.answer import Hits, Query
 from marklight.ports import Covered, Tools
-from marklight.text import query_words
+from marklight.text import query_words, words
 
 SEEN = 20
 """Best of a list that a question is judged by: its scores must not hang on how many results are wanted."""
@@ -74,7 +74,7 @@ def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str,
     covered = _covered(query, tools, list(chunks)) if by_words else {}
     owners = {chunk.document for chunk in chunks.values()} if by_words else ()
     degrees = tools.reader.degrees(list(owners), _HUB)
-    single = len(set(query_words(query.text))) == 1
+    single = _length(query) == 1
     found = {}
     for id, chunk in chunks.items():
         # A passage that is not embedded yet may be as near as the last that is.
@@ -108,17 +108,35 @@ def bearing(
         spread=cosines[0] - cosines[-1],
         covered=max(seen, default=0.0),
         near=fmean(seen[:3]) if seen else 0.0,
-        length=log(1 + len(set(query_words(query.text)))),
+        length=log(1 + _length(query)),
         size=log(1 + tools.reader.counts("").chunks),
     )
 
 
+def _length(query: Query) -> int:
+    """Words of the question; `PostgreSQL` is one, though it is also looked for in its parts."""
+    whole = set(words(query.text))
+    return 1 if len(whole) == 1 else len(set(query_words(query.text)))
+
+
 def _covered(query: Query, tools: Tools, chunks: Sequence[str]) -> Mapping[str, Covered]:
     """Of the question's words; where nobody has any, of those of the library that mean the same."""
-    own = tools.reader.covered(query_words(query.text), chunks)
+    own = _shares(query.text, tools, chunks)
     if own or not query.expanded_with:
         return own
-    return tools.reader.covered(query_words(" ".join(query.expanded_with)), chunks)
+    return _shares(" ".join(query.expanded_with), tools, chunks)
+
+
+def _shares(text: str, tools: Tools, chunks: Sequence[str]) -> Mapping[str, Covered]:
+    """A passage that has a name as it is written, be it in other letters, need not have its parts."""
+    whole, parted = words(text), query_words(text)
+    shares = tools.reader.covered(parted, chunks)
+    if not whole or len(whole) == len(parted):
+        return shares
+    named = tools.reader.covered(whole, chunks)
+    return {
+        id: Covered(*map(max, share, named.get(id, _NOTHING))) for id, share in shares.items()
+    }
 
 
 def _ends(scores: Mapping[str, float]) -> tuple[float, float]:
