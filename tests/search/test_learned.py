@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from math import exp, log, log2
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from marklight import models
 from marklight.answer import Hits, Mode, Query, Why
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Scored, Tools
-from marklight.search.evidence import Bearing, bearing, gathered
+from marklight.search.evidence import SEEN, Bearing, bearing, gathered
 from marklight.search.fuse.learned import Learned
 from marklight.search.likelihood import (
     ANY,
@@ -98,6 +99,19 @@ def test_a_name_alone_is_a_single_word_though_it_is_looked_for_in_its_parts(
     lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8), "keyword": ()}
     found = gathered(lists, Query(name), tools)
     assert bearing(lists, found, Query(name), tools).length == pytest.approx(log(2))
+
+
+def test_what_is_typed_as_one_word_is_one_where_a_passage_holds_it_so(tools: Tools) -> None:
+    lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8), "keyword": ()}
+
+    def asked(text: str) -> tuple[float, float, float]:
+        one, two = (found := gathered(lists, Query(text), tools)).values()
+        length = bearing(lists, found, Query(text), tools).length
+        return one.literal, two.literal, exp(length) - 1
+
+    assert asked("earlier-revision") == pytest.approx((1.0, 0.0, 1))
+    assert asked("revision-earlier") == pytest.approx((0.0, 0.0, 2))
+    assert asked("earlier revision") == pytest.approx((0.0, 0.0, 2))
 
 
 def test_a_passage_has_a_name_that_it_writes_in_other_letters(tools: Tools) -> None:
@@ -212,6 +226,41 @@ def test_a_model_that_was_not_measured_is_judged_by_the_order_of_its_cosines() -
         assert not used & {"meaning", "best", "few", "spread"}
 
 
+COPIES = {f"{page}.md": "# Copy\n\nReturn to an earlier revision.\n" for page in "abcd"}
+
+
+def test_copies_of_a_passage_do_not_share_its_probability(tmp_path: Path) -> None:
+    scores = []
+    for pages in (COPIES, {"a.md": COPIES["a.md"]}):
+        with library(write(tmp_path / str(len(pages)), pages), engine="memory:") as lib:
+            lib.index()
+            with lib.engine.snapshot() as reader:
+                tools = Tools(reader, FakeEmbedder())
+                same = dict.fromkeys((path[0] for path in pages), 0.9)
+                lists = {"semantic": listed(tools, "semantic", **same), "keyword": ()}
+                scores += [hit.score for hit in Learned()(lists, Query("earlier revision"), tools)]
+    assert scores == pytest.approx([scores[0]] * 5)
+
+
+def test_a_score_does_not_hang_on_how_many_are_looked_at(tmp_path: Path) -> None:
+    titles = ["Page"] * SEEN + ["Wide question"] * 5
+    pages = {f"{chr(97 + at)}.md": f"# {title}\n\n{at}\n" for at, title in enumerate(titles)}
+    with library(write(tmp_path, pages), engine="memory:") as lib:
+        lib.index()
+        with lib.engine.snapshot() as reader:
+            tools = Tools(reader, FakeEmbedder())
+            cosines = {path[0]: 0.9 - 0.01 * at for at, path in enumerate(pages)}
+            near = listed(tools, "semantic", **cosines)
+            few, many = (
+                Learned()({"semantic": near[:depth], "keyword": ()}, Query("wide question"), tools)
+                for depth in (SEEN, SEEN + 5)
+            )
+    # What only the longer list reaches is called so and comes among the first.
+    assert "Wide question" in {hit.chunk.title for hit in many[:5]}
+    scores = {hit.chunk.id: hit.score for hit in many}
+    assert [scores[hit.chunk.id] for hit in few] == pytest.approx([hit.score for hit in few])
+
+
 def test_fusion_tells_every_part_of_a_score(tools: Tools) -> None:
     lists = {
         "semantic": listed(tools, "semantic", a=0.9, b=0.8, c=0.7),
@@ -258,10 +307,18 @@ def test_nothing_is_said_where_an_answer_is_unlikely_however_the_hits_compare() 
     tools, query = Tools(no_reader()), Query("x")
     assert Confidence()(query, told(0.1, 0.9), tools) == told(0.1, 0.9)
     assert Confidence()(query, told(0.1, 0.2), tools) == ()
-    assert Confidence()(query, told(0.001, 0.9), tools) == ()
     assert Confidence()(query, hits_of({"a": 0.4}), tools) == hits_of({"a": 0.4})
     # What another stage has lifted since is at least as likely as it says.
     assert Confidence()(query, told(0.8, 0.2), tools) == told(0.8, 0.2)
+
+
+def test_of_many_that_share_an_answer_the_best_stand_however_small_their_share_is() -> None:
+    def kept(**scores: float) -> list[str]:
+        hits = tuple(replace(hit, why=(*hit.why, Why("answer", 0.9))) for hit in hits_of(scores))
+        return [hit.chunk.id for hit in Confidence()(Query("x"), hits, Tools(no_reader()))]
+
+    assert kept(a=0.4, b=0.005, c=0.004) == ["a", "b"]
+    assert kept(a=0.004, b=0.002, c=0.001) == ["a", "b"]
 
 
 def test_a_least_confidence_of_the_caller_is_asked_of_every_hit() -> None:

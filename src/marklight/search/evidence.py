@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import log, log2
 from statistics import fmean
 from typing import NamedTuple
 
 from marklight.answer import Hits, Query
+from marklight.model import Chunk
 from marklight.ports import Covered, Tools
-from marklight.text import query_words, words
+from marklight.text import admits, is_phrase, query_words, words
 
 SEEN = 20
 """Best of a list that a question is judged by: its scores must not hang on how many results are wanted."""
@@ -35,7 +36,10 @@ class Evidence(NamedTuple):
     covered: float
     """That share; a rare word counts more."""
     literal: float
-    """The same for a question of a single word, and nothing for others: who types one word means it."""
+    """The same for a question of a single word, and nothing for others: who types one word means it.
+
+    So too for what is typed as one word, as `v1.20` is, where the passage holds it so.
+    """
     title: float
     """The share that stands in its title."""
     links: float
@@ -75,6 +79,7 @@ def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str,
     owners = {chunk.document for chunk in chunks.values()} if by_words else ()
     degrees = tools.reader.degrees(list(owners), _HUB)
     single = _length(query) == 1
+    held = set() if single else _holders(query.text, chunks.values())
     found = {}
     for id, chunk in chunks.items():
         # A passage that is not embedded yet may be as near as the last that is.
@@ -87,7 +92,7 @@ def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str,
             keyword=keyword,
             words=max(keyword * share.anywhere, linked.get(id, 0.0)),
             covered=share.anywhere,
-            literal=share.anywhere if single else 0.0,
+            literal=share.anywhere if single or id in held else 0.0,
             title=share.title,
             links=log2(1 + degrees.get(chunk.document, 0)),
         )
@@ -102,13 +107,14 @@ def bearing(
     worded = [found[hit.chunk.id] for hit in lists.get("keyword", ())[:SEEN]]
     cosines = [each.meaning for each in nearest] or [0.0]
     seen = [each.covered for each in (*nearest, *worded)]
+    literal = any(each.literal for each in (*nearest, *worded))
     return Bearing(
         best=cosines[0],
         few=fmean(cosines[:5]),
         spread=cosines[0] - cosines[-1],
         covered=max(seen, default=0.0),
         near=fmean(seen[:3]) if seen else 0.0,
-        length=log(1 + _length(query)),
+        length=log(1 + (1 if literal else _length(query))),
         size=log(1 + tools.reader.counts("").chunks),
     )
 
@@ -117,6 +123,17 @@ def _length(query: Query) -> int:
     """Words of the question; `PostgreSQL` is one, though it is also looked for in its parts."""
     whole = set(words(query.text))
     return 1 if len(whole) == 1 else len(set(query_words(query.text)))
+
+
+def _holders(text: str, chunks: Iterable[Chunk]) -> set[str]:
+    """Passages with a question that is typed without blanks, as a version, a date or an address is."""
+    if len(text.split()) != 1 or not is_phrase(text):
+        return set()
+    return {
+        chunk.id
+        for chunk in chunks
+        if admits((text,), (), (chunk.text, chunk.title, *chunk.headings, *chunk.merged))
+    }
 
 
 def _covered(query: Query, tools: Tools, chunks: Sequence[str]) -> Mapping[str, Covered]:
@@ -134,9 +151,7 @@ def _shares(text: str, tools: Tools, chunks: Sequence[str]) -> Mapping[str, Cove
     if not whole or len(whole) == len(parted):
         return shares
     named = tools.reader.covered(whole, chunks)
-    return {
-        id: Covered(*map(max, share, named.get(id, _NOTHING))) for id, share in shares.items()
-    }
+    return {id: Covered(*map(max, share, named.get(id, _NOTHING))) for id, share in shares.items()}
 
 
 def _ends(scores: Mapping[str, float]) -> tuple[float, float]:

@@ -60,10 +60,11 @@ class Weights:
     ) -> tuple[float, dict[str, float]]:
         """Whether there is an answer, and for each passage whether it is one, the likelier the greater its sum.
 
-        Rivals are the best passages of the best documents: two of one document do not stand in each
-        other's way.
+        Rivals are the best passages of the best documents, best first: two of one document do not
+        stand in each other's way.
         """
-        best, seen = max(sums.values()), [sums[id] for id in rivals[:SEEN]]
+        seen = [sums[id] for id in rivals[:SEEN]]
+        best = max(seen)
         answer, gap = self.answered(bearing), best - min(seen)
         whole = log(sum(exp((each - best) / self.temper) for each in seen))
         return answer, {

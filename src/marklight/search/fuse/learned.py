@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from marklight.answer import Hit, Hits, Query, Why, best_first
 from marklight.model import DocumentId
 from marklight.ports import Tools
-from marklight.search.evidence import bearing, gathered
+from marklight.search.evidence import SEEN, bearing, gathered
 from marklight.search.likelihood import Weights, weights_for
 from marklight.search.shares import completed, merged, on_one_scale, summed
 
@@ -39,16 +39,28 @@ def _weighed(lists: Mapping[str, Hits], query: Query, tools: Tools, weights: Wei
     parts = {id: weights.parts(one) for id, one in found.items()}
     sums = {id: sum(each.values()) for id, each in parts.items()}
     hits = merged(lists.values())
-    rivals: dict[DocumentId, str] = {}
-    for id in sorted(sums, key=lambda each: (-sums[each], each)):
-        rivals.setdefault(hits[id].chunk.document, id)
     answer, likely = weights.likelihoods(
-        sums, list(rivals.values()), bearing(lists, found, query, tools)
+        sums, _rivals(lists, hits, sums), bearing(lists, found, query, tools)
     )
     return best_first(
         _told(hit, {**parts[id], "answer": answer}).rescored(likely[id], by="learned")
         for id, hit in hits.items()
     )
+
+
+def _rivals(
+    lists: Mapping[str, Hits], hits: Mapping[str, Hit], sums: Mapping[str, float]
+) -> list[str]:
+    """The best passage of each document, best first, and of copies in several documents one.
+
+    Of those among the best of a list: a score must not hang on how many results are wanted.
+    """
+    seen = {hit.chunk.id for each in lists.values() for hit in each[:SEEN]}
+    rivals: dict[DocumentId, str] = {}
+    for id in sorted(seen, key=lambda each: (-sums[each], each)):
+        rivals.setdefault(hits[id].chunk.document, id)
+    texts = {" ".join(hits[id].chunk.text.split()): id for id in reversed(rivals.values())}
+    return [id for id in rivals.values() if id in texts.values()]
 
 
 def _told(hit: Hit, parts: Mapping[str, float]) -> Hit:

@@ -21,7 +21,7 @@ class Confidence:
     threshold: float = 0.3
     """Where an answer is less likely than this nothing is said; `--min-confidence` is for one search."""
     tail: float = 0.005
-    """Lower scores are left out in any case."""
+    """Lower scores are left out; where many share an answer and all are lower, those below half of the best."""
 
     def __post_init__(self) -> None:
         demand_within("search.confidence", self, threshold=(0, 1), tail=(0, 1))
@@ -31,7 +31,8 @@ class Confidence:
             return tuple(hit for hit in hits if hit.score >= query.min_confidence)
         if all(answered(hit) < self.threshold for hit in hits):
             return ()
-        return tuple(hit for hit in hits if hit.score >= self.tail)
+        least = min(self.tail, max(hit.score for hit in hits) / 2)
+        return tuple(hit for hit in hits if hit.score >= least)
 
 
 def answered(hit: Hit) -> float:
