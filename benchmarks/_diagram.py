@@ -11,6 +11,9 @@ SIDE, LEFT, TOP, BOTTOM, LEGEND = 420, 64, 40, 96, 260
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a7a00", "#666666")
 """Okabe and Ito's, which also those see apart who see fewer colours."""
 
+LEAST = 20
+"""Results that a point stands for; fewer tell nothing."""
+
 Results = Sequence[tuple[float, bool]]
 
 
@@ -34,7 +37,7 @@ def diagram(results: Mapping[str, Results]) -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + SIDE + LEGEND} {TOP + SIDE + BOTTOM}"'
-            ' font-family="system-ui, sans-serif" font-size="13" fill="#000" role="img"'
+            ' font-family="Helvetica, Arial, DejaVu Sans, sans-serif" font-size="13" fill="#000" role="img"'
             ' aria-label="Reliability diagram: share of relevant results by score">',
             f'<rect width="{LEFT + SIDE + LEGEND}" height="{TOP + SIDE + BOTTOM}" fill="#fff"/>',
             *_frame(),
@@ -75,7 +78,7 @@ def _frame() -> list[str]:
 
 
 def _line(results: Results, colour: str, width: float) -> str:
-    held = [each for each in reliability(results) if each.count]
+    held = [each for each in reliability(results) if each.count >= LEAST]
     points = " ".join(f"{_x(each.score):.1f},{_y(each.relevant):.1f}" for each in held)
     dots = "".join(
         f'<circle cx="{_x(each.score):.1f}" cy="{_y(each.relevant):.1f}" r="{width + 1}" fill="{colour}"/>'
