@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -14,7 +13,7 @@ from marklight.answer import Hit, Hits, Query, best_first
 from marklight.errors import SettingsError
 from marklight.model import Batch, DocumentId
 from marklight.ports import Engine, Tools
-from marklight.search.lift import lift
+from marklight.search.lift import lift, likelier
 from marklight.search.refine.community import Community
 from marklight.search.refine.here import Here
 from marklight.search.refine.recency import Recency
@@ -70,27 +69,31 @@ def dated(scores_of: dict[str, float], strength: float = 1.0) -> dict[str, float
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("d0.md", 0.5 * 1.2),
-        ("d6.md", 0.5 * 1.2),
-        ("d8.md", 0.5 * 1.1),
-        ("d29.md", 0.5 * 1.1),
-        ("d31.md", 0.5),
-        ("d999.md", 0.5),
-        ("own-old.md", 0.5),
-        ("own-new.md", 0.5 * 1.2),
-        ("own-future.md", 0.5 * 1.2),
+        ("d0.md", 0.4 * 1.2),
+        ("d6.md", 0.4 * 1.2),
+        ("d8.md", 0.4 * 1.1),
+        ("d29.md", 0.4 * 1.1),
+        ("d31.md", 0.4),
+        ("d999.md", 0.4),
+        ("own-old.md", 0.4),
+        ("own-new.md", 0.4 * 1.2),
+        ("own-future.md", 0.4 * 1.2),
     ],
 )
 def test_the_last_week_and_month_count_and_a_date_of_its_own_beats_the_file(
     path: str, expected: float
 ) -> None:
-    assert dated({path: 0.5}) == {path: pytest.approx(expected)}
+    assert dated({"d999.md": 0.1, path: 0.4})[path] == pytest.approx(expected)
+
+
+def test_where_all_are_new_none_is_lifted() -> None:
+    assert dated({"d0.md": 0.5, "d6.md": 0.4}) == {"d0.md": 0.5, "d6.md": 0.4}
 
 
 def test_strength_scales_what_recency_adds() -> None:
-    assert dated({"d0.md": 0.5, "d8.md": 0.5}, strength=0.5) == {
-        "d0.md": pytest.approx(0.5 * 1.1),
-        "d8.md": pytest.approx(0.5 * 1.05),
+    assert dated({"d0.md": 0.4, "d8.md": 0.4}, strength=0.5) == {
+        "d0.md": pytest.approx(0.4 * 1.1),
+        "d8.md": pytest.approx(0.4 * 1.05),
     }
     assert dated({"d0.md": 0.5}, strength=0) == {"d0.md": 0.5}
     with pytest.raises(SettingsError, match="strength"):
@@ -101,40 +104,31 @@ def test_recency_can_change_who_comes_first() -> None:
     assert list(dated({"d999.md": 0.55, "d0.md": 0.5})) == ["d0.md", "d999.md"]
 
 
-def test_what_has_the_best_score_already_makes_room() -> None:
-    # By words alone the best always has 1: what is lifted above it still comes before it.
-    found = dated({"d999.md": 1.0, "d0.md": 0.9, "d6.md": 0.85, "d31.md": 0.5})
-    # 1, 1.08 and 1.02 share the room above 0.5.
-    assert found == {
-        "d0.md": 1.0,
-        "d6.md": pytest.approx(0.5 + 0.5 * 0.52 / 0.58, abs=1e-5),
-        "d999.md": pytest.approx(0.5 + 0.5 * 0.5 / 0.58, abs=1e-5),
-        "d31.md": 0.5,
-    }
-    assert list(found) == ["d0.md", "d6.md", "d999.md", "d31.md"]
-
-
-def test_what_would_pass_one_keeps_its_order_below_it() -> None:
+def test_what_is_likely_becomes_less_doubtful_and_never_certain() -> None:
     found = dated({"d0.md": 0.9, "d6.md": 0.95, "d999.md": 0.7})
-    # 1.14 and 1.08 share the room above 0.7: all of it, and (1.08 - 0.7) / (1.14 - 0.7) of it.
+    # Of 0.1 and 0.05 that they lack a sixth goes.
     assert found == {
-        "d6.md": 1.0,
-        "d0.md": pytest.approx(0.7 + 0.3 * 0.38 / 0.44, abs=1e-5),
+        "d6.md": pytest.approx(1 - 0.05 / 1.2, abs=1e-5),
+        "d0.md": pytest.approx(1 - 0.1 / 1.2, abs=1e-5),
         "d999.md": 0.7,
     }
-    assert list(found) == ["d6.md", "d0.md", "d999.md"]
 
 
 @given(
     st.dictionaries(st.text("abc", min_size=1), st.floats(0, 1), min_size=1), st.floats(1.0, 5.0)
 )
-def test_lifting_all_alike_changes_no_order(given_scores: dict[str, float], factor: float) -> None:
+def test_lifting_all_alike_changes_nothing(given_scores: dict[str, float], factor: float) -> None:
     before = hits_of(given_scores)
-    after = lift(before, {hit.chunk.document: factor for hit in before}, by="test")
-    assert all(0.0 <= hit.score <= 1.0 for hit in after)
-    order = {hit.chunk.id: hit.score for hit in after}
-    for better, worse in pairwise(before):
-        assert order[better.chunk.id] >= order[worse.chunk.id]
+    assert lift(before, {hit.chunk.document: factor for hit in before}, by="test") == before
+
+
+@given(st.lists(st.floats(0, 1), min_size=2), st.floats(1.0, 5.0))
+def test_what_is_lifted_keeps_its_order_and_stays_below_1(
+    values: list[float], factor: float
+) -> None:
+    lifted = [likelier(value, factor) for value in sorted(values)]
+    assert lifted == sorted(lifted)
+    assert all(0 <= value <= each <= 1 for value, each in zip(sorted(values), lifted, strict=True))
 
 
 def test_the_collection_one_stands_in_counts_more() -> None:
@@ -142,7 +136,7 @@ def test_the_collection_one_stands_in_counts_more() -> None:
     other = Hit(replace(chunk("b"), document=DocumentId("other", "b.md")), 0.55)
     found = Here()(Query("x", here="default"), (other, own), Tools(no_reader()))
     assert [(hit.chunk.id, hit.score) for hit in found] == [
-        ("a", pytest.approx(0.5 * 1.2)),
+        ("a", pytest.approx(1 - 0.5 / 1.2)),
         ("b", 0.55),
     ]
 
@@ -164,10 +158,10 @@ def grouped(scores_of: dict[str, float], **settings: float) -> dict[str, float]:
 def test_what_belongs_to_the_best_hits_counts_more() -> None:
     found = grouped({"a.md": 0.8, "e.md": 0.7, "f.md": 0.6, "b.md": 0.5, "c.md": 0.4, "d.md": 0.3})
     assert found == {
-        "a.md": pytest.approx(0.8 * 1.1),
+        "a.md": pytest.approx(1 - 0.2 / 1.1, abs=1e-5),
         "e.md": 0.7,
         "f.md": 0.6,
-        "b.md": pytest.approx(0.5 * 1.1),
+        "b.md": pytest.approx(1 - 0.5 / 1.1, abs=1e-5),
         "c.md": 0.4,
         "d.md": 0.3,
     }

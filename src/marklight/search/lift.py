@@ -1,4 +1,4 @@
-"""Some documents above others, without a score above 1 and without making equals of any."""
+"""Some documents above others, without a score that reaches 1 and without making equals of any."""
 
 from __future__ import annotations
 
@@ -9,23 +9,19 @@ from marklight.model import DocumentId
 
 
 def lift(hits: Hits, factors: Mapping[DocumentId, float], by: str) -> Hits:
-    """Scores of these documents times their factors, best first and none above 1.
+    """Scores of these documents times their factors, best first.
 
-    Were those above 1 cut off there, all of them would be equals and their ids would decide. So all
-    from 1 on share the room above the best of the others, in their order, and the first gets 1.
+    Where all are lifted alike none is: a score says how likely a hit is, and a folder that was copied
+    yesterday makes nothing likelier.
     """
-    if all(factor == 1.0 for factor in factors.values()):
+    if len({factors.get(hit.chunk.document, 1.0) for hit in hits}) < 2:
         return best_first(hits)
-    raw = [(hit, hit.score * factors.get(hit.chunk.document, 1.0)) for hit in hits]
-    top = max((score for _, score in raw), default=1.0)
-    floor = max((score for _, score in raw if score < 1.0), default=0.0)
-
-    def bounded(score: float) -> float:
-        if score < 1.0 or top <= 1.0:
-            return score
-        return min(1.0, floor + (1.0 - floor) * (score - floor) / (top - floor))
-
+    lifted = [(hit, likelier(hit.score, factors.get(hit.chunk.document, 1.0))) for hit in hits]
     return best_first(
-        hit if bounded(score) == hit.score else hit.rescored(bounded(score), by)
-        for hit, score in raw
+        hit if score == hit.score else hit.rescored(score, by) for hit, score in lifted
     )
+
+
+def likelier(score: float, factor: float) -> float:
+    """A score times a factor, or what it lacks of 1 divided by it, whichever lifts less."""
+    return min(score * factor, 1 - (1 - score) / factor) if factor > 1 else score * factor
