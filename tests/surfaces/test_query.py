@@ -53,7 +53,7 @@ def said(
 
 
 def test_a_question_gives_a_table(said: Callable[..., Said]) -> None:
-    code, out, beside = said("grind the beans")
+    code, out, beside = said("beans")
     first, below, *_ = out.splitlines()
     assert re.fullmatch(r"  1  [01]\.\d\d  prose  espresso\.md:3-3  Espresso", first)
     assert below == "     Grind the beans finely."
@@ -125,7 +125,7 @@ def test_more_results_keep_the_numbers_of_those_before(said: Callable[..., Said]
 
 
 def test_filters_are_words_that_every_question_gets(said: Callable[..., Said]) -> None:
-    _, out, beside = said(":f", "beans", ":f path:tea.md", ":f", "grind beans", ":f -", ":f")
+    _, out, beside = said(":f", "beans", ":f path:tea.md", ":f", "the beans", ":f -", ":f")
     none = "note: filters: none; :f tag:x after:2026-01 sets some"
     assert beside == [none, "note: filters: path:tea.md", none]
     both, narrowed, other, wide, _ = out.split("\n\n")
@@ -133,7 +133,7 @@ def test_filters_are_words_that_every_question_gets(said: Callable[..., Said]) -
     assert narrowed.startswith("beans path:tea.md\n  1  ")
     assert "  prose  tea.md:3-3  Tea\n" in narrowed
     assert narrowed.count(".md:3-3") == other.count(".md:3-3") == 1
-    assert wide.startswith("grind beans\n  1  ")
+    assert wide.startswith("the beans\n  1  ")
 
 
 def test_filters_that_make_a_question_fail_are_not_kept(said: Callable[..., Said]) -> None:

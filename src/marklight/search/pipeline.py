@@ -18,7 +18,7 @@ from marklight.search.fuse.weighted_sum import WeightedSum
 from marklight.search.refine.alive import Alive
 from marklight.search.refine.calibrate import Calibrate
 from marklight.search.refine.community import Community
-from marklight.search.refine.confidence import Confidence
+from marklight.search.refine.confidence import Confidence, answered
 from marklight.search.refine.context import Context
 from marklight.search.refine.diversity import Diversity
 from marklight.search.refine.here import Here
@@ -134,6 +134,7 @@ def why_nothing(query: Query, steps: list[Step], last: Hits) -> str:
     if any(step.stage == "alive" and step.count == 0 for step in steps):
         return "what matched is no longer on the disk"
     best, among = max(hit.score for hit in last), stats(steps)["original_count"]
-    return (
-        f"nothing is likely enough to answer it: the best of {among} candidates scores {best:.2f}"
-    )
+    if query.min_confidence is not None:
+        return f"the best of {among} candidates scores {best:.2f}, less than {query.min_confidence}"
+    likely = max(answered(hit) for hit in last)
+    return f"an answer is unlikely ({likely:.2f}); --min-confidence 0 shows what comes nearest"
