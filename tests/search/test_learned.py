@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import marklight
 from marklight import models
 from marklight.answer import Hits, Mode, Query, Why
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Scored, Tools
-from marklight.search.evidence import SEEN, Bearing, bearing, gathered
+from marklight.search.evidence import SEEN, Bearing, bearing, gathered, told_by_words
 from marklight.search.fuse.learned import Learned
 from marklight.search.likelihood import (
     ANY,
@@ -71,13 +72,51 @@ def test_evidence_is_what_each_list_says_and_what_the_passage_has_of_the_words(
     assert (one.links, three.links) == pytest.approx((log2(3), 0.0))
 
 
-def test_a_passage_that_is_not_embedded_may_be_as_near_as_the_last_that_is(tools: Tools) -> None:
+def test_a_passage_that_is_not_embedded_may_be_as_near_as_its_words_tell(tools: Tools) -> None:
     lists = {
         "semantic": listed(tools, "semantic", a=0.9, b=0.8),
         "keyword": listed(tools, "keyword", c=6.0),
     }
-    found = gathered(lists, Query("espresso"), tools)
-    assert found[lists["keyword"][0].chunk.id].meaning == pytest.approx(8)
+    unseen = lists["keyword"][0].chunk.id
+
+    def meaning(query: Query) -> float:
+        return gathered(lists, query, tools)[unseen].meaning
+
+    assert meaning(Query("espresso")) == pytest.approx(9)
+    # Each of the two words stands in one passage, so each is half of the question.
+    assert meaning(Query("espresso rollback")) == pytest.approx(8.5)
+    assert meaning(Query("rollback")) == pytest.approx(8)
+    # A hypothesis is not compared with what only words found: that was not near enough.
+    assert meaning(Query("espresso", hypothesis="A pot of coffee.")) == pytest.approx(8)
+
+
+def test_words_tell_of_an_answer_where_what_has_most_of_them_is_not_embedded(tools: Tools) -> None:
+    lists = {
+        "semantic": listed(tools, "semantic", a=0.9, b=0.8),
+        "keyword": listed(tools, "keyword", c=6.0),
+    }
+
+    def told(text: str, hypothesis: str = "") -> bool:
+        query = Query(text, hypothesis=hypothesis)
+        return told_by_words(lists, gathered(lists, query, tools), query)
+
+    assert told("espresso")
+    assert told("espresso machine rollback")
+    assert not told("espresso rollback")
+    assert not told("espresso", hypothesis="A pot of coffee.")
+
+
+def test_what_is_not_embedded_yet_is_found_by_its_words(tmp_path: Path) -> None:
+    write(tmp_path / "docs", PAGES)
+    engine = f"file:{tmp_path / 'index'}"
+    with marklight.open(tmp_path / "docs", {"engine": engine}) as lib:
+        lib.index()
+    write(tmp_path / "docs", {"d.md": "# Bees\n\nA hive needs a queen, frames and a smoker.\n"})
+    with marklight.open(tmp_path / "docs", {"engine": engine, "model": {"name": "none"}}) as lib:
+        lib.index()
+    with marklight.open(tmp_path / "docs", {"engine": engine}) as lib:
+        for text in ("smoker", "smoker frames", "what does a hive need"):
+            assert lib.search(text, refresh=False).hits[0].chunk.path == "d.md", text
 
 
 def test_words_of_the_library_that_mean_the_same_count_where_nobody_has_the_questions_own(

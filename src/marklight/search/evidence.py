@@ -80,10 +80,11 @@ def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str,
     degrees = tools.reader.degrees(list(owners), _HUB)
     single = _length(query) == 1
     held = set() if single else _holders(query.text, chunks.values())
-    found = {}
+    found, unseen = {}, unembedded(lists, query)
     for id, chunk in chunks.items():
-        # A passage that is not embedded yet may be as near as the last that is.
         share, cosine = covered.get(id, _NOTHING), cosines.get(id, farthest)
+        if id in unseen:  # then it may be as near as its words tell
+            cosine += (nearest - farthest) * share.anywhere
         beyond = min(last / most, share.anywhere) if len(worded) >= SEEN else 0.0
         keyword = max(0.0, worded[id]) / most if id in worded else beyond
         found[id] = Evidence(
@@ -99,11 +100,29 @@ def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str,
     return found
 
 
+def unembedded(lists: Mapping[str, Hits], query: Query) -> set[str]:
+    """Passages that have no vector yet; of a hypothesis nobody can tell, its list is not completed."""
+    near = lists.get("semantic")
+    if not near or query.hypothesis:
+        return set()
+    return {hit.chunk.id for hits in lists.values() for hit in hits} - {
+        hit.chunk.id for hit in near
+    }
+
+
+def told_by_words(lists: Mapping[str, Hits], found: Mapping[str, Evidence], query: Query) -> bool:
+    """Whether what has most of the words has no vector yet: then cosines do not tell of an answer."""
+    unseen = unembedded(lists, query)
+    most = max((each.covered for id, each in found.items() if id not in unseen), default=0.0)
+    return any(found[id].covered > most for id in unseen)
+
+
 def bearing(
     lists: Mapping[str, Hits], found: Mapping[str, Evidence], query: Query, tools: Tools
 ) -> Bearing:
     """Of the best of each list."""
-    nearest = [found[hit.chunk.id] for hit in lists.get("semantic", ())[:SEEN]]
+    near = [*(hit.chunk.id for hit in lists.get("semantic", ())), *sorted(unembedded(lists, query))]
+    nearest = sorted((found[id] for id in near), key=lambda each: -each.meaning)[:SEEN]
     worded = [found[hit.chunk.id] for hit in lists.get("keyword", ())[:SEEN]]
     cosines = [each.meaning for each in nearest] or [0.0]
     seen = [each.covered for each in (*nearest, *worded)]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from marklight.answer import Hit, Hits, Query, Why, best_first
 from marklight.model import DocumentId
 from marklight.ports import Tools
-from marklight.search.evidence import SEEN, bearing, gathered
-from marklight.search.likelihood import Weights, weights_for
+from marklight.search.evidence import SEEN, Evidence, bearing, gathered, told_by_words
+from marklight.search.likelihood import ANY, Weights, weights_for
 from marklight.search.shares import completed, merged, on_one_scale, summed
 
 
@@ -31,11 +31,20 @@ class Learned:
         weights = weights_for(mode, model)
         if weights is None or not (by_meaning or lists.get("keyword")):
             return _by_best(lists)
-        return _weighed(completed(lists, query, tools), query, tools, weights)
+        lists = completed(lists, query, tools)
+        found = gathered(lists, query, tools)
+        if told_by_words(lists, found, query):
+            weights = weights_for(mode, ANY) or weights
+        return _weighed(lists, found, query, tools, weights)
 
 
-def _weighed(lists: Mapping[str, Hits], query: Query, tools: Tools, weights: Weights) -> Hits:
-    found = gathered(lists, query, tools)
+def _weighed(
+    lists: Mapping[str, Hits],
+    found: Mapping[str, Evidence],
+    query: Query,
+    tools: Tools,
+    weights: Weights,
+) -> Hits:
     parts = {id: weights.parts(one) for id, one in found.items()}
     sums = {id: sum(each.values()) for id, each in parts.items()}
     hits = merged(lists.values())
