@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import marklight
 from marklight import models
-from marklight.answer import Hits, Mode, Query, Why
+from marklight.answer import Filters, Hits, Mode, Query, Why
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Scored, Tools
 from marklight.search.evidence import SEEN, Bearing, bearing, gathered, told_by_words
@@ -349,6 +349,28 @@ def test_nothing_is_said_where_an_answer_is_unlikely_however_the_hits_compare() 
     assert Confidence()(query, hits_of({"a": 0.4}), tools) == hits_of({"a": 0.4})
     # What another stage has lifted since is at least as likely as it says.
     assert Confidence()(query, told(0.8, 0.2), tools) == told(0.8, 0.2)
+
+
+@pytest.mark.parametrize(
+    "text, filters, certain",
+    [
+        ("earlier revision", Filters(phrases=("earlier revision",)), True),
+        ("rollback earlier revision", Filters(phrases=("earlier revision",)), True),
+        ("draft", Filters(where=(("status", "draft"),)), True),
+        ("security", Filters(tags=("security",)), True),
+        ("rollback", Filters(tags=("security",)), False),
+        ("rollback", Filters(paths=("guides/**",)), False),
+        ("???", Filters(), False),
+    ],
+)
+def test_who_asks_for_what_filters_make_certain_is_answered_however_far_its_meaning_is(
+    text: str, filters: Filters, certain: bool
+) -> None:
+    query = Query(text, filters=filters)
+    hits = told(0.001, 0.2)
+    assert Confidence()(query, hits, Tools(no_reader())) == (hits if certain else ())
+    stricter = replace(query, min_confidence=0.5)
+    assert Confidence()(stricter, hits, Tools(no_reader())) == ()
 
 
 def test_of_many_that_share_an_answer_the_best_stand_however_small_their_share_is() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from marklight.answer import Hit, Hits, Query
 from marklight.ports import Tools
 from marklight.settings import demand_within
+from marklight.text import query_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,8 @@ class Confidence:
 
     With the threshold, on sets that the scores were not learned from, 4 of 100 questions that nothing
     answers are answered, and 1 of 100 that something answers is not (docs/quality.md). A caller's own
-    `--min-confidence` is asked of every hit.
+    `--min-confidence` is asked of every hit. Who asks for a phrase in quotes, or for nothing but a tag
+    or another field, is answered by whatever has it.
     """
 
     threshold: float = 0.3
@@ -29,6 +31,8 @@ class Confidence:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if query.min_confidence is not None:
             return tuple(hit for hit in hits if hit.score >= query.min_confidence)
+        if certain(query):
+            return hits
         if all(answered(hit) < self.threshold for hit in hits):
             return ()
         least = min(self.tail, max(hit.score for hit in hits) / 2)
@@ -38,3 +42,13 @@ class Confidence:
 def answered(hit: Hit) -> float:
     """How likely it is that there is an answer at all; at least as likely as that this is one."""
     return max([hit.score, *(why.value for why in hit.why if why.stage == "answer")])
+
+
+def certain(query: Query) -> bool:
+    """Whether all that passes the filters is what was asked for, however far its meaning is."""
+    given = query.filters
+    if given.phrases:
+        return True
+    named = (*given.tags, *given.languages, *(value for _, value in given.where))
+    asked = set(query_words(query.text))
+    return bool(asked) and asked <= set(query_words(" ".join(named)))
