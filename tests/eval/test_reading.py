@@ -164,6 +164,10 @@ def test_a_folder_with_a_description_has_its_questions_beside_it(tmp_path: Path)
             'corpus = "."\n[[questions]]\nanswers = ["a.md"]\n',
             "mine.toml:2: question 1 has no text",
         ),
+        (
+            'corpus = "."\n',
+            "mine.toml has no [[questions]], and there is no queries.jsonl beside it",
+        ),
         ('corpus = "."\n[[questions]]\ntext = "x"\n', "mine.toml:2: question 1: answers must be"),
         (
             'corpus = "."\n[[questions]]\ntext = "x"\nanswers = []\n',

@@ -53,6 +53,11 @@ def _described(file: Path) -> Dataset:
     written = own.read_toml(file)
     notices: tuple[str, ...] = ()
     questions = written.questions
+    if questions is None and not (file.parent / beir.QUERIES).exists():
+        raise UsageError(
+            f"{file} has no [[questions]], and there is no {beir.QUERIES} beside it",
+            "`marklight eval` without an argument shows how to write them",
+        )
     if questions is None:
         questions, notices = beir.read_questions(file.parent, None)
     return Dataset(
