@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Numbers = np.ndarray[Any, Any]
 RIDGE = 1e-3
 """Keeps a slope from growing without end where the cases are told apart without a mistake."""
-STEPS = (0.4, 0.2, 0.1)
+STEPS = (0.4, 0.2, 0.1, 0.05)
 LEAST_GAIN = 2e-4
 
 
@@ -73,7 +73,9 @@ def vector(weights: Mapping[str, float]) -> Vector:
 
 
 def ascended(
-    start: Mapping[str, float], free: Sequence[str], worth: Callable[[Mapping[str, float]], float]
+    start: Mapping[str, float],
+    most: Mapping[str, float],
+    worth: Callable[[Mapping[str, float]], float],
 ) -> dict[str, float]:
     """Each weight in turn a step up or down while that is worth it; then with smaller steps."""
     weights, best = dict(start), worth(start)
@@ -81,10 +83,10 @@ def ascended(
         moved = True
         while moved:
             moved = False
-            for name in free:
+            for name, limit in most.items():
                 for change in (step, -step):
                     other = {**weights, name: round(weights.get(name, 0.0) + change, 3)}
-                    if other[name] >= 0 and (gain := worth(other) - best) > LEAST_GAIN:
+                    if 0 <= other[name] <= limit and (gain := worth(other) - best) > LEAST_GAIN:
                         weights, best, moved = other, best + gain, True
     return weights
 
