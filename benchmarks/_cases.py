@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks._measure import eval_root
+from benchmarks._measure import SETS, set_path
 from marklight.answer import Filters, Mode, Query
 from marklight.eval.collection import Collection, open_collection
 from marklight.eval.corpus import rendered
@@ -27,10 +27,7 @@ from marklight.text import query_words
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
 
-SETS = (
-    *("anthropic-docs", "stackfaq", "cosqa-dev", "scifact-train", "cranfield"),
-    *("kubernetes-anchors", "blue-book-anchors", "fastapi-anchors"),
-)
+EVIDENCE = Evidence._fields
 RELATED = (
     {"kubernetes-anchors", "blue-book-anchors", "fastapi-anchors"},
     {"cosqa-dev", "blue-book-anchors", "fastapi-anchors"},
@@ -79,7 +76,7 @@ class Case:
 
 def cases(name: str, mode: str, model: str = "") -> list[Case]:
     """Every question of a set, and some that nothing in it answers."""
-    dataset = read_dataset(eval_root() / "sets" / name)
+    dataset = read_dataset(set_path(name))
     assignments = [f"model.name={model}"] if model else []
     with open_collection(dataset, mode, assignments) as collection:
         library = collection.library
@@ -172,7 +169,7 @@ def off_topic(name: str) -> Iterator[str]:
     yield from foreign_questions()
     for other in SETS:
         if other != name and not any({name, other} <= related for related in RELATED):
-            dataset = read_dataset(eval_root() / "sets" / other)
+            dataset = read_dataset(set_path(other))
             yield from some([question.text for question in dataset.questions], FOREIGN)
 
 
@@ -209,10 +206,3 @@ def _case(
         bearing=np.array(bearing(lists, found, query, tools)),
         ideal=tuple(answers.values()),
     )
-
-
-def set_path(name: str) -> Path:
-    return eval_root() / "sets" / name
-
-
-EVIDENCE = Evidence._fields

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 ROOT = Path(__file__).parents[1]
+SETS = (
+    *("anthropic-docs", "stackfaq", "cosqa-dev", "scifact-train", "cranfield"),
+    *("kubernetes-anchors", "blue-book-anchors", "fastapi-anchors"),
+)
+"""The development sets of questions."""
 
 
 def eval_root() -> Path:
@@ -29,6 +34,10 @@ def eval_root() -> Path:
 
 def corpus(name: str) -> Path:
     return eval_root() / "corpora" / name
+
+
+def set_path(name: str) -> Path:
+    return eval_root() / "sets" / name
 
 
 def repeated(source: Path, target: Path, times: int) -> Path:

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks._cases import SETS, Case, cases
+from benchmarks._cases import Case, cases
 from benchmarks._diagram import diagram
 from benchmarks._fitting import Numbers, Ranking, ascended, best_documents, logistic, vector
-from benchmarks._measure import ROOT, save
+from benchmarks._measure import ROOT, SETS, save
 from marklight import models
 from marklight.eval.metrics import calibration_error
 from marklight.search.evidence import SEEN, Bearing

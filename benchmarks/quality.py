@@ -10,8 +10,7 @@ import time
 from statistics import fmean
 from typing import Any
 
-from benchmarks._cases import SETS, set_path
-from benchmarks._measure import save
+from benchmarks._measure import SETS, save, set_path
 from marklight.eval.evaluate import evaluate
 
 WAYS: dict[str, tuple[str, tuple[str, ...]]] = {

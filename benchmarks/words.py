@@ -11,17 +11,13 @@ from typing import Any
 import bm25s
 from Stemmer import Stemmer
 
-from benchmarks._measure import eval_root, save
+from benchmarks._measure import SETS, save, set_path
 from marklight.eval.dataset import Dataset
 from marklight.eval.evaluate import evaluate
 from marklight.eval.metrics import ndcg
 from marklight.eval.reading import read_dataset
 from marklight.eval.significance import p_value
 
-SETS = (
-    *("anthropic-docs", "stackfaq", "cosqa-dev", "scifact-train", "cranfield"),
-    *("kubernetes-anchors", "blue-book-anchors", "fastapi-anchors"),
-)
 PLAIN = {"bm25s": {"k1": 1.5, "b": 0.75}, "bm25s, k1 1.2": {"k1": 1.2, "b": 0.75}}
 """The yardstick with its own defaults, and with those of Lucene and tantivy."""
 DEPTH = 100
@@ -74,7 +70,7 @@ def main() -> None:
     """Sets may be named; nothing is embedded, and documents are indexed once in the user's cache."""
     results = {}
     for name in sys.argv[1:] or SETS:
-        results[name] = figures(eval_root() / "sets" / name)
+        results[name] = figures(set_path(name))
         print(name, results[name], flush=True)
     save("words", {"ndcg@10": results})
 

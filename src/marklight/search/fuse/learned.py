@@ -18,8 +18,8 @@ class Learned:
     """A sum of evidence puts passages in order; two curves make a probability of it.
 
     The score is the probability that the library answers the question at all, times the probability
-    that this passage does if it does. It is the same for every question: of results with 0.8, eight of
-    ten are relevant. Where nothing was learned, as for code, scores are parts of the best.
+    that this passage does if it does. It means the same for every question: of results with 0.8, about
+    eight of ten are relevant. Where nothing was learned, as for code, scores are parts of the best.
     """
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
