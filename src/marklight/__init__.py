@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     )
     from marklight.library import Library
     from marklight.model import Chunk, Document
-    from marklight.report import Extract, Links, Related, Report
+    from marklight.report import Extract, Links, Outline, Related, Report
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "marklight.library": ("Library",),
     "marklight.answer": ("Answer", "Filters", "Hit", "Query"),
-    "marklight.report": ("Extract", "Links", "Related", "Report"),
+    "marklight.report": ("Extract", "Links", "Outline", "Related", "Report"),
     "marklight.model": ("Chunk", "Document"),
     "marklight.errors": (
         "Busy",
@@ -55,6 +55,7 @@ __all__ = [
     "MarklightError",
     "ModelError",
     "NotFound",
+    "Outline",
     "Query",
     "Refused",
     "Related",

@@ -47,3 +47,11 @@ class ModelError(MarklightError):
 
 class Refused(MarklightError):
     """One file cannot be indexed; the run goes on and `status` lists the reason."""
+
+
+class Stopped(MarklightError):
+    """Nobody waits for this any more; what was done so far is kept."""
+
+
+class Overloaded(MarklightError):
+    """Too many ask at once; later there is room again."""

@@ -311,6 +311,8 @@ class Tools:
         task() for task in tasks
     ]
     """Does several things at once and returns what each gave, in order."""
+    going_on: Callable[[], None] = lambda: None
+    """Raises Stopped when nobody waits for the answer any more."""
 
     def hits(self, found: Sequence[Scored], by: str) -> Hits:
         """What a retriever found, with the passages themselves."""
@@ -354,3 +356,7 @@ class Progress(Protocol):
 
 def silent(phase: str, done: int, total: int) -> None:
     """Progress that nobody watches."""
+
+
+def nobody_stops() -> None:
+    """Work that is always waited for."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from marklight.answer import Level
-from marklight.model import Counts, DocumentId, Failure, ResolvedLink
+from marklight.model import Counts, DocumentId, Failure, Heading, ResolvedLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,31 @@ class Extract:
             "content": self.text,
             "chunk_id": self.chunk_id or None,
             "levels": [level.to_dict() for level in self.levels],
+            "notices": list(self.notices),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A document's headings, in order."""
+
+    document: DocumentId
+    headings: tuple[Heading, ...]
+    notices: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outline as JSON holds it."""
+        return {
+            **_id(self.document),
+            "outline": [
+                {
+                    "level": each.level,
+                    "text": each.text,
+                    "anchor": each.anchor,
+                    "lines": list(each.lines),
+                }
+                for each in self.headings
+            ],
             "notices": list(self.notices),
         }
 

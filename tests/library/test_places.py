@@ -34,7 +34,7 @@ def test_a_reference_leads_to_its_part(folder: Path, engine: str) -> None:
 def test_an_outline_has_lines_and_anchors(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         lib.index()
-        _, headings = lib.outline("auth.md")
+        headings = lib.outline("auth.md").headings
         assert [(one.text, one.anchor, one.lines[0]) for one in headings] == [
             ("Refresh", "refresh", 9)
         ]

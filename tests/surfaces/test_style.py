@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from marklight.answer import Answer, Hit, Query
 from marklight.model import DocumentId, Heading
-from marklight.report import Extract
+from marklight.report import Extract, Outline
 from marklight.surfaces import render
 from marklight.surfaces.style import PLAIN, Style, hyperlink, style_for
 from tests.making import chunk, hits_of
@@ -69,9 +69,9 @@ def test_the_text_is_the_same_with_and_without_signs(name: str) -> None:
 
 
 def test_an_outline_can_be_clicked_by_its_lines() -> None:
-    document, outline = DocumentId("default", "a.md"), [Heading(1, "Top", "top", (1, 9))]
-    drawn = render.outline_text(document, outline, CLICKABLE)
-    assert bare(drawn) == render.outline_text(document, outline) == "Top  :1-9  #top"
+    outline = Outline(DocumentId("default", "a.md"), (Heading(1, "Top", "top", (1, 9)),))
+    drawn = render.outline_text(outline, CLICKABLE)
+    assert bare(drawn) == render.outline_text(outline) == "Top  :1-9  #top"
     assert _TARGET.findall(drawn) == [(FOLDER / "a.md").as_uri()]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -17,12 +17,11 @@ from marklight.ingest.pipeline import Ingest
 from marklight.library.asking import Day, Several, ask, level_of, whole
 from marklight.library.choice import embedded_with, model_for
 from marklight.library.compose import Index
-from marklight.library.locate import standing
+from marklight.library.locate import scope_of, standing
 from marklight.library.parts import MANY, Parts, in_turn
 from marklight.library.upkeep import Upkeep
-from marklight.model import DocumentId, Heading
-from marklight.ports import Progress, Tools, silent
-from marklight.report import Extract, Links, Related, Report
+from marklight.ports import Progress, Tools, nobody_stops, silent
+from marklight.report import Extract, Links, Outline, Related, Report
 from marklight.search import present, reference, relations, widen
 from marklight.search.likelihood import is_measured
 
@@ -74,9 +73,15 @@ class Library(Parts):
         explain: bool = False,
         refresh: bool = True,
         settings: Mapping[str, Any] | None = None,
+        near: Path | None = None,
+        part: Path | None = None,
         progress: Progress = silent,
+        going_on: Callable[[], None] = nobody_stops,
     ) -> Answer:
-        """Find passages; the index is compared with the disk first unless told not to."""
+        """Find passages; the index is compared with the disk first unless told not to.
+
+        `near` is the folder that the asker stands in, `part` a folder that alone is asked.
+        """
         began = time.perf_counter()
         query = ask(
             text,
@@ -97,8 +102,8 @@ class Library(Parts):
             exclude=exclude,
             collection=collection,
             known_collections=self.collections,
-            here=standing(self.collections, Path.cwd()) if len(self.collections) > 1 else "",
-            within=self.scope,
+            here=self._standing(near),
+            within=scope_of(self.collections, part) if part else self.scope,
         )
         pipeline = self.pipeline_with(settings) if settings else self.pipeline
         # Before any work is done, so that a missing one is told at once.
@@ -118,6 +123,7 @@ class Library(Parts):
                 now=time.time(),
                 say=said.append,
                 together=self.together if alone and counts.chunks >= MANY else in_turn,
+                going_on=going_on,
             )
             answer = pipeline(query, tools)
             modified = reader.modified(hit.chunk.document for hit in answer.hits)
@@ -162,12 +168,12 @@ class Library(Parts):
 
     def outline(
         self, path: str, *, near: Path | None = None, progress: Progress = silent
-    ) -> tuple[DocumentId, Sequence[Heading]]:
+    ) -> Outline:
         """A document's headings."""
-        self._refresh_known(progress)
+        notices = self._refresh_known(progress)
         with self.engine.snapshot() as reader:
             document = reference.demand(path, reader, self.files.near(reader, near))
-            return document.id, document.outline
+        return Outline(document.id, tuple(document.outline), tuple(notices))
 
     def links(
         self,
@@ -267,6 +273,9 @@ class Library(Parts):
                     "Name the library's folder with --in, or run `marklight index`",
                 )
         return self._upkeep(self.reading).refresh(None, progress)
+
+    def _standing(self, near: Path | None) -> str:
+        return standing(self.collections, near or Path.cwd()) if len(self.collections) > 1 else ""
 
     def _upkeep(self, ingest: Ingest) -> Upkeep:
         return Upkeep(ingest, self.settings.build(Index, "index"))

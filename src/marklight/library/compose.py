@@ -55,11 +55,21 @@ class Index:
     """How long the first search in a new library may embed before it answers."""
     search_seconds: float = 3.0
     """How long any other search may embed what is new before it answers."""
+    look_ms: float = 50.0
+    """How long a search may compare files with the index; of a huge tree the next one sees the rest."""
+    debounce_ms: float = 300.0
+    """While files are followed: how long it must be quiet before what changed is read."""
+    reconcile_seconds: float = 600.0
+    """While files are followed: how often everything is compared, whatever the system has told."""
+    poll_seconds: float = 5.0
+    """The same where the system does not tell what changes."""
 
     def __post_init__(self) -> None:
         wait = (0, A_DAY_SECONDS)
         demand_within("index", self, max_bytes=(1, inf), wait_seconds=wait)
         demand_within("index", self, first_search_seconds=wait, search_seconds=wait)
+        demand_within("index", self, look_ms=(1, 60_000), debounce_ms=(0, 60_000))
+        demand_within("index", self, reconcile_seconds=(1, A_DAY_SECONDS), poll_seconds=(0.1, 3600))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +97,33 @@ class Reranking:
         _demand_threads("reranker", self.threads)
 
 
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """How a library is served to many."""
+
+    host: str = "127.0.0.1"
+    """The address to listen at; any but loopback needs a token."""
+    port: int = 7433
+    """The port; 0 takes a free one."""
+    token: str = ""
+    """What others must send as `Authorization: Bearer …`; empty asks for none, which only loopback may."""
+    searches: int = 16
+    """Questions at work at once; more wait."""
+    wait_seconds: float = 5.0
+    """How long one waits for its turn before it is told to come again."""
+    timeout_seconds: float = 20.0
+    """How long a client may take to send a request."""
+    idle_minutes: float = 30.0
+    """A daemon that a client started leaves after so long without a question."""
+    start: bool = False
+    """Whether commands and assistants start a daemon where none runs."""
+
+    def __post_init__(self) -> None:
+        demand_within("serve", self, port=(0, 65_535), searches=(1, 1000))
+        demand_within("serve", self, wait_seconds=(0, 600), timeout_seconds=(0.1, 600))
+        demand_within("serve", self, idle_minutes=(0.01, 525_600))
+
+
 def _demand_threads(table: str, threads: int | None) -> None:
     if threads is not None and threads < 1:
         raise SettingsError(f"{table}.threads must be at least 1, but is {threads}")
@@ -105,6 +142,7 @@ SCHEMA: Schema = {
     "model": Model,
     "reranker": Reranking,
     "index": Index,
+    "serve": Serve,
     "files": Discover,
     "chunk": Chunker,
     "search": Search,

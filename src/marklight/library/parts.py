@@ -17,7 +17,7 @@ from marklight.errors import ModelError, UsageError
 from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
-from marklight.library.compose import Model, Reranking, compose_pipeline, read_settings
+from marklight.library.compose import Model, Reranking, Serve, compose_pipeline, read_settings
 from marklight.library.files import Files
 from marklight.library.locate import Place, index_address, locate, path_of, scope_of
 from marklight.models.remembering import Remembering
@@ -77,6 +77,11 @@ class Parts:
     def files(self) -> Files:
         """What stands in them."""
         return Files(self.collections)
+
+    @once
+    def serve(self) -> Serve:
+        """How it is served to many."""
+        return self.settings.build(Serve, "serve")
 
     @once
     def engine(self) -> Engine:

@@ -82,17 +82,17 @@ class Pipeline:
     def __call__(self, query: Query, tools: Tools) -> Answer:
         steps: list[Step] = []
         for name, rewrite in self.rewrite.items():
-            query = timed(steps, name, rewrite, query, tools)
+            query = timed(steps, name, rewrite, query, tools=tools)
         asked = [name for name in self.retrieve if name in ASKED[query.mode]]
         found = tools.together(
-            [partial(timed, steps, name, self.retrieve[name], query, tools) for name in asked]
+            [partial(timed, steps, name, self.retrieve[name], query, tools=tools) for name in asked]
         )
         lists = dict(zip(asked, found, strict=True))
         steps.sort(key=lambda step: [*self.rewrite, *asked].index(step.stage))
-        hits = timed(steps, "fuse", self.fuse, lists, query, tools)
+        hits = timed(steps, "fuse", self.fuse, lists, query, tools=tools)
         last = hits
         for name, refine in self.refine.items():
-            last, hits = hits or last, timed(steps, name, refine, query, hits, tools)
+            last, hits = hits or last, timed(steps, name, refine, query, hits, tools=tools)
         return Answer(
             query=query,
             hits=hits[: query.limit],
@@ -105,10 +105,13 @@ class Pipeline:
 Value = TypeVar("Value")
 
 
-def timed(steps: list[Step], name: str, stage: Callable[..., Value], *given: object) -> Value:
+def timed(
+    steps: list[Step], name: str, stage: Callable[..., Value], *given: object, tools: Tools
+) -> Value:
     """Run one stage and note how long it took and how many hits it left."""
+    tools.going_on()
     start = perf_counter()
-    result = stage(*given)
+    result = stage(*given, tools)
     count = len(result) if isinstance(result, tuple) else 0
     steps.append(Step(name, count, (perf_counter() - start) * 1000))
     return result

@@ -12,8 +12,8 @@ from marklight.surfaces.style import PLAIN, Style
 if TYPE_CHECKING:
     # Only named here: `--help` needs the formats and nothing that they show.
     from marklight.answer import Answer, Hit, Level
-    from marklight.model import Chunk, DocumentId, Heading
-    from marklight.report import Extract, Report
+    from marklight.model import Chunk
+    from marklight.report import Extract, Outline, Report
 
 FORMATS = ("text", "json", "jsonl", "md", "files")
 
@@ -107,13 +107,13 @@ def levels_text(levels: Sequence[Level]) -> str:
     )
 
 
-def outline_text(document: DocumentId, outline: Sequence[Heading], style: Style = PLAIN) -> str:
+def outline_text(outline: Outline, style: Style = PLAIN) -> str:
     """Headings, indented by level, each with its lines and anchor."""
-    top = min((heading.level for heading in outline), default=1)
+    top = min((heading.level for heading in outline.headings), default=1)
     return "\n".join(
         f"{'  ' * (heading.level - top)}{one_line(heading.text)}"
-        f"  {style.link(f':{heading.lines[0]}-{heading.lines[1]}', document)}  #{one_line(heading.anchor)}"
-        for heading in outline
+        f"  {style.link(f':{heading.lines[0]}-{heading.lines[1]}', outline.document)}  #{one_line(heading.anchor)}"
+        for heading in outline.headings
     )
 
 

@@ -136,18 +136,11 @@ def get(
 def outline(path: str, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """Show a document's headings with their lines and anchors."""
     with open_library(folder, assignments) as library, Bar() as bar:
-        document, headings = library.outline(path, near=Path.cwd(), progress=bar)
+        found = library.outline(path, near=Path.cwd(), progress=bar)
+    for notice in found.notices:
+        note(notice)
     if as_json:
-        rows = [
-            {
-                "level": heading.level,
-                "text": heading.text,
-                "anchor": heading.anchor,
-                "lines": list(heading.lines),
-            }
-            for heading in headings
-        ]
-        show(render.to_json({"path": document.path, "outline": rows}))
+        show(render.to_json(found.to_dict()))
     else:
-        show(render.outline_text(document, headings, style_of(library)) or "no headings")
+        show(render.outline_text(found, style_of(library)) or "no headings")
     return 0

@@ -1,0 +1,1 @@
+"""One process that holds the model and follows the files; others attach to it."""

@@ -1,0 +1,82 @@
+"""One library for many at once: followed on the disk, asked in threads, by no more than it can bear."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from threading import Event
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from marklight.errors import Overloaded, Stopped
+from marklight.library import Library
+from marklight.library.following import Following
+from marklight.ports import Progress, silent
+from marklight.surfaces import verbs
+
+OWN_LOOK = ("search", "get", "outline", "links", "related")
+"""Verbs that compare disk and index themselves, unless a run is at it already."""
+
+
+class Host:
+    """A library, who follows its files, and the places for those who ask."""
+
+    def __init__(self, library: Library) -> None:
+        limits = library.serve
+        self.library = library
+        self.following = Following(library)
+        self.wait_seconds = limits.wait_seconds
+        self.last_asked = time.monotonic()
+        self._places = anyio.CapacityLimiter(limits.searches)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Host]:
+        """Follow the files as long as somebody is served; nobody waits for the first run."""
+        self.following.start()
+        try:
+            yield self
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self.following.close)
+                await anyio.to_thread.run_sync(self.library.close)
+
+    async def call(
+        self, verb: str, given: Mapping[str, Any], progress: Progress = silent, **own: Any
+    ) -> dict[str, Any]:
+        """One of the verbs, in a thread; given up by its caller, it stops at the next stage."""
+        self.last_asked = time.monotonic()
+        given_up = Event()
+
+        def going_on() -> None:
+            if given_up.is_set():
+                raise Stopped("nobody waits for this any more")
+
+        def watched(phase: str, done: int, total: int) -> None:
+            going_on()
+            progress(phase, done, total)
+
+        def work() -> dict[str, Any]:
+            return verbs.call(self.library, verb, given, progress=watched, going_on=going_on, **own)
+
+        async with self._place():
+            try:
+                return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+            finally:
+                given_up.set()
+                self.last_asked = time.monotonic()
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        taken = False
+        with anyio.move_on_after(self.wait_seconds):
+            await self._places.acquire_on_behalf_of(token := object())
+            taken = True
+        if not taken:
+            raise Overloaded("too many questions at once", "Ask again in a second")
+        try:
+            yield
+        finally:
+            self._places.release_on_behalf_of(token)

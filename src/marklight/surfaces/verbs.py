@@ -1,0 +1,132 @@
+"""The verbs as programs call them: a name and plain values in, the JSON of the command line out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from marklight.errors import NotFound
+from marklight.surfaces.parameters import (
+    MODES,
+    Parameter,
+    flag,
+    number,
+    read,
+    table,
+    text,
+    texts,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from marklight.library import Library
+
+FILTERS = (
+    texts("path", "Only these paths, as guide/** or *.md."),
+    texts("tag", "Only documents with one of these tags, or one nested below."),
+    table("where", "Only documents with this frontmatter.", {"type": "string", "maxLength": 1000}),
+    text("after", "Only of this day or later: 2026-01-31, 2026-01.", maxLength=100),
+    text("before", "Only of this day or earlier.", maxLength=100),
+    texts("exclude", "Not in these files or globs."),
+    texts("collection", "Only in these collections."),
+)
+SEARCH = (
+    text("query", "What is looked for, in words.", required=True),
+    whole("limit", "How many results.", 1, 100, default=5),
+    text("mode", "Which retrievers answer.", enum=list(MODES), default="hybrid"),
+    number("min_confidence", "Leave out lower scores; 0 shows all.", 0, 1),
+    *FILTERS,
+    whole("max_tokens", "Keep the answer within this size.", 1, 1_000_000),
+    flag("rerank", "Whether a cross-encoder looks at the best results.", None),
+    flag("parents", "Whole sections in place of passages."),
+    whole("context", "Neighbours shown on each side of a passage.", 0, 20, default=0),
+    flag("expand_context", "Show the whole section around a passage."),
+    text("hypothesis", "An answer as you imagine it; searched by its meaning."),
+    flag("explain", "Tell stages, times and each hit's score in parts."),
+    flag("refresh", "Compare with the disk first.", True),
+    table("settings", "Settings of [search] for this call."),
+)
+DOCUMENT = text("path", "The document's path.", required=True, maxLength=5000)
+GET = (
+    text("ref", "path, path#heading, path:10-40 or a passage's id.", required=True, maxLength=5000),
+    text("level", "More of it: passage, neighbours, block, parent, section or document."),
+    whole("context", "With so many passages before it and after it.", 0, 20),
+)
+OUTLINE = (DOCUMENT,)
+LINKS = (
+    text("path", "The document's path; without one, loose ends of the library.", maxLength=5000),
+    whole("limit", "How many of each kind.", 1, 1000, default=100),
+)
+RELATED = (DOCUMENT, whole("limit", "How many documents.", 1, 100, default=10))
+INDEX = (flag("rebuild", "Read every file again; vectors are kept."),)
+
+
+class Told(Protocol):
+    """Whatever the library answers with."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """Something a library does, what it needs to be told, and who does it."""
+
+    parameters: Sequence[Parameter]
+    run: Callable[..., Told | dict[str, Any]]
+    by: tuple[str, ...] = ()
+    """Which of the caller's own matters it takes: progress, going_on, near, part."""
+
+
+def _search(library: Library, **given: Any) -> Told:
+    return library.search(given.pop("query"), **given)
+
+
+def _get(library: Library, **given: Any) -> Told:
+    return library.get(given.pop("ref"), **given)
+
+
+def _outline(library: Library, **given: Any) -> Told:
+    return library.outline(given.pop("path"), **given)
+
+
+def _links(library: Library, **given: Any) -> Told:
+    return library.links(given.pop("path", None), **given)
+
+
+def _related(library: Library, **given: Any) -> Told:
+    return library.related(given.pop("path"), **given)
+
+
+def _index(library: Library, **given: Any) -> Told:
+    return library.index(**given)
+
+
+def _status(library: Library) -> dict[str, Any]:
+    return library.status()
+
+
+VERBS: Mapping[str, Verb] = {
+    "search": Verb(SEARCH, _search, ("progress", "going_on", "near", "part")),
+    "get": Verb(GET, _get, ("progress", "near")),
+    "outline": Verb(OUTLINE, _outline, ("progress", "near")),
+    "links": Verb(LINKS, _links, ("progress", "near")),
+    "related": Verb(RELATED, _related, ("progress", "near")),
+    "index": Verb(INDEX, _index, ("progress",)),
+    "status": Verb((), _status),
+}
+
+
+def call(library: Library, name: str, given: Mapping[str, Any], **own: Any) -> dict[str, Any]:
+    """Do it; `own` are the caller's own matters, of which a verb takes those that it knows."""
+    if name not in VERBS:
+        raise NotFound(f"there is no verb {name!r}", f"Known: {', '.join(VERBS)}")
+    verb = VERBS[name]
+    values = read(verb.parameters, given)
+    taken = {key: value for key, value in own.items() if key in verb.by and value is not None}
+    for folder in ("near", "part"):
+        if folder in taken:
+            taken[folder] = Path(taken[folder])
+    found = verb.run(library, **values, **taken)
+    return found if isinstance(found, dict) else found.to_dict()
