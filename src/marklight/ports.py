@@ -113,6 +113,9 @@ class Reader(Protocol):
     def knows(self, key: str) -> bool:
         """Whether any document has this frontmatter key."""
 
+    def tags(self) -> Mapping[str, int]:
+        """Every tag in lower case with how many documents have it, or one nested below it."""
+
     def find(self, path: str) -> list[DocumentId]:
         """The documents with exactly this path, in the order of their collections."""
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from marklight.answer import Level
-from marklight.model import Counts, DocumentId, Failure, Heading, ResolvedLink
+from marklight.answer import Level, iso_time
+from marklight.model import Counts, DocumentId, Failure, FileState, Heading, ResolvedLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,28 @@ class Related:
                 for each in self.relatives
             ],
             "notices": list(self.notices),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Documents of a library, a part at a time."""
+
+    documents: tuple[tuple[DocumentId, FileState], ...]
+    total: int
+    """How many there are altogether."""
+    next: str | None = None
+    """What to ask for the part that follows; None where this is the last."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The register as JSON holds it."""
+        return {
+            "documents": [
+                {**_id(id), "size": file.size, "modified": iso_time(file.mtime_ns)}
+                for id, file in self.documents
+            ],
+            "total": self.total,
+            "next": self.next,
         }
 
 

@@ -124,6 +124,7 @@ def same_tables(one: Reader, two: Reader) -> None:
     assert one.unresolved() == two.unresolved()
     for key in ("s", " T ", "title", "none"):
         assert one.knows(key) == two.knows(key)
+    assert one.tags() == two.tags()
     for id in one.files():
         assert one.document(id) == two.document(id)
         assert one.chunks_of(id) == two.chunks_of(id)

@@ -36,6 +36,7 @@ def test_a_new_library_is_empty(engine: Engine) -> None:
         assert reader.files() == {}
         assert reader.modified([id_of("a.md")]) == {}
         assert reader.find("a.md") == []
+        assert reader.tags() == {}
         assert reader.failures() == []
         assert reader.manifest() == {}
         assert reader.models() == {}

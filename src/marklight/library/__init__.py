@@ -14,6 +14,7 @@ from marklight.answer import Answer, Mode
 from marklight.errors import NotFound
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
+from marklight.library import register
 from marklight.library.asking import Day, Several, ask, level_of, whole
 from marklight.library.choice import embedded_with, model_for
 from marklight.library.compose import Index
@@ -21,7 +22,7 @@ from marklight.library.locate import scope_of, standing
 from marklight.library.parts import MANY, Parts, in_turn
 from marklight.library.upkeep import Upkeep
 from marklight.ports import Progress, Tools, nobody_stops, silent
-from marklight.report import Extract, Links, Outline, Related, Report
+from marklight.report import Extract, Links, Outline, Register, Related, Report
 from marklight.search import present, reference, relations, widen
 from marklight.search.likelihood import is_measured
 
@@ -149,18 +150,23 @@ class Library(Parts):
         *,
         level: str | None = None,
         context: int | None = None,
+        collection: str | None = None,
         near: Path | None = None,
         progress: Progress = silent,
     ) -> Extract:
         """A document or a part of it: path, path#heading, path:10-40 or a passage's id.
 
         A path is one below its collection, or one from the folder `near`. With a level, such as
-        `section`, that much around the passage that the reference names.
+        `section`, that much around the passage that the reference names. Where a collection is
+        named a path is exactly one of its own, and no name of a document will do.
         """
         wanted, count = level_of(level, context)
         notices = self._refresh_known(progress)
         with self.engine.snapshot() as reader:
-            extract = reference.follow(ref, reader, self.files.near(reader, near))
+            find = self.files.near(reader, near)
+            if collection is not None:
+                find = self.files.exactly(reader, collection)
+            extract = reference.follow(ref, reader, find)
             self.files.demand(extract.document)
             if wanted:
                 extract = reference.widened(extract, wanted, reader, count)
@@ -206,6 +212,19 @@ class Library(Parts):
             model = embedded_with(reader, lambda: self.model_problem()[0]) if wanted else ""
             found = relations.related(document, reader, model, limit, self.files.has)
         return replace(found, notices=tuple(notices))
+
+    def documents(self, *, like: str = "", after: str = "", limit: int = 100) -> Register:
+        """The documents that are indexed, in order; `after` is what the part before called `next`.
+
+        With `like`, those whose path holds this text, whoever begins with it first.
+        """
+        with self.engine.snapshot() as reader:
+            return register.listed(reader.files(), like, after, whole("the limit", limit, 1, 1000))
+
+    def tags(self) -> dict[str, int]:
+        """Every tag with how many documents have it, or one nested below it."""
+        with self.engine.snapshot() as reader:
+            return dict(sorted(reader.tags().items()))
 
     def ignored(self, path: Path | str) -> str:
         """Why a file is left out of the index; empty when it is not."""

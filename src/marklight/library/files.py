@@ -50,6 +50,19 @@ class Files:
 
         return find
 
+    def exactly(self, reader: Reader, collection: str) -> Find:
+        """How a document is found by its path in this collection and by nothing else."""
+
+        def find(path: str) -> Document | None:
+            try:
+                f"{collection}/{path}".encode()
+            except UnicodeEncodeError:  # bytes that are no text name no document
+                return None
+            found = reader.document(DocumentId(collection, path))
+            return found if found and self.has(found.id) else None
+
+        return find
+
     def _owner(self, path: Path) -> DocumentId | None:
         """The document of a file, if it is in a collection."""
         try:

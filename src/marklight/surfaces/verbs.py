@@ -53,6 +53,7 @@ GET = (
     text("ref", "path, path#heading, path:10-40 or a passage's id.", required=True, maxLength=5000),
     text("level", "More of it: passage, neighbours, block, parent, section or document."),
     whole("context", "With so many passages before it and after it.", 0, 20),
+    text("collection", "A path is exactly one of this collection.", maxLength=1000),
 )
 OUTLINE = (DOCUMENT,)
 LINKS = (
@@ -60,6 +61,11 @@ LINKS = (
     whole("limit", "How many of each kind.", 1, 1000, default=100),
 )
 RELATED = (DOCUMENT, whole("limit", "How many documents.", 1, 100, default=10))
+DOCUMENTS = (
+    text("like", "Only paths that hold this text.", maxLength=5000),
+    text("after", "What the part before called `next`.", maxLength=10_000),
+    whole("limit", "How many documents.", 1, 1000, default=100),
+)
 INDEX = (flag("rebuild", "Read every file again; vectors are kept."),)
 
 
@@ -99,6 +105,14 @@ def _related(library: Library, **given: Any) -> Told:
     return library.related(given.pop("path"), **given)
 
 
+def _documents(library: Library, **given: Any) -> Told:
+    return library.documents(**given)
+
+
+def _tags(library: Library) -> dict[str, Any]:
+    return {"tags": library.tags()}
+
+
 def _index(library: Library, **given: Any) -> Told:
     return library.index(**given)
 
@@ -113,6 +127,8 @@ VERBS: Mapping[str, Verb] = {
     "outline": Verb(OUTLINE, _outline, ("progress", "near")),
     "links": Verb(LINKS, _links, ("progress", "near")),
     "related": Verb(RELATED, _related, ("progress", "near")),
+    "documents": Verb(DOCUMENTS, _documents),
+    "tags": Verb((), _tags),
     "index": Verb(INDEX, _index, ("progress",)),
     "status": Verb((), _status),
 }

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from marklight.engines.embedded import records
 from marklight.engines.embedded.allowed import Allowed, which
 from marklight.engines.embedded.session import Session, listed
-from marklight.engines.facts import fact_key, seconds
+from marklight.engines.facts import TAG, fact_key, seconds
 from marklight.model import (
     Chunk,
     Counts,
@@ -102,6 +102,13 @@ def listed_documents(session: Session, may: Allowed | None, limit: int) -> list[
 def knows(session: Session, key: str) -> bool:
     """By the key of the facts, whatever their number."""
     return bool(session.value("SELECT 1 FROM facts WHERE key = ? LIMIT 1", [fact_key(key)]))
+
+
+def tags(session: Session) -> Mapping[str, int]:
+    """By the facts that every tag and those above it have."""
+    return dict(
+        session.all("SELECT value, count(*) FROM facts WHERE key = ? GROUP BY value", [TAG])
+    )
 
 
 def find(session: Session, path: str) -> list[DocumentId]:

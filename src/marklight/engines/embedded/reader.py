@@ -76,6 +76,9 @@ class EmbeddedReader:
     def knows(self, key: str) -> bool:
         return read.knows(self._session, key)
 
+    def tags(self) -> Mapping[str, int]:
+        return read.tags(self._session)
+
     def find(self, path: str) -> list[DocumentId]:
         return read.find(self._session, path)
 

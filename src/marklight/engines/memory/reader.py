@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from marklight.answer import Filters
-from marklight.engines.facts import fact_key, facts, moment, seconds
+from marklight.engines.facts import TAG, fact_key, facts, moment, seconds
 from marklight.engines.fields import CODE
 from marklight.engines.memory import concepts, graph, ranking
 from marklight.engines.memory.state import State
@@ -81,6 +82,10 @@ class MemoryReader:
     def knows(self, key: str) -> bool:
         documents = (entry.document for entry in self.state.entries.values())
         return any(known == fact_key(key) for each in documents for known, _ in facts(each))
+
+    def tags(self) -> Mapping[str, int]:
+        documents = (entry.document for entry in self.state.entries.values())
+        return Counter(value for each in documents for key, value in facts(each) if key == TAG)
 
     def find(self, path: str) -> list[DocumentId]:
         return sorted(id for id in self.state.entries if id.path == path)

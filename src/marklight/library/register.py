@@ -1,0 +1,44 @@
+"""The documents of a library a part at a time, in an order that additions do not upset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from heapq import nsmallest
+
+from marklight.errors import UsageError
+from marklight.model import DocumentId
+from marklight.ports import Indexed
+from marklight.report import Register
+
+
+def listed(files: Mapping[DocumentId, Indexed], like: str, after: str, limit: int) -> Register:
+    """So many documents after this one; with `like`, the likest of all."""
+    if like:
+        found = nsmallest(limit, _alike(files, like.lower()))
+        return Register(tuple((id, files[id].file) for _, id in found), len(files))
+    last = _read(after) if after else None
+    rest = [id for id in files if last is None or id > last]
+    part = nsmallest(limit, rest)
+    more = json.dumps(part[-1], ensure_ascii=False) if len(part) < len(rest) else None
+    return Register(tuple((id, files[id].file) for id in part), len(files), more)
+
+
+def _alike(ids: Iterable[DocumentId], text: str) -> Iterable[tuple[int, DocumentId]]:
+    """Those that hold the text: at their beginning, at that of their file's name, or anywhere."""
+    for id in ids:
+        at = id.path.lower().find(text)
+        if at < 0:
+            continue
+        name = id.path.lower().rpartition("/")[2]
+        yield (0 if at == 0 else 1 if name.startswith(text) else 2), id
+
+
+def _read(after: str) -> DocumentId:
+    try:
+        collection, path = json.loads(after)
+        return DocumentId(str(collection), str(path))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UsageError(
+            "`after` is not what a part before called `next`", "Leave it out to begin"
+        ) from error

@@ -1,0 +1,192 @@
+"""JSON Schemas of what programs are answered with, the same for every way in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Schema = dict[str, Any]
+
+
+def _of(kind: str, description: str = "", **more: Any) -> Schema:
+    return {"type": kind, **({"description": description} if description else {}), **more}
+
+
+def _list(items: Schema, description: str = "") -> Schema:
+    return _of("array", description, items=items)
+
+
+def _object(properties: Mapping[str, Schema], optional: tuple[str, ...] = ()) -> Schema:
+    """All are there but the optional ones; later versions may add to them."""
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": dict(properties), "required": required}
+
+
+def _or_null(kind: str, description: str) -> Schema:
+    return {"type": [kind, "null"], "description": description}
+
+
+TEXT, WHOLE, NUMBER, YES = _of("string"), _of("integer"), _of("number"), _of("boolean")
+LINES: Schema = {
+    **_list(WHOLE, "The first and the last line, counted from 1."),
+    "minItems": 2,
+    "maxItems": 2,
+}
+NOTICES = _list(TEXT, "What the asker should know besides: what is degraded, left out or odd.")
+PLACE: Mapping[str, Schema] = {
+    "path": _of("string", "The document's path below its collection."),
+    "collection": _of("string", "The collection's name."),
+}
+LEVEL = _object({"level": TEXT, "lines": LINES, "characters": WHOLE, "tokens": WHOLE})
+LEVELS = _list(LEVEL, "How far the passage can be widened, and how much one would get.")
+
+RESULT = _object(
+    {
+        "rank": WHOLE,
+        "score": _of("number", "How likely this answers the question, 0 to 1."),
+        "chunk_id": _of("string", "The passage's id."),
+        **PLACE,
+        "title": _of("string", "The document's title."),
+        "headings": _list(TEXT, "The headings above the passage, outermost first."),
+        "anchor": _of("string", "The anchor of the heading it stands under."),
+        "lines": LINES,
+        "kind": _of("string", "prose, code, table or another."),
+        "content": _of("string", "The passage."),
+        "modified": _of("string", "When the file was last written, in UTC."),
+        "levels": LEVELS,
+        "why": _list(
+            _object({"stage": TEXT, "value": NUMBER}),
+            "Each stage's part in the score; empty unless an explanation is asked for.",
+        ),
+    }
+)
+INDEX = _object(
+    {
+        "documents": WHOLE,
+        "chunks": _of("integer", "Passages."),
+        "embedded": _of("integer", "Passages that can be found by their meaning."),
+        "pending": _of("integer", "Passages that are found by their words only, until embedded."),
+        "generation": _of("integer", "Grows with every change of the index."),
+    }
+)
+ANSWER = _object(
+    {
+        "query": _object(
+            {
+                "text": TEXT,
+                "kind": _of("string", "factual, navigational or exploratory."),
+                "expanded_with": _list(TEXT, "Words of the library that mean the same."),
+                "filters": _of("object", "The filters that were in force."),
+            }
+        ),
+        "results": _list(RESULT, "The best first."),
+        "abstained": _or_null("string", "Why nothing is said; null when there are results."),
+        "stats": _of("object", "How many were left after each step.", additionalProperties=WHOLE),
+        "steps": _list(
+            _object({"stage": TEXT, "count": WHOLE, "ms": NUMBER}),
+            "The stages; empty unless an explanation is asked for.",
+        ),
+        "index": INDEX,
+        "notices": NOTICES,
+        "took_ms": NUMBER,
+    }
+)
+EXTRACT = _object(
+    {
+        **PLACE,
+        "title": TEXT,
+        "headings": _list(TEXT),
+        "lines": LINES,
+        "content": _of("string", "These lines as they stand in the file."),
+        "chunk_id": _or_null("string", "The id of the passage that this is or was widened from."),
+        "levels": LEVELS,
+        "notices": NOTICES,
+    }
+)
+OUTLINE = _object(
+    {
+        **PLACE,
+        "outline": _list(_object({"level": WHOLE, "text": TEXT, "anchor": TEXT, "lines": LINES})),
+        "notices": NOTICES,
+    }
+)
+LINK = _object(
+    {**PLACE, "line": WHOLE, "type": TEXT, "target": TEXT, "fragment": TEXT, "text": TEXT}
+)
+LINKS = _object(
+    {
+        **PLACE,
+        "out": _list(LINK, "Links to other documents."),
+        "in": _list(LINK, "Links from other documents."),
+        "orphans": _list(_object(PLACE), "Documents without any link; of a library only."),
+        "unresolved": _list(LINK, "Links that lead nowhere."),
+        "more": _of("object", "How many of which list are left out.", additionalProperties=WHOLE),
+        "notices": NOTICES,
+    },
+    optional=("path", "collection", "out", "in", "orphans"),
+)
+RELATED = _object(
+    {
+        **PLACE,
+        "related": _list(
+            _object({**PLACE, "title": TEXT, "score": NUMBER, "reasons": _list(TEXT)}),
+            "Documents that belong to this one, the surest first.",
+        ),
+        "notices": NOTICES,
+    }
+)
+STATUS = _object(
+    {
+        "documents": WHOLE,
+        "chunks": _of("integer", "Passages."),
+        "embedded": WHOLE,
+        "pending": WHOLE,
+        "failed": _list(_object({**PLACE, "reason": TEXT}), "Files that could not be indexed."),
+        "remarks": _list(_object({**PLACE, "remark": TEXT}), "What was odd about documents."),
+        "generation": WHOLE,
+        "model": TEXT,
+        "model_problem": TEXT,
+        "calibrated": _of("boolean", "Whether scores were measured with this model."),
+        "reranker": TEXT,
+        "reranker_problem": TEXT,
+        "engine": _of("string", "Where the index lives."),
+        "sizes": _of("object", "Bytes by part.", additionalProperties=WHOLE),
+        "unused_vectors": WHOLE,
+        "collections": _of(
+            "object",
+            "Collections by name.",
+            additionalProperties=_object({"path": TEXT, "documents": WHOLE}),
+        ),
+    },
+    optional=("model_problem", "reranker_problem"),
+)
+REPORT = _object(
+    {
+        "added": _list(TEXT),
+        "changed": _list(TEXT),
+        "moved": _list(_object({"from": TEXT, "to": TEXT})),
+        "removed": _list(TEXT),
+        "skipped": _list(_object({"path": TEXT, "reason": TEXT})),
+        "remarks": _list(_object({"path": TEXT, "remark": TEXT})),
+        "documents": WHOLE,
+        "chunks": WHOLE,
+        "embedded": WHOLE,
+        "pending": WHOLE,
+        "notices": NOTICES,
+        "took_ms": NUMBER,
+    }
+)
+DOCUMENTS = _object(
+    {
+        "documents": _list(_object({**PLACE, "size": WHOLE, "modified": TEXT})),
+        "total": _of("integer", "How many there are altogether."),
+        "next": _or_null("string", "What to ask with, as `after`, for the part that follows."),
+    }
+)
+TAGS = _object(
+    {
+        "tags": _of(
+            "object", "Tags with the number of their documents.", additionalProperties=WHOLE
+        ),
+    }
+)
