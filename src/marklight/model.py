@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -247,3 +247,12 @@ class Counts:
     def pending(self) -> int:
         """Passages that have no vector of this model yet."""
         return self.chunks - self.embedded if self.model else 0
+
+
+def trail(title: str, headings: Iterable[str]) -> str:
+    """`title > heading > heading`, each once where the first heading repeats the title."""
+    steps = [title] if title else []
+    for heading in headings:
+        if not steps or heading != steps[-1]:
+            steps.append(heading)
+    return " > ".join(steps)

@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from marklight.errors import SettingsError
+from marklight.place import PROJECT_FILE
 
 Table = Mapping[str, Any]
 Part = TypeVar("Part")
 
-PROJECT_FILE = "marklight.toml"
 ENVIRONMENT_PREFIX = "MARKLIGHT_"
-NOT_SETTINGS = frozenset({"MARKLIGHT_CACHE_DIR", "MARKLIGHT_DATA_DIR"})
-"""Variables that name folders of this machine rather than a setting."""
+NOT_SETTINGS = frozenset(
+    {"MARKLIGHT_CACHE_DIR", "MARKLIGHT_DATA_DIR", "MARKLIGHT_STATE_DIR", "MARKLIGHT_DAEMON"}
+)
+"""Variables that name folders of this machine, or who does the work, rather than a setting."""
 
 
 @dataclass(frozen=True, slots=True)

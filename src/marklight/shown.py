@@ -47,7 +47,7 @@ def headed_place(
     link: Callable[[str, DocumentId], str] = lambda text, _: text,
 ) -> str:
     """`guide/auth.md:120-148 § Auth > Token refresh`; `link` makes the place one to click on."""
-    from marklight.text import trail
+    from marklight.model import trail
 
     where = link(place(piece, several_collections), piece.document)
     headings = one_line(trail(piece.title, piece.headings))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -76,12 +76,14 @@ class Library(Parts):
         settings: Mapping[str, Any] | None = None,
         near: Path | None = None,
         part: Path | None = None,
+        assignments: Sequence[str] = (),
         progress: Progress = silent,
         going_on: Callable[[], None] = nobody_stops,
     ) -> Answer:
         """Find passages; the index is compared with the disk first unless told not to.
 
-        `near` is the folder that the asker stands in, `part` a folder that alone is asked.
+        `near` is the folder that the asker stands in, `part` a folder that alone is asked, and
+        `assignments` are settings as a command line writes them.
         """
         began = time.perf_counter()
         query = ask(
@@ -106,7 +108,7 @@ class Library(Parts):
             here=self._standing(near),
             within=scope_of(self.collections, part) if part else self.scope,
         )
-        pipeline = self.pipeline_with(settings) if settings else self.pipeline
+        pipeline = self.pipeline_with(settings or {}, assignments)
         # Before any work is done, so that a missing one is told at once.
         reranker = self.reranker_for(query, pipeline)
         ingest = self.ingest if query.mode in WITH_MODEL else self.reading

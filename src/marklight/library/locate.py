@@ -1,44 +1,15 @@
-"""Which library a folder belongs to, and where that library's index lives."""
+"""Where in a library a folder stands, and where that library's index lives."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from marklight.errors import SettingsError, UsageError
-from marklight.settings import PROJECT_FILE, data_folder
+from marklight.place import INDEX_FOLDER
+from marklight.settings import data_folder
 from marklight.text import digest
-
-INDEX_FOLDER = ".marklight"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A library's folder, and the folder inside it that was asked for, if only a part was."""
-
-    folder: Path
-    part: Path | None = None
-
-
-def locate(asked: Path | None) -> Place:
-    """The nearest folder upward with an index or a settings file; else the folder itself."""
-    try:
-        start = (asked or Path.cwd()).expanduser()
-    except FileNotFoundError:
-        raise UsageError("the current folder is gone", "Change to one that exists") from None
-    except RuntimeError as error:
-        raise UsageError(f"{asked}: {error}", "Name the folder in full") from None
-    if not _exists(start):
-        raise UsageError(f"there is no folder {start}", "Give the folder that holds the documents")
-    if not start.is_dir():
-        raise UsageError(f"{start} is not a folder", "Give the folder that holds the file")
-    start = start.resolve()
-    for folder in (start, *start.parents):
-        if (folder / INDEX_FOLDER / "library.db").is_file() or (folder / PROJECT_FILE).is_file():
-            return Place(folder, None if asked is None or start == folder else start)
-    return Place(start)
 
 
 def standing(collections: Mapping[str, Path], folder: Path) -> str:
@@ -67,13 +38,6 @@ def path_of(written: str, folder: Path, key: str) -> Path:
         return (folder / Path(written).expanduser()).resolve()
     except (RuntimeError, ValueError, OSError) as error:
         raise SettingsError(f"{key} = {written!r} is no path: {error}") from None
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # too long, or a NUL in it
-        return False
 
 
 def index_address(folder: Path, engine: str) -> tuple[str, str]:

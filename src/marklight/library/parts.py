@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from threading import BoundedSemaphore
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from marklight import engines, models
 from marklight.answer import Query
@@ -19,9 +19,10 @@ from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.library.compose import Model, Reranking, Serve, compose_pipeline, read_settings
 from marklight.library.files import Files
-from marklight.library.locate import Place, index_address, locate, path_of, scope_of
+from marklight.library.locate import index_address, path_of, scope_of
 from marklight.models.remembering import Remembering
 from marklight.once import once
+from marklight.place import Place, locate
 from marklight.ports import Embedder, Engine, Reranker
 from marklight.search.pipeline import Pipeline
 from marklight.search.refine.rerank import Rerank
@@ -193,8 +194,10 @@ class Parts:
             self._demand_open()
             raise
 
-    def pipeline_with(self, given: Mapping[str, Any]) -> Pipeline:
+    def pipeline_with(self, given: Mapping[str, Any], assignments: Sequence[str] = ()) -> Pipeline:
         """The stages with some settings changed for one call; other parts are made already."""
+        if not given and not assignments:
+            return self.pipeline
         if not isinstance(given, Mapping):
             raise UsageError(f"settings are a table, not {given!r}")
         if others := set(given) - {"search"}:
@@ -203,7 +206,12 @@ class Parts:
                 "Open a library with it",
             )
         own = {**self._given, **given}
-        return compose_pipeline(read_settings(self.place.folder, self._assignments, own))
+        written = (*self._assignments, *assignments)
+        return compose_pipeline(read_settings(self.place.folder, written, own))
+
+    def again(self) -> Self:
+        """The same library opened anew, with settings as their files say now."""
+        return type(self)(self.place.folder, self._given, self._assignments)
 
     def model_problem(self) -> tuple[str, str]:
         """The configured model's fingerprint, or why it has none."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -19,6 +19,9 @@ from marklight.surfaces import verbs
 
 OWN_LOOK = ("search", "get", "outline", "links", "related")
 """Verbs that compare disk and index themselves, unless a run is at it already."""
+
+
+Value = TypeVar("Value")
 
 
 class Host:
@@ -46,7 +49,15 @@ class Host:
     async def call(
         self, verb: str, given: Mapping[str, Any], progress: Progress = silent, **own: Any
     ) -> dict[str, Any]:
-        """One of the verbs, in a thread; given up by its caller, it stops at the next stage."""
+        """One of the verbs, as JSON holds its answer."""
+
+        def work(library: Library, **ours: Any) -> dict[str, Any]:
+            return verbs.call(library, verb, given, **ours, **own)
+
+        return await self.work(work, progress)
+
+    async def work(self, work: Callable[..., Value], progress: Progress = silent) -> Value:
+        """Anything with the library, in a thread; given up by its caller, it stops at the next stage."""
         self.last_asked = time.monotonic()
         given_up = Event()
 
@@ -58,12 +69,12 @@ class Host:
             going_on()
             progress(phase, done, total)
 
-        def work() -> dict[str, Any]:
-            return verbs.call(self.library, verb, given, progress=watched, going_on=going_on, **own)
+        def share() -> Value:
+            return work(self.library, progress=watched, going_on=going_on)
 
         async with self._place():
             try:
-                return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+                return await anyio.to_thread.run_sync(share, abandon_on_cancel=True)
             finally:
                 given_up.set()
                 self.last_asked = time.monotonic()

@@ -82,7 +82,7 @@ class Verb:
     parameters: Sequence[Parameter]
     run: Callable[..., Told | dict[str, Any]]
     by: tuple[str, ...] = ()
-    """Which of the caller's own matters it takes: progress, going_on, near, part."""
+    """Which of the caller's own matters it takes: progress, going_on, near, part, assignments."""
 
 
 def _search(library: Library, **given: Any) -> Told:
@@ -122,7 +122,7 @@ def _status(library: Library) -> dict[str, Any]:
 
 
 VERBS: Mapping[str, Verb] = {
-    "search": Verb(SEARCH, _search, ("progress", "going_on", "near", "part")),
+    "search": Verb(SEARCH, _search, ("progress", "going_on", "near", "part", "assignments")),
     "get": Verb(GET, _get, ("progress", "near")),
     "outline": Verb(OUTLINE, _outline, ("progress", "near")),
     "links": Verb(LINKS, _links, ("progress", "near")),
@@ -136,13 +136,22 @@ VERBS: Mapping[str, Verb] = {
 
 def call(library: Library, name: str, given: Mapping[str, Any], **own: Any) -> dict[str, Any]:
     """Do it; `own` are the caller's own matters, of which a verb takes those that it knows."""
-    if name not in VERBS:
-        raise NotFound(f"there is no verb {name!r}", f"Known: {', '.join(VERBS)}")
-    verb = VERBS[name]
-    values = read(verb.parameters, given)
+    found = do(library, name, read(known(name).parameters, given), **own)
+    return found if isinstance(found, dict) else found.to_dict()
+
+
+def do(library: Library, name: str, values: Mapping[str, Any], **own: Any) -> Told | dict[str, Any]:
+    """The same for values that were read already, and what the library itself answers with."""
+    verb = known(name)
     taken = {key: value for key, value in own.items() if key in verb.by and value is not None}
     for folder in ("near", "part"):
         if folder in taken:
             taken[folder] = Path(taken[folder])
-    found = verb.run(library, **values, **taken)
-    return found if isinstance(found, dict) else found.to_dict()
+    return verb.run(library, **values, **taken)
+
+
+def known(name: str) -> Verb:
+    """The verb of this name."""
+    if name not in VERBS:
+        raise NotFound(f"there is no verb {name!r}", f"Known: {', '.join(VERBS)}")
+    return VERBS[name]

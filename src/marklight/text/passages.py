@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from marklight.model import trail
 from marklight.text.markup import plain
 
 if TYPE_CHECKING:
     from marklight.model import Chunk
-
-
-def trail(title: str, headings: Iterable[str]) -> str:
-    """`title > heading > heading`, each once where the first heading repeats the title."""
-    steps = [title] if title else []
-    for heading in headings:
-        if not steps or heading != steps[-1]:
-            steps.append(heading)
-    return " > ".join(steps)
 
 
 def passage(title: str, headings: Iterable[str], text: str) -> str:

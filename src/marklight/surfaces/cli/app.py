@@ -4,20 +4,70 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from importlib import import_module
 
 import click
 
 from marklight.errors import MarklightError
-from marklight.surfaces.cli import evaluating, finding, keeping, models, relating
 from marklight.surfaces.cli.options import complain
-from marklight.surfaces.cli.query import query
 
 EXIT_INTERRUPTED = 130
 """As shells count it: 128 + the number of the interrupt signal."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Homes(MutableMapping[str, click.Command]):
+    """Commands by name, each loaded when it is called: a search has no use for the other modules."""
+
+    def __init__(self, homes: Mapping[str, str]) -> None:
+        self._homes = dict(homes)
+        self._loaded: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._loaded:
+            home = import_module(f"marklight.surfaces.cli.{self._homes[name]}")
+            self._loaded[name] = getattr(home, CALLED.get(name, name).replace("-", "_"))
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._homes[name], self._loaded[name] = "", command
+
+    def __delitem__(self, name: str) -> None:
+        del self._homes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        return len(self._homes)
+
+
+CALLED = {"eval": "evaluate"}
+"""Commands whose function has another name: its own would hide one of Python's."""
+
+COMMANDS = Homes(
+    {
+        "search": "finding",
+        "query": "query",
+        "index": "keeping",
+        "get": "finding",
+        "outline": "finding",
+        "related": "relating",
+        "links": "relating",
+        "ignored": "keeping",
+        "status": "keeping",
+        "doctor": "keeping",
+        "settings": "keeping",
+        "models": "models",
+        "eval": "evaluating",
+    }
+)
+
+
+@click.group(
+    commands=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(package_name="marklight", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
 def app(debug: bool) -> None:
@@ -26,24 +76,6 @@ def app(debug: bool) -> None:
     \b
     marklight search "how do I roll back a deployment" docs
     """
-
-
-for command in (
-    finding.search,
-    query,
-    keeping.index,
-    finding.get,
-    finding.outline,
-    relating.related,
-    relating.links,
-    keeping.ignored,
-    keeping.status,
-    keeping.doctor,
-    keeping.settings,
-    models.models,
-    evaluating.evaluate,
-):
-    app.add_command(command)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -1,0 +1,44 @@
+"""Which library a folder belongs to; light, so that a command finds its daemon before it loads anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from marklight.errors import UsageError
+
+INDEX_FOLDER = ".marklight"
+PROJECT_FILE = "marklight.toml"
+
+
+class Place(NamedTuple):
+    """A library's folder, and the folder inside it that was asked for, if only a part was."""
+
+    folder: Path
+    part: Path | None = None
+
+
+def locate(asked: Path | None) -> Place:
+    """The nearest folder upward with an index or a settings file; else the folder itself."""
+    try:
+        start = (asked or Path.cwd()).expanduser()
+    except FileNotFoundError:
+        raise UsageError("the current folder is gone", "Change to one that exists") from None
+    except RuntimeError as error:
+        raise UsageError(f"{asked}: {error}", "Name the folder in full") from None
+    if not _exists(start):
+        raise UsageError(f"there is no folder {start}", "Give the folder that holds the documents")
+    if not start.is_dir():
+        raise UsageError(f"{start} is not a folder", "Give the folder that holds the file")
+    start = start.resolve()
+    for folder in (start, *start.parents):
+        if (folder / INDEX_FOLDER / "library.db").is_file() or (folder / PROJECT_FILE).is_file():
+            return Place(folder, None if asked is None or start == folder else start)
+    return Place(start)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, or a NUL in it
+        return False
