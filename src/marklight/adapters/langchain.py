@@ -1,0 +1,38 @@
+"""A retriever for LangChain: `pip install marklight[langchain]`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from pydantic import ConfigDict, Field
+
+from marklight.adapters import citations
+from marklight.library import Library
+
+
+class MarklightRetriever(BaseRetriever):
+    """Passages of a library, best first, each with where it stands and how likely it answers."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    library: Library
+    """From `marklight.open`; whoever opened it closes it."""
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    """Arguments of `library.search`, such as limit, mode, tag or min_confidence."""
+
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,  # noqa: ARG002 - the framework passes it
+        **more: Any,
+    ) -> list[Document]:
+        answer = self.library.search(query, **{**self.options, **more})
+        return [
+            Document(page_content=text, metadata=facts, id=facts["chunk_id"])
+            for text, facts in citations(answer)
+        ]

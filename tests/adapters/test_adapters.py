@@ -1,0 +1,91 @@
+"""The retrievers in the frameworks that they are for: what they find can be cited, and looked up in the file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import marklight
+from tests.making import write
+
+ROOT = Path(__file__).parents[2]
+PAGES = {
+    "docs/auth.md": "# Tokens\n\nAn access token expires after an hour.\n\n## Refresh\n\nA refresh token gives a new one.\n",
+    "notes/coffee.md": "# Espresso\n\nThe espresso machine wants water every morning.\n",
+}
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Iterator[marklight.Library]:
+    write(tmp_path, PAGES)
+    collections = {"docs": "docs", "notes": "notes"}
+    settings = {"engine": "memory:", "model": {"name": "fake"}, "collections": collections}
+    with marklight.open(tmp_path, settings) as opened:
+        yield opened
+
+
+def cited(library: marklight.Library, facts: dict[str, Any]) -> str:
+    """The lines that a source names, read from the file."""
+    first, last = facts["lines"]
+    assert facts["source"] == f"{facts['collection']}/{facts['path']}:{first}-{last}"
+    lines = (library.collections[facts["collection"]] / facts["path"]).read_text().splitlines()
+    return "\n".join(lines[first - 1 : last])
+
+
+def test_langchain_gets_passages_that_can_be_cited(library: marklight.Library) -> None:
+    langchain = pytest.importorskip("marklight.adapters.langchain")
+    retriever = langchain.MarklightRetriever(library=library, options={"limit": 2})
+    found = retriever.invoke("when does an access token expire")
+    assert found[0].metadata["path"] == "auth.md"
+    assert found[0].metadata["score"] >= 0.3
+    assert found[0].page_content.strip() in cited(library, found[0].metadata)
+    assert found[0].id == found[0].metadata["chunk_id"]
+    assert asyncio.run(retriever.ainvoke("when does an access token expire")) == found
+    assert retriever.invoke("espresso machine", tag="none") == []
+
+
+def test_langchain_gives_nothing_where_the_library_abstains(library: marklight.Library) -> None:
+    langchain = pytest.importorskip("marklight.adapters.langchain")
+    retriever = langchain.MarklightRetriever(library=library, options={"min_confidence": 1})
+    assert retriever.invoke("espresso machine") == []
+
+
+def test_llama_index_gets_passages_that_can_be_cited(library: marklight.Library) -> None:
+    llama = pytest.importorskip("marklight.adapters.llama_index")
+    from llama_index.core.schema import MetadataMode
+
+    retriever = llama.MarklightRetriever(library, limit=2, collection="notes")
+    found = retriever.retrieve("espresso machine")
+    assert [each.node.metadata["path"] for each in found] == ["coffee.md"]
+    facts = found[0].node.metadata
+    assert found[0].score == facts["score"]
+    assert found[0].node.text.strip() in cited(library, facts)
+    assert found[0].node.get_content(MetadataMode.LLM).startswith(f"source: {facts['source']}\n")
+    assert found[0].node.get_content(MetadataMode.EMBED).strip() == found[0].node.text.strip()
+
+
+@pytest.mark.parametrize("name", ["langchain", "llama_index"])
+def test_each_example_runs_without_a_network(name: str) -> None:
+    pytest.importorskip(f"marklight.adapters.{name}")
+    done = subprocess.run(
+        [sys.executable, f"examples/{name}_citations.py", "Where the index lives"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            # A proxy that is not there: whatever asks for the network fails.
+            **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9"),
+            "MARKLIGHT_ENGINE": "memory:",
+            "MARKLIGHT_MODEL_NAME": "fake",
+        },
+    )
+    assert done.returncode == 0, done.stderr
+    assert ".md:" in done.stdout
