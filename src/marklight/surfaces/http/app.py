@@ -1,0 +1,42 @@
+"""The whole of what is served over HTTP: the guard outside, the routes inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from marklight.surfaces.host import Host
+from marklight.surfaces.http.door import Door
+from marklight.surfaces.http.errors import Errors, answer_to
+from marklight.surfaces.http.guard import Guard
+from marklight.surfaces.http.headers import Safe
+from marklight.surfaces.http.limits import Limits
+from marklight.surfaces.http.page import page_routes
+from marklight.surfaces.http.routes import Api
+
+
+def make_app(host: Host, door: Door, more: Sequence[BaseRoute] = ()) -> Starlette:
+    """An application for a host that whoever runs it has opened."""
+    app = Starlette(
+        routes=[*Api(host).routes(), *page_routes(host), *more],
+        middleware=[
+            Middleware(Safe),
+            Middleware(Errors),
+            Middleware(Guard, door=door),
+            Middleware(Limits, timeout_seconds=host.library.serve.timeout_seconds),
+        ],
+        exception_handlers={HTTPException: _answer},
+    )
+    # An address with a stroke too many is another address, not one to be sent on from.
+    app.router.redirect_slashes = False
+    return app
+
+
+async def _answer(_: Request, error: Exception) -> Response:
+    return answer_to(error)

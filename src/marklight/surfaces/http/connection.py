@@ -1,0 +1,112 @@
+"""One connection: its client may be slow for so long, and what is no HTTP is told so in JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import h11
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from marklight.errors import Overloaded
+from marklight.surfaces.http.errors import BadRequest, answer_to
+from marklight.surfaces.http.headers import SAFE, Safe
+
+MOST_CONNECTIONS = 500
+"""Open at once; further ones are told to come again."""
+MOST_OVERFLOW = 100
+"""Those beyond, while they are told; beyond them nobody is listened to."""
+
+
+async def too_many(scope: Scope, receive: Receive, send: Send) -> None:
+    """What one gets who is one too many."""
+    response = answer_to(Overloaded("too many connections at once", "Ask again in a second"))
+    response.headers["connection"] = "close"
+    await response(scope, receive, send)
+
+
+class Connection(H11Protocol):
+    """Adds to uvicorn's: a time for the headers, one for whoever does not read, and a number of all."""
+
+    timeout_seconds = 20.0
+    """Set by whoever serves."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._awaited: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    # A request must be whole in time; its body is minded by Limits.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS + MOST_OVERFLOW:
+            transport.abort()
+        elif len(self.connections) > MOST_CONNECTIONS:
+            self.app = Safe(too_many)
+        self._mind()
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        self._mind()
+
+    def on_response_complete(self) -> None:
+        self._unmind()
+        super().on_response_complete()
+        self._mind()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._unmind()
+        self.resume_writing()
+
+    def _mind(self) -> None:
+        """Time runs while we wait for the client, and not while it waits for us."""
+        if self.transport.is_closing() or (self.cycle and not self.cycle.response_complete):
+            self._unmind()
+        elif self._awaited is None:
+            self._awaited = self.loop.call_later(self.timeout_seconds, self._late)
+
+    def _unmind(self) -> None:
+        if self._awaited is not None:
+            self._awaited.cancel()
+            self._awaited = None
+
+    def _late(self) -> None:
+        self._awaited = None
+        if self.transport.is_closing():
+            return
+        begun = self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]
+        if begun and self.conn.our_state is h11.IDLE:
+            self.send_400_response("the request did not come in time")
+        self.transport.abort()
+
+    # A response must be read in time.
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(self.timeout_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def send_400_response(self, msg: str) -> None:
+        """For what cannot be read as HTTP at all."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.abort()
+            return
+        response: Response = answer_to(BadRequest(msg.rstrip(".")))
+        headers = {**SAFE, **response.headers, "connection": "close"}
+        for event in (
+            h11.Response(status_code=400, headers=list(headers.items()), reason=b"Bad Request"),
+            h11.Data(data=bytes(response.body)),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()

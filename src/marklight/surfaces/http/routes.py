@@ -1,0 +1,163 @@
+"""The addresses of the API, each a verb of the library."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from marklight import __version__
+from marklight.errors import Stopped, UsageError
+from marklight.surfaces import verbs
+from marklight.surfaces.host import Host
+from marklight.surfaces.http.asked import in_address, in_body, in_path
+from marklight.surfaces.http.errors import json_response
+from marklight.surfaces.parameters import Parameter, read, text
+
+DOCUMENTS = "/api/documents/"
+OUTLINE = "/api/outline/"
+RELATED = "/api/related/"
+LINKS = "/api/links/"
+LINES = re.compile(r"[1-9][0-9]{0,8}(-[1-9][0-9]{0,8})?")
+
+
+def in_addresses(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
+    """What can stand in an address: the question is `q` there, and settings are too much for one."""
+    return tuple(
+        each._replace(name="q") if each.name == "query" else each
+        for each in parameters
+        if each.name != "settings"
+    )
+
+
+def below(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
+    """What is left where the document stands in the path."""
+    return tuple(each for each in parameters if each.name not in ("path", "ref"))
+
+
+SEARCH = in_addresses(verbs.SEARCH)
+PART = (
+    text("heading", "Only what stands under this heading, or its anchor.", maxLength=1000),
+    text("lines", "Only these lines, as 10-40.", maxLength=20, pattern=f"^{LINES.pattern}$"),
+    *below(verbs.GET),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """The verbs of one host, as requests ask for them."""
+
+    host: Host
+
+    def routes(self) -> list[BaseRoute]:
+        """Every address with the methods that it takes."""
+        return [
+            route("/health", self.health, "GET"),
+            route("/api/search", self.search, "GET", "POST"),
+            route(f"{DOCUMENTS}{{path:path}}", self.document, "GET"),
+            route(f"{OUTLINE}{{path:path}}", self.outline, "GET"),
+            route(f"{RELATED}{{path:path}}", self.related, "GET"),
+            route("/api/links", self.loose_ends, "GET"),
+            route(f"{LINKS}{{path:path}}", self.links, "GET"),
+            route("/api/status", self.status, "GET"),
+        ]
+
+    async def health(self, request: Request) -> Response:
+        """That we live, and what we are busy with; says nothing about the documents."""
+        in_address(request, ())
+        doing = self.host.following.to_dict()["indexing"]
+        return json_response({"ok": True, "version": __version__, "indexing": doing})
+
+    async def search(self, request: Request) -> Response:
+        """Passages that answer."""
+        if request.method == "POST":
+            in_address(request, ())
+            return await self._call(request, "search", await in_body(request))
+        return await self._call(request, "search", asked(request))
+
+    async def document(self, request: Request) -> Response:
+        """A document or a part of it, by whatever `get` takes."""
+        given = in_address(request, PART)
+        ref = in_path(request, DOCUMENTS)
+        heading, lines = given.pop("heading", None), given.pop("lines", None)
+        if heading is not None and lines is not None:
+            raise UsageError("a part is told by its heading or by its lines", "Leave one out")
+        if lines is not None:
+            if not LINES.fullmatch(lines):
+                raise UsageError(f"{lines!r} are no lines", "Write them as 10-40")
+            ref = f"{ref}:{lines}"
+        if heading is not None:
+            ref = f"{ref}#{heading}"
+        return await self._call(request, "get", {"ref": ref, **given})
+
+    async def outline(self, request: Request) -> Response:
+        """A document's headings."""
+        return await self._below(request, OUTLINE, "outline")
+
+    async def related(self, request: Request) -> Response:
+        """Documents that belong to one."""
+        return await self._below(request, RELATED, "related")
+
+    async def links(self, request: Request) -> Response:
+        """Links of a document, both ways."""
+        return await self._below(request, LINKS, "links")
+
+    async def loose_ends(self, request: Request) -> Response:
+        """What in the library leads nowhere, or stands alone."""
+        return await self._call(request, "links", in_address(request, below(verbs.LINKS)))
+
+    async def status(self, request: Request) -> Response:
+        """What is indexed, and what is still to do."""
+        return await self._call(request, "status", in_address(request, ()))
+
+    async def _below(self, request: Request, above: str, verb: str) -> Response:
+        given = in_address(request, below(tuple(verbs.VERBS[verb].parameters)))
+        return await self._call(request, verb, {"path": in_path(request, above), **given})
+
+    async def _call(self, request: Request, verb: str, given: Mapping[str, Any]) -> Response:
+        return json_response(await waited_for(request, self.host, verb, given))
+
+
+def asked(request: Request) -> dict[str, Any]:
+    """The question that an address holds."""
+    given = in_address(request, SEARCH)
+    return {"query": given.pop("q"), **given}
+
+
+async def waited_for(
+    request: Request, host: Host, verb: str, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What the library says, unless the asker goes away: then nobody works on it any longer."""
+    read(verbs.VERBS[verb].parameters, given)
+    found: dict[str, Any] = {}
+    failed: list[Exception] = []
+    async with anyio.create_task_group() as group:
+
+        async def watch() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            failed.append(Stopped("the asker went away"))
+            group.cancel_scope.cancel()
+
+        group.start_soon(watch)
+        try:
+            found = await host.call(verb, given)
+        except Exception as error:
+            failed.append(error)
+        group.cancel_scope.cancel()
+    if failed:
+        raise failed[0]
+    return found
+
+
+def route(path: str, endpoint: Any, *methods: str) -> Route:
+    """An address that takes these methods and no others; HEAD would do all the work for nothing."""
+    made = Route(path, endpoint, methods=list(methods))
+    made.methods = set(methods)
+    return made

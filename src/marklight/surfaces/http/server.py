@@ -1,0 +1,110 @@
+"""Serve an application at a door, inside whatever event loop runs, until that is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from math import ceil
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from marklight.errors import UsageError
+from marklight.surfaces.http.connection import Connection
+
+MOST_HEADER_BYTES = 65_536
+"""Of a request's head: four times the longest address."""
+BACKLOG = 128
+LEAVE_SECONDS = 1
+"""For what is being answered when we end; open streams are cut then."""
+IDLE_SECONDS = 15
+"""A connection is kept so long for another request."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket at this address, before anything else is begun; port 0 takes a free one."""
+    try:
+        kind, *_, address = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        made = socket.socket(kind, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"{host} is no address to serve at: {error}") from None
+    try:
+        if kind == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if hasattr(socket, "SO_EXCLUSIVEADDRUSE"):  # Windows lets two serve at one port otherwise
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        else:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(BACKLOG)
+    except OSError as error:
+        made.close()
+        raise UsageError(
+            f"nothing can be served at {host}:{port}: {error.strerror or error}",
+            "Choose another with --port; 0 takes a free one",
+        ) from None
+    made.setblocking(False)
+    return made
+
+
+def port_of(listening: socket.socket) -> int:
+    """Where it listens, which the system may have chosen."""
+    return int(listening.getsockname()[1])
+
+
+async def serve_http(
+    app: ASGIApp,
+    listening: socket.socket,
+    timeout_seconds: float,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Answer until cancelled; `ready` is called once we do. The socket is closed in the end."""
+    server = _Server(
+        uvicorn.Config(
+            app,
+            http=type("_Connection", (Connection,), {"timeout_seconds": timeout_seconds}),
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+            timeout_keep_alive=min(IDLE_SECONDS, ceil(timeout_seconds)),
+            timeout_graceful_shutdown=LEAVE_SECONDS,
+        ),
+        ready,
+    )
+    serving = asyncio.ensure_future(server.serve(sockets=[listening]))
+    try:
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:
+        server.should_exit = True
+        # Cancelled a second time we leave at once; what is open is closed with the loop.
+        await asyncio.shield(serving)
+        raise
+    finally:
+        with suppress(OSError):
+            listening.close()
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to whoever runs us, and says when it answers."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

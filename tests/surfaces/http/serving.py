@@ -1,0 +1,161 @@
+"""A real server for tests: a small library behind a real socket, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from marklight.surfaces.host import Host
+from marklight.surfaces.http.app import make_app
+from marklight.surfaces.http.door import Door
+from marklight.surfaces.http.server import listen, port_of, serve_http
+from tests.making import library, write
+
+PAGES = {
+    "auth.md": "---\ntitle: Authentication\ntags: [security]\nstatus: draft\n---\n\nTokens expire after an hour.\n\n"
+    "## Refresh\n\nA refresh token gives a new access token without asking the user again.\n",
+    "deploy/rollback.md": "# Rolling back\n\nUse the undo command to return to an earlier revision.\n",
+    "deploy/scale.md": "# Scaling\n\nMore replicas carry more load. See [[rollback]] and [[auth]].\n",
+    "notes.txt": "Plain notes about the espresso machine in the kitchen.\n",
+}
+SECRET = "the crown jewels"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A response as it came."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A server that runs."""
+
+    host: Host
+    port: int
+    leave: Callable[[], None] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def ask(
+        self, method: str, target: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Told:
+        given = dict(headers or {})
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        if body is not None:
+            given.setdefault("Content-Type", "application/json")
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(method, target, body, given)
+            answer = connection.getresponse()
+            names = {name.lower(): value for name, value in answer.getheaders()}
+            return Told(answer.status, names, answer.read())
+        finally:
+            connection.close()
+
+    def get(self, target: str, **headers: str) -> Told:
+        return self.ask("GET", target, headers=headers)
+
+    def post(self, target: str, body: Any, **headers: str) -> Told:
+        return self.ask("POST", target, body, headers)
+
+    @contextmanager
+    def raw(self) -> Iterator[socket.socket]:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as made:
+            yield made
+
+    def said(self, request: bytes) -> bytes:
+        """Everything that comes back for these bytes until the other side ends."""
+        with self.raw() as made:
+            made.sendall(request)
+            made.shutdown(socket.SHUT_WR)
+            return everything(made)
+
+
+def everything(made: socket.socket) -> bytes:
+    parts = []
+    try:
+        while part := made.recv(65_536):
+            parts.append(part)
+    except ConnectionError:
+        pass
+    return b"".join(parts)
+
+
+def until(true: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait for something that must happen."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+@contextmanager
+def serving(
+    folder: Path,
+    door: Mapping[str, Any] | None = None,
+    make: Callable[[Host, Door], Any] = make_app,
+    **settings: Any,
+) -> Iterator[Served]:
+    """The pages in a folder, indexed and served at a free port."""
+    if not folder.exists():
+        write(folder, PAGES)
+    lib = library(folder, **settings)
+    lib.index()
+    host = Host(lib)
+    options = {"host": "127.0.0.1", **(door or {})}
+    listening = listen(options["host"], 0)
+    port = port_of(listening)
+    app = make(host, Door(port=port, **options))
+    ready, over, loops = Event(), Event(), list[asyncio.AbstractEventLoop]()
+    tasks: list[asyncio.Task[None]] = []
+
+    async def run() -> None:
+        loops.append(asyncio.get_running_loop())
+        async with host.open():
+            timeout = lib.serve.timeout_seconds
+            tasks.append(asyncio.create_task(serve_http(app, listening, timeout, ready.set)))
+            await asyncio.wait(tasks)
+
+    def work() -> None:
+        try:
+            asyncio.run(run())
+        finally:
+            over.set()
+            ready.set()
+
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    assert ready.wait(60)
+    assert not over.is_set()
+
+    def leave() -> None:
+        if not over.is_set():
+            loops[0].call_soon_threadsafe(tasks[0].cancel)
+        thread.join(60)
+        assert not thread.is_alive()
+
+    served = Served(host, port, leave)
+    try:
+        until(lambda: not host.following.to_dict()["indexing"])
+        yield served
+    finally:
+        leave()
