@@ -18,6 +18,7 @@ from marklight.settings import Settings, combine
 from marklight.surfaces.cli.app import app
 
 from .examples import ROOT, renew
+from .manual import MANUAL, manual
 
 PAGE = ROOT / "docs" / "reference.md"
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
@@ -122,5 +123,6 @@ def _module_row(path: Path) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page())
+    MANUAL.write_text(manual())
     ARCHITECTURE.write_text(architecture(ARCHITECTURE.read_text()))
     renew()

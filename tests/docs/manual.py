@@ -1,0 +1,101 @@
+"""The manual page, made from the commands themselves: `python -m tests.docs.reference` writes it with the reference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import click
+
+import marklight
+from marklight.surfaces.cli.app import app
+
+from .examples import ROOT
+
+MANUAL = ROOT / "man" / "marklight.1"
+
+EXIT_STATUS = {
+    "0": "answered",
+    "1": "nothing found, or no answer is likely",
+    "2": "wrong usage or settings",
+    "3": "the index or a model cannot be used",
+}
+FILES = {
+    ".marklight/": "the index, beside the documents",
+    "marklight.toml": "settings of the library in this folder",
+    "config.toml": "the user's settings, in the platform's configuration folder under marklight/",
+}
+ENVIRONMENT = {
+    "MARKLIGHT_…": "any setting: MARKLIGHT_SEARCH_FUSE is search.fuse",
+    "NO_COLOR": "no signs for the terminal in what is printed",
+    "EDITOR, VISUAL": "what opens a file in an interactive session",
+}
+
+
+def manual() -> str:
+    """The whole page, as man reads it."""
+    lines = [
+        f'.TH MARKLIGHT 1 "" "marklight {marklight.__version__}" "User Commands"',
+        ".SH NAME",
+        r"marklight \- local-first hybrid search for Markdown",
+        ".SH SYNOPSIS",
+        r".B marklight \fICOMMAND\fR [\fIARGUMENT\fR]...",
+        ".SH DESCRIPTION",
+        *_prose(app.help or ""),
+        ".SH COMMANDS",
+        *(line for command in _leaves(app, "marklight") for line in _command(*command)),
+        ".SH EXIT STATUS",
+        *_table(EXIT_STATUS),
+        ".SH FILES",
+        *_table(FILES),
+        ".SH ENVIRONMENT",
+        *_table(ENVIRONMENT),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _leaves(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    for command in group.commands.values():
+        full = f"{name} {command.name}"
+        if isinstance(command, click.Group):
+            yield from _leaves(command, full)
+        else:
+            yield full, command
+
+
+def _command(name: str, command: click.Command) -> Iterator[str]:
+    context = click.Context(command, info_name=name)
+    yield f".SS {_plain(name)}"
+    yield _plain(" ".join([name, *command.collect_usage_pieces(context)]))
+    yield ".PP"
+    yield from _prose(command.help or "")
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record and isinstance(parameter, click.Option):
+            yield ".TP"
+            yield rf"\fB{_plain(record[0])}\fR"
+            yield _plain(record[1])
+
+
+def _prose(text: str) -> Iterator[str]:
+    """Paragraphs; one that click is told not to fill is shown as it stands."""
+    for number, paragraph in enumerate(re.split(r"\n\s*\n", text.strip())):
+        if number:
+            yield ".PP"
+        kept = paragraph.startswith("\b")
+        rows = [line.strip() for line in paragraph.removeprefix("\b").strip().splitlines()]
+        if kept:
+            yield from (".nf", *map(_plain, rows), ".fi")
+        else:
+            yield _plain(" ".join(rows))
+
+
+def _table(rows: dict[str, str]) -> Iterator[str]:
+    for name, said in rows.items():
+        yield from (".TP", rf"\fB{_plain(name)}\fR", _plain(said))
+
+
+def _plain(text: str) -> str:
+    """Text in which roff finds nothing to do."""
+    text = text.replace("\\", r"\e").replace("-", r"\-").replace("…", "...")
+    return rf"\&{text}" if text.startswith((".", "'")) else text
