@@ -52,15 +52,41 @@ class Outline:
         """The outline as JSON holds it."""
         return {
             **_id(self.document),
-            "outline": [
-                {
-                    "level": each.level,
-                    "text": each.text,
-                    "anchor": each.anchor,
-                    "lines": list(each.lines),
-                }
-                for each in self.headings
-            ],
+            "outline": [_heading(each) for each in self.headings],
+            "notices": list(self.notices),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A document to be read by a person: safe HTML whose blocks know their lines."""
+
+    document: DocumentId
+    title: str
+    html: str
+    lines: tuple[int, int]
+    """What is shown: all of it, but for a document that is too long to be shown at once."""
+    of_lines: int
+    """How many it has."""
+    headings: tuple[Heading, ...] = ()
+    blocks: Mapping[str, int] = field(default_factory=dict)
+    """Block ids (`^id`) and their lines."""
+    tags: tuple[str, ...] = ()
+    date: str | None = None
+    notices: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The page as JSON holds it."""
+        return {
+            **_id(self.document),
+            "title": self.title,
+            "html": self.html,
+            "lines": list(self.lines),
+            "of_lines": self.of_lines,
+            "outline": [_heading(each) for each in self.headings],
+            "blocks": dict(self.blocks),
+            "tags": list(self.tags),
+            "date": self.date,
             "notices": list(self.notices),
         }
 
@@ -156,6 +182,15 @@ class Register:
 
 def _id(id: DocumentId) -> dict[str, str]:
     return {"path": id.path, "collection": id.collection}
+
+
+def _heading(heading: Heading) -> dict[str, Any]:
+    return {
+        "level": heading.level,
+        "text": heading.text,
+        "anchor": heading.anchor,
+        "lines": list(heading.lines),
+    }
 
 
 def _link(resolved: ResolvedLink, other: DocumentId | None) -> dict[str, Any]:

@@ -76,6 +76,12 @@ def keys_for(target: str, source: DocumentId, style: Style = Style.MARKDOWN) -> 
     return _unique(keys)
 
 
+def is_media(target: str) -> bool:
+    """Whether a wikilink names a picture or the like, not a note."""
+    found = _EXTENSION.search(_fold(target))
+    return found is not None and found[1] in _MEDIA
+
+
 def links_for(
     mentions: Iterable[Mention], titles: Sequence[Title], source: DocumentId
 ) -> tuple[Link, ...]:
@@ -88,7 +94,7 @@ def links_for(
             target, _, fragment = mention.target.partition("#")
             fragment = unquote(fragment)
         else:
-            target, fragment = _wiki_parts(mention.target)
+            target, fragment = wiki_parts(mention.target)
         spelled = (mention.style, target)
         if spelled not in known:
             known[spelled] = keys_for(target, source, mention.style)
@@ -102,7 +108,7 @@ def links_for(
     return tuple(links)
 
 
-def _wiki_parts(target: str) -> tuple[str, str]:
+def wiki_parts(target: str) -> tuple[str, str]:
     """`Target#Heading`, `Target#^block` and `Target^block`, each as target and fragment."""
     name, hash_sign, fragment = target.partition("#")
     if not hash_sign:

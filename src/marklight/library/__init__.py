@@ -21,8 +21,9 @@ from marklight.library.compose import Index
 from marklight.library.locate import scope_of, standing
 from marklight.library.parts import MANY, Parts, in_turn
 from marklight.library.upkeep import Upkeep
+from marklight.model import DocumentId
 from marklight.ports import Progress, Tools, nobody_stops, silent
-from marklight.report import Extract, Links, Outline, Register, Related, Report
+from marklight.report import Extract, Links, Outline, Page, Register, Related, Report
 from marklight.search import present, reference, relations, widen
 from marklight.search.likelihood import is_measured
 
@@ -183,6 +184,35 @@ class Library(Parts):
             document = reference.demand(path, reader, self.files.near(reader, near))
         return Outline(document.id, tuple(document.outline), tuple(notices))
 
+    def page(
+        self, path: str, *, line: int = 1, near: Path | None = None, progress: Progress = silent
+    ) -> Page:
+        """A document as safe HTML; of a very long one the part around a line."""
+        from marklight.ingest.render import (
+            render,
+        )  # the parser is heavy, and nothing else shows HTML
+
+        notices = self._refresh_known(progress)
+        with self.engine.snapshot() as reader:
+            document = reference.demand(path, reader, self.files.near(reader, near))
+            links = reader.links_from(document.id)
+        leads = {each.link.keys: self._called(each.target) for each in links if each.target}
+        rendered = render(
+            document, self._called(document.id), leads.get, line, self.reading.discover.parsers
+        )
+        return Page(
+            document=document.id,
+            title=document.title,
+            html=rendered.html,
+            lines=rendered.lines,
+            of_lines=document.text.count("\n") + 1,
+            headings=document.outline,
+            blocks=document.blocks,
+            tags=document.tags,
+            date=document.date,
+            notices=tuple(notices),
+        )
+
     def links(
         self,
         path: str | None = None,
@@ -297,6 +327,10 @@ class Library(Parts):
 
     def _standing(self, near: Path | None) -> str:
         return standing(self.collections, near or Path.cwd()) if len(self.collections) > 1 else ""
+
+    def _called(self, id: DocumentId) -> str:
+        """What a document is asked for by: its collection stands before it where there are several."""
+        return f"{id.collection}/{id.path}" if len(self.collections) > 1 else id.path
 
     def _upkeep(self, ingest: Ingest) -> Upkeep:
         return Upkeep(ingest, self.settings.build(Index, "index"))

@@ -56,6 +56,10 @@ GET = (
     text("collection", "A path is exactly one of this collection.", maxLength=1000),
 )
 OUTLINE = (DOCUMENT,)
+PAGE = (
+    DOCUMENT,
+    whole("line", "Of a very long document, the part around this line.", 1, 10**9, default=1),
+)
 LINKS = (
     text("path", "The document's path; without one, loose ends of the library.", maxLength=5000),
     whole("limit", "How many of each kind.", 1, 1000, default=100),
@@ -97,6 +101,10 @@ def _outline(library: Library, **given: Any) -> Told:
     return library.outline(given.pop("path"), **given)
 
 
+def _page(library: Library, **given: Any) -> Told:
+    return library.page(given.pop("path"), **given)
+
+
 def _links(library: Library, **given: Any) -> Told:
     return library.links(given.pop("path", None), **given)
 
@@ -125,6 +133,7 @@ VERBS: Mapping[str, Verb] = {
     "search": Verb(SEARCH, _search, ("progress", "going_on", "near", "part", "assignments")),
     "get": Verb(GET, _get, ("progress", "near")),
     "outline": Verb(OUTLINE, _outline, ("progress", "near")),
+    "page": Verb(PAGE, _page, ("progress", "near")),
     "links": Verb(LINKS, _links, ("progress", "near")),
     "related": Verb(RELATED, _related, ("progress", "near")),
     "documents": Verb(DOCUMENTS, _documents),

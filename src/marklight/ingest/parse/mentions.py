@@ -15,7 +15,7 @@ HTML = -1
 
 _HEADING_CHARS = 300
 """A longer line is no name for a section; the whole line stays in the section's text."""
-_CUSTOM_ANCHOR = re.compile(r"\s*\{:?\s*#([\w:.-]+)[^{}]*\}\s*$")
+CUSTOM_ANCHOR = re.compile(r"\s*\{:?\s*#([\w:.-]+)[^{}]*\}\s*$")
 _MARKUP = re.compile(r"[\\`*_\[\]<&!~{#^]")
 _SLUG_DROPS = re.compile(r"[^\w\- ]")
 _EMPHASIS = re.compile(r"\*+|~~|(?<!\w)_+|_+(?!\w)")
@@ -70,7 +70,7 @@ class _Reader:
     def heading(self, heading: Text) -> None:
         """Its words without markup, and its anchor."""
         content, custom = heading.content, ""
-        if content.endswith("}") and (found := _CUSTOM_ANCHOR.search(content[-200:])):
+        if content.endswith("}") and (found := CUSTOM_ANCHOR.search(content[-200:])):
             custom = found[1]
             content = content[: len(content) - len(found[0])]
         text = content
