@@ -24,7 +24,7 @@ from marklight.surfaces.http.routes import Api
 def make_app(host: Host, door: Door, more: Sequence[BaseRoute] = ()) -> Starlette:
     """An application for a host that whoever runs it has opened."""
     app = Starlette(
-        routes=[*Api(host).routes(), *page_routes(host), *more],
+        routes=[*Api(host).routes(), *page_routes(), *more],
         middleware=[
             Middleware(Safe),
             Middleware(Errors),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from marklight.surfaces.host import Host
+from marklight.errors import NotFound
 
 FOLDER = Path(__file__).parent.parent / "web"
 FIRST = "index.html"
@@ -25,35 +24,28 @@ POLICY = (
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
+    "content-security-policy": POLICY,
     # Asked for each time and answered with 304: after an update nobody has half of the old page.
-    "Cache-Control": "no-cache",
+    "cache-control": "no-cache",
 }
 
 
-def page_routes(_host: Host) -> list[BaseRoute]:
+def page_routes() -> list[BaseRoute]:
     """`/` and `/page/NAME` for each file; read once, so that no request names a file on the disk."""
     files = {each.name: each.read_bytes() for each in FOLDER.iterdir() if each.suffix in TYPES}
     shown = {name: (content, _tag(content)) for name, content in files.items()}
 
     async def serve(request: Request) -> Response:
-        return _answer(request, request.path_params.get("name", FIRST), shown)
+        name = request.path_params.get("name", FIRST)
+        if name not in shown:
+            raise NotFound(f"the page has no file {name[:100]!r}")
+        content, tag = shown[name]
+        headers = {**HEADERS, "etag": tag}
+        if tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers, media_type=TYPES[Path(name).suffix])
 
     return [Route("/", serve), Route("/page/{name}", serve)]
-
-
-def _answer(request: Request, name: str, shown: Mapping[str, tuple[bytes, str]]) -> Response:
-    if name not in shown:
-        return Response("There is no such file.\n", 404, HEADERS, "text/plain; charset=utf-8")
-    content, tag = shown[name]
-    headers = {**HEADERS, "ETag": tag}
-    if tag in request.headers.get("if-none-match", ""):
-        return Response(status_code=304, headers=headers)
-    return Response(content, headers=headers, media_type=TYPES[Path(name).suffix])
 
 
 def _tag(content: bytes) -> str:

@@ -22,6 +22,7 @@ from marklight.surfaces.parameters import Parameter, read, text
 
 DOCUMENTS = "/api/documents/"
 OUTLINE = "/api/outline/"
+PAGE = "/api/page/"
 RELATED = "/api/related/"
 LINKS = "/api/links/"
 LINES = re.compile(r"[1-9][0-9]{0,8}(-[1-9][0-9]{0,8})?")
@@ -62,6 +63,7 @@ class Api:
             route("/api/search", self.search, "GET", "POST"),
             route(f"{DOCUMENTS}{{path:path}}", self.document, "GET"),
             route(f"{OUTLINE}{{path:path}}", self.outline, "GET"),
+            route(f"{PAGE}{{path:path}}", self.page, "GET"),
             route(f"{RELATED}{{path:path}}", self.related, "GET"),
             route("/api/links", self.loose_ends, "GET"),
             route(f"{LINKS}{{path:path}}", self.links, "GET"),
@@ -99,6 +101,10 @@ class Api:
     async def outline(self, request: Request) -> Response:
         """A document's headings."""
         return await self._below(request, OUTLINE, "outline")
+
+    async def page(self, request: Request) -> Response:
+        """A document as safe HTML."""
+        return await self._below(request, PAGE, "page")
 
     async def related(self, request: Request) -> Response:
         """Documents that belong to one."""
