@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from marklight import shown
 from marklight.answer import CHARACTERS_PER_TOKEN, Answer, Hit
+
+MOST_NAMED = 3
+"""Places that a notice of what is left out names."""
 
 _SENTENCE_END = re.compile(r"[.!?。！？](?=\s)|\n\s*\n")
 
@@ -17,27 +21,32 @@ def within_budget(answer: Answer) -> Answer:
         return answer
     room = max_tokens * CHARACTERS_PER_TOKEN
     kept: list[Hit] = []
-    cut = 0
+    shortened = 0
     for hit in answer.hits:
         if len(hit.chunk.text) <= room:
             kept.append(hit)
             room -= len(hit.chunk.text)
             continue
         if room > 0:
-            text = _cut(hit.chunk.text, room)
+            text = cut(hit.chunk.text, room)
             kept.append(replace(hit, chunk=replace(hit.chunk, text=text)))
-            cut = 1
+            shortened = 1
         break
-    left_out = len(answer.hits) - len(kept)
-    if not cut and not left_out:
+    left_out = answer.hits[len(kept) :]
+    if not shortened and not left_out:
         return answer
-    results = "1 result" if left_out == 1 else f"{left_out} results"
+    results = "1 result" if len(left_out) == 1 else f"{len(left_out)} results"
     said = f"{results} left out" if left_out else "the last result cut"
-    notice = f"{said} to stay within {max_tokens} tokens; `marklight get` shows a passage whole"
+    places = ", ".join(
+        shown.place(hit.chunk, answer.several_collections)
+        for hit in (left_out or kept[-1:])[:MOST_NAMED]
+    )
+    notice = f"{said} to stay within {max_tokens} tokens; `marklight get` shows a passage whole: {places}"
     return replace(answer, hits=tuple(kept), notices=(*answer.notices, notice))
 
 
-def _cut(text: str, room: int) -> str:
+def cut(text: str, room: int) -> str:
+    """The beginning of a text, up to the end of a sentence within so many characters."""
     ends = [found.end() for found in _SENTENCE_END.finditer(text[: room + 1])]
     end = ends[-1] if ends else text.rfind(" ", 0, room + 1)
     return text[: end if end > 0 else room].rstrip() + " …"

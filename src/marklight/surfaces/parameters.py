@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -69,15 +69,21 @@ def schema_of(parameters: Sequence[Parameter]) -> dict[str, Any]:
     }
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What may have been meant by a name that is not known, and all that are."""
+    names = list(known)
+    near = get_close_matches(name[:100], names, 1)
+    meant = f"Did you mean {near[0]!r}? " if near else ""
+    return f"{meant}Known: {', '.join(names) or 'none'}"
+
+
 def read(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
     """The values, each of its kind; null is the same as not given, an unknown name is refused."""
     known = {each.name: each for each in parameters}
     for name in given:
         if name not in known:
-            near = get_close_matches(str(name), known, 1)
-            meant = f"Did you mean {near[0]!r}? " if near else ""
             raise UsageError(
-                f"there is no parameter {str(name)[:100]!r}", f"{meant}Known: {', '.join(known)}"
+                f"there is no parameter {str(name)[:100]!r}", nearest(str(name), known)
             )
     values = {name: value for name, value in given.items() if value is not None}
     for each in parameters:

@@ -60,6 +60,7 @@ COMMANDS = Homes(
         "settings": "keeping",
         "models": "models",
         "eval": "evaluating",
+        "mcp": "assisting",
     }
 )
 

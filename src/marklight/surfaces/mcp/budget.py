@@ -1,0 +1,109 @@
+"""Text of a search within so many tokens: the last result cut at a sentence, what is left out named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from marklight.search.present import cut
+from marklight.surfaces.mcp.wording import room_of
+
+LEAST_OF_A_PASSAGE = 60
+"""Signs: of less than a sentence nobody learns anything, its place says more."""
+MOST_NAMED = 5
+"""Places that the line about what is left out names."""
+
+
+class Block(NamedTuple):
+    """One result: where it stands, what it says, and how to ask for it."""
+
+    head: str
+    passage: str
+    ref: str
+
+    def __str__(self) -> str:
+        return f"{self.head}\n{self.passage}"
+
+
+def within(blocks: Sequence[Block], notes: Sequence[str], tokens: int) -> str:
+    """As many results as fit whole, the next one cut, then what is left out and the notes."""
+    room = room_of(tokens)
+    for whole in range(len(blocks), -1, -1):
+        text = _composed(blocks, whole, notes, tokens, room)
+        if len(text) <= room:
+            return text
+    return text[:room]
+
+
+def _composed(
+    blocks: Sequence[Block], whole: int, notes: Sequence[str], tokens: int, room: int
+) -> str:
+    shown, rest = [str(block) for block in blocks[:whole]], blocks[whole:]
+    if not rest:
+        return _joined(shown, notes)
+    closing = [f"[{whole + 1}] is cut; get_document {rest[0].ref!r} shows it whole"]
+    closing += _left_out(rest[1:], tokens)
+    free = room - len(_joined([*shown, rest[0].head], [*closing, *notes])) - len("\n …")
+    if free >= min(LEAST_OF_A_PASSAGE, len(rest[0].passage)):
+        part = f"{rest[0].head}\n{cut(rest[0].passage, free)}"
+        return _joined([*shown, part], [*closing, *notes])
+    return _joined(shown, [*_left_out(rest, tokens), *notes])
+
+
+def _left_out(blocks: Sequence[Block], tokens: int) -> list[str]:
+    if not blocks:
+        return []
+    named = ", ".join(repr(block.ref) for block in blocks[:MOST_NAMED])
+    more = f" and {len(blocks) - MOST_NAMED} more" if len(blocks) > MOST_NAMED else ""
+    results = "1 result" if len(blocks) == 1 else f"{len(blocks)} results"
+    return [f"{results} left out to stay within {tokens} tokens; get_document shows {named}{more}"]
+
+
+def _joined(blocks: Sequence[str], notes: Sequence[str]) -> str:
+    return "\n\n".join([*blocks, *(["\n".join(notes)] if notes else [])])
+
+
+def shortened(extract: Mapping[str, Any], ref: str, around: int, tokens: int) -> dict[str, Any]:
+    """A piece of a document that leaves room for so many signs around it: whole lines of it, and a
+    notice that says with which reference to go on."""
+    content, first = extract["content"], extract["lines"][0]
+    if len(content) + around <= room_of(tokens):
+        return dict(extract)
+    last = extract["lines"][1]
+    told = f"cut to stay within {tokens} tokens; get_document {f'{ref}:{last}-{last}'!r} goes on"
+    room = max(0, room_of(tokens) - around - len(told) - len("\nnote: "))
+    lines = _that_fit(content.split("\n"), room)
+    if lines:
+        at = first + len(lines)
+        kept = "\n".join(lines)
+        told = f"cut to stay within {tokens} tokens; get_document {f'{ref}:{at}-{last}'!r} goes on"
+    else:
+        # One line is longer than all that may be said, and a reference names whole lines.
+        at, kept = first + 1, cut(content.split("\n")[0], room)
+        more = f"; get_document {f'{ref}:{at}-{last}'!r} goes on after it" if at <= last else ""
+        told = f"line {first} is cut; a larger max_tokens shows it whole{more}"
+    cut_at = [first, max(first, at - 1)]
+    return {
+        **extract,
+        "content": kept,
+        "lines": cut_at,
+        "notices": [*extract["notices"], told],
+    }
+
+
+def _that_fit(lines: Sequence[str], room: int) -> Sequence[str]:
+    """As many as fit, without the beginning of a sentence that goes on after them."""
+    used, count = -1, 0
+    for line in lines:
+        used += len(line) + 1
+        if used > room:
+            break
+        count += 1
+    for fewer in range(count, count * 2 // 3, -1):
+        if not lines[fewer - 1].strip() or lines[fewer - 1].rstrip().endswith(_ENDS):
+            return lines[:fewer]
+    return lines[:count]
+
+
+_ENDS = (".", "!", "?", ":", "```", "。", "！", "？")
+"""How a line ends that nothing is missing from."""

@@ -1,0 +1,101 @@
+"""Calls of tools: strict in what they take, told as text and as values, errors as text that helps."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from marklight.errors import MarklightError
+from marklight.surfaces.host import Host
+from marklight.surfaces.mcp import telling
+from marklight.surfaces.mcp.progress import reported
+from marklight.surfaces.mcp.tools import Tool, tools_for
+from marklight.surfaces.mcp.wording import error_text, state
+from marklight.surfaces.parameters import nearest
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+
+log = logging.getLogger(__name__)
+
+ANNOTATIONS = types.ToolAnnotations(
+    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+)
+
+
+class Calling:
+    """The tools of one library, listed and called."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.several = len(host.library.collections) > 1
+        self.tools = tools_for(self.several)
+
+    async def list(
+        self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        """All on one page: they are few."""
+        return types.ListToolsResult(tools=[_described(tool) for tool in self.tools.values()])
+
+    def schema(self, name: str) -> Mapping[str, Any] | None:
+        """Of what a tool is called with."""
+        tool = self.tools.get(name)
+        return tool.schema if tool else None
+
+    async def call(
+        self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        """One call; whatever goes wrong within it is told to the model."""
+        tool = self.tools.get(params.name)
+        if tool is None:
+            raise MCPError(
+                types.INVALID_PARAMS,
+                f"there is no tool {params.name[:100]!r}. {nearest(params.name, self.tools)}",
+            )
+        try:
+            values = tool.read(params.arguments or {})
+            async with reported(ctx, self.host.following) as progress:
+                found = await self.host.call(tool.verb, tool.asked(values), progress)
+        except MarklightError as error:
+            return _failed(error_text(error, self.host.following))
+        except Exception as error:
+            log.exception("the tool %s failed", tool.name)
+            return _failed(f"unexpected {type(error).__name__}: this is a fault in Marklight")
+        return self._told(tool, values, found)
+
+    def _told(
+        self, tool: Tool, values: Mapping[str, Any], found: dict[str, Any]
+    ) -> types.CallToolResult:
+        now, tokens = state(self.host.following), values.get("max_tokens", telling.MOST_TOKENS)
+        if tool.verb == "search":
+            text = telling.search_text(found, self.several, now, tokens)
+        elif tool.verb == "get":
+            found = telling.extract_of(found, self.several, tokens)
+            text = telling.extract_text(found, self.several)
+        elif tool.verb == "outline":
+            text = telling.outline_text(found, self.several)
+        elif tool.verb == "related":
+            text = telling.related_text(found, self.several)
+        else:
+            text = telling.status_text(found, now, self.host.following.watching)
+        content = [types.TextContent(text=text)]
+        return types.CallToolResult(content=[*content], structured_content=found)
+
+
+def _described(tool: Tool) -> types.Tool:
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.schema,
+        output_schema=tool.answer,
+        annotations=ANNOTATIONS,
+    )
+
+
+def _failed(text: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)

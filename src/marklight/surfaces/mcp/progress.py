@@ -1,0 +1,61 @@
+"""How far a call is, or the run that it waits for: told to a client that asked to be told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from marklight.library.following import At, Following
+from marklight.ports import Progress, silent
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+
+EVERY_SECONDS = 0.2
+"""Often enough to see it move; a run tells a thousand times a second."""
+
+
+class _Steps:
+    """Phases one after the other as one number that only grows, as the protocol wants it."""
+
+    def __init__(self) -> None:
+        self.last: At | None = None
+        self.before = 0
+
+    def after(self, at: At) -> tuple[int, int]:
+        """How much is done of how much, all phases so far together."""
+        if self.last and (at.phase != self.last.phase or at.done < self.last.done):
+            self.before += max(self.last.done, self.last.total)
+        self.last = at
+        return self.before + at.done, self.before + max(at.total, at.done)
+
+
+@asynccontextmanager
+async def reported(ctx: ServerRequestContext[Any], following: Following) -> AsyncIterator[Progress]:
+    """What a call tells its progress to; sent on now and then, from whichever thread it comes."""
+    if (ctx.meta or {}).get("progress_token") is None:
+        yield silent
+        return
+    heard: list[At] = []
+
+    def hear(phase: str, done: int, total: int) -> None:
+        heard[:] = [At(phase, done, total)]
+
+    async def send() -> None:
+        steps, sent = _Steps(), -1
+        while True:
+            at = heard[0] if heard else following.at
+            if at is not None:
+                done, total = steps.after(at)
+                if done > sent:
+                    await ctx.session.report_progress(done, total, str(at))
+                    sent = done
+            await anyio.sleep(EVERY_SECONDS)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(send)
+        yield hear
+        group.cancel_scope.cancel()

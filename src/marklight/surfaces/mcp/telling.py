@@ -1,0 +1,153 @@
+"""Answers as compact text for a model, from the same values that programs get."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from marklight.shown import harmless, one_line
+from marklight.surfaces.mcp.budget import Block, shortened, within
+from marklight.surfaces.mcp.wording import for_assistants, room_of
+from marklight.text import trail
+
+Found = Mapping[str, Any]
+MOST_TOKENS = 2000
+"""Of an answer that nobody has set another size for (contract)."""
+MOST_FAILURES = 10
+"""Files that could not be indexed, told by name."""
+
+
+def place(found: Found, several: bool, lines: bool = True) -> str:
+    """`guide/auth.md:120-148`, which get_document takes as it is; with its collection where there are several."""
+    name = f"{found['collection']}/{found['path']}" if several else found["path"]
+    return one_line(f"{name}:{found['lines'][0]}-{found['lines'][1]}" if lines else name)
+
+
+def search_text(found: Found, several: bool, state: str, tokens: int = MOST_TOKENS) -> str:
+    """Each passage under the line that says where it stands; where there is none, why."""
+    notes = [*([state] if state else []), *_notes(found)]
+    index = found["index"]
+    if index["pending"] and not state:
+        notes.append(
+            f"note: {index['pending']:,} of {index['chunks']:,} passages are found by words only, not by meaning yet"
+        )
+    blocks = [
+        Block(_head(each, several), _passage(each), place(each, several))
+        for each in found["results"]
+    ]
+    if not blocks:
+        return within([Block(_nothing(found, state), "", "")], notes, tokens).replace("\n\n", "\n")
+    if found["steps"]:
+        steps = ", ".join(f"{each['stage']} {each['count']}" for each in found["steps"])
+        notes.insert(0, f"stages and how many each left: {steps}")
+    return within(blocks, notes, tokens)
+
+
+def extract_of(found: Found, several: bool, tokens: int) -> dict[str, Any]:
+    """A piece of a document as far as it may be told; text and values are cut alike."""
+    around = len(extract_text({**found, "content": ""}, several))
+    return shortened(found, place(found, several, lines=False), around, tokens)
+
+
+def extract_text(found: Found, several: bool) -> str:
+    """A piece of a document under the line that says where it stands."""
+    text = f"{_headed(found, several)}\n\n{harmless(found['content'])}"
+    return "\n\n".join([text, *_joined(_notes(found))])
+
+
+def outline_text(found: Found, several: bool) -> str:
+    """Headings indented by level, the deepest left out where there are too many."""
+    headings = found["outline"]
+    if not headings:
+        return "\n".join([f"{place(found, several, lines=False)} has no headings", *_notes(found)])
+    levels = sorted({each["level"] for each in headings})
+    for deepest in reversed(levels):
+        shown = [each for each in headings if each["level"] <= deepest]
+        text = _tree(found, shown, levels[0], several, len(headings) - len(shown))
+        if len(text) <= room_of(MOST_TOKENS):
+            break
+    return text[: room_of(MOST_TOKENS)]
+
+
+def related_text(found: Found, several: bool) -> str:
+    """Each document with its score and the reasons."""
+    rows = [
+        f"({each['score']:.2f}) {place(each, several, lines=False)}"
+        f"{one_line(' § ' + each['title']) if each['title'] else ''}\n{one_line('; '.join(each['reasons']))}"
+        for each in found["related"]
+    ]
+    if not rows:
+        rows = [
+            f"nothing belongs to {place(found, several, lines=False)} by links, tags or meaning"
+        ]
+    return "\n\n".join([*rows, *_joined(_notes(found))])
+
+
+def status_text(found: Found, state: str, watching: bool) -> str:
+    """What is indexed, what is still to do and what failed, in a few lines."""
+    lines = [state] if state else []
+    lines.append(
+        f"{found['documents']:,} documents, {found['chunks']:,} passages,"
+        f" {found['embedded']:,} of them found by meaning too (model {found['model']})"
+    )
+    lines += [f"{found[key]}" for key in ("model_problem", "reranker_problem") if found.get(key)]
+    if len(found["collections"]) > 1:
+        each = (f"{name} ({one['documents']:,})" for name, one in found["collections"].items())
+        lines.append(f"collections: {', '.join(each)}")
+    lines.append(
+        "changes on the disk are followed"
+        if watching
+        else "the disk is compared before every answer"
+    )
+    failed = found["failed"]
+    lines += [f"not indexed: {each['path']}: {each['reason']}" for each in failed[:MOST_FAILURES]]
+    if len(failed) > MOST_FAILURES:
+        lines.append(f"… and {len(failed) - MOST_FAILURES} more files that are not indexed")
+    return "\n".join(map(for_assistants, lines))
+
+
+def _head(result: Found, several: bool) -> str:
+    return f"[{result['rank']}] {_headed(result, several)} ({result['score']:.2f})"
+
+
+def _headed(found: Found, several: bool) -> str:
+    headings = one_line(trail(found["title"], found["headings"]))
+    return f"{place(found, several)} § {headings}" if headings else place(found, several)
+
+
+def _passage(result: Found) -> str:
+    text = harmless(result["content"].strip())
+    if not result["why"]:
+        return text
+    why = ", ".join(f"{each['stage']} {each['value']:.3g}" for each in result["why"])
+    return f"why: {why}\n{text}"
+
+
+def _nothing(found: Found, state: str) -> str:
+    """Nothing matches, an answer is unlikely, nothing is there yet or at all: each is another thing."""
+    if not found["index"]["documents"]:
+        return (
+            "Nothing is indexed yet: ask again in a moment." if state else "There are no documents."
+        )
+    why = for_assistants(found["abstained"] or "no passage matches the question")
+    return (
+        f"Nothing found: {why}. Other words, fewer filters or search_with_hypothesis may find it."
+    )
+
+
+def _tree(found: Found, shown: Sequence[Found], top: int, several: bool, left: int) -> str:
+    rows = [
+        f"{'  ' * (each['level'] - top)}{one_line(each['text'])}"
+        f"  :{each['lines'][0]}-{each['lines'][1]}  #{one_line(each['anchor'])}"
+        for each in shown
+    ]
+    more = [f"note: {left} deeper headings left out; get_document shows a section"] if left else []
+    return "\n".join([place(found, several, lines=False), *rows, *more, *_notes(found)])
+
+
+def _notes(found: Found) -> list[str]:
+    return [f"note: {for_assistants(each)}" for each in found["notices"]]
+
+
+def _joined(notes: list[str]) -> list[str]:
+    return ["\n".join(notes)] if notes else []

@@ -1,0 +1,46 @@
+"""What is said to an assistant: its tools in place of commands, and how far the index is."""
+
+from __future__ import annotations
+
+from marklight.answer import CHARACTERS_PER_TOKEN
+from marklight.errors import MarklightError
+from marklight.library.following import Following
+from marklight.shown import one_line
+
+_TOOLS = {
+    "Name the library's folder with --in, or run `marklight index`": "index_status tells how far it is",
+    "`marklight get`": "get_document",
+    "`marklight search`": "query_documents",
+    "`marklight status`": "index_status",
+    "--min-confidence": "min_score",
+}
+"""Commands and flags that messages name, and what an assistant has in their place."""
+
+
+def for_assistants(said: str) -> str:
+    """One line without control signs that names tools, not commands."""
+    for command, tool in _TOOLS.items():
+        said = said.replace(command, tool)
+    return one_line(said)
+
+
+def room_of(tokens: int) -> int:
+    """Signs that so many tokens are, by the measure of every budget in this program."""
+    return tokens * CHARACTERS_PER_TOKEN
+
+
+def state(following: Following) -> str:
+    """How far a run is that goes on now, or why the last one failed; empty when all is well."""
+    at = following.at
+    if at is not None:
+        return f"{at}; what is not indexed yet cannot be found"
+    return for_assistants(f"the index is not up to date: {following.problem}") * bool(
+        following.problem
+    )
+
+
+def error_text(error: MarklightError, following: Following) -> str:
+    """What happened and what to do next, for the model to read."""
+    said = f"{error.message}. {error.hint}" if error.hint else error.message
+    now = state(following)
+    return for_assistants(said) + (f"\n{now}" if now else "")
