@@ -61,6 +61,7 @@ COMMANDS = Homes(
         "models": "models",
         "eval": "evaluating",
         "mcp": "assisting",
+        "install-mcp": "installing",
     }
 )
 
