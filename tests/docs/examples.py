@@ -25,7 +25,8 @@ from marklight import models
 from marklight.surfaces.cli.app import run
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+SKILL = ROOT / "src" / "marklight" / "surfaces" / "setup" / "SKILL.md"
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), SKILL])
 NOTES = "examples/notes"
 
 NEAR = 0.05

@@ -16,13 +16,17 @@ import click
 from marklight.library.compose import SCHEMA
 from marklight.settings import Settings, combine
 from marklight.surfaces.cli.app import app
+from marklight.surfaces.setup.skill import SOURCE as SKILL_SOURCE
 
 from .examples import ROOT, renew
 from .manual import MANUAL, manual
+from .llms import LLMS, llms
 
 PAGE = ROOT / "docs" / "reference.md"
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 SOURCE = ROOT / "src" / "marklight"
+SKILL = ROOT / "skills" / "marklight" / "SKILL.md"
+"""Where programs that install skills from a repository look for them; the package has the same."""
 
 
 def page() -> str:
@@ -126,3 +130,5 @@ if __name__ == "__main__":
     MANUAL.write_text(manual())
     ARCHITECTURE.write_text(architecture(ARCHITECTURE.read_text()))
     renew()
+    LLMS.write_text(llms())
+    SKILL.write_bytes(SKILL_SOURCE.read_bytes())

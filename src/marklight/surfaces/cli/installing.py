@@ -126,7 +126,7 @@ def _remove(
 
 def _served(client: Client, path: Path | None) -> tuple[Path, dict[str, Any]]:
     """The folder that is to be served, in full, and the entry for it."""
-    from marklight.library.locate import locate
+    from marklight.place import locate
     from marklight.surfaces.setup.clients import starting
 
     found = locate(path)
