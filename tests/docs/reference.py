@@ -16,16 +16,15 @@ import click
 from marklight.library.compose import SCHEMA
 from marklight.settings import Settings, combine
 from marklight.surfaces.cli.app import app
-from marklight.surfaces.setup.skill import SOURCE as SKILL_SOURCE
 
-from .examples import ROOT, renew
-from .manual import MANUAL, manual
+from .examples import ROOT, SKILL, renew
 from .llms import LLMS, llms
+from .manual import MANUAL, manual
 
 PAGE = ROOT / "docs" / "reference.md"
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 SOURCE = ROOT / "src" / "marklight"
-SKILL = ROOT / "skills" / "marklight" / "SKILL.md"
+PUBLIC_SKILL = ROOT / "skills" / "marklight" / "SKILL.md"
 """Where programs that install skills from a repository look for them; the package has the same."""
 
 
@@ -131,4 +130,4 @@ if __name__ == "__main__":
     ARCHITECTURE.write_text(architecture(ARCHITECTURE.read_text()))
     renew()
     LLMS.write_text(llms())
-    SKILL.write_bytes(SKILL_SOURCE.read_bytes())
+    PUBLIC_SKILL.write_bytes(SKILL.read_bytes())

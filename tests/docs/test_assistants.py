@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import re
 
-from marklight.surfaces.setup.skill import SOURCE as SKILL_SOURCE
-
-from .examples import ROOT
+from .examples import ROOT, SKILL
 from .llms import BESIDE, DOCS, LLMS, llms
-from .reference import SKILL
+from .reference import PUBLIC_SKILL
 
 RENEW = "run `python -m tests.docs.reference`"
 
 
 def test_the_skill_in_the_repository_is_the_one_in_the_package() -> None:
-    assert SKILL.read_bytes() == SKILL_SOURCE.read_bytes(), RENEW
+    assert PUBLIC_SKILL.read_bytes() == SKILL.read_bytes(), RENEW
 
 
 def test_the_skill_is_short_and_says_when_to_use_it() -> None:
-    lines = SKILL_SOURCE.read_text().splitlines()
+    lines = SKILL.read_text().splitlines()
     assert len(lines) < 120
     assert lines[0] == lines[3] == "---"
     name, description = (line.partition(": ") for line in lines[1:3])
     # The form's own limits: agentskills.io/specification.
-    assert name[::2] == ("name", SKILL.parent.name)
+    assert name[::2] == ("name", PUBLIC_SKILL.parent.name)
     assert description[0] == "description"
     assert 0 < len(description[2]) <= 1024
     assert ": " not in description[2], "YAML would take it for a mapping"

@@ -426,7 +426,8 @@ def test_a_file_that_its_own_program_writes_meanwhile_is_read_again(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = person.has("claude-code", '{"numStartups": 1}')
-    real, told = files.load, []
+    real = files.load
+    told: list[Path] = []
 
     def load(asked: Path) -> bytes | None:
         found = real(asked)
