@@ -62,6 +62,7 @@ COMMANDS = Homes(
         "eval": "evaluating",
         "mcp": "assisting",
         "install-mcp": "installing",
+        "completion": "completing",
     }
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from marklight.surfaces import explain, render
+from marklight.surfaces.cli import completing
 from marklight.surfaces.cli.options import (
     AS_JSON,
     IN_LIBRARY,
@@ -39,13 +40,30 @@ from marklight.surfaces.cli.progress import Bar
     "--collection",
     multiple=True,
     metavar="NAME",
+    shell_complete=completing.collections,
     help="Only in this collection; repeatable, like all filters.",
 )
 @click.option(
-    "--path", "paths", multiple=True, metavar="GLOB", help="Only these paths, as guide/** or *.md."
+    "--path",
+    "paths",
+    multiple=True,
+    metavar="GLOB",
+    shell_complete=completing.documents,
+    help="Only these paths, as guide/** or *.md.",
 )
-@click.option("--exclude", multiple=True, metavar="PATH", help="Not in this file or glob.")
-@click.option("--tag", multiple=True, help="Only documents with this tag, or one nested below it.")
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="PATH",
+    shell_complete=completing.documents,
+    help="Not in this file or glob.",
+)
+@click.option(
+    "--tag",
+    multiple=True,
+    shell_complete=completing.tags,
+    help="Only documents with this tag, or one nested below it.",
+)
 @click.option("--where", multiple=True, metavar="KEY=VALUE", help="Only with this frontmatter.")
 @click.option("--after", metavar="DATE", help="Only of this day or later: 2026-01-31, 2026-01.")
 @click.option("--before", metavar="DATE", help="Only of this day or earlier.")
@@ -95,7 +113,7 @@ def search(
 
 
 @click.command()
-@click.argument("reference", metavar="REF")
+@click.argument("reference", metavar="REF", shell_complete=completing.references)
 @click.option(
     "--level", help="More of it: passage, neighbours, block, parent, section or document."
 )
@@ -129,7 +147,7 @@ def get(
 
 
 @click.command()
-@click.argument("path")
+@click.argument("path", shell_complete=completing.documents)
 @IN_LIBRARY
 @AS_JSON
 @SET

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from marklight.surfaces import relations, render
+from marklight.surfaces.cli import completing
 from marklight.surfaces.cli.options import (
     AS_JSON,
     IN_LIBRARY,
@@ -20,7 +21,7 @@ from marklight.surfaces.cli.progress import Bar
 
 
 @click.command()
-@click.argument("path", required=False)
+@click.argument("path", required=False, shell_complete=completing.documents)
 @click.option("-n", "--limit", default=100, show_default=True, help="How many of each list.")
 @IN_LIBRARY
 @AS_JSON
@@ -46,7 +47,7 @@ def links(
 
 
 @click.command()
-@click.argument("path")
+@click.argument("path", shell_complete=completing.documents)
 @click.option("-n", "--limit", default=10, show_default=True, help="How many documents, 1 to 100.")
 @IN_LIBRARY
 @AS_JSON

@@ -1,0 +1,91 @@
+"""What a shell offers at the Tab key: collections, tags, documents and headings of the library; and the command that sets it up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from marklight.library import Library
+
+MOST = 200
+"""What is offered at once; more would only scroll away."""
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> int:
+    """Print what makes a shell complete commands, options, paths, collections and tags.
+
+    \b
+    bash: marklight completion bash >> ~/.bashrc
+    zsh:  marklight completion zsh >> ~/.zshrc
+    fish: marklight completion fish > ~/.config/fish/completions/marklight.fish
+    """
+    from click.shell_completion import ShellComplete, get_completion_class
+
+    from marklight.surfaces.cli.app import app
+
+    made = get_completion_class(shell)
+    assert made is not None
+    # Not `made.source`, which for bash would start a bash to ask for its version.
+    click.echo(ShellComplete.source(made(app, {}, "marklight", "_MARKLIGHT_COMPLETE")))
+    return 0
+
+
+def collections(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 - click's shape
+    """Names of collections."""
+    return _offered(context, begun, lambda library: library.collections)
+
+
+def tags(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 - click's shape
+    """Tags that documents have, the ones above nested ones too."""
+    return _offered(context, begun, lambda library: library.tags())
+
+
+def documents(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 - click's shape
+    """Paths of documents as they are indexed."""
+    return _offered(context, begun, lambda library: _paths(library, begun))
+
+
+def references(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+    """Paths of documents; after a `#` the headings of one."""
+    path, sign, _ = begun.partition("#")
+    if not sign:
+        return documents(context, parameter, begun)
+
+    def anchors(library: Library) -> Iterable[str]:
+        return [f"{path}#{each.anchor}" for each in library.outline(path).headings if each.anchor]
+
+    return _offered(context, begun, anchors)
+
+
+def _paths(library: Library, begun: str) -> list[str]:
+    return [id.path for id, _ in library.documents(like=begun, limit=MOST).documents]
+
+
+def _offered(
+    context: click.Context, begun: str, find: Callable[[Library], Iterable[str]]
+) -> list[str]:
+    try:
+        with _library(context) as library:
+            return [each for each in find(library) if each.startswith(begun)][:MOST]
+    except Exception:
+        return []  # whatever is wrong is told when the command runs; a shell has no place for it
+
+
+@contextmanager
+def _library(context: click.Context) -> Iterator[Library]:
+    """The library that the words before the cursor name, else the one around the current folder."""
+    from marklight.surfaces.cli.options import open_library
+
+    given = context.params
+    folder = given.get("folder") or (given.get("path") if context.info_name == "search" else None)
+    with open_library(folder) as library:
+        yield library

@@ -1,0 +1,118 @@
+"""What a shell is offered at the Tab key, asked of the real shells where they are installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import marklight
+from tests.making import write
+
+PAGES = {
+    "guide/auth.md": "---\ntags: [security, security/tokens]\n---\n# Tokens\n\nThey expire.\n\n## Refresh them\n\nAgain.\n",
+    "guide/backup.md": "---\ntags: [operations]\n---\n# Backup\n\nEvery night.\n",
+}
+PROGRAM = Path(sys.executable).with_name("marklight")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path / "docs", PAGES)
+    (tmp_path / "marklight.toml").write_text(
+        '[collections]\nhandbook = "docs"\n[model]\nname = "none"\n'
+    )
+    with marklight.open(tmp_path) as library:
+        library.index()
+    return tmp_path
+
+
+def offered(folder: Path, *words: str) -> list[str]:
+    """As bash asks: the words so far, the last one unfinished."""
+    line = ["marklight", *words]
+    done = subprocess.run(
+        [sys.executable, "-c", "from marklight.surfaces.cli import main; main()"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "_MARKLIGHT_COMPLETE": "bash_complete",
+            "COMP_WORDS": " ".join(line),
+            "COMP_CWORD": str(len(line) - 1),
+        },
+    )
+    assert done.stderr == ""
+    return [row.partition(",")[2] for row in done.stdout.splitlines() if row]
+
+
+def test_commands_and_options_are_offered(folder: Path) -> None:
+    assert "search" in offered(folder, "se")
+    assert "--collection" in offered(folder, "search", "--coll")
+
+
+def test_collections_tags_and_paths_are_those_of_the_library(folder: Path) -> None:
+    assert offered(folder, "search", "x", "--collection", "h") == ["handbook"]
+    assert offered(folder, "search", "x", "--tag", "sec") == ["security", "security/tokens"]
+    assert offered(folder, "search", "x", "--path", "guide/b") == ["guide/backup.md"]
+    assert offered(folder, "get", "guide/a") == ["guide/auth.md"]
+    assert offered(folder, "outline", "guide/") == ["guide/auth.md", "guide/backup.md"]
+
+
+def test_after_a_hash_the_headings_of_the_document_are_offered(folder: Path) -> None:
+    assert offered(folder, "get", "guide/auth.md#") == [
+        "guide/auth.md#tokens",
+        "guide/auth.md#refresh-them",
+    ]
+
+
+def test_a_folder_that_was_never_indexed_offers_nothing_and_stays_so(tmp_path: Path) -> None:
+    write(tmp_path, PAGES)
+    assert offered(tmp_path, "search", "x", "--tag", "sec") == []
+    assert not (tmp_path / ".marklight").exists()
+
+
+@pytest.mark.parametrize(
+    "shell, check",
+    [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"])],
+)
+def test_each_shell_can_read_what_is_printed_for_it(
+    shell: str, check: list[str], tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from marklight.surfaces.cli import main; main()",
+            "completion",
+            shell,
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0
+    assert "_MARKLIGHT_COMPLETE" in done.stdout
+    if not shutil.which(shell):
+        pytest.skip(f"no {shell} on this machine to read it")
+    script = tmp_path / "completion"
+    script.write_text(done.stdout)
+    assert subprocess.run([*check, str(script)], capture_output=True).returncode == 0
+
+
+def test_bash_completes_for_a_person(folder: Path) -> None:
+    """The function that bash calls at Tab, called as bash does."""
+    if not shutil.which("bash") or not PROGRAM.exists():
+        pytest.skip("no bash, or the command is not installed beside this Python")
+    said = f"""
+        export PATH={PROGRAM.parent}:$PATH
+        source <(marklight completion bash)
+        COMP_WORDS=(marklight get guide/b); COMP_CWORD=2
+        _marklight_completion marklight
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", said], cwd=folder, capture_output=True, text=True)
+    assert done.stdout == "guide/backup.md\n", done.stderr
