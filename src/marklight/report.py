@@ -180,6 +180,54 @@ class Register:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A document in a picture of links."""
+
+    document: DocumentId
+    title: str
+    degree: int
+    """How many documents it links to, and how many link to it."""
+    community: int | None = None
+    """Which others it belongs to by its links."""
+    distance: int | None = None
+    """Links away from the document in the middle, where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Documents and the links between them, around one document or of the whole library."""
+
+    document: DocumentId | None
+    """In the middle; None for the whole library."""
+    nodes: tuple[Node, ...] = ()
+    edges: tuple[tuple[DocumentId, DocumentId], ...] = ()
+    """From the one to the other, each once."""
+    more: Mapping[str, int] = field(default_factory=dict)
+    """How many documents are known to be left out."""
+    notices: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The graph as JSON holds it; its edges name their ends by their place among the nodes."""
+        place = {each.document: at for at, each in enumerate(self.nodes)}
+        return {
+            **(_id(self.document) if self.document else {}),
+            "nodes": [
+                {
+                    **_id(each.document),
+                    "title": each.title,
+                    "degree": each.degree,
+                    "community": each.community,
+                    "distance": each.distance,
+                }
+                for each in self.nodes
+            ],
+            "edges": [{"from": place[source], "to": place[to]} for source, to in self.edges],
+            "more": dict(self.more),
+            "notices": list(self.notices),
+        }
+
+
 def _id(id: DocumentId) -> dict[str, str]:
     return {"path": id.path, "collection": id.collection}
 

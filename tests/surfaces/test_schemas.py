@@ -49,6 +49,8 @@ def closed(schema: Any) -> Any:
         ("links", {"path": "guide/auth.md"}, schemas.LINKS),
         ("links", {}, schemas.LINKS),
         ("related", {"path": "guide/auth.md"}, schemas.RELATED),
+        ("graph", {"path": "guide/auth.md"}, schemas.GRAPH),
+        ("graph", {}, schemas.GRAPH),
         ("status", {}, schemas.STATUS),
         ("documents", {"limit": 1}, schemas.DOCUMENTS),
         ("tags", {}, schemas.TAGS),

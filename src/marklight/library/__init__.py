@@ -23,8 +23,8 @@ from marklight.library.parts import MANY, Parts, in_turn
 from marklight.library.upkeep import Upkeep
 from marklight.model import DocumentId
 from marklight.ports import Progress, Tools, nobody_stops, silent
-from marklight.report import Extract, Links, Outline, Page, Register, Related, Report
-from marklight.search import present, reference, relations, widen
+from marklight.report import Extract, Graph, Links, Outline, Page, Register, Related, Report
+from marklight.search import picture, present, reference, relations, widen
 from marklight.search.likelihood import is_measured
 
 __all__ = ["Library"]
@@ -257,6 +257,27 @@ class Library(Parts):
         """Every tag with how many documents have it, or one nested below it."""
         with self.engine.snapshot() as reader:
             return dict(sorted(reader.tags().items()))
+
+    def graph(
+        self,
+        path: str | None = None,
+        *,
+        depth: int = 1,
+        limit: int = 100,
+        near: Path | None = None,
+        progress: Progress = silent,
+    ) -> Graph:
+        """Documents and the links between them: around one, or without one the best linked of all."""
+        whole("the depth", depth, 1, picture.DEEPEST)
+        whole("the limit", limit, 1, picture.MOST_NODES)
+        notices = self._refresh_known(progress)
+        with self.engine.snapshot() as reader:
+            if path is None:
+                found = picture.best_linked(reader, limit, self.files.has)
+            else:
+                id = reference.demand(path, reader, self.files.near(reader, near)).id
+                found = picture.around(id, reader, depth, limit, self.files.has)
+        return replace(found, notices=tuple(notices))
 
     def ignored(self, path: Path | str) -> str:
         """Why a file is left out of the index; empty when it is not."""

@@ -135,6 +135,29 @@ RELATED = _object(
         "notices": NOTICES,
     }
 )
+GRAPH = _object(
+    {
+        **PLACE,
+        "nodes": _list(
+            _object(
+                {
+                    **PLACE,
+                    "title": TEXT,
+                    "degree": _of("integer", "Documents linked to and from."),
+                    "community": _or_null("integer", "Those that belong together have the same."),
+                    "distance": _or_null("integer", "Links away from the document in the middle."),
+                }
+            )
+        ),
+        "edges": _list(
+            _object({"from": WHOLE, "to": WHOLE}),
+            "A link from one document to another, each by its place among the nodes, from 0.",
+        ),
+        "more": _of("object", "How many documents are left out.", additionalProperties=WHOLE),
+        "notices": NOTICES,
+    },
+    optional=("path", "collection"),
+)
 STATUS = _object(
     {
         "documents": WHOLE,
@@ -188,5 +211,16 @@ TAGS = _object(
         "tags": _of(
             "object", "Tags with the number of their documents.", additionalProperties=WHOLE
         ),
+    }
+)
+ERROR = _object(
+    {
+        "error": _object(
+            {
+                "type": TEXT,
+                "message": _of("string", "What happened."),
+                "hint": _of("string", "What to do."),
+            }
+        )
     }
 )

@@ -65,6 +65,11 @@ LINKS = (
     whole("limit", "How many of each kind.", 1, 1000, default=100),
 )
 RELATED = (DOCUMENT, whole("limit", "How many documents.", 1, 100, default=10))
+GRAPH = (
+    text("path", "The document in the middle; without one, the best linked.", maxLength=5000),
+    whole("depth", "So many links away from it.", 1, 3, default=1),
+    whole("limit", "How many documents.", 1, 500, default=100),
+)
 DOCUMENTS = (
     text("like", "Only paths that hold this text.", maxLength=5000),
     text("after", "What the part before called `next`.", maxLength=10_000),
@@ -113,6 +118,10 @@ def _related(library: Library, **given: Any) -> Told:
     return library.related(given.pop("path"), **given)
 
 
+def _graph(library: Library, **given: Any) -> Told:
+    return library.graph(given.pop("path", None), **given)
+
+
 def _documents(library: Library, **given: Any) -> Told:
     return library.documents(**given)
 
@@ -136,6 +145,7 @@ VERBS: Mapping[str, Verb] = {
     "page": Verb(PAGE, _page, ("progress", "near")),
     "links": Verb(LINKS, _links, ("progress", "near")),
     "related": Verb(RELATED, _related, ("progress", "near")),
+    "graph": Verb(GRAPH, _graph, ("progress", "near")),
     "documents": Verb(DOCUMENTS, _documents),
     "tags": Verb((), _tags),
     "index": Verb(INDEX, _index, ("progress",)),

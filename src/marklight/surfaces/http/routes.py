@@ -67,6 +67,7 @@ class Api:
             route(f"{RELATED}{{path:path}}", self.related, "GET"),
             route("/api/links", self.loose_ends, "GET"),
             route(f"{LINKS}{{path:path}}", self.links, "GET"),
+            route("/api/graph", self.graph, "GET"),
             route("/api/status", self.status, "GET"),
         ]
 
@@ -117,6 +118,10 @@ class Api:
     async def loose_ends(self, request: Request) -> Response:
         """What in the library leads nowhere, or stands alone."""
         return await self._call(request, "links", in_address(request, below(verbs.LINKS)))
+
+    async def graph(self, request: Request) -> Response:
+        """Documents and the links between them."""
+        return await self._call(request, "graph", in_address(request, verbs.GRAPH))
 
     async def status(self, request: Request) -> Response:
         """What is indexed, and what is still to do."""
