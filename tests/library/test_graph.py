@@ -96,8 +96,8 @@ def test_what_is_gone_from_the_disk_is_not_drawn(
 
 
 def test_what_makes_no_sense_is_refused(lib: marklight.Library) -> None:
-    for wrong in ({"depth": 0}, {"depth": 4}, {"limit": 0}, {"limit": 501}):
+    for depth, limit in ((0, 9), (4, 9), (1, 0), (1, 501)):
         with pytest.raises(UsageError):
-            lib.graph("hub.md", **wrong)
+            lib.graph("hub.md", depth=depth, limit=limit)
     with pytest.raises(NotFound, match=r"hub\.md"):
         lib.graph("hubb.md")
