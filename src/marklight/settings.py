@@ -114,17 +114,21 @@ def read_file(path: Path, *table: str) -> Layer:
 
 def from_files(folder: Path | None) -> Iterator[Layer]:
     """The user's file, then the project's: `marklight.toml`, else `pyproject.toml`."""
+    user, *project = files_for(folder)
+    if user.is_file():
+        yield read_file(user)
+    for file in project:
+        if file.is_file():
+            yield read_file(file, *(() if file.name == PROJECT_FILE else ("tool", "marklight")))
+            return
+
+
+def files_for(folder: Path | None) -> tuple[Path, ...]:
+    """Where settings may stand for a folder, the user's own first."""
     import platformdirs
 
     user = Path(platformdirs.user_config_dir("marklight", appauthor=False)) / "config.toml"
-    if user.is_file():
-        yield read_file(user)
-    if folder is None:
-        return
-    if (folder / PROJECT_FILE).is_file():
-        yield read_file(folder / PROJECT_FILE)
-    elif (folder / "pyproject.toml").is_file():
-        yield read_file(folder / "pyproject.toml", "tool", "marklight")
+    return (user, folder / PROJECT_FILE, folder / "pyproject.toml") if folder else (user,)
 
 
 def from_environment(environ: Mapping[str, str], schema: Schema) -> Iterator[Layer]:

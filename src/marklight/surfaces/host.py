@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from threading import Event
@@ -33,6 +34,7 @@ class Host:
         self.following = Following(library)
         self.wait_seconds = limits.wait_seconds
         self.last_asked = time.monotonic()
+        self._users: Counter[int] = Counter()
         self._places = anyio.CapacityLimiter(limits.searches)
 
     @asynccontextmanager
@@ -70,14 +72,35 @@ class Host:
             progress(phase, done, total)
 
         def share() -> Value:
-            return work(self.library, progress=watched, going_on=going_on)
+            return work(library, progress=watched, going_on=going_on)
 
         async with self._place():
+            library = self.library
+            self._users[id(library)] += 1
             try:
                 return await anyio.to_thread.run_sync(share, abandon_on_cancel=True)
             finally:
                 given_up.set()
                 self.last_asked = time.monotonic()
+                self._users[id(library)] -= 1
+                await self._let_go(library)
+
+    async def renew(self) -> None:
+        """The library opened anew, with settings as they are now; who is being answered still has the old."""
+        fresh = await anyio.to_thread.run_sync(self.library.again)
+        before, self.library = self.library, fresh
+        heard, old = self.following.heard, self.following
+        self.following = Following(fresh)
+        self.following.heard = heard
+        await anyio.to_thread.run_sync(old.close)
+        self.following.start()
+        await self._let_go(before)
+
+    async def _let_go(self, library: Library) -> None:
+        """Close a library that is no longer ours, once nobody is answered by it."""
+        if library is not self.library and not self._users[id(library)]:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(library.close)
 
     @asynccontextmanager
     async def _place(self) -> AsyncIterator[None]:

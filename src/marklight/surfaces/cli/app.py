@@ -58,6 +58,8 @@ COMMANDS = Homes(
         "status": "keeping",
         "doctor": "keeping",
         "settings": "keeping",
+        "serve": "serving",
+        "stop": "serving",
         "models": "models",
         "eval": "evaluating",
         "mcp": "assisting",

@@ -96,7 +96,7 @@ def search(
 ) -> int:
     """Find passages; a folder never seen before is indexed first."""
     format = "json" if as_json else format
-    with open_library(path, assignments) as library, Bar() as bar:
+    with open_library(path, assignments, searching=True) as library, Bar() as bar:
         answer = library.search(query, path=paths, refresh=not no_refresh, progress=bar, **options)
     for notice in answer.notices:
         note(notice)

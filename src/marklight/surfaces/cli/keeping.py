@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from marklight.shown import one_line
 from marklight.surfaces import render
-from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, note, open_library, show
+from marklight.surfaces.cli.options import (
+    AS_JSON,
+    IN_LIBRARY,
+    SET,
+    note,
+    open_library,
+    open_own,
+    show,
+)
 from marklight.surfaces.cli.progress import Bar
+
+if TYPE_CHECKING:
+    from marklight.library import Library
+    from marklight.surfaces.daemon.remote import Remote
 
 
 @click.command()
@@ -48,6 +60,8 @@ def status(
     """Show what is indexed, what is still to do and what failed."""
     with open_library(folder or path, assignments) as library:
         found = library.status()
+        if daemon := running(library):
+            found["daemon"] = daemon
     if as_json:
         show(render.to_json(found))
         return 0
@@ -66,6 +80,17 @@ def status(
     return 0
 
 
+def running(library: Library | Remote) -> dict[str, Any] | None:
+    """The daemon that serves this library, by whatever settings."""
+    from marklight.surfaces.daemon.starting import answering
+    from marklight.surfaces.daemon.state import states
+
+    for file, _ in list(states(library.place.folder)):
+        if found := answering(file):
+            return found.to_dict()
+    return None
+
+
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @IN_LIBRARY
@@ -75,7 +100,7 @@ def ignored(path: Path, folder: Path | None, as_json: bool, assignments: tuple[s
     """Say whether a file is left out of the index, and by which rule."""
     if folder is None and not path.absolute().is_relative_to(Path.cwd()):
         folder = next((above for above in path.absolute().parents if above.is_dir()), None)
-    with open_library(folder, assignments) as library:
+    with open_own(folder, assignments) as library:
         reason = library.ignored(path)
     if as_json:
         show(render.to_json({"path": str(path), "ignored": bool(reason), "reason": reason}))
@@ -107,7 +132,7 @@ def doctor(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> 
 @SET
 def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """List every setting with its value and where it comes from."""
-    with open_library(folder, assignments) as library:
+    with open_own(folder, assignments) as library:
         found = library.settings
     if as_json:
         rows = {

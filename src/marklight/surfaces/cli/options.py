@@ -16,6 +16,7 @@ from marklight.surfaces.style import Style, style_for
 
 if TYPE_CHECKING:
     from marklight.library import Library
+    from marklight.surfaces.daemon.remote import Remote
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 SET = click.option(
@@ -38,14 +39,27 @@ IN_LIBRARY = click.option(
 )
 
 
-def open_library(folder: Path | None, assignments: Sequence[str] = ()) -> Library:
-    """The library around a folder; loaded only now, so that `--help` answers at once."""
+def open_library(
+    folder: Path | None, assignments: Sequence[str] = (), *, searching: bool = False
+) -> Library | Remote:
+    """The library around a folder: as its daemon has it if one runs, else loaded into this process.
+
+    Only now, so that `--help` answers at once. `searching` says that settings of a search may be
+    told to the daemon with each question; with any others this process works alone.
+    """
+    from marklight.surfaces.daemon.remote import reach
+
+    return reach(folder, assignments, note, searching=searching) or open_own(folder, assignments)
+
+
+def open_own(folder: Path | None, assignments: Sequence[str] = ()) -> Library:
+    """The library in this process, whatever daemon there is."""
     from marklight.library import Library
 
     return Library(folder, assignments=assignments)
 
 
-def style_of(library: Library) -> Style:
+def style_of(library: Library | Remote) -> Style:
     """How this library's places are drawn on standard output."""
     return style_for(sys.stdout, os.environ, library.collections)
 

@@ -15,6 +15,7 @@ from marklight.surfaces.cli.progress import Bar
 if TYPE_CHECKING:
     from marklight.library import Library
     from marklight.surfaces.cli.session import Session
+    from marklight.surfaces.daemon.remote import Remote
 
 
 @click.command()
@@ -37,7 +38,7 @@ def query(path: Path | None, limit: int, mode: str, assignments: tuple[str, ...]
     from marklight.surfaces.cli.session import HINT, Session
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    with open_library(path, assignments) as library:
+    with open_library(path, assignments, searching=True) as library:
         session = Session(library, limit=limit, mode=mode, terminal=terminal)
         _prepare(library, mode, terminal)
         if not terminal:
@@ -48,12 +49,11 @@ def query(path: Path | None, limit: int, mode: str, assignments: tuple[str, ...]
     return 0
 
 
-def _prepare(library: Library, mode: str, terminal: bool) -> None:
+def _prepare(library: Library | Remote, mode: str, terminal: bool) -> None:
     """All of the index, so that the first question is answered as quickly as the others."""
     from marklight.errors import Busy
-    from marklight.library import WITH_MODEL
 
-    if mode not in WITH_MODEL:
+    if mode not in ("hybrid", "semantic"):
         return  # a model may be missing, and is not needed
     try:
         with Bar() as bar:

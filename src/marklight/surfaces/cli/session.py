@@ -7,11 +7,10 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.answer import Answer, Hit, Mode
 from marklight.errors import MarklightError, NotFound, UsageError
-from marklight.library import Library
 from marklight.report import Extract
 from marklight.search.widen import LEVELS
 from marklight.shown import one_line
@@ -21,6 +20,10 @@ from marklight.surfaces.cli.options import complain, note, show, style_of
 from marklight.surfaces.cli.progress import Bar
 from marklight.surfaces.explain import explanation
 from marklight.surfaces.listing import listing
+
+if TYPE_CHECKING:
+    from marklight.library import Library
+    from marklight.surfaces.daemon.remote import Remote
 
 HINT = "Ask in words. 1 shows result 1, 1 section widens it, :o 1 opens it. :help, :q"
 MOST = 100
@@ -35,7 +38,12 @@ class Session:
     """One library, opened once, and what was last asked of it."""
 
     def __init__(
-        self, library: Library, *, limit: int = 5, mode: str = "hybrid", terminal: bool = False
+        self,
+        library: Library | Remote,
+        *,
+        limit: int = 5,
+        mode: str = "hybrid",
+        terminal: bool = False,
     ) -> None:
         self.library, self.page, self.mode = library, limit, Mode(mode)
         self.terminal = terminal

@@ -1,0 +1,205 @@
+"""Commands of the daemon: serve, with its status and stop, and stop."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from marklight.errors import NotFound, StoreError, UsageError
+from marklight.surfaces import render
+from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, note, show
+
+if TYPE_CHECKING:
+    from marklight.library import Library
+    from marklight.surfaces.daemon.state import State
+
+READY_SECONDS = 30.0
+"""For a daemon to answer; it loads no model before it does."""
+STOP_SECONDS = 20.0
+
+
+@click.command()
+@click.argument("path", required=False, type=click.Path(), metavar="[PATH]|status|stop")
+@IN_LIBRARY
+@click.option("--host", metavar="ADDRESS", help="Where to listen; any but loopback needs a token.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="The port; 0 takes a free one.")
+@click.option("--token", help="What others must send as `Authorization: Bearer …`.")
+@click.option("--detach", is_flag=True, help="Return once it answers; it goes on by itself.")
+@click.option("--leave-idle", is_flag=True, hidden=True)
+@AS_JSON
+@SET
+def serve(
+    path: str | None,
+    folder: Path | None,
+    as_json: bool,
+    assignments: tuple[str, ...],
+    detach: bool,
+    leave_idle: bool,
+    **given: Any,
+) -> int:
+    """Serve a library: web page, HTTP API, MCP at /mcp; other commands attach to it.
+
+    `serve status` and `serve stop` tell of and end the one that runs; a folder of such a name is ./status.
+    """
+    if path == "status":
+        return _tell(folder, as_json)
+    if path == "stop":
+        return _end(folder, False)
+    asked = {name: value for name, value in given.items() if value is not None}
+    place = folder or (Path(path) if path else None)
+    if detach:
+        return _detach(place, asked, assignments)
+    return _serve(place, asked, assignments, leave_idle)
+
+
+@click.command()
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@IN_LIBRARY
+@click.option("--all", "every", is_flag=True, help="Every daemon of yours, whatever it serves.")
+def stop(path: Path | None, folder: Path | None, every: bool) -> int:
+    """End the daemon of a library; what it has indexed is kept."""
+    return _end(folder or path, every)
+
+
+def _serve(
+    folder: Path | None, asked: dict[str, Any], assignments: tuple[str, ...], leave_idle: bool
+) -> int:
+    import anyio
+    from filelock import FileLock, Timeout
+
+    from marklight.library import Library
+    from marklight.surfaces.daemon.running import Daemon
+    from marklight.surfaces.daemon.starting import answering, file_for
+    from marklight.surfaces.daemon.state import own_settings
+
+    library = Library(folder, {"serve": asked}, assignments)
+    settings = own_settings(assignments)
+    file = file_for(library.place.folder, settings)
+    lock = FileLock(file.with_suffix(".lock"), mode=0o600)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        first = answering(file)
+        where = f"at {first.address} (process {first.pid})" if first else "and starts just now"
+        told = f"{library.place.folder} is served already, {where}"
+        if first and asked.keys() & {"host", "port", "token"}:
+            raise UsageError(told, "`marklight stop` ends it") from None
+        note(told)
+        return 0
+    with lock:
+        listening = _listen(library, "port" in asked)
+        idle = library.serve.idle_minutes * 60 if leave_idle else None
+        if library.notice:
+            note(library.notice)
+
+        async def run() -> None:
+            await Daemon(library, listening, file, settings, idle).run(_greet)
+
+        anyio.run(run)
+    return 0
+
+
+def _listen(library: Library, explicit: bool) -> Any:
+    """A socket where the settings say; where that is taken and nobody insists, at a free port."""
+    from marklight.surfaces.http.door import Door
+    from marklight.surfaces.http.server import listen
+
+    wanted = library.serve
+    Door(wanted.host, wanted.port, wanted.token)  # refuses what must not be opened
+    try:
+        return listen(wanted.host, wanted.port)
+    except UsageError as error:
+        if explicit or library.settings.sources["serve.port"] != "built-in":
+            raise
+        made = listen(wanted.host, 0)
+        note(f"{error.message}, so a free port is taken")
+        return made
+
+
+def _greet(state: State) -> None:
+    show(f"serving {state.folder}\npage  {state.address}\nMCP   {state.address}mcp")
+    sys.stdout.flush()
+
+
+def _detach(folder: Path | None, asked: dict[str, Any], assignments: tuple[str, ...]) -> int:
+    from marklight.place import locate
+    from marklight.surfaces.daemon.starting import file_for, start, wait_for
+    from marklight.surfaces.daemon.state import own_settings
+
+    place, settings = locate(folder), own_settings(assignments)
+    arguments = [
+        *(word for name in ("host", "port") if name in asked for word in (f"--{name}", str(asked[name]))),
+        *(word for one in assignments for word in ("--set", one)),
+    ]  # fmt: skip
+    process = start(place.folder, arguments, settings, asked.get("token", ""))
+    file = file_for(place.folder, settings)
+    found = wait_for(file, process, READY_SECONDS)
+    if found is None:
+        said = file.with_suffix(".log").read_text("utf-8", "replace").strip().splitlines()
+        reason = said[-1].removeprefix("marklight: ") if said else "it does not answer"
+        error = UsageError if process.poll() == UsageError.exit_code else StoreError
+        raise error(f"no daemon could be started: {reason}")
+    if found.pid != process.pid and process.poll() is None:
+        process.wait(READY_SECONDS)
+    if found.pid != process.pid:
+        note(f"it was running already, as process {found.pid}")
+        if process.returncode:
+            raise UsageError(
+                f"{place.folder} is served at {found.address}", "`marklight stop` ends it"
+            )
+    _greet(found)
+    return 0
+
+
+def _tell(folder: Path | None, as_json: bool) -> int:
+    from marklight.place import locate
+
+    place = locate(folder)
+    found = _running(place.folder)
+    if not found:
+        raise NotFound(f"no daemon serves {place.folder}", "`marklight serve --detach` starts one")
+    for each in found:
+        told = {"library": each.folder, **each.to_dict()}
+        show(render.to_json(told) if as_json else render.table(told))
+    return 0
+
+
+def _running(folder: Path | None) -> list[State]:
+    from marklight.surfaces.daemon.starting import answering
+    from marklight.surfaces.daemon.state import states
+
+    return [found for file, _ in list(states(folder)) if (found := answering(file))]
+
+
+def _end(folder: Path | None, every: bool) -> int:
+    from filelock import FileLock, Timeout
+
+    from marklight.place import locate
+    from marklight.surfaces.daemon.attach import Gone, greet
+    from marklight.surfaces.daemon.state import states
+
+    place = None if every else locate(folder).folder
+    ended = False
+    for file, state in list(states(place)):
+        try:
+            if (line := greet(file, state, "control")) is None:
+                continue
+            line.send({"do": "stop"})
+            line.receive()
+            line.close()
+            # Which it holds as long as it lives.
+            with FileLock(file.with_suffix(".lock"), timeout=STOP_SECONDS):
+                pass
+        except (Gone, Timeout):
+            raise StoreError(
+                f"the daemon, process {state.pid}, does not answer",
+                f"`kill -9 {state.pid}` ends it; nothing is lost",
+            ) from None
+        ended = True
+        show(f"stopped {state.address} (process {state.pid})")
+    if not ended:
+        raise NotFound(f"no daemon serves {place}" if place else "no daemon runs")
+    return 0

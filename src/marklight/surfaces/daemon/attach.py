@@ -1,0 +1,127 @@
+"""How a command finds the daemon of its library and speaks to it; with as little loaded as can be."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from marklight import __version__
+from marklight.surfaces.daemon.state import State, forget, own_settings, states
+
+GREET_SECONDS = 2.0
+"""For a daemon to answer at all; one that is stopped or stuck is not waited for."""
+SILENT_SECONDS = 20.0
+"""While it works it says every second that it lives."""
+
+
+LONGEST_GREETING = 65_536
+ALONE = "this works alone; `marklight stop` ends it"
+
+
+class Gone(Exception):
+    """The daemon does not answer, or no longer."""
+
+
+class Stranger(Exception):
+    """Nobody listens where a daemon was, or somebody else does."""
+
+
+class Elsewhere(Exception):
+    """The daemon lives, and would answer by other settings than ours."""
+
+
+class Line:
+    """A connection to a daemon's door: JSON, a line each."""
+
+    def __init__(self, state: State, wants: str) -> None:
+        self.state = state
+        try:
+            self._socket = socket.create_connection(("127.0.0.1", state.port), GREET_SECONDS)
+        except TimeoutError:
+            raise Gone from None
+        except OSError:
+            raise Stranger from None
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.reading = self._socket.makefile("rb")
+        try:
+            self.send({"secret": state.secret, "version": __version__, "wants": wants})
+            told = json.loads(self.reading.readline(LONGEST_GREETING))
+            if not isinstance(told, dict) or told.get("proof") != state.proof:
+                raise Stranger
+        except TimeoutError:
+            self.close()
+            raise Gone from None
+        except (OSError, ValueError, Stranger, Gone):
+            self.close()
+            raise Stranger from None
+
+    def settle(self, assignments: Sequence[str]) -> dict[str, Any]:
+        """Tell by which settings we want to be answered; what the daemon says of its library."""
+        self.send({"settings": own_settings(assignments)})
+        told = self.receive()
+        if "refused" in told:
+            raise Elsewhere(told["refused"])
+        self._socket.settimeout(SILENT_SECONDS)
+        return told
+
+    def send(self, message: Any) -> None:
+        """One line to the daemon."""
+        self.send_raw(json.dumps(message).encode() + b"\n")
+
+    def send_raw(self, line: bytes) -> None:
+        """A line that is one already."""
+        try:
+            self._socket.sendall(line)
+        except OSError as error:
+            raise Gone(str(error)) from None
+
+    def receive(self) -> dict[str, Any]:
+        """One line from the daemon."""
+        try:
+            told: dict[str, Any] = json.loads(self.reading.readline())
+        except (OSError, ValueError) as error:
+            raise Gone(str(error)) from None
+        return told
+
+    def wait_for_ever(self) -> None:
+        """From now on silence means nothing."""
+        self._socket.settimeout(None)
+
+    def close(self) -> None:
+        """Hang up."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self.reading.close()
+        self._socket.close()
+
+
+def attach(
+    folder: Path, assignments: Sequence[str], wants: str, say: Callable[[str], None]
+) -> tuple[Line, dict[str, Any]] | None:
+    """A line to the daemon of a library, if one runs that would answer as we would ourselves."""
+    for file, state in list(states(folder)):
+        try:
+            if (line := greet(file, state, wants)) is None:
+                continue
+            if state.version == __version__:
+                return line, line.settle(assignments)
+            say(f"the daemon is Marklight {state.version} and this {__version__}: {ALONE}")
+            line.close()
+        except Gone:
+            say(f"the daemon, process {state.pid}, does not answer: {ALONE}")
+        except Elsewhere:
+            line.close()
+    return None
+
+
+def greet(file: Path, state: State, wants: str) -> Line | None:
+    """A line to this daemon; a file that tells of one that is gone is removed."""
+    try:
+        return Line(state, wants)
+    except Stranger:
+        forget(file, state)
+        return None

@@ -1,0 +1,179 @@
+"""The daemon itself: one host, served over HTTP and through the private door, until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import anyio
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from marklight import __version__
+from marklight.library import Library
+from marklight.settings import files_for
+from marklight.surfaces.daemon import state
+from marklight.surfaces.daemon.door import Door, Lines
+from marklight.surfaces.daemon.state import State
+from marklight.surfaces.host import Host
+from marklight.surfaces.http import door as http
+from marklight.surfaces.http.app import make_app
+from marklight.surfaces.http.server import port_of, serve_http
+
+LOOK_SECONDS = 2.0
+"""How often a daemon looks whether its file is still there, and whether anybody needs it."""
+
+
+class Daemon:
+    """One library, served until it is told to end, its parent is gone, or nobody has asked for long."""
+
+    def __init__(
+        self,
+        library: Library,
+        listening: socket.socket,
+        file: Path,
+        settings: Mapping[str, Any],
+        idle_seconds: float | None = None,
+    ) -> None:
+        self.host = Host(library)
+        self.listening = listening
+        self.file = file
+        self.idle_seconds = idle_seconds
+        self.requests = 0
+        """Over HTTP, that are being answered now."""
+        self.over = asyncio.Event()
+        self._read = _files(library)
+        self._renewing = anyio.Lock()
+        self.door = Door(
+            self.host, settings, stop=self.over.set, assist=self._assist, fresh=self._fresh
+        )
+
+    async def run(self, ready: Callable[[State], None]) -> None:
+        """Serve; `ready` hears where, once somebody would be answered."""
+        library, answering = self.host.library, anyio.Event()
+        own = http.Door(library.serve.host, port_of(self.listening), library.serve.token)
+        async with self.host.open(), self.door.open(), anyio.create_task_group() as group:
+            app = self._counted(make_app(self.host, own))
+            wait = library.serve.timeout_seconds
+            group.start_soon(serve_http, app, self.listening, wait, answering.set)
+            await answering.wait()
+            self.door.state = State(
+                folder=str(library.place.folder),
+                pid=os.getpid(),
+                port=self.door.port,
+                secret=secrets.token_urlsafe(32),
+                proof=secrets.token_urlsafe(32),
+                address=f"{own.address}/",
+                version=__version__,
+                started=datetime.now(UTC).isoformat(timespec="seconds"),
+            )
+            state.write(self.file, self.door.state)
+            try:
+                ready(self.door.state)
+                group.start_soon(self._mind)
+                with self._signals(), self._parent():
+                    await self.over.wait()
+            finally:
+                state.forget(self.file, self.door.state)
+            group.cancel_scope.cancel()
+
+    async def _mind(self) -> None:
+        """Heal the file that others find us by; leave when nobody needs us."""
+        busy_at = time.monotonic()
+        while True:
+            await anyio.sleep(min(LOOK_SECONDS, (self.idle_seconds or LOOK_SECONDS) / 4))
+            if state.read(self.file) != self.door.state:
+                with suppress(OSError):
+                    state.make_folder()
+                    state.write(self.file, self.door.state)
+            if self.door.connections or self.requests or self.host.following.at:
+                busy_at = time.monotonic()
+            since = time.monotonic() - max(busy_at, self.host.last_asked)
+            if self.idle_seconds is not None and since > self.idle_seconds:
+                self.over.set()
+
+    async def _fresh(self) -> None:
+        """Settings files that were changed count from the next call on."""
+        async with self._renewing:
+            now = _files(self.host.library)
+            if now != self._read:
+                await self.host.renew()
+                self._read = now
+
+    async def _assist(self, lines: Lines) -> None:
+        return
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """An interrupt ends us in order; a second one at once."""
+        loop = asyncio.get_running_loop()
+
+        def told(number: int, _: Any) -> None:
+            if self.over.is_set():
+                os._exit(128 + number)
+            loop.call_soon_threadsafe(self.over.set)
+
+        before = {each: signal.signal(each, told) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def _parent(self) -> Iterator[None]:
+        """Where our input is a pipe, whoever holds its other end wants us; once that is closed, nobody does."""
+        loop = asyncio.get_running_loop()
+
+        def wait() -> None:
+            with suppress(OSError, RuntimeError):
+                while os.read(0, 4096):
+                    pass
+                loop.call_soon_threadsafe(self.over.set)
+
+        if _is_pipe(0):
+            Thread(target=wait, name="marklight-parent", daemon=True).start()
+        yield
+
+    def _counted(self, app: ASGIApp) -> ASGIApp:
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            self.requests += 1
+            try:
+                await app(scope, receive, send)
+            finally:
+                self.requests -= 1
+
+        return counted
+
+
+def _is_pipe(descriptor: int) -> bool:
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _files(library: Library) -> list[tuple[int, int, int] | None]:
+    """What a stat tells of the settings files: another answer means that one was changed."""
+    found: list[tuple[int, int, int] | None] = []
+    for file in files_for(library.place.folder):
+        try:
+            seen = file.stat()
+            found.append((seen.st_mtime_ns, seen.st_size, seen.st_ino))
+        except OSError:
+            found.append(None)
+    return found

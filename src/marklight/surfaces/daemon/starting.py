@@ -1,0 +1,76 @@
+"""Start a daemon that outlives its starter, and wait until it answers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from marklight.surfaces.daemon import state
+from marklight.surfaces.daemon.attach import Gone, greet
+from marklight.surfaces.daemon.state import State
+from marklight.text.digests import digest
+
+PROGRAM = "from marklight.surfaces.cli import main; main()"
+"""Not `-m marklight`, nor a script by its path: this very package, wherever it was loaded from."""
+POLL_SECONDS = 0.02
+
+
+def file_for(folder: Path, settings: Mapping[str, object]) -> Path:
+    """The state file of a library under these settings, in a folder that is there."""
+    return state.make_folder() / f"{digest(str(folder), repr(settings))}{state.SUFFIX}"
+
+
+def start(
+    folder: Path, arguments: Sequence[str], settings: Mapping[str, object], token: str = ""
+) -> subprocess.Popen[bytes]:
+    """A process of its own: no terminal, no parent to mind, its words in a log beside its state file."""
+    log = file_for(folder, settings).with_suffix(".log")
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        return subprocess.Popen(
+            # -P: a file of the documents that is called as a module of Python's is not one.
+            [sys.executable, "-P", "-c", PROGRAM, "serve", "--in", str(folder), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            cwd=folder,
+            # Not among the arguments, which every user of the machine can read.
+            env={**os.environ, **({"MARKLIGHT_SERVE_TOKEN": token} if token else {})},
+            start_new_session=True,
+            close_fds=True,
+            creationflags=getattr(subprocess, "DETACHED_PROCESS", 0)
+            | getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+        )
+    finally:
+        os.close(out)
+
+
+def wait_for(file: Path, process: subprocess.Popen[bytes], seconds: float) -> State | None:
+    """The daemon that answers there, whoever started it; None if there is none in time."""
+    until = time.monotonic() + seconds
+    while True:
+        ended = process.poll() is not None
+        if found := answering(file):
+            return found
+        if ended or time.monotonic() > until:
+            return None
+        time.sleep(POLL_SECONDS)
+
+
+def answering(file: Path) -> State | None:
+    """The daemon of a state file, if it lives."""
+    told = state.read(file)
+    if told is None:
+        return None
+    try:
+        line = greet(file, told, "control")
+    except Gone:
+        return None
+    if line is None:
+        return None
+    line.close()
+    return told
