@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
-from marklight.surfaces.cli.options import IN_LIBRARY, SET, open_library
+from marklight.surfaces.cli.options import IN_LIBRARY, SET, note, open_own
 
 
 @click.command()
@@ -15,7 +16,12 @@ from marklight.surfaces.cli.options import IN_LIBRARY, SET, open_library
 @SET
 def mcp(path: Path | None, folder: Path | None, assignments: tuple[str, ...]) -> int:
     """Serve a library to an assistant, by the Model Context Protocol on standard input and output."""
-    library = open_library(folder or path, assignments)
+    from marklight.surfaces.daemon.tunnel import tunnel
+
+    asked = folder or path
+    if through := tunnel(asked, assignments, note):
+        return through.run(sys.stdin.buffer, sys.stdout.buffer)
+    library = open_own(asked, assignments)
     from marklight.surfaces.mcp.stdio import serve_stdio
 
     return serve_stdio(library)

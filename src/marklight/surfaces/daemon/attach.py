@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 from marklight import __version__
 from marklight.surfaces.daemon.state import State, forget, own_settings, states
 
+PROGRAM = (sys.executable, "-P", "-c", "from marklight.surfaces.cli import main; main()")
+"""Ourselves, from wherever this package was loaded; -P, for a document may be called as a module of Python's."""
 GREET_SECONDS = 2.0
 """For a daemon to answer at all; one that is stopped or stuck is not waited for."""
 SILENT_SECONDS = 20.0
@@ -64,6 +67,7 @@ class Line:
         self.send({"settings": own_settings(assignments)})
         told = self.receive()
         if "refused" in told:
+            self.close()
             raise Elsewhere(told["refused"])
         self._socket.settimeout(SILENT_SECONDS)
         return told
@@ -91,6 +95,11 @@ class Line:
         """From now on silence means nothing."""
         self._socket.settimeout(None)
 
+    def finish(self) -> None:
+        """Nothing more will come; what is still said is heard."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
         """Hang up."""
         with suppress(OSError):
@@ -114,7 +123,7 @@ def attach(
         except Gone:
             say(f"the daemon, process {state.pid}, does not answer: {ALONE}")
         except Elsewhere:
-            line.close()
+            pass
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-import json
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -15,6 +15,7 @@ from anyio.abc import ByteStream, SocketAttribute
 
 from marklight.errors import MarklightError, SettingsError
 from marklight.surfaces import verbs
+from marklight.surfaces.daemon.lines import BROKEN, LONGEST_LINE, Lines
 from marklight.surfaces.daemon.state import State
 from marklight.surfaces.daemon.wire import packed
 from marklight.surfaces.host import Host
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from marklight.library import Library
 
 LONGEST_GREETING = 65_536
-LONGEST_LINE = 16_000_000
-"""Bytes of a call: many times what the library takes."""
 MOST_CONNECTIONS = 200
 GREET_SECONDS = 2.0
 """For a client to say who it is."""
@@ -36,10 +35,8 @@ REDRAW_SECONDS = 0.1
 """How often it hears how far the work is."""
 MOST_UNSENT = 1000
 """Lines about progress that wait for a client to read; more are left out."""
-UNREAD_SECONDS = 60.0
 
-Speak = Callable[["Lines"], Awaitable[None]]
-BROKEN = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
+Speak = Callable[[Lines], Awaitable[None]]
 
 
 class Door:
@@ -84,6 +81,9 @@ class Door:
                 # Whoever breaks off, is too slow or sends what is no line of JSON is let go.
                 with suppress(*BROKEN, TimeoutError, ValueError):
                     await self._converse(Lines(stream))
+            except Exception as error:
+                # One client's fault, or one of ours, ends one conversation.
+                print(f"at the door: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             finally:
                 self.connections -= 1
 
@@ -184,46 +184,3 @@ class Progress:
     def _put(self, said: dict[str, Any]) -> None:
         with suppress(anyio.WouldBlock, *BROKEN):
             self._say.send_nowait(said)
-
-
-class Lines:
-    """A connection as lines of JSON."""
-
-    def __init__(self, stream: ByteStream) -> None:
-        self._stream = stream
-        self._unread = bytearray()
-
-    async def receive(self, most: int = LONGEST_LINE) -> dict[str, Any]:
-        """The next line, which holds an object."""
-        told = json.loads(await self.receive_raw(most))
-        if not isinstance(told, dict):
-            raise ValueError
-        return told
-
-    async def receive_raw(self, most: int = LONGEST_LINE) -> bytes:
-        """The next line as it came."""
-        seen = 0
-        while (end := self._unread.find(b"\n", seen)) < 0:
-            seen = len(self._unread)
-            if seen > most:
-                raise ValueError
-            self._unread += await self._stream.receive()
-        line = bytes(self._unread[:end])
-        del self._unread[: end + 1]
-        return line
-
-    async def until_gone(self, scope: anyio.CancelScope) -> None:
-        """Wait until the other side hangs up, then give up what is done for it."""
-        with suppress(*BROKEN):
-            while len(self._unread) <= LONGEST_LINE:
-                self._unread += await self._stream.receive()
-        scope.cancel()
-
-    async def send(self, message: Mapping[str, Any]) -> None:
-        """One line."""
-        await self.send_raw(json.dumps(message).encode())
-
-    async def send_raw(self, line: bytes) -> None:
-        """A line that is one already; who does not read it in a minute is let go."""
-        with anyio.fail_after(UNREAD_SECONDS):
-            await self._stream.send(line + b"\n")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -23,7 +24,8 @@ from marklight import __version__
 from marklight.library import Library
 from marklight.settings import files_for
 from marklight.surfaces.daemon import state
-from marklight.surfaces.daemon.door import Door, Lines
+from marklight.surfaces.daemon.assisting import assist
+from marklight.surfaces.daemon.door import Door
 from marklight.surfaces.daemon.state import State
 from marklight.surfaces.host import Host
 from marklight.surfaces.http import door as http
@@ -55,7 +57,11 @@ class Daemon:
         self._read = _files(library)
         self._renewing = anyio.Lock()
         self.door = Door(
-            self.host, settings, stop=self.over.set, assist=self._assist, fresh=self._fresh
+            self.host,
+            settings,
+            stop=self.over.set,
+            assist=partial(assist, self.host),
+            fresh=self._fresh,
         )
 
     async def run(self, ready: Callable[[State], None]) -> None:
@@ -109,9 +115,6 @@ class Daemon:
             if now != self._read:
                 await self.host.renew()
                 self._read = now
-
-    async def _assist(self, lines: Lines) -> None:
-        return
 
     @contextmanager
     def _signals(self) -> Iterator[None]:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from marklight.surfaces.daemon import state
-from marklight.surfaces.daemon.attach import Gone, greet
+from marklight.surfaces.daemon.attach import PROGRAM, Gone, greet
 from marklight.surfaces.daemon.state import State
 from marklight.text.digests import digest
 
-PROGRAM = "from marklight.surfaces.cli import main; main()"
-"""Not `-m marklight`, nor a script by its path: this very package, wherever it was loaded from."""
 POLL_SECONDS = 0.02
 
 
@@ -32,8 +29,7 @@ def start(
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         return subprocess.Popen(
-            # -P: a file of the documents that is called as a module of Python's is not one.
-            [sys.executable, "-P", "-c", PROGRAM, "serve", "--in", str(folder), *arguments],
+            [*PROGRAM, "serve", "--in", str(folder), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
