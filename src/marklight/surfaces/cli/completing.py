@@ -83,9 +83,9 @@ def _offered(
 @contextmanager
 def _library(context: click.Context) -> Iterator[Library]:
     """The library that the words before the cursor name, else the one around the current folder."""
-    from marklight.surfaces.cli.options import open_library
+    from marklight.surfaces.cli.options import open_own
 
     given = context.params
     folder = given.get("folder") or (given.get("path") if context.info_name == "search" else None)
-    with open_library(folder) as library:
+    with open_own(folder) as library:
         yield library
