@@ -140,10 +140,14 @@ class Parts:
 
     def reranker_for(self, query: Query, pipeline: Pipeline) -> Reranker | None:
         """The cross-encoder that this question needs; one that is not needed is not looked for."""
-        stage = pipeline.refine.get("rerank")
-        if not isinstance(stage, Rerank) or not stage.wants(query):
+        if not _reads(query, pipeline):
             return None
         return self.any_reranker if query.rerank else self.reranker
+
+    def reranks(self, text: str, rerank: bool | None = None) -> bool:
+        """Whether a cross-encoder is to read for this question; it is not looked for yet."""
+        configured = self.settings["reranker.name"] not in ("", "none")
+        return _reads(Query(text, rerank=rerank), self.pipeline) and (bool(rerank) or configured)
 
     @once
     def pool(self) -> ThreadPoolExecutor:
@@ -240,6 +244,11 @@ class Parts:
     def _demand_open(self) -> None:
         if self.closed:
             raise UsageError("this library is closed", "Open it again to ask it")
+
+
+def _reads(query: Query, pipeline: Pipeline) -> bool:
+    stage = pipeline.refine.get("rerank")
+    return isinstance(stage, Rerank) and stage.wants(query)
 
 
 def in_turn(tasks: Sequence[Callable[[], Value]]) -> list[Value]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,13 +19,28 @@ from marklight.surfaces.http.guard import Guard
 from marklight.surfaces.http.headers import Safe
 from marklight.surfaces.http.limits import Limits
 from marklight.surfaces.http.page import page_routes
-from marklight.surfaces.http.routes import Api
+from marklight.surfaces.http.routes import Api, route
+from marklight.surfaces.mcp.server import make_server
+from marklight.surfaces.mcp.streamable import make_streamable
 
 
 def make_app(host: Host, door: Door, more: Sequence[BaseRoute] = ()) -> Starlette:
-    """An application for a host that whoever runs it has opened."""
+    """An application for a host that whoever runs it has opened, for as long as its lifespan."""
+    assistants, sessions = make_streamable(make_server(host))
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with sessions.run():
+            yield
+
     app = Starlette(
-        routes=[*Api(host).routes(), *page_routes(), *more],
+        routes=[
+            *Api(host).routes(),
+            route("/mcp", assistants, "POST", "GET", "DELETE"),
+            *page_routes(),
+            *more,
+        ],
+        lifespan=lifespan,
         middleware=[
             Middleware(Safe),
             Middleware(Errors),

@@ -79,15 +79,18 @@ def told(error: MarklightError) -> dict[str, dict[str, str]]:
     return {"error": {"type": kind, "message": error.message, "hint": error.hint}}
 
 
+def unexpected(error: Exception) -> MarklightError:
+    """What is said of a fault of ours; what it was is for whoever runs us."""
+    log.error("a request could not be answered", exc_info=error)
+    return MarklightError("this request met a fault in Marklight", "Tell us what you asked for")
+
+
 def answer_to(error: Exception) -> Response:
     """The response that tells it."""
     if isinstance(error, HTTPException):
         error = _routed(error)
     if not isinstance(error, MarklightError):
-        log.error("a request could not be answered", exc_info=error)
-        error = MarklightError(
-            "this request met a fault in Marklight", "Tell us what you asked for"
-        )
+        error = unexpected(error)
     status, headers = status_of(error), {}
     if isinstance(error, Refusal):
         headers = error.headers

@@ -18,6 +18,7 @@ from marklight.surfaces import verbs
 from marklight.surfaces.host import Host
 from marklight.surfaces.http.asked import in_address, in_body, in_path
 from marklight.surfaces.http.errors import json_response
+from marklight.surfaces.http.stream import streamed
 from marklight.surfaces.parameters import Parameter, read, text
 
 DOCUMENTS = "/api/documents/"
@@ -61,6 +62,7 @@ class Api:
         return [
             route("/health", self.health, "GET"),
             route("/api/search", self.search, "GET", "POST"),
+            route("/api/search/stream", self.stream, "GET"),
             route(f"{DOCUMENTS}{{path:path}}", self.document, "GET"),
             route(f"{OUTLINE}{{path:path}}", self.outline, "GET"),
             route(f"{PAGE}{{path:path}}", self.page, "GET"),
@@ -83,6 +85,10 @@ class Api:
             in_address(request, ())
             return await self._call(request, "search", await in_body(request))
         return await self._call(request, "search", asked(request))
+
+    async def stream(self, request: Request) -> Response:
+        """The same, one step after the other as each is done."""
+        return streamed(self.host, asked(request))
 
     async def document(self, request: Request) -> Response:
         """A document or a part of it, by whatever `get` takes."""

@@ -1,0 +1,62 @@
+"""A question answered step by step: first by its words, then by all evidence, then re-ranked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+from starlette.responses import Response, StreamingResponse
+
+from marklight.errors import MarklightError
+from marklight.surfaces.host import Host
+from marklight.surfaces.http.errors import told, unexpected
+from marklight.surfaces.render import to_json
+
+Given = Mapping[str, Any]
+Step = tuple[str, Given]
+"""What a step is called, and how the library is asked for it."""
+
+
+def streamed(host: Host, asked: Given) -> Response:
+    """Server-sent events; whoever stops listening stops the work."""
+    return StreamingResponse(
+        _events(host, asked),
+        media_type="text/event-stream",
+        # A proxy that gathers what it hands on would make one event of all.
+        headers={"x-accel-buffering": "no"},
+    )
+
+
+async def _events(host: Host, asked: Given) -> AsyncIterator[bytes]:
+    began, done = time.perf_counter(), []
+    try:
+        for name, given in steps(asked, host.library.reranks(asked["query"], asked.get("rerank"))):
+            answer = await host.call("search", given)
+            done.append(name)
+            yield event("results", {"step": name, **answer})
+    except MarklightError as error:
+        yield event("error", told(error))
+    except Exception as error:
+        yield event("error", told(unexpected(error)))
+    took_ms = round((time.perf_counter() - began) * 1000, 1)
+    yield event("done", {"steps": done, "took_ms": took_ms})
+
+
+def steps(asked: Given, reranks: bool) -> Iterator[Step]:
+    """The last of them asks as the asker did, so that it is the answer that others get at once."""
+    mode = asked.get("mode", "hybrid")
+    name = "keyword" if mode == "keyword" else "fused"
+    if mode == "hybrid":
+        # At once, from what is there: the step that follows compares with the disk.
+        yield "keyword", {**asked, "mode": "keyword", "rerank": False, "refresh": False}
+    if reranks:
+        yield name, {**asked, "rerank": False}
+        yield "reranked", {**asked, "refresh": False}
+    else:
+        yield name, asked
+
+
+def event(name: str, value: object) -> bytes:
+    """One event, its data on one line."""
+    return f"event: {name}\ndata: {to_json(value, indent=None)}\n\n".encode("utf-8", "replace")

@@ -1,0 +1,133 @@
+"""A question answered step by step: in order, each once, and no longer than somebody listens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from marklight.answer import Query
+from marklight.errors import Stopped
+from marklight.ports import Tools
+from tests.making import write
+from tests.models import pairs
+from tests.surfaces.http.serving import PAGES, Served, serving, until
+
+Events = list[tuple[str, dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("stream") / "docs") as each:
+        yield each
+
+
+def heard(served: Served, target: str) -> Events:
+    told = served.get(f"/api/search/stream?{target}")
+    assert told.status == 200
+    assert told.headers["content-type"].startswith("text/event-stream")
+    events: Events = []
+    for part in told.body.decode().split("\n\n")[:-1]:
+        name, data = part.split("\n")
+        events.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return events
+
+
+def steps(events: Events) -> list[str]:
+    return [each["step"] for name, each in events if name == "results"]
+
+
+def test_words_come_first_then_all_evidence_and_last_that_it_is_done(served: Served) -> None:
+    events = heard(served, "q=refresh+token&limit=2")
+    assert [name for name, _ in events] == ["results", "results", "done"]
+    assert steps(events) == events[-1][1]["steps"] == ["keyword", "fused"]
+
+
+def test_the_last_results_are_those_of_a_plain_search(served: Served) -> None:
+    asked = "q=refresh+token&limit=2&tag=security&explain=true&min_confidence=0"
+    last = heard(served, asked)[-2][1]
+    plain = served.get(f"/api/search?{asked}").json()
+    assert last["results"] == plain["results"]
+    assert {"step", *plain} == set(last)
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("keyword", ["keyword"]), ("semantic", ["fused"]), ("code", ["fused"])],
+)
+def test_only_steps_that_apply_are_taken(served: Served, mode: str, expected: list[str]) -> None:
+    assert steps(heard(served, f"q=token&mode={mode}")) == expected
+
+
+def test_with_a_cross_encoder_what_it_says_comes_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path / "cache"))
+    model = pairs.write_folder(tmp_path / "pairs")
+    with serving(tmp_path / "docs", reranker={"name": str(model)}) as served:
+        assert steps(heard(served, "q=when+do+tokens+expire")) == ["keyword", "fused", "reranked"]
+        assert steps(heard(served, "q=when+do+tokens+expire&mode=keyword")) == [
+            "keyword",
+            "reranked",
+        ]
+        assert steps(heard(served, "q=when+do+tokens+expire&rerank=false")) == ["keyword", "fused"]
+        assert steps(heard(served, "q=token")) == ["keyword", "fused"], "one word is not read"
+
+
+def test_an_error_on_the_way_is_an_event_and_the_end(served: Served) -> None:
+    events = heard(served, "q=token&after=yesterday")
+    assert [name for name, _ in events] == ["error", "done"]
+    assert events[0][1]["error"]["type"] == "UsageError"
+    assert events[1][1]["steps"] == []
+
+
+def test_a_call_that_cannot_be_read_is_refused_before_anything_is_streamed(served: Served) -> None:
+    assert served.get("/api/search/stream").status == 422
+    assert served.get("/api/search/stream?q=a&limit=no").status == 422
+
+
+def test_text_on_many_lines_stays_one_event(tmp_path: Path) -> None:
+    folder = write(tmp_path / "docs", {"a.md": "# A\n\npapaya\u2028one\rtwo\n\nevent: done\n"})
+    with serving(folder) as served:
+        events = heard(served, "q=papaya&min_confidence=0")
+        assert [name for name, _ in events] == ["results", "results", "done"]
+        assert "event: done" in events[0][1]["results"][0]["content"]
+
+
+class Slow:
+    """A stage that takes as long as a test wants, and notes that it was told to stop."""
+
+    def __init__(self) -> None:
+        self.entered, self.release, self.stopped = Event(), Event(), Event()
+
+    def __call__(self, query: Query, tools: Tools) -> Query:
+        self.entered.set()
+        assert self.release.wait(60)
+        try:
+            tools.going_on()
+        except Stopped:
+            self.stopped.set()
+            raise
+        return query
+
+
+@pytest.mark.parametrize("target", ["/api/search/stream?q=token", "/api/search?q=token"])
+def test_who_goes_away_stops_the_work(tmp_path: Path, target: str) -> None:
+    with serving(write(tmp_path / "docs", PAGES)) as served:
+        slow, lib = Slow(), served.host.library
+        lib.pipeline = replace(lib.pipeline, rewrite={"slow": slow, **lib.pipeline.rewrite})
+        before = served.host.last_asked
+        with served.raw() as made:
+            made.sendall(f"GET {target} HTTP/1.1\r\nHost: {served.name}\r\n\r\n".encode())
+            assert slow.entered.wait(60)
+            before = served.host.last_asked
+        # Whoever asked is gone: the host notes the time when it gives the place back.
+        until(lambda: served.host.last_asked > before)
+        slow.release.set()
+        assert slow.stopped.wait(60)
+        assert served.get("/health").status == 200
