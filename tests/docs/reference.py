@@ -17,7 +17,8 @@ from marklight.library.compose import SCHEMA
 from marklight.settings import Settings, combine
 from marklight.surfaces.cli.app import app
 
-from .examples import ROOT, SKILL, renew
+from .assisting import ASSISTANTS, assistants
+from .examples import ROOT, SKILL, clone, renew
 from .llms import LLMS, llms
 from .manual import MANUAL, manual
 
@@ -129,5 +130,7 @@ if __name__ == "__main__":
     MANUAL.write_text(manual())
     ARCHITECTURE.write_text(architecture(ARCHITECTURE.read_text()))
     renew()
+    with clone():
+        ASSISTANTS.write_text(assistants(ASSISTANTS.read_text()))
     LLMS.write_text(llms())
     PUBLIC_SKILL.write_bytes(SKILL.read_bytes())

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-from .examples import ROOT, SKILL
+import pytest
+
+from marklight.surfaces.cli.app import app
+from marklight.surfaces.mcp.tools import tools_for
+from marklight.surfaces.schemas import ANSWER
+from marklight.surfaces.setup.clients import CLIENTS, Client
+from marklight.surfaces.setup.entry import snippet
+
+from .assisting import ASSISTANTS, assistants
+from .examples import ROOT, SKILL, clone
 from .llms import BESIDE, DOCS, LLMS, llms
 from .reference import PUBLIC_SKILL
 
@@ -43,3 +53,43 @@ def test_the_list_for_assistants_has_the_form_of_llmstxt_org() -> None:
     assert second.startswith("> ")
     assert rest[::2] == ["## Docs", "## Optional"]
     assert all(line.startswith("- [") for part in rest[1::2] for line in part.strip().split("\n"))
+
+
+def test_every_tool_parameter_and_flag_that_the_skill_names_exists() -> None:
+    text = re.sub(r"^```.*?^```$", "", SKILL.read_text(), flags=re.MULTILINE | re.DOTALL)
+    codes = re.findall(r"`([^`]+)`", text)
+    tools = tools_for(False)
+    parameters = {each.name for tool in tools.values() for each in tool.parameters}
+    assert set(tools) <= set(codes), "every tool has its place in the skill"
+    names = {code for code in codes if re.fullmatch(r"[a-z_]+", code)}
+    names |= {name for code in codes for name in re.findall(r"^(\w+): ", code)}
+    assert names <= {*tools, *parameters, *ANSWER["properties"], "chunk_id"} - {""} | {"true"}
+    table = re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)
+    query = {each.name for each in tools["query_documents"].parameters}
+    assert {name.strip("` ") for row in table for name in row.split(",")} <= query | {"parameter"}
+    flags = {option for one in app.commands["search"].params for option in one.opts}
+    assert {code for code in codes if code.startswith("--")} <= flags
+
+
+def test_the_page_on_assistants_names_the_tools_and_answers_there_are() -> None:
+    text = ASSISTANTS.read_text()
+    assert text.count("<!-- end -->") == 6
+    with clone():
+        assert text == assistants(text), RENEW
+
+
+@pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS.keys())
+def test_the_page_shows_what_is_written_for_a_client_and_where(client: Client) -> None:
+    text = ASSISTANTS.read_text()
+    _, _, section = text.partition(f"\n## {client.title}\n")
+    section = section.partition("\n## ")[0]
+    entry = client.entry(("/home/ana/.local/bin/marklight", "mcp", "/home/ana/notes"))
+    shown = snippet(Path(client.file), (client.servers, "marklight"), entry)
+    assert f"\n{shown}\n```\n" in section
+    assert f"marklight install-mcp {client.name} ~/notes" in section
+    assert f"`marklight install-mcp {client.name} --remove" in section
+    row = next(line for line in text.splitlines() if f"| `{client.name}` |" in line)
+    assert f"](#{client.title.lower().replace(' ', '-')})" in row
+    assert Path(client.file).name in row
+    assert row.endswith(f"| `{client.project_file}` |" if client.project_file else "| |")
+    assert not client.skills or f"`~/{client.skills}`" in text

@@ -73,8 +73,8 @@ def test_every_setting_that_is_named_is_known(file: Path) -> None:
     text = file.read_text()
     for body in fences(text, "toml"):
         values = tomllib.loads(body)
-        if {"project", "build-system"} & set(values):
-            continue
+        if {"project", "build-system", "mcp_servers"} & set(values):
+            continue  # another program's
         combine([Layer(file.name, values.get("tool", {}).get("marklight", values))], SCHEMA)
     known = {*known_keys(SCHEMA), *SCHEMA}
     tables = tuple(f"{table}." for table in ("model", "index", "files", "chunk", "search"))

@@ -389,8 +389,8 @@ def test_variables_that_move_a_configuration_are_followed(
 
 
 WRONG = {
-    "unknown": (["cluade-code"], "Did you mean claude-code?"),
-    "in other letters": (["VSCode"], "Did you mean vscode?"),
+    "unknown": (["cluade-code"], "Did you mean 'claude-code'?"),
+    "in other letters": (["VSCode"], "Did you mean 'vscode'?"),
     "like nothing": (["emacs"], "Known: claude-code, claude-desktop, cursor, vscode, codex"),
     "no projects": (["claude-desktop", "--project"], "Leave out --project"),
     "no skills": (["claude-desktop", "--skill"], "reads no skills"),

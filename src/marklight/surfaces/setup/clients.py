@@ -13,11 +13,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import Any
 
 from marklight.errors import UsageError
+from marklight.surfaces.parameters import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +163,7 @@ def client_of(name: str) -> Client:
     """The client of this name; another name is refused with the nearest."""
     if name in CLIENTS:
         return CLIENTS[name]
-    near = get_close_matches(name.lower(), CLIENTS, 1)
-    meant = f"Did you mean {near[0]}? " if near else ""
-    raise UsageError(f"there is no client {name[:100]!r}", f"{meant}Known: {', '.join(CLIENTS)}")
+    raise UsageError(f"there is no client {name[:100]!r}", nearest(name.lower(), CLIENTS))
 
 
 def this_machine() -> Machine:

@@ -1,0 +1,83 @@
+"""What the page on assistants has from the program itself: tools, prompts, and answers as a model reads them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import marklight
+from marklight.surfaces import verbs
+from marklight.surfaces.mcp import telling
+from marklight.surfaces.mcp.prompts import PROMPTS
+from marklight.surfaces.mcp.tools import tools_for
+from marklight.surfaces.parameters import Parameter
+
+from .examples import NOTES, ROOT, alike
+
+ASSISTANTS = ROOT / "docs" / "assistants.md"
+_MARKED = re.compile(
+    r"<!-- (tools|prompts|told (\w+) (\{[^\n]*\})) -->\n(.*?)<!-- end -->", re.DOTALL
+)
+
+
+def assistants(text: str) -> str:
+    """The page with what stands between its marks made anew; inside a clone, for the answers."""
+    return _MARKED.sub(_filled, text)
+
+
+def told(name: str, given: str) -> str:
+    """What a tool answers over the example notes, as text for a model."""
+    tool = tools_for(False)[name]
+    values = tool.read(json.loads(given))
+    with marklight.open(NOTES) as library:
+        found = verbs.call(library, tool.verb, tool.asked(values))
+    if tool.verb == "search":
+        most = values.get("max_tokens", telling.MOST_TOKENS)
+        return telling.search_text(found, False, "", most).strip()
+    if tool.verb == "outline":
+        return telling.outline_text(found, False)
+    assert tool.verb == "get", name
+    return telling.extract_text(telling.extract_of(found, False, values["max_tokens"]), False)
+
+
+def _filled(mark: re.Match[str]) -> str:
+    what, name, given, before = mark.groups()
+    if what == "tools":
+        inside = _tools()
+    elif what == "prompts":
+        inside = _prompts()
+    else:
+        inside = f"```text\n{told(name, given)}\n```\n"
+        inside = before if alike(before, inside) else inside
+    return f"<!-- {what} -->\n{inside}<!-- end -->"
+
+
+def _tools() -> str:
+    rows = ["| tool | parameters |", "|---|---|"]
+    rows += [
+        f"| `{name}` | {', '.join(map(_parameter, tool.parameters)) or 'none'} |"
+        for name, tool in tools_for(True).items()
+    ]
+    said: dict[str, dict[str, None]] = {}
+    for tool in tools_for(True).values():
+        for each in tool.parameters:
+            said.setdefault(each.name, {})[each.schema["description"]] = None
+    rows += ["", "| parameter | what it says |", "|---|---|"]
+    rows += [f"| `{name}` | {' Or: '.join(one)} |" for name, one in said.items()]
+    return "\n".join(rows) + "\n"
+
+
+def _prompts() -> str:
+    rows = ["| prompt | what it does | arguments |", "|---|---|---|"]
+    rows += [
+        f"| `{name}` | {description} | {', '.join(map(_parameter, arguments))} |"
+        for name, (_, description, arguments) in PROMPTS.items()
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def _parameter(parameter: Parameter) -> str:
+    default = parameter.schema.get("default")
+    if parameter.required:
+        return f"**`{parameter.name}`**"
+    return f"`{parameter.name}`" + (f" = {json.dumps(default)}" if default is not None else "")
