@@ -242,11 +242,13 @@ class Counts:
     generation: int = 0
     model: str = ""
     """Whose vectors were counted; empty where no model was asked about."""
+    unread: int = 0
+    """Changed files that are known and were not read yet."""
 
     @property
     def pending(self) -> int:
-        """Passages that have no vector of this model yet."""
-        return self.chunks - self.embedded if self.model else 0
+        """Passages that have no vector of this model yet, and files that wait to be read."""
+        return (self.chunks - self.embedded if self.model else 0) + self.unread
 
 
 def trail(title: str, headings: Iterable[str]) -> str:

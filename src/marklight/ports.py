@@ -33,6 +33,20 @@ class Indexed(NamedTuple):
     recipe: str
 
 
+class Span(NamedTuple):
+    """Documents of one collection by their paths, in the order of signs: from one to before another."""
+
+    collection: str
+    first: str = ""
+    end: str | None = None
+    """The first path that is no part of it; None where there is no end."""
+
+    def holds(self, id: DocumentId) -> bool:
+        """Whether a document is one of them."""
+        beyond = self.end is not None and id.path >= self.end
+        return id.collection == self.collection and self.first <= id.path and not beyond
+
+
 class Scored(NamedTuple):
     """A passage's id with one retriever's raw score, higher is better."""
 
@@ -98,8 +112,11 @@ class Reader(Protocol):
     def models(self) -> Mapping[str, int]:
         """Fingerprints of models that passages have vectors of, and how many passages."""
 
-    def files(self) -> Mapping[DocumentId, Indexed]:
-        """Every indexed document with the state of its file, cheap enough for every run."""
+    def files(self, spans: Sequence[Span] | None = None) -> Mapping[DocumentId, Indexed]:
+        """Every indexed document with the state of its file, or those within some spans."""
+
+    def indexed(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, Indexed]:
+        """The same of these documents; those that are not there are left out."""
 
     def modified(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
         """File times of these documents in nanoseconds; those that are not there are left out."""

@@ -265,10 +265,16 @@ class Report:
     skipped: tuple[Failure, ...] = ()
     remarks: tuple[tuple[DocumentId, str], ...] = ()
     """What was odd about documents that were indexed all the same."""
+    unread: tuple[DocumentId, ...] = ()
+    """Changed files that there was no time for."""
     newly_embedded: int = 0
     index: Counts = field(default_factory=Counts)
     notices: tuple[str, ...] = ()
     took_ms: float = 0.0
+
+    def __bool__(self) -> bool:
+        """Whether documents came, went or changed."""
+        return bool(self.added or self.changed or self.moved or self.removed)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON holds it."""

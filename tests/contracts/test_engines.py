@@ -10,7 +10,7 @@ import pytest
 from marklight.answer import Filters
 from marklight.errors import MarklightError
 from marklight.model import Batch, Counts, DocumentId, Failure, FileState, Heading, Vectors
-from marklight.ports import FIELD_BOOSTS, Engine, Indexed, Reader
+from marklight.ports import FIELD_BOOSTS, Engine, Indexed, Reader, Span
 from marklight.text import words
 from tests.contracts.builders import embedding, entry, id_of, link, vector
 from tests.contracts.conftest import Open
@@ -86,6 +86,35 @@ def test_what_was_committed_is_read_back_as_it_was(engine: Engine) -> None:
         assert reader.section(one.sections[0].id) == (one.document.id, one.sections[0])
         state = one.document.file
         assert reader.files() == {one.document.id: Indexed(state, one.document.digest, "r1")}
+
+
+def test_files_are_told_by_spans_of_their_paths_and_by_their_names(engine: Engine) -> None:
+    paths = ["a.md", "a/b.md", "a/é.md", "a-b.md", "b.md", "zoë/x.md"]
+    put(engine, *(entry(path, f"words of {path}") for path in paths))
+    with engine.snapshot() as reader:
+        files = reader.files()
+        ordered = sorted(paths)
+
+        def within(*spans: Span) -> list[str]:
+            found = reader.files(spans)
+            assert all(files[id] == each for id, each in found.items())
+            return sorted(id.path for id in found)
+
+        collection = id_of("a.md").collection
+        for first in (*ordered, "", "a/", "zz"):
+            for end in (*ordered, None, "a0"):
+                expected = [p for p in ordered if first <= p and (end is None or p < end)]
+                assert within(Span(collection, first, end)) == expected
+        assert within(Span("other")) == within() == []
+        assert within(Span(collection, "b"), Span(collection, "", "a/")) == [
+            "a-b.md",
+            "a.md",
+            "b.md",
+            "zoë/x.md",
+        ]
+        some = [id_of("b.md"), id_of("none.md"), id_of("a/é.md")]
+        assert reader.indexed(some) == {id: files[id] for id in some if id in files}
+        assert len(reader.indexed(some)) == 2
 
 
 def test_a_view_stands_still_while_commits_go_on(engine: Engine) -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from marklight.errors import UsageError
-from marklight.ingest.discover import Discover
+from marklight.ingest import walk
+from marklight.ingest.discover import Claims, Discover
 from marklight.ingest.read import state_of
 from marklight.model import DocumentId
+from marklight.ports import Span
 from tests.making import write
 
 
@@ -242,3 +248,57 @@ def test_it_says_why_a_path_is_left_out(tmp_path: Path) -> None:
     assert (
         discover.why_ignored(Path("/elsewhere.md"), {"docs": tmp_path}) == "it is in no collection"
     )
+
+
+TREE = ("a.md", "a/b.md", "a/c/d.md", "a/e.md", "a-b.md", "a0.md", "b/c.md", "é/x.md", "z.md")
+
+
+@given(st.lists(st.sampled_from(TREE), min_size=1, unique=True), st.data())
+def test_a_part_of_the_tree_is_a_span_of_its_paths(names: list[str], data: st.DataObject) -> None:
+    ends = st.sampled_from((*TREE, "", "a/", "a/c/", "a0", "zz"))
+    cuts = sorted(data.draw(st.sets(ends, min_size=2, max_size=6)))
+    spans = [Span("docs", *ends) for ends in zip(cuts[::2], cuts[1::2], strict=False)]
+    with TemporaryDirectory() as folder:
+        write(Path(folder), dict.fromkeys(names, ""))
+        seen = Discover()({"docs": Path(folder)}, spans)
+    assert [id.path for id in seen.found] == [
+        path for path in sorted(names) if any(each.first <= path < str(each.end) for each in spans)
+    ]
+    assert seen.spans == tuple(spans)
+
+
+@given(st.lists(st.sampled_from(TREE), min_size=1, unique=True), st.sampled_from(("", *TREE)))
+def test_a_walk_that_is_stopped_again_and_again_sees_everything_once(
+    names: list[str], begin: str
+) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walk, "_AT_ONCE", 1)  # the time is looked at after every name
+        root = write(Path(folder), dict.fromkeys(names, ""))
+        spans = [Span("docs", begin), Span("docs", "", begin)] if begin else [Span("docs")]
+        seen: list[str] = []
+        looks = 0
+        while spans:
+            look = Discover()({"docs": root}, spans, until=time.monotonic() - 1 + (looks % 2) * 100)
+            seen += [id.path for id in look.found]
+            looks += 1
+            if look.stopped is None:
+                break
+            assert look.spans
+            assert look.spans[-1].end == look.stopped.first
+            done = look.spans[-1]
+            spans = [
+                each._replace(first=look.stopped.first) if each.first == done.first else each
+                for each in spans[len(look.spans) - 1 :]
+            ]
+    assert sorted(seen) == sorted(names)
+
+
+def test_of_links_to_one_place_the_first_is_followed_in_a_part_too(tmp_path: Path) -> None:
+    write(tmp_path, {".store/a.md": "", "m.md": ""})
+    (tmp_path / "first").symlink_to(".store")
+    (tmp_path / "second").symlink_to(".store")
+    claimed: Claims = {}
+    everything = Discover()({"docs": tmp_path}, claimed=claimed)
+    assert [id.path for id in everything.found] == ["first/a.md", "m.md"]
+    later = Discover()({"docs": tmp_path}, [Span("docs", "n")], claimed=claimed)
+    assert not later.found

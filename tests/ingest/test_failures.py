@@ -208,8 +208,8 @@ def test_a_file_that_another_process_adds_during_the_walk_is_not_planned_as_remo
         before = generation(lib)
         walk = type(lib.ingest.discover).__call__
 
-        def slow(self: Any, collections: Any) -> Any:
-            found = walk(self, collections)
+        def slow(self: Any, *given: Any) -> Any:
+            found = walk(self, *given)
             monkeypatch.undo()
             write(folder, {"new.md": "# New\n"})
             other.index()

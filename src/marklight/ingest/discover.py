@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from pathlib import Path
 
 from marklight.errors import UsageError
@@ -13,17 +12,25 @@ from marklight.ingest.ignore import IGNORE_FILES
 from marklight.ingest.parse import PARSERS, with_defaults
 from marklight.ingest.walk import Found, Walk, inside
 from marklight.model import DocumentId, Failure
+from marklight.ports import Span
 
-_PATH = attrgetter("path")
+Claims = dict[str, dict[str, str]]
+"""By collection: what symbolic links lead to, and which of them is followed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """All files of the library, and what could not be looked at."""
+    """All files of the library or of a part of it, and what could not be looked at."""
 
     found: Mapping[DocumentId, Found]
     unreadable: tuple[Failure, ...] = ()
     """Of a folder the path ends in a slash."""
+    spans: tuple[Span, ...] | None = None
+    """What was looked at; None is everything."""
+    stopped: Span | None = None
+    """What came next when the time was over."""
+    folders: tuple[str, ...] = ()
+    """That were listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +53,43 @@ class Discover:
     def __post_init__(self) -> None:
         object.__setattr__(self, "parsers", with_defaults(self.parsers))
 
-    def __call__(self, collections: Mapping[str, Path]) -> Discovery:
-        """Every document of these collections, sorted; a folder that is not there may come back."""
+    def __call__(
+        self,
+        collections: Mapping[str, Path],
+        spans: Sequence[Span] | None = None,
+        until: float | None = None,
+        claimed: Claims | None = None,
+    ) -> Discovery:
+        """Every document of these collections, sorted; a folder that is not there may come back.
+
+        Of some spans only, one after the other. With a time limit, a `time.monotonic`, they are
+        everything, from wherever the last walk stopped.
+        """
         roots, missing = _roots(collections)
+        claimed = {} if claimed is None else claimed
         found: dict[DocumentId, Found] = {}
         unreadable = [Failure(DocumentId(name, "/"), why) for name, why in missing.items()]
-        for name in sorted(roots):
-            walk = self._walk(name, roots)
-            found |= {item.id: item for item in sorted(walk.files(), key=_PATH)}
-            unreadable.extend(walk.unreadable)
-        return Discovery(found, tuple(unreadable))
+        folders: list[str] = []
+        seen: list[Span] = []
+        for run in _runs(spans if spans is not None else [Span(name) for name in sorted(roots)]):
+            name = run[0].collection
+            if name in roots:
+                if run[0].first == "":
+                    claimed[name] = {}
+                walk = self._walk(name, roots, claimed.setdefault(name, {}))
+                whole = run == [Span(name)]
+                found |= {item.id: item for item in walk.files(None if whole else run, until)}
+                unreadable.extend(walk.unreadable)
+                folders.extend(walk.folders)
+                if walk.stopped is not None:
+                    seen += _before(run, walk.stopped)
+                    next_one = Span(name, walk.stopped)
+                    return Discovery(
+                        found, tuple(unreadable), tuple(seen), next_one, tuple(folders)
+                    )
+            seen += run
+        covered = tuple(seen) if spans is not None and until is None else None
+        return Discovery(found, tuple(unreadable), covered, None, tuple(folders))
 
     def why_ignored(self, path: Path, collections: Mapping[str, Path]) -> str | None:
         """Why a file is left out of the library, in words; nothing if it is not."""
@@ -65,10 +99,34 @@ class Discover:
         if not owners:
             return "it is in no collection"
         name = max(owners, key=lambda owner: len(roots[owner]))
-        return self._walk(name, roots).why(asked)
+        return self._walk(name, roots, {}).why(asked)
 
-    def _walk(self, name: str, roots: Mapping[str, str]) -> Walk:
-        return Walk(self, name, roots[name], frozenset(roots.values()) - {roots[name]})
+    def _walk(self, name: str, roots: Mapping[str, str], claimed: dict[str, str]) -> Walk:
+        others = frozenset(roots.values()) - {roots[name]}
+        return Walk(self, name, roots[name], others, claimed)
+
+
+def _runs(spans: Sequence[Span]) -> Iterator[list[Span]]:
+    """Spans of one collection that ascend are walked together."""
+    run: list[Span] = []
+    for span in spans:
+        last = run[-1] if run else None
+        if last and (
+            span.collection != last.collection or last.end is None or span.first < last.end
+        ):
+            yield run
+            run = []
+        run.append(span)
+    if run:
+        yield run
+
+
+def _before(run: Sequence[Span], path: str) -> list[Span]:
+    """What of these spans comes before a path."""
+    cut = [span for span in run if span.first < path]
+    return [
+        span._replace(end=path) if span.end is None or span.end > path else span for span in cut
+    ]
 
 
 def _roots(collections: Mapping[str, Path]) -> tuple[dict[str, str], dict[str, str]]:
@@ -90,4 +148,4 @@ def _roots(collections: Mapping[str, Path]) -> tuple[dict[str, str], dict[str, s
     return roots, missing
 
 
-__all__ = ["Discover", "Discovery", "Found"]
+__all__ = ["Claims", "Discover", "Discovery", "Found"]

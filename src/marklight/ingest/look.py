@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,11 +13,13 @@ from marklight.ingest.discover import Discovery, Found
 from marklight.ingest.plan import Plan, plan
 from marklight.ingest.read import read
 from marklight.model import DocumentId, Failure
-from marklight.ports import Engine, Indexed, Progress
+from marklight.ports import Engine, Indexed, Progress, Span
 
 BATCH_BYTES = 2_000_000
 """Of files in one commit: few enough to bound memory, enough that a commit's own cost vanishes."""
 BATCH_FILES = 500
+HURRIED_BYTES, HURRIED_FILES = 200_000, 50
+"""The same for a caller with little time: a tenth of a second."""
 TRIED = "failures_recipe"
 """Under this key the index notes by which recipe its failures were tried; another may do better."""
 
@@ -51,6 +54,12 @@ class Look:
     unreadable: tuple[Failure, ...]
     """What could not be looked at and is not known as such yet."""
     rebuild: bool
+    spans: tuple[Span, ...] | None = None
+    """What was compared; None is everything."""
+    stopped: Span | None = None
+    """What comes next, where there was no time for everything."""
+    folders: tuple[str, ...] = ()
+    """That were listed."""
 
     def __bool__(self) -> bool:
         return bool(self.plan or self.unreadable)
@@ -61,11 +70,14 @@ def compare(
     engine: Engine, walk: Callable[[], Discovery], recipe: str, max_bytes: int, *, rebuild: bool
 ) -> Look:
     """What differs between disk and index."""
-    # The index first: what another process adds after the walk would seem to be gone.
+    # The view of the index is older than the walk: what another process adds after that would seem gone.
     with engine.snapshot() as reader:
-        generation, known, failures = reader.generation, reader.files(), reader.failures()
-        tried = reader.manifest().get(TRIED, "")
-    disk = walk()
+        generation, tried = reader.generation, reader.manifest().get(TRIED, "")
+        disk = walk()
+        known, failures = reader.files(disk.spans), reader.failures()
+    if disk.spans is not None:
+        within = disk.spans
+        failures = [one for one in failures if any(span.holds(one.document) for span in within)]
     files = {id: found.file for id, found in disk.found.items()}
     standing = [_standing(one, disk.found, tried == recipe, max_bytes) for one in failures]
     steps = plan(files, known, standing, disk.unreadable, recipe, rebuild=rebuild)
@@ -75,7 +87,19 @@ def compare(
         for failure in disk.unreadable
         if failure.document in leaving or failed.get(failure.document) != failure
     )
-    return Look(generation, disk.found, known, failed, tried, steps, news, rebuild)
+    return Look(
+        generation,
+        disk.found,
+        known,
+        failed,
+        tried,
+        steps,
+        news,
+        rebuild,
+        disk.spans,
+        disk.stopped,
+        disk.folders,
+    )
 
 
 def _standing(
@@ -95,16 +119,21 @@ def _standing(
     return failure
 
 
-def batches(look: Look, progress: Progress) -> Iterator[list[Found]]:
-    """The files to read, in portions bounded by bytes and number."""
+def batches(look: Look, progress: Progress, until: float | None) -> Iterator[list[Found]]:
+    """The files to read, in portions bounded by bytes and number, until a `time.monotonic`; never none."""
+    most_bytes, most_files = (
+        (BATCH_BYTES, BATCH_FILES) if until is None else (HURRIED_BYTES, HURRIED_FILES)
+    )
     batch: list[Found] = []
     size = 0
     for done, id in enumerate(look.plan.read):
         progress("Reading text", done, len(look.plan.read))
         batch.append(look.found[id])
         size += look.found[id].file.size
-        if size >= BATCH_BYTES or len(batch) >= BATCH_FILES:
+        if size >= most_bytes or len(batch) >= most_files:
             yield batch
             batch, size = [], 0
+            if until is not None and time.monotonic() >= until:
+                return
     if batch:
         yield batch

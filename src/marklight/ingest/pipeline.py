@@ -10,14 +10,14 @@ from pathlib import Path
 from marklight.ingest.chunk import Chunker
 from marklight.ingest.communities import regroup
 from marklight.ingest.concepts import embed_vocabulary, words_missing
-from marklight.ingest.discover import Discover
+from marklight.ingest.discover import Claims, Discover
 from marklight.ingest.embed import embed_pending
 from marklight.ingest.look import TRIED, Look, batches, compare
 from marklight.ingest.parse import fingerprint
 from marklight.ingest.read import Source
 from marklight.ingest.work import Work, moves
 from marklight.model import Batch, Counts, DocumentId, Entry, Failure
-from marklight.ports import Embedder, Engine, Indexed, Progress, silent
+from marklight.ports import Embedder, Engine, Indexed, Progress, Span, silent
 from marklight.report import Report
 from marklight.text import digest
 
@@ -33,16 +33,27 @@ class Ingest:
     embedder: Embedder | None
     max_bytes: int
 
-    def look(self, *, rebuild: bool = False) -> Look:
-        """Discover and plan: what differs between disk and index."""
-        walk = partial(self.discover, self.collections)
+    def look(
+        self,
+        *,
+        rebuild: bool = False,
+        spans: Sequence[Span] | None = None,
+        until: float | None = None,
+        claimed: Claims | None = None,
+    ) -> Look:
+        """Discover and plan: what differs between disk and index, or a part of both."""
+        walk = partial(self.discover, self.collections, spans, until, claimed)
         return compare(self.engine, walk, self.recipe, self.max_bytes, rebuild=rebuild)
 
-    def text(self, look: Look, progress: Progress = silent) -> Report:
-        """Read, parse, chunk and commit what the plan names; searchable by words afterwards."""
+    def text(self, look: Look, progress: Progress = silent, until: float | None = None) -> Report:
+        """Read, parse, chunk and commit what the plan names; searchable by words afterwards.
+
+        Until a `time.monotonic`: the report names what there was no time for.
+        """
         report = Report()
         leaving = {look.known[id].digest: id for id in look.plan.removed if id in look.known}
-        for batch in batches(look, progress):
+        done = 0
+        for batch in batches(look, progress, until):
             work = self._work(look.known, look.failed)
             for found in batch:
                 work.take(found, rebuild=look.rebuild)
@@ -51,16 +62,19 @@ class Ingest:
             if made := work.batch(entries, moved):
                 self.engine.commit(made)
             report = work.told(report, moved)
+            done += len(batch)
         moved_away = {old for old, _ in report.moved}
         removed = tuple(id for id in look.plan.removed if id not in moved_away)
         refused = any(one.file for one in (*look.failed.values(), *report.skipped))
-        noted = {TRIED: self.recipe} if refused and look.tried != self.recipe else {}
+        tried_all = look.spans is None and done == len(look.plan.read)
+        noted = {TRIED: self.recipe} if refused and tried_all and look.tried != self.recipe else {}
         if last := Batch(removed=removed, failures=look.unreadable, manifest=noted):
             self.engine.commit(last)
         return replace(
             report,
             removed=(*report.removed, *(id for id in removed if id in look.known)),
             skipped=(*report.skipped, *look.unreadable),
+            unread=look.plan.read[done:],
         )
 
     def groups(self) -> None:

@@ -1,22 +1,32 @@
-"""One collection's folders, from top to bottom; and where on the way a path would be left out."""
+"""One collection's folders in the order of their paths; and where on the way a path would be left out."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+import stat
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.ingest.ignore import Patterns, Rules, decide, rules_above, rules_in
 from marklight.ingest.parse import OFF, parser_fits, parser_for
 from marklight.ingest.read import state_of
 from marklight.model import DocumentId, Failure, FileState
+from marklight.ports import Span
 
 if TYPE_CHECKING:
     from marklight.ingest.discover import Discover
 
 _ENDING = re.compile(r"\*\.[A-Za-z0-9]+$")
 _NEVER = frozenset((".marklight", ".git"))
+AFTER_SLASH = chr(ord("/") + 1)
+"""In place of a folder's slash: all that stands below the folder comes before."""
+_AT_ONCE = 256
+"""Names that are looked at before the time is: a tree with fewer is always walked whole."""
 
 
 class Found(NamedTuple):
@@ -32,17 +42,35 @@ def inside(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
 
 
-class Walk:
-    """One collection. Symbolic links wait until the end, so that a real path comes first."""
+class Folder(NamedTuple):
+    """One that is being walked: its path in the collection, the rules in it, and what is left of it."""
 
-    def __init__(self, options: Discover, name: str, root: str, others: frozenset[str]) -> None:
+    below: str
+    rules: Rules
+    left: Iterator[tuple[str, os.DirEntry[str]]]
+
+
+class Walk:
+    """One collection, in the order in which a store sorts its paths: a part of it is a span of them."""
+
+    def __init__(
+        self,
+        options: Discover,
+        name: str,
+        root: str,
+        others: frozenset[str],
+        claimed: dict[str, str],
+    ) -> None:
         self.options = options
         self.name = name
         self.root = root
         self.others = others
+        self.claimed = claimed
+        """What symbolic links lead to, and the one that is followed: of several, the first."""
         self.unreadable: list[Failure] = []
-        self.links: list[tuple[str, str, Rules]] = []
-        self.walked: list[str] = []
+        self.folders: list[str] = []
+        self.stopped: str | None = None
+        """What was not looked at any more when the time was over, first path of it."""
         self.ignore_files = frozenset(options.ignore_files)
         self.include = Patterns(options.include) if options.include else None
         self.exclude = Patterns(options.exclude) if options.exclude else None
@@ -50,90 +78,116 @@ class Walk:
         self.endings = _endings(options.parsers)
         self.is_document = _matcher(options.parsers)
 
-    def files(self) -> Iterator[Found]:
-        """Every document once."""
-        outer = rules_above(self.root, self.options.ignore_files)
-        found: list[Found] = []
-        self._folder(self.root, "", outer, found)
-        yield from found
-        real: set[str] | None = None
-        while self.links:
-            path, below, rules = self.links.pop()
-            if real is None:
-                real = {*(item.path for item in found), *self.walked}
-            target = os.path.realpath(path)
-            before, walked = len(found), len(self.walked)
-            if target not in real and self._may_follow(target):
-                self._target(path, target, below, rules, found)
-            real.update(self.walked[walked:])
-            real.add(target)
-            yield from found[before:]
+    @cached_property
+    def outer(self) -> Rules:
+        """Rules from above the collection."""
+        return rules_above(self.root, self.options.ignore_files)
 
-    def _folder(self, folder: str, below: str, rules: Rules, found: list[Found]) -> None:
-        """All below a folder, without recursion: a path may be deeper than Python's stack."""
-        waiting = [(folder, below, rules)]
+    def files(
+        self, spans: Sequence[Span] | None = None, until: float | None = None
+    ) -> Iterator[Found]:
+        """Every document once, without recursion: a path may be deeper than Python's stack.
+
+        Of some spans only, which ascend and do not overlap; until a `time.monotonic`.
+        """
+        wanted = _within(spans) if spans is not None else None
+        start = spans[0].first if spans else ""
         documents, hidden, plain = self.is_document, self.options.hidden, not self._picky
-        endings = self.endings
-        collection = self.name
-        while waiting:
-            folder, below, rules = waiting.pop()
-            self.walked.append(folder)
-            try:
-                with os.scandir(folder) as entries:
-                    listed = list(entries)
-            except OSError as error:
-                self._unreadable(below or "/", f"cannot be listed: {error.strerror or error}")
-                continue
-            if not self.ignore_files.isdisjoint([entry.name for entry in listed]):
-                rules = (*rules, *rules_in(folder, below, self.options.ignore_files))
+        endings, collection = self.endings, self.name
+        open_folders = [self._opened(self.root, "", self.outer)]
+        looked = 0
+        while open_folders:
+            below, rules, left = open_folders[-1]
             open_here = plain and not rules
-            for entry in listed:
+            for key, entry in left:
                 name = entry.name
                 if name[0] == "." and (not hidden or name in _NEVER):
                     continue
+                path = below + key
+                if wanted and not wanted(path):
+                    continue
+                if until and path >= start:  # a folder above the start was looked at before
+                    if looked and looked % _AT_ONCE == 0 and self._over(until, path):
+                        return
+                    looked += 1
                 try:
                     if (name.endswith(endings) or documents(below, name)) and entry.is_file(
                         follow_symlinks=False
                     ):
-                        if not open_here and self._left_out(below + name, rules):
+                        if not open_here and self._left_out(path, rules):
                             continue
                         if not name.isascii() and not _is_text(name):
-                            self._unreadable(below + name, "its name is not valid Unicode")
+                            self._unreadable(path, "its name is not valid Unicode")
                             continue
                         status = entry.stat(follow_symlinks=False)
-                        id = DocumentId(collection, below + name)
-                        found.append(Found(id, state_of(status), entry.path))
+                        id = DocumentId(collection, path)
+                        yield Found(id, state_of(status), entry.path)
                     elif entry.is_symlink():
-                        self.links.append((entry.path, below + name, rules))
+                        if not self._follows(os.path.realpath(entry.path), path):
+                            continue
+                        if key[-1] != "/":
+                            if found := self._linked(entry, below, rules):
+                                yield found
+                        elif not self._left_out(path, rules):
+                            open_folders.append(self._opened(entry.path, path, rules))
+                            break
                     elif entry.is_dir(follow_symlinks=False):
-                        inner = f"{below}{name}/"
                         if entry.path in self.others:
                             continue
-                        if open_here or not self._left_out(inner, rules):
-                            waiting.append((entry.path, inner, rules))
-                    elif documents(below, name) and not self._left_out(below + name, rules):
-                        self._unreadable(below + name, "is not a regular file")
+                        if open_here or not self._left_out(path, rules):
+                            open_folders.append(self._opened(entry.path, path, rules))
+                            break
+                    elif documents(below, name) and not self._left_out(path, rules):
+                        self._unreadable(path, "is not a regular file")
                 except OSError as error:
-                    self._unreadable(below + name, f"cannot be read: {error.strerror or error}")
+                    self._unreadable(path, f"cannot be read: {error.strerror or error}")
+            else:
+                open_folders.pop()
 
-    def _target(self, path: str, target: str, below: str, rules: Rules, found: list[Found]) -> None:
-        """Follow one symbolic link, to a folder or to a file."""
-        folder, _, name = below.rpartition("/")
-        if os.path.isdir(target):
-            if not self._left_out(below + "/", rules):
-                self._folder(path, below + "/", rules, found)
-        elif self.is_document(folder + "/" if folder else "", name):
-            if self._left_out(below, rules):
-                return
-            try:
-                status = os.stat(target)
-            except OSError:
-                self._unreadable(below, "is a symbolic link to nothing")
-                return
-            if not os.path.isfile(target) or not _is_text(name):
-                self._unreadable(below, "is not a regular file")
-                return
-            found.append(Found(DocumentId(self.name, below), state_of(status), path))
+    def _opened(self, folder: str, below: str, rules: Rules) -> Folder:
+        """A folder's own rules, and what is in it: a folder counts by its name with a slash."""
+        self.folders.append(folder)
+        try:
+            with os.scandir(folder) as entries:
+                listed = [
+                    (entry.name + "/" if _leads_on(entry) else entry.name, entry)
+                    for entry in entries
+                ]
+        except OSError as error:
+            self._unreadable(below or "/", f"cannot be listed: {error.strerror or error}")
+            return Folder(below, rules, iter(()))
+        if not self.ignore_files.isdisjoint([key for key, _ in listed]):
+            rules = (*rules, *rules_in(folder, below, self.options.ignore_files))
+        listed.sort(key=itemgetter(0))
+        return Folder(below, rules, iter(listed))
+
+    def _over(self, until: float, path: str) -> bool:
+        """Whether to stop here; not at a name that cannot be written down."""
+        if time.monotonic() < until or not _is_text(path):
+            return False
+        self.stopped = path
+        return True
+
+    def _follows(self, target: str, below: str) -> bool:
+        """Whether a symbolic link is followed: to what the walk does not come to, and by one link only."""
+        if inside(target, self.root) and self.why(target) is None:
+            return False
+        return self._may_follow(target) and self.claimed.setdefault(target, below) == below
+
+    def _linked(self, entry: os.DirEntry[str], below: str, rules: Rules) -> Found | None:
+        """The file that a symbolic link leads to."""
+        path = below + entry.name
+        if not self.is_document(below, entry.name) or self._left_out(path, rules):
+            return None
+        try:
+            status = os.stat(entry.path)
+        except OSError:
+            self._unreadable(path, "is a symbolic link to nothing")
+            return None
+        if not stat.S_ISREG(status.st_mode) or not _is_text(entry.name):
+            self._unreadable(path, "is not a regular file")
+            return None
+        return Found(DocumentId(self.name, path), state_of(status), entry.path)
 
     def _may_follow(self, target: str) -> bool:
         within = inside(target, self.root) or self.options.follow_outside
@@ -162,7 +216,7 @@ class Walk:
     def why(self, path: str) -> str | None:
         """Go down to a path as the walk does, and say where the walk would stop."""
         steps = os.path.relpath(path, self.root).split(os.sep)
-        rules = rules_above(self.root, self.options.ignore_files)
+        rules = self.outer
         folder, below = self.root, ""
         for number, name in enumerate(steps):
             rules = (*rules, *rules_in(folder, below, self.options.ignore_files))
@@ -200,6 +254,31 @@ class Walk:
     def _unreadable(self, below: str, reason: str) -> None:
         shown = below if _is_text(below) else os.fsencode(below).decode("utf-8", "replace")
         self.unreadable.append(Failure(DocumentId(self.name, shown), reason))
+
+
+def _within(spans: Sequence[Span]) -> Callable[[str], bool]:
+    """Whether a path is in one of them; that of a folder, whether something below it may be."""
+    firsts = [span.first for span in spans]
+
+    def wanted(path: str) -> bool:
+        if path[-1] == "/":
+            begun = bisect_left(firsts, path[:-1] + AFTER_SLASH)
+        else:
+            begun = bisect_right(firsts, path)
+        if not begun:
+            return False
+        end = spans[begun - 1].end
+        return end is None or path < end
+
+    return wanted
+
+
+def _leads_on(entry: os.DirEntry[str]) -> bool:
+    """Whether documents may stand below it."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _is_text(name: str) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from marklight.answer import Answer, Mode
 from marklight.errors import NotFound
@@ -20,17 +20,21 @@ from marklight.library.choice import embedded_with, model_for
 from marklight.library.compose import Index
 from marklight.library.locate import scope_of, standing
 from marklight.library.parts import MANY, Parts, in_turn
-from marklight.library.upkeep import Upkeep
+from marklight.library.upkeep import Freshness, Upkeep
 from marklight.model import DocumentId
-from marklight.ports import Progress, Tools, nobody_stops, silent
+from marklight.ports import Progress, Reader, Tools, nobody_stops, silent
 from marklight.report import Extract, Graph, Links, Outline, Page, Register, Related, Report
 from marklight.search import picture, present, reference, relations, widen
 from marklight.search.likelihood import is_measured
+from marklight.search.pipeline import GONE
 
 __all__ = ["Library"]
 
 WITH_MODEL = (Mode.HYBRID, Mode.SEMANTIC)
 """Modes that need a model; the others answer without one."""
+
+About = TypeVar("About", bound=Extract | Outline | Page | Links | Related)
+"""What is told about one document."""
 
 
 class Library(Parts):
@@ -113,39 +117,47 @@ class Library(Parts):
         # Before any work is done, so that a missing one is told at once.
         reranker = self.reranker_for(query, pipeline)
         ingest = self.ingest if query.mode in WITH_MODEL else self.reading
-        notices = list(self._notices())
-        if refresh:
-            notices += self._upkeep(ingest).refresh(query, progress)
-        with self.at_work() as alone, self.engine.snapshot() as reader:
-            counts = reader.counts(self.model_problem()[0])
-            embedder, said = model_for(query, reader, ingest.embedder, self.model_named)
-            tools = Tools(
-                reader,
-                embedder,
-                reranker,
-                exists=self.files.has,
-                now=time.time(),
-                say=said.append,
-                together=self.together if alone and counts.chunks >= MANY else in_turn,
-                going_on=going_on,
-            )
-            answer = pipeline(query, tools)
-            modified = reader.modified(hit.chunk.document for hit in answer.hits)
-            levels = widen.levels((hit.chunk for hit in answer.hits), widen.Leaves(reader))
-        if counts.documents == 0:
-            said = [*said, f"there are no documents in {self.place.folder}"]
-        notices += [*said, *self.engine.news()]
-        answer = replace(
-            answer,
-            index=counts,
-            modified=modified,
-            levels=levels,
-            notices=notices,
+        fresh = self._upkeep(ingest).refresh(query, progress) if refresh else Freshness()
+
+        def answer() -> tuple[Answer, list[DocumentId]]:
+            with self.at_work() as alone, self.engine.snapshot() as reader:
+                counts = reader.counts(self.model_problem()[0])
+                embedder, said = model_for(query, reader, ingest.embedder, self.model_named)
+                tools = Tools(
+                    reader,
+                    embedder,
+                    reranker,
+                    exists=self.files.has,
+                    now=time.time(),
+                    say=said.append,
+                    together=self.together if alone and counts.chunks >= MANY else in_turn,
+                    going_on=going_on,
+                )
+                found = pipeline(query, tools)
+                documents = {hit.chunk.document for hit in found.hits}
+                if counts.documents == 0:
+                    said = [*said, f"there are no documents in {self.place.folder}"]
+                found = replace(
+                    found,
+                    index=replace(counts, unread=fresh.unread),
+                    modified=reader.modified(documents),
+                    levels=widen.levels((hit.chunk for hit in found.hits), widen.Leaves(reader)),
+                    notices=said,
+                )
+                return found, self.files.changed(reader.indexed(documents))
+
+        found, stale = answer()
+        if stale and refresh and self._upkeep(self.reading).reread(stale, progress):
+            found, stale = answer()
+        found = self._without(found, stale) if stale else found
+        found = replace(
+            found,
+            notices=[*self._notices(), *fresh.notices, *found.notices, *self.engine.news()],
             explain=explain,
             several_collections=len(self.collections) > 1,
         )
-        answer = present.within_budget(answer)
-        return replace(answer, took_ms=(time.perf_counter() - began) * 1000)
+        found = present.within_budget(found)
+        return replace(found, took_ms=(time.perf_counter() - began) * 1000)
 
     def get(
         self,
@@ -164,54 +176,54 @@ class Library(Parts):
         named a path is exactly one of its own, and no name of a document will do.
         """
         wanted, count = level_of(level, context)
-        notices = self._refresh_known(progress)
-        with self.engine.snapshot() as reader:
+
+        def read(reader: Reader) -> Extract:
             find = self.files.near(reader, near)
             if collection is not None:
                 find = self.files.exactly(reader, collection)
             extract = reference.follow(ref, reader, find)
             self.files.demand(extract.document)
-            if wanted:
-                extract = reference.widened(extract, wanted, reader, count)
-        return replace(extract, notices=tuple(notices))
+            return reference.widened(extract, wanted, reader, count) if wanted else extract
+
+        return self._asked(read, progress)
 
     def outline(
         self, path: str, *, near: Path | None = None, progress: Progress = silent
     ) -> Outline:
         """A document's headings."""
-        notices = self._refresh_known(progress)
-        with self.engine.snapshot() as reader:
+
+        def read(reader: Reader) -> Outline:
             document = reference.demand(path, reader, self.files.near(reader, near))
-        return Outline(document.id, tuple(document.outline), tuple(notices))
+            return Outline(document.id, tuple(document.outline))
+
+        return self._asked(read, progress)
 
     def page(
         self, path: str, *, line: int = 1, near: Path | None = None, progress: Progress = silent
     ) -> Page:
         """A document as safe HTML; of a very long one the part around a line."""
-        from marklight.ingest.render import (
-            render,
-        )  # the parser is heavy, and nothing else shows HTML
+        # The parser is heavy, and nothing else shows HTML.
+        from marklight.ingest.render import render
 
-        notices = self._refresh_known(progress)
-        with self.engine.snapshot() as reader:
+        def read(reader: Reader) -> Page:
             document = reference.demand(path, reader, self.files.near(reader, near))
             links = reader.links_from(document.id)
-        leads = {each.link.keys: self._called(each.target) for each in links if each.target}
-        rendered = render(
-            document, self._called(document.id), leads.get, line, self.reading.discover.parsers
-        )
-        return Page(
-            document=document.id,
-            title=document.title,
-            html=rendered.html,
-            lines=rendered.lines,
-            of_lines=document.text.count("\n") + 1,
-            headings=document.outline,
-            blocks=document.blocks,
-            tags=document.tags,
-            date=document.date,
-            notices=tuple(notices),
-        )
+            leads = {each.link.keys: self._called(each.target) for each in links if each.target}
+            called, parsers = self._called(document.id), self.reading.discover.parsers
+            rendered = render(document, called, leads.get, line, parsers)
+            return Page(
+                document=document.id,
+                title=document.title,
+                html=rendered.html,
+                lines=rendered.lines,
+                of_lines=document.text.count("\n") + 1,
+                headings=document.outline,
+                blocks=document.blocks,
+                tags=document.tags,
+                date=document.date,
+            )
+
+        return self._asked(read, progress)
 
     def links(
         self,
@@ -223,27 +235,28 @@ class Library(Parts):
     ) -> Links:
         """Links to and from a document; without one, what in the library leads nowhere or stands alone."""
         whole("the limit", limit, 1, relations.MOST_COUNTED)
-        notices = self._refresh_known(progress)
-        with self.engine.snapshot() as reader:
+
+        def read(reader: Reader) -> Links:
             if path is None:
-                found = relations.loose_ends(reader, limit, self.files.has)
-            else:
-                id = reference.demand(path, reader, self.files.near(reader, near)).id
-                found = relations.links(id, reader, limit, self.files.has)
-        return replace(found, notices=(*notices, *found.notices))
+                return relations.loose_ends(reader, limit, self.files.has)
+            id = reference.demand(path, reader, self.files.near(reader, near)).id
+            return relations.links(id, reader, limit, self.files.has)
+
+        return self._asked(read, progress)
 
     def related(
         self, path: str, *, limit: int = 10, near: Path | None = None, progress: Progress = silent
     ) -> Related:
         """Documents that belong to this one: by links, shared tags and meaning, each with its reasons."""
         whole("the limit", limit, 1, 100)
-        notices = self._refresh_known(progress)
-        with self.engine.snapshot() as reader:
+
+        def read(reader: Reader) -> Related:
             document = reference.demand(path, reader, self.files.near(reader, near))
             wanted = self.settings["model.name"] != "none"
             model = embedded_with(reader, lambda: self.model_problem()[0]) if wanted else ""
-            found = relations.related(document, reader, model, limit, self.files.has)
-        return replace(found, notices=tuple(notices))
+            return relations.related(document, reader, model, limit, self.files.has)
+
+        return self._asked(read, progress)
 
     def documents(self, *, like: str = "", after: str = "", limit: int = 100) -> Register:
         """The documents that are indexed, in order; `after` is what the part before called `next`.
@@ -336,6 +349,33 @@ class Library(Parts):
 
     # Inside
 
+    def _asked(self, read: Callable[[Reader], About], progress: Progress) -> About:
+        """What is asked about one document, of the file as it is now."""
+        notices = self._refresh_known(progress)
+        found, stale = self._read(read)
+        if stale and self._upkeep(self.reading).reread(stale, progress):
+            found, stale = self._read(read)
+        told = (*notices, *([_as_before(1)] if stale else []), *found.notices)
+        return replace(found, notices=told)
+
+    def _read(self, read: Callable[[Reader], About]) -> tuple[About, list[DocumentId]]:
+        with self.engine.snapshot() as reader:
+            found = read(reader)
+            asked = [found.document] if found.document else []
+            return found, self.files.changed(reader.indexed(asked))
+
+    def _without(self, answer: Answer, stale: Iterable[DocumentId]) -> Answer:
+        """An answer without what is gone, that says what was not read since it changed."""
+        gone = {id for id in stale if not self.files.has(id)}
+        hits = tuple(hit for hit in answer.hits if hit.chunk.document not in gone)
+        changed = len({hit.chunk.document for hit in hits}.intersection(stale))
+        return replace(
+            answer,
+            hits=hits,
+            abstained=answer.abstained if hits else GONE,
+            notices=[*answer.notices, *([_as_before(changed)] if changed else [])],
+        )
+
     def _refresh_known(self, progress: Progress) -> list[str]:
         """A look at the disk for a library that is there; only a search or a run makes a new one."""
         with self.engine.snapshot() as reader:
@@ -344,7 +384,7 @@ class Library(Parts):
                     f"nothing is indexed in {self.place.folder} yet",
                     "Name the library's folder with --in, or run `marklight index`",
                 )
-        return self._upkeep(self.reading).refresh(None, progress)
+        return list(self._upkeep(self.reading).refresh(None, progress).notices)
 
     def _standing(self, near: Path | None) -> str:
         return standing(self.collections, near or Path.cwd()) if len(self.collections) > 1 else ""
@@ -354,7 +394,12 @@ class Library(Parts):
         return f"{id.collection}/{id.path}" if len(self.collections) > 1 else id.path
 
     def _upkeep(self, ingest: Ingest) -> Upkeep:
-        return Upkeep(ingest, self.settings.build(Index, "index"))
+        return Upkeep(ingest, self.settings.build(Index, "index"), self.bookmark)
 
     def _notices(self) -> tuple[str, ...]:
         return (*((self.notice,) if self.notice else ()), *self.files.missing())
+
+
+def _as_before(count: int) -> str:
+    files = "a file is" if count == 1 else f"{count} files are"
+    return f"{files} shown as before the last change; without --no-refresh, a search reads what changed"

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marklight.errors import NotFound
+from marklight.ingest.read import state_of
 from marklight.library.locate import standing
-from marklight.model import Document, DocumentId
-from marklight.ports import Reader
+from marklight.model import Document, DocumentId, FileState
+from marklight.ports import Indexed, Reader
 from marklight.search.reference import Find, find_document
 
 
@@ -24,6 +25,17 @@ class Files:
         """Whether a document's file is still there."""
         folder = self.collections.get(id.collection)
         return folder is not None and os.path.exists(os.path.join(folder, id.path))
+
+    def changed(self, indexed: Mapping[DocumentId, Indexed]) -> list[DocumentId]:
+        """Documents whose file is no longer as it was when it was read, those that are gone included."""
+        return [id for id, each in indexed.items() if self._state(id) != each.file]
+
+    def _state(self, id: DocumentId) -> FileState | None:
+        folder = self.collections.get(id.collection)
+        try:
+            return state_of(os.stat(os.path.join(folder, id.path))) if folder else None
+        except (OSError, ValueError):
+            return None
 
     def demand(self, id: DocumentId) -> None:
         """An error where it is not."""

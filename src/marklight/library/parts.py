@@ -17,6 +17,7 @@ from marklight.errors import ModelError, UsageError
 from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
+from marklight.library.bookmark import Bookmark
 from marklight.library.compose import Model, Reranking, Serve, compose_pipeline, read_settings
 from marklight.library.files import Files
 from marklight.library.locate import index_address, path_of, scope_of
@@ -118,6 +119,12 @@ class Parts:
     def ingest(self) -> Ingest:
         """Files to text and vectors in the index."""
         return replace(self.reading, embedder=self.embedder)
+
+    @once
+    def bookmark(self) -> Bookmark:
+        """Where the last look at the files stopped."""
+        kept = self.address.startswith("file:")
+        return Bookmark(Path(self.address.removeprefix("file:")) if kept else None)
 
     @once
     def scope(self) -> tuple[tuple[str, str], ...]:

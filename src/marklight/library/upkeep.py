@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from marklight.answer import Query
 from marklight.errors import Busy, StoreError
+from marklight.ingest.look import Look
 from marklight.ingest.pipeline import Ingest
+from marklight.library.bookmark import Bookmark
 from marklight.library.compose import Index
-from marklight.model import Batch
-from marklight.ports import FIELD_BOOSTS, Progress
+from marklight.model import Batch, DocumentId
+from marklight.ports import FIELD_BOOSTS, Progress, Span
 from marklight.report import Report
 from marklight.text import query_words
 
@@ -23,12 +26,22 @@ TIDY_LEAST = 1000
 """Fewer unused vectors are kept: a file that comes back needs them."""
 
 
+class Freshness(NamedTuple):
+    """How true the index is after a look."""
+
+    notices: tuple[str, ...] = ()
+    unread: int = 0
+    """Files that changed and are not read yet."""
+    report: Report = Report()
+
+
 @dataclass(frozen=True, slots=True)
 class Upkeep:
     """What happens to the index between two questions."""
 
     ingest: Ingest
     limits: Index
+    bookmark: Bookmark
 
     def run(self, progress: Progress, *, rebuild: bool) -> Report:
         """All of it, however long it takes: text first, searchable at once, then vectors."""
@@ -37,35 +50,80 @@ class Upkeep:
             self.ingest.groups()
             self._embed(progress)
             self._tidy()
+        self.bookmark.keep(None)
         return report
 
-    def refresh(self, query: Query | None, progress: Progress) -> list[str]:
+    def refresh(self, query: Query | None, progress: Progress) -> Freshness:
         """Text, and vectors for a while; what could not be done is said and is not fatal."""
-        ingest, limits = self.ingest, self.limits
         try:
-            counts = ingest.counts()
-            waiting = query is not None and ingest.waiting()
-            look = ingest.look()
-            if not look and not waiting:
-                return []
-            with ingest.engine.writing(0.0 if counts.documents else limits.wait_seconds):
-                if ingest.counts().generation != look.generation:
-                    look = ingest.look()  # another process has written since
-                ingest.text(look, progress)
-                new = not counts.documents
-                if new:
-                    ingest.groups()
-                if query is not None:
-                    seconds = limits.first_search_seconds if new else limits.search_seconds
-                    self._embed(progress, time.monotonic() + seconds, lambda: self._likely(query))
+            new = not self.ingest.counts().documents
+            seconds = self.limits.first_search_seconds if new else self.limits.search_seconds
+            until = time.monotonic() + seconds
+            fresh = self._look(progress, until, new=new)
+            if query is not None and self.ingest.waiting():
+                if new:  # reading took its own time
+                    until = time.monotonic() + seconds
+                with self.ingest.engine.writing(self._wait(new)):
+                    self._embed(progress, until, lambda: self._likely(query))
                     self._tidy()
-            return []
+            return fresh
         except Busy:
-            return ["another process is indexing this library; answering from what is there"]
+            said = "another process is indexing this library; answering from what is there"
+            return Freshness((said,))
         except StoreError as error:
             if not self.ingest.counts().documents:
                 raise
-            return [f"the index could not be brought up to date: {error}"]
+            return Freshness((f"the index could not be brought up to date: {error}",))
+
+    def reread(self, documents: Iterable[DocumentId], progress: Progress) -> bool:
+        """Files that changed though no look came to them yet; whether that could be done."""
+        spans = [Span(*id, end=id.path + "\0") for id in sorted(documents)]
+        try:
+            with self.ingest.engine.writing(self._wait(False)):
+                self.ingest.text(self.ingest.look(spans=spans), progress)
+            return True
+        except StoreError:
+            return False
+
+    def _look(self, progress: Progress, until: float, *, new: bool) -> Freshness:
+        """Compare and read: what is new whole, else as much as there is time for."""
+        ingest = self.ingest
+
+        def look() -> Look:
+            if new:
+                return ingest.look()
+            ahead = self.bookmark.ahead(ingest.collections)
+            walking = time.monotonic() + self.limits.look_ms / 1000
+            return ingest.look(spans=ahead, until=walking, claimed=self.bookmark.claimed)
+
+        found = look()
+        report = Report()
+        if found:
+            with ingest.engine.writing(self._wait(new)):
+                if ingest.counts().generation != found.generation:
+                    found = look()  # another process has written since
+                report = ingest.text(found, progress, None if new else until)
+                if new:
+                    ingest.groups()
+        unread = [Span(*id) for id in report.unread[:1]]
+        self.bookmark.keep(unread[0] if unread else found.stopped)
+        return Freshness(tuple(self._partly(found, report)), len(report.unread), report)
+
+    def _partly(self, look: Look, report: Report) -> Iterator[str]:
+        if look.stopped:
+            about = max(self.ingest.counts().documents, len(look.found))
+            yield (
+                f"looked at {len(look.found):,} of about {about:,} files in {self.limits.look_ms:g} ms;"
+                " the next searches look at the others"
+            )
+        if report.unread:
+            yield (
+                f"{len(report.unread):,} changed files are not read yet;"
+                " the next searches or `marklight index` do it"
+            )
+
+    def _wait(self, new: bool) -> float:
+        return self.limits.wait_seconds if new else 0.0
 
     def _embed(
         self,

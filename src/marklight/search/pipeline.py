@@ -69,6 +69,8 @@ COUNTED = {
 }
 """What `stats` calls the number of hits that a stage left; a stage that did not run left all."""
 
+GONE = "what matched is no longer on the disk"
+
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
@@ -135,7 +137,7 @@ def why_nothing(query: Query, steps: list[Step], last: Hits) -> str:
             return "no passage matches the question"
         return f"no passage matches the question among those that pass the filters: {in_words(query.filters)}"
     if any(step.stage == "alive" and step.count == 0 for step in steps):
-        return "what matched is no longer on the disk"
+        return GONE
     best, among = max(hit.score for hit in last), stats(steps)["original_count"]
     if query.min_confidence is not None:
         return f"the best of {among} candidates scores {best:.2f}, less than {query.min_confidence}"

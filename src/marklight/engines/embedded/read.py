@@ -20,7 +20,7 @@ from marklight.model import (
     Heading,
     Section,
 )
-from marklight.ports import Indexed, Pending
+from marklight.ports import Indexed, Pending, Span
 
 ASKED = (
     "json_each(?1) s CROSS JOIN documents x"
@@ -44,13 +44,35 @@ def counts(session: Session, model: str) -> Counts:
     )
 
 
+_FILE = "d.size, d.mtime_ns, d.ctime_ns, d.digest, d.recipe"
+_FILES = f"SELECT d.collection, d.path, {_FILE} FROM documents d"
+
+
 def files(session: Session) -> Mapping[DocumentId, Indexed]:
     """Every document with its file's state."""
+    return _files(session.all(_FILES))
+
+
+def files_within(session: Session, span: Span) -> Mapping[DocumentId, Indexed]:
+    """The same of a part, by the index on paths: what the others are costs nothing."""
+    within, values = "d.collection = ? AND d.path >= ?", [span.collection, span.first]
+    if span.end is not None:
+        within, values = f"{within} AND d.path < ?", [*values, span.end]
+    return _files(session.all(f"{_FILES} WHERE {within}", values))
+
+
+def indexed(session: Session, documents: Sequence[DocumentId]) -> Mapping[DocumentId, Indexed]:
+    """The same of these, in one question."""
+    columns = _FILE.replace("d.", "x.")
+    return _files(
+        session.all(f"SELECT x.collection, x.path, {columns} FROM {ASKED}", [listed(documents)])
+    )
+
+
+def _files(rows: Iterable[Sequence[Any]]) -> Mapping[DocumentId, Indexed]:
     return {
         DocumentId(collection, path): Indexed(FileState(size, mtime_ns, ctime_ns), digest, recipe)
-        for collection, path, size, mtime_ns, ctime_ns, digest, recipe in session.all(
-            "SELECT collection, path, size, mtime_ns, ctime_ns, digest, recipe FROM documents"
-        )
+        for collection, path, size, mtime_ns, ctime_ns, digest, recipe in rows
     }
 
 

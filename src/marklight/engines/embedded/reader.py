@@ -23,7 +23,7 @@ from marklight.model import (
     ResolvedLink,
     Section,
 )
-from marklight.ports import Concept, Covered, Indexed, Pending, Scored
+from marklight.ports import Concept, Covered, Indexed, Pending, Scored, Span
 
 if TYPE_CHECKING:
     from marklight.engines.embedded.derived import Derived
@@ -61,8 +61,14 @@ class EmbeddedReader:
     def models(self) -> Mapping[str, int]:
         return dict(self._session.all("SELECT name, embedded FROM models WHERE embedded > 0"))
 
-    def files(self) -> Mapping[DocumentId, Indexed]:
-        return read.files(self._session)
+    def files(self, spans: Sequence[Span] | None = None) -> Mapping[DocumentId, Indexed]:
+        if spans is None:
+            return read.files(self._session)
+        found = [read.files_within(self._session, span) for span in spans]
+        return {id: each for some in found for id, each in some.items()}
+
+    def indexed(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, Indexed]:
+        return read.indexed(self._session, list(documents))
 
     def modified(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
         return {id: each.mtime_ns for id, each in self._facts(documents).items()}

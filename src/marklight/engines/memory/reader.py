@@ -22,7 +22,7 @@ from marklight.model import (
     ResolvedLink,
     Section,
 )
-from marklight.ports import Concept, Covered, Indexed, Pending, Scored
+from marklight.ports import Concept, Covered, Indexed, Pending, Scored, Span
 
 if TYPE_CHECKING:
     from marklight.model import Vector
@@ -58,9 +58,17 @@ class MemoryReader:
         }
         return {model: count for model, count in used.items() if count}
 
-    def files(self) -> Mapping[DocumentId, Indexed]:
+    def files(self, spans: Sequence[Span] | None = None) -> Mapping[DocumentId, Indexed]:
         documents = (entry.document for entry in self.state.entries.values())
-        return {each.id: Indexed(each.file, each.digest, each.recipe) for each in documents}
+        return {
+            each.id: Indexed(each.file, each.digest, each.recipe)
+            for each in documents
+            if spans is None or any(span.holds(each.id) for span in spans)
+        }
+
+    def indexed(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, Indexed]:
+        files = self.files()
+        return {id: files[id] for id in documents if id in files}
 
     def modified(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
         files = self.files()

@@ -1,0 +1,67 @@
+"""Where the last look at a huge tree stopped, so that the next one goes on there, in whatever process."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from marklight.ingest.discover import Claims
+from marklight.ports import Span
+
+NAME = "looked.json"
+"""Beside the index. Without it, or with one that makes no sense, a look begins at the beginning."""
+
+
+@dataclass(slots=True)
+class Bookmark:
+    """A place in the walk over all collections."""
+
+    folder: Path | None
+    """Of the index; None where it has none."""
+    claimed: Claims = field(default_factory=dict)
+    _next: Span | None = None
+    _read: bool = False
+
+    def ahead(self, collections: Iterable[str]) -> list[Span]:
+        """Everything, from the place where the last look stopped, round to that place."""
+        if not self._read:
+            self._read = True
+            with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+                self._take()
+        names = sorted(collections)
+        if self._next is None or self._next.collection not in names:
+            return [Span(name) for name in names]
+        at, path = names.index(self._next.collection), self._next.first
+        others = [Span(name) for name in (*names[at + 1 :], *names[:at])]
+        return [self._next, *others, Span(names[at], "", path)]
+
+    def keep(self, stopped: Span | None) -> None:
+        """Go on there next time; None was the end."""
+        before, self._next = self._next, stopped
+        if self.folder is None or stopped == before:
+            return
+        file = self.folder / NAME
+        with suppress(OSError):  # an index that cannot be written: this process knows it by itself
+            if stopped is None:
+                file.unlink(missing_ok=True)
+                return
+            fresh = file.with_name(f"{NAME}.{os.getpid()}")
+            held = {"next": stopped[:2], "claimed": self.claimed}
+            fresh.write_text(json.dumps(held), encoding="utf-8")
+            os.replace(fresh, file)
+
+    def _take(self) -> None:
+        if self.folder is None:
+            return
+        held = json.loads((self.folder / NAME).read_text(encoding="utf-8"))
+        collection, path = held["next"]
+        claimed = {
+            str(name): {str(target): str(link) for target, link in links.items()}
+            for name, links in held["claimed"].items()
+        }
+        f"{collection}{path}".encode()  # half a character can be in JSON, and in no path of ours
+        self._next, self.claimed = Span(str(collection), str(path)), claimed

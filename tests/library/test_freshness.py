@@ -1,0 +1,244 @@
+"""An answer is as the disk is now, however little of the disk there was time to look at."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import marklight
+from marklight.errors import NotFound
+from marklight.ingest import look, walk
+from marklight.library.bookmark import NAME
+from tests.library.conftest import paths
+from tests.making import library, write
+
+PAGES = {f"{topic}/page.md": f"# {topic}\n\nAll about {topic}.\n" for topic in "abcdef"}
+
+
+@pytest.fixture
+def impatient() -> Iterator[None]:
+    """A look sees one name, and a search reads one file."""
+    with pytest.MonkeyPatch.context() as patch:
+        hurry(patch)
+        yield
+
+
+def hurry(patch: pytest.MonkeyPatch) -> None:
+    def over(self: walk.Walk, until: float, path: str) -> bool:
+        self.stopped = path
+        return True
+
+    patch.setattr(walk, "_AT_ONCE", 1)
+    patch.setattr(walk.Walk, "_over", over)
+    patch.setattr(look, "HURRIED_FILES", 1)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return write(tmp_path / "tree", PAGES)
+
+
+def indexed(lib: marklight.Library) -> set[tuple[str, str, str]]:
+    with lib.engine.snapshot() as reader:
+        return {(*id, each.digest) for id, each in reader.files().items()}
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_huge_tree_is_covered_by_several_searches_of_several_processes(
+    tree: Path, tmp_path: Path
+) -> None:
+    place = f"file:{tmp_path / 'index'}"
+    with library(tree, engine=place) as lib:
+        lib.index()
+    write(tree, {"f/page.md": "# f\n\nA walrus.\n", "e/new.md": "# New\n\nA walrus too.\n"})
+    shutil.rmtree(tree / "b")
+    noticed: list[str] = []
+    for _ in range(20):  # each a command of its own
+        with library(tree, engine=place) as lib:
+            answer = lib.search("walrus", mode="keyword")
+            noticed += answer.notices
+            if {"f/page.md", "e/new.md"} <= set(paths(answer)) and len(indexed(lib)) == 6:
+                break
+    assert {"f/page.md", "e/new.md"} == set(paths(answer))
+    assert any("looked at 1 of about 6 files" in each for each in noticed)
+    with library(tree, engine=place) as lib:
+        assert "b/page.md" not in {path for _, path, _ in indexed(lib)}
+
+
+def test_a_small_tree_is_compared_whole_and_leaves_no_bookmark(tree: Path, tmp_path: Path) -> None:
+    with library(tree, engine=f"file:{tmp_path / 'index'}") as lib:
+        lib.index()
+        write(tree, {"z.md": "# Z\n\nA walrus.\n"})
+        answer = lib.search("walrus")
+    assert paths(answer)[0] == "z.md"
+    assert not [each for each in answer.notices if "looked" in each]
+    assert not (tmp_path / "index" / NAME).exists()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "", "[]", "{", "null", '{"next": ["default", "zzz"]}', '{"next": ["other", ""], "claimed": {}}',
+        '{"next": [1, 2], "claimed": []}', '{"next": ["default", "\\ud800"], "claimed": {}}',
+        '{"next": ["default", "c"], "claimed": {"default": {"x": 1}}}',
+    ],
+)  # fmt: skip
+def test_a_damaged_bookmark_does_no_harm(tree: Path, tmp_path: Path, damage: str) -> None:
+    place = f"file:{tmp_path / 'index'}"
+    with library(tree, engine=place) as lib:
+        lib.index()
+        before = indexed(lib)
+    (tmp_path / "index" / NAME).write_text(damage)
+    with library(tree, engine=place) as lib:
+        for _ in range(15):
+            lib.search("about", mode="keyword")
+        assert indexed(lib) == before
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_hit_that_changed_is_read_again_though_the_look_did_not_come_to_it(
+    tree: Path, engine: str
+) -> None:
+    with library(tree, engine=engine) as lib:
+        lib.index()
+        write(tree, {"f/page.md": "# f\n\nAll about f and the walrus.\n"})
+        answer = lib.search("all about f", mode="keyword", path="f/*")
+        assert "walrus" in answer.hits[0].chunk.text
+        write(tree, {"e/page.md": "# Other\n\nNothing.\n"})
+        assert lib.get("e/page.md").text == "# Other\n\nNothing."
+        write(tree, {"e/page.md": "# Third\n\n[[f/page]]\n"})
+        assert [each.text for each in lib.outline("e/page.md").headings] == ["Third"]
+        write(tree, {"e/page.md": "# Fourth\n\n[[d/page]]\n"})
+        assert [each.link.target for each in lib.links("e/page.md").out] == ["d/page"]
+        write(tree, {"e/page.md": "# Fifth\n\n[[c/page]]\n"})
+        assert (
+            next(each.document.path for each in lib.related("e/page.md").relatives) == "c/page.md"
+        )
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_hit_that_is_gone_is_never_returned(tree: Path, engine: str) -> None:
+    with library(tree, engine=engine, search={"skip": ["alive"]}) as lib:
+        lib.index()
+        (tree / "f/page.md").unlink()
+        answer = lib.search("all about f", mode="keyword", path="f/*")
+        assert not answer.hits
+        with pytest.raises(NotFound):
+            lib.get("f/page.md")
+        (tree / "e/page.md").unlink()
+        answer = lib.search("all about e", mode="keyword", path="e/*", refresh=False)
+        assert not answer.hits
+        assert answer.abstained == "what matched is no longer on the disk"
+
+
+def test_without_a_look_a_changed_file_is_said(tree: Path, engine: str) -> None:
+    with library(tree, engine=engine) as lib:
+        lib.index()
+        write(tree, {"f/page.md": "# f\n\nAll about f and the walrus.\n"})
+        answer = lib.search("all about f", mode="keyword", path="f/*", refresh=False)
+        assert "walrus" not in answer.hits[0].chunk.text
+        assert any("shown as before the last change" in each for each in answer.notices)
+
+
+def test_a_changed_hit_is_said_while_another_process_writes(tree: Path, tmp_path: Path) -> None:
+    place = f"file:{tmp_path / 'index'}"
+    with library(tree, engine=place) as lib, library(tree, engine=place) as other:
+        lib.index()
+        write(tree, {"f/page.md": "# f\n\nAll about f and the walrus.\n"})
+        with other.engine.writing(1):
+            answer = lib.search("all about f", mode="keyword", path="f/*")
+        assert "walrus" not in answer.hits[0].chunk.text
+        assert any("another process is indexing" in each for each in answer.notices)
+        assert any("shown as before the last change" in each for each in answer.notices)
+
+
+def test_a_file_that_can_no_longer_be_read_is_dropped(tree: Path, engine: str) -> None:
+    with library(tree, engine=engine) as lib:
+        lib.index()
+        write(tree, {"f/page.md": b"\x00\x01\x02" * 100})
+        assert "f/page.md" not in paths(lib.search("all about f", mode="keyword"))
+
+
+def test_many_changes_are_read_bit_by_bit_and_counted_meanwhile(
+    tree: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look, "HURRIED_FILES", 2)
+    with library(tree, engine=engine, index={"search_seconds": 0.0}) as lib:
+        lib.index()
+        write(tree, {path: text + "\nAnd a walrus.\n" for path, text in PAGES.items()})
+        unread = []
+        for _ in range(3):
+            answer = lib.search("walrus", mode="keyword", path="none")
+            unread.append(answer.index.unread)
+            assert answer.to_dict()["index"]["pending"] == answer.index.pending
+            assert answer.index.pending >= answer.index.unread
+            said = [each for each in answer.notices if "changed files are not read" in each]
+            assert bool(said) == bool(answer.index.unread)
+    assert unread == [4, 2, 0]
+
+
+NAMES = ("a.md", "a/b.md", "a/c.md", "a-b.md", "b/c.md", "b/d/e.md", "z.txt")
+WORDS = ("walrus", "otter", "heron")
+EDITS = st.one_of(
+    st.tuples(st.just("write"), st.sampled_from(NAMES), st.sampled_from(WORDS)),
+    st.tuples(st.just("remove"), st.sampled_from((*NAMES, "a", "b", "b/d")), st.just("")),
+    st.tuples(st.just("rename"), st.sampled_from((*NAMES, "a", "b", "b/d")), st.sampled_from(NAMES)),
+    st.tuples(st.just("ignore"), st.sampled_from(("", "a/", "b")), st.sampled_from(NAMES)),
+    st.tuples(st.just("search"), st.sampled_from(WORDS), st.just("")),
+    st.tuples(st.just("open"), st.just(""), st.just("")),
+)  # fmt: skip
+
+
+def edit(root: Path, what: str, one: str, other: str) -> None:
+    if what == "write":
+        write(root, {one: f"# {one}\n\nThe {other} of {one}.\n"})
+    elif what == "remove" and (root / one).is_dir():
+        shutil.rmtree(root / one)
+    elif what == "remove":
+        (root / one).unlink(missing_ok=True)
+    elif what == "rename" and (root / one).exists():
+        os.renames(root / one, root / other)
+    elif what == "ignore" and (root / one).is_dir():
+        (root / one / ".ignore").write_text(other + "\n")
+
+
+@given(st.lists(EDITS, max_size=12), st.sampled_from(["file", "memory"]))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+def test_after_whatever_happened_repeated_searches_end_with_the_truth(
+    edits: list[tuple[str, str, str]], engine: str
+) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        hurry(patch)
+        root = write(Path(folder) / "docs", {name: f"# {name}\n\nThe otter.\n" for name in NAMES})
+        place = "memory:" if engine == "memory" else f"file:{folder}/index"
+        limits = {"search_seconds": 0.0}
+        lib = library(root, engine=place, index=limits, model={"name": "none"})
+        try:
+            lib.index()
+            for what, one, other in (*edits, *[("search", "otter", "")] * 30):
+                if what == "open" and engine == "file":
+                    lib.close()
+                    lib = library(root, engine=place, index=limits, model={"name": "none"})
+                elif what == "search":
+                    answer = lib.search(one, mode="keyword", limit=20)
+                    for hit in answer.hits:
+                        text = (root / hit.chunk.path).read_text()
+                        assert hit.chunk.text in text
+                else:
+                    try:
+                        edit(root, what, one, other)
+                    except OSError:  # a folder in the place of a file, and the like
+                        continue
+            with library(root, engine="memory:", model={"name": "none"}) as truth:
+                truth.index()
+                assert indexed(lib) == indexed(truth)
+        finally:
+            lib.close()
