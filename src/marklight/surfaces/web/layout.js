@@ -1,0 +1,61 @@
+// Where documents stand in a picture: links pull, all push each other away, the one asked about stays in the middle.
+
+const ROUNDS = 320;
+const LONGEST = 150; // pixels of a link, on average
+
+export function arranged(count, edges, width, height) {
+  const places = Array.from({ length: count }, (_, at) => {
+    // A sunflower to begin with: the same documents always give the same picture.
+    const turn = at * 2.39996, far = Math.sqrt(at / Math.max(1, count)) * 0.4;
+    return { x: far * Math.cos(turn), y: far * Math.sin(turn) };
+  });
+  const wished = 0.9 / Math.sqrt(count + 1);
+  for (let round = 0; round < ROUNDS; round++) step(places, edges, wished, 0.12 * (1 - round / ROUNDS));
+  return fitted(places, edges, width, height);
+}
+
+function step(places, edges, wished, most) {
+  const moves = places.map(() => ({ x: 0, y: 0 }));
+  for (let one = 0; one < places.length; one++) {
+    for (let other = one + 1; other < places.length; other++) {
+      const { x, y, far } = between(places[one], places[other], one);
+      const push = (wished * wished) / far;
+      shift(moves, one, other, (x / far) * push, (y / far) * push);
+    }
+  }
+  for (const { from, to } of edges) {
+    const { x, y, far } = between(places[from], places[to], from);
+    const pull = (far * far) / wished;
+    shift(moves, from, to, (-x / far) * pull, (-y / far) * pull);
+  }
+  for (const [at, move] of moves.entries()) {
+    if (at === 0) continue;
+    // Towards the middle, lest what hangs by nothing flies off.
+    move.x -= places[at].x * 0.35;
+    move.y -= places[at].y * 0.35;
+    const long = Math.hypot(move.x, move.y) || 1;
+    const far = Math.min(long, most);
+    places[at].x += (move.x / long) * far;
+    places[at].y += (move.y / long) * far;
+  }
+}
+
+function between(one, other, salt) {
+  const x = one.x - other.x || 1e-4 * (salt + 1), y = one.y - other.y || 1e-4;
+  return { x, y, far: Math.max(0.01, Math.hypot(x, y)) };
+}
+
+function shift(moves, one, other, x, y) {
+  moves[one].x += x; moves[one].y += y;
+  moves[other].x -= x; moves[other].y -= y;
+}
+
+function fitted(places, edges, width, height) {
+  const wide = Math.max(0.05, ...places.map((each) => Math.abs(each.x)));
+  const high = Math.max(0.05, ...places.map((each) => Math.abs(each.y)));
+  // Three documents need no more room than that.
+  const long = edges.reduce((sum, { from, to }) => sum + between(places[from], places[to], 0).far, 0) / (edges.length || 1);
+  const most = LONGEST / (long || 1);
+  const across = Math.min(width / 2 / wide, most), down = Math.min(height / 2 / high, most);
+  return places.map((each) => ({ x: each.x * across, y: each.y * down }));
+}

@@ -1,0 +1,215 @@
+// The page as a whole: what is asked goes into the address, and what the address says is shown.
+
+import { FILTERS, STEPS, filtered, keep, read, written } from "./address.js";
+import { copy } from "./copying.js";
+import { byId, counted, make } from "./dom.js";
+import { stages } from "./explain.js";
+import { Reading } from "./reading.js";
+import { Results } from "./results.js";
+import { Search } from "./search.js";
+import { Standing } from "./standing.js";
+import * as states from "./states.js";
+
+const NARROW = matchMedia("(max-width: 60rem)");
+let state = read();
+let answer = null; // the last whole answer, and what it answers
+let retried = false;
+
+const href = (patch) => written({ ...state, open: "", lines: null, at: "", view: "text", ...patch });
+const standing = new Standing({ changed: known, back: () => { ask({ now: true }); if (state.open) reading.show(state); } });
+const results = new Results({ href, copy });
+const search = new Search({ begun, found, failed });
+const reading = new Reading({ href, several: () => standing.several, view: (view) => change({ view }), close, lost: () => standing.lost() });
+const form = byId("ask");
+
+// Asking
+
+function begun() {
+  byId("found").setAttribute("aria-busy", "true");
+}
+
+function ask({ now = false } = {}) {
+  if (state.q.trim()) return search.ask({ ...state, q: state.q.trim() }, { now });
+  search.stop();
+  answer = null;
+  byId("found").removeAttribute("aria-busy");
+  say("");
+  show([], null);
+  states.empty(standing.status);
+}
+
+function found(given, question, whole) {
+  byId("found").toggleAttribute("aria-busy", !whole);
+  if (whole) { answer = given; retried = false; }
+  const all = given.results;
+  const hits = (question.kind ? all.filter((hit) => hit.kind === question.kind) : all).slice(0, question.limit);
+  // By words alone nothing is said about what is missing: the meaning may still find it.
+  if (!whole && !hits.length) return;
+  show(hits, given, whole);
+  states.nothing();
+  if (!whole) return;
+  const more = question.kind ? all.filter((hit) => hit.kind === question.kind).length > hits.length : all.length >= question.limit;
+  byId("more").hidden = !more || question.limit === STEPS.at(-1) || !hits.length;
+  if (hits.length) say(`${counted(hits.length, "result")}${question.kind ? ` of ${all.length} found` : ""}`);
+  else if (given.index.documents === 0) { states.noDocuments(standing.status ?? {}); say("There are no documents", true); }
+  else if (all.length) { states.noneOfKind(question.kind, all.length); say("No results of this kind", true); }
+  else { states.abstained(given, question.nearest, filtered(state), { showNearest, clearFilters }); say("Nothing is likely to answer that", true); }
+}
+
+function failed(problem, question) {
+  byId("found").removeAttribute("aria-busy");
+  if (problem.offline) { standing.lost(); say("The server does not answer"); return; }
+  if (problem.status === 503 && !retried) {
+    // Too many at once: the server asks to wait a second, and a person should not have to.
+    retried = true;
+    setTimeout(() => question.q === state.q.trim() && ask({ now: true }), 1000);
+    return;
+  }
+  show([], null);
+  states.failed(problem, () => ask({ now: true }));
+  say(problem.message, true);
+}
+
+function show(hits, given, whole = true) {
+  if (hits.length) results.show(hits, given, { measured: whole && Boolean(standing.status?.calibrated), several: standing.several });
+  else results.clear();
+  byId("more").hidden = true;
+  const notices = (given?.notices ?? []).filter((said) => !(standing.indexing && /^indexing\b/i.test(said)));
+  byId("notices").hidden = !whole || !notices.length;
+  byId("notices").replaceChildren(...notices.map((said) => make("li", {}, states.sentence(said))));
+  byId("stages").hidden = !whole || !given?.steps.length;
+  if (whole && given?.steps.length) byId("stages").lastElementChild.replaceChildren(...stages(given));
+  document.title = state.q ? `${state.q} – Marklight` : "Marklight";
+}
+
+// For ears alone where the same is shown at large below.
+function say(text, unseen = false) {
+  byId("said").classList.toggle("unseen", unseen);
+  if (byId("said").textContent !== text) byId("said").textContent = text;
+}
+
+function showNearest() { change({ nearest: true }); form.elements.q.focus(); }
+function clearFilters() { change(Object.fromEntries(FILTERS.map((name) => [name, Array.isArray(state[name]) ? [] : ""]))); fillForm(); }
+
+// State
+
+function change(patch, { push = false, now = true, focus = false } = {}) {
+  const before = state;
+  state = { ...state, ...patch };
+  keep(state, { push });
+  if (["q", "limit", "nearest", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) ask({ now });
+  if (state.open) reading.show(state, { focus });
+  else if (reading.open) reading.close();
+  arrange();
+}
+
+function fromAddress() {
+  const before = state;
+  state = read();
+  fillForm();
+  if (["q", "limit", "nearest", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) ask({ now: true });
+  if (state.open) reading.show(state);
+  else if (reading.open) { reading.close(); results.focusCurrent(); }
+  arrange();
+}
+
+function arrange() {
+  document.body.classList.toggle("reading", Boolean(state.open));
+  // Below the pane nothing may be reached while it covers everything.
+  for (const each of [form, byId("found"), document.querySelector(".top")]) each.inert = Boolean(state.open) && NARROW.matches;
+  // Back in the list a person finds where they were, so what was open stays marked.
+  if (state.open) results.mark(state.open, state.lines);
+  byId("close").textContent = NARROW.matches ? "← Results" : "Close";
+  byId("clear").hidden = !filtered(state).length;
+  byId("in-force").textContent = filtered(state).length ? ` (${filtered(state).length})` : "";
+}
+
+function close() {
+  change({ open: "", lines: null, at: "", view: "text" }, { push: true });
+  if (!results.focusCurrent()) form.elements.q.focus();
+}
+
+// The form
+
+function fillForm() {
+  const fields = form.elements;
+  if (fields.q.value.trim() !== state.q) fields.q.value = state.q;
+  const chosen = state.collection.join(", ");
+  if (chosen && ![...fields.collection.options].some((each) => each.value === chosen)) fields.collection.append(make("option", { value: chosen }, chosen));
+  fields.collection.value = chosen;
+  fields.tag.value = state.tag.join(", ");
+  fields.path.value = state.path.join(", ");
+  for (const name of ["after", "before", "kind"]) fields[name].value = state[name];
+  if (filtered(state).length) byId("filters").open = true;
+}
+
+function fromForm() {
+  const fields = form.elements;
+  return {
+    q: fields.q.value, limit: STEPS[0], nearest: false,
+    collection: fields.collection.value ? fields.collection.value.split(", ") : [],
+    tag: fields.tag.value.split(/[\s,]+/).map((each) => each.replace(/^#/, "")).filter(Boolean),
+    path: fields.path.value.split(/,\s+/).map((each) => each.trim()).filter(Boolean),
+    after: fields.after.value, before: fields.before.value, kind: fields.kind.value,
+  };
+}
+
+function known() {
+  const { status } = standing;
+  const names = Object.keys(status?.collections ?? {});
+  byId("of-collection").hidden = names.length < 2 && !state.collection.length;
+  const options = form.elements.collection.options;
+  for (const name of names) if (![...options].some((each) => each.value === name)) options.add(new Option(name, name));
+  if (!state.q.trim()) states.empty(status);
+}
+
+form.addEventListener("input", () => change(fromForm(), { now: false }));
+form.addEventListener("submit", (event) => { event.preventDefault(); change(fromForm()); ask({ now: true }); });
+byId("clear").addEventListener("click", () => { clearFilters(); form.elements.q.focus(); });
+byId("more").addEventListener("click", () => {
+  const count = byId("results").children.length;
+  change({ limit: STEPS.find((each) => each > state.limit) ?? STEPS.at(-1) });
+  byId("results").children[count - 1]?.querySelector("h3 a").focus();
+});
+
+// Keys and links
+
+addEventListener("keydown", (event) => {
+  if (event.altKey || event.ctrlKey || event.metaKey || event.isComposing) return;
+  const typing = event.target.closest?.("input, select, textarea");
+  if (event.key === "/" && !typing) { event.preventDefault(); if (state.open && NARROW.matches) close(); form.elements.q.focus(); form.elements.q.select(); }
+  else if (event.key === "ArrowDown" && event.target === form.elements.q && results.focusFirst()) event.preventDefault();
+  else if (event.key === "Escape") escape(event);
+});
+
+function escape(event) {
+  if (state.open) { event.preventDefault(); close(); }
+  else if (form.elements.q.value) { event.preventDefault(); form.elements.q.value = ""; change(fromForm()); form.elements.q.focus(); }
+  else if (document.activeElement !== form.elements.q) form.elements.q.focus();
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[data-open]");
+  if (!link || event.button || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const [first, last] = (link.dataset.lines ?? "").split("-").map(Number);
+  change({ open: link.dataset.open, lines: first ? [first, last] : null, at: link.dataset.at ?? "", view: link.dataset.view ?? "text" }, { push: true, focus: true });
+});
+
+document.querySelector(".name").addEventListener("click", (event) => {
+  if (event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  change(read(""), { push: true });
+  fillForm();
+  form.elements.q.focus();
+});
+
+addEventListener("popstate", fromAddress);
+NARROW.addEventListener("change", arrange);
+
+fillForm();
+arrange();
+// What the library is decides how results read: whether scores were measured, how documents are called.
+await standing.look();
+if (state.q.trim()) ask({ now: true });
+if (state.open) reading.show(state);

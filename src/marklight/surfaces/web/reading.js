@@ -1,0 +1,185 @@
+// The reading pane: one document, its text at the passage, its outline, its links and their picture.
+
+import { get, inPath } from "./api.js";
+import { VIEWS } from "./address.js";
+import { copy } from "./copying.js";
+import { blocks, elements, place } from "./document.js";
+import { byId, make } from "./dom.js";
+import { picture } from "./picture.js";
+import { links, outline } from "./relations.js";
+import { broken, lineText } from "./results.js";
+import { sentence } from "./states.js";
+
+export class Reading {
+  #pane = byId("pane");
+  #shown = null; // { name, page } of what stands in the pane
+  #asked = null;
+  #filled = new Set();
+  #state = null;
+
+  constructor({ href, several, view, close, lost }) {
+    Object.assign(this, { href, several, lost });
+    byId("close").addEventListener("click", close);
+    byId("copy").addEventListener("click", (event) => copy(this.#reference(), event.currentTarget));
+    new ResizeObserver(() => this.#light(byId("view-text"))).observe(byId("view-text"));
+    const tabs = VIEWS.map((each) => byId(`tab-${each}`));
+    for (const [at, tab] of tabs.entries()) {
+      tab.addEventListener("click", () => view(VIEWS[at]));
+      tab.addEventListener("keydown", (event) => {
+        const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: tabs.length - 1 }[event.key];
+        if (to === undefined) return;
+        event.preventDefault();
+        const next = (to + tabs.length) % tabs.length;
+        view(VIEWS[next]);
+        tabs[next].focus();
+      });
+    }
+  }
+
+  get open() { return !this.#pane.hidden; }
+
+  close() {
+    this.#asked?.abort();
+    this.#shown = this.#state = null;
+    this.#pane.hidden = true;
+  }
+
+  // `focus` where a person opened it; who comes by an address stays in the field.
+  async show(state, { focus = false } = {}) {
+    const before = this.#state;
+    this.#state = { ...state };
+    this.#pane.hidden = false;
+    const near = this.#shown?.name === state.open && this.#covers(state.lines);
+    if (!near && !(await this.#load(state))) return;
+    this.#views(state.view);
+    const moved = !near || !before || before.at !== state.at || String(before.lines) !== String(state.lines);
+    if (state.view === "text" && (moved || before.view !== "text")) this.#go(state);
+    else if (state.view !== "text") this.#fill(state.view);
+    if (focus) byId("pane-title").focus({ preventScroll: true });
+  }
+
+  #covers(lines) {
+    const shown = this.#shown.page.lines;
+    return !lines || (lines[0] >= shown[0] && lines[0] <= shown[1]);
+  }
+
+  async #load(state) {
+    this.#asked?.abort();
+    const giving = (this.#asked = new AbortController());
+    const name = state.open;
+    this.#shown = null;
+    this.#filled.clear();
+    byId("pane-title").textContent = name.split("/").at(-1);
+    this.#told(name, state.lines);
+    byId("view-text").replaceChildren(make("p", { class: "soft", role: "status" }, "Opening …"));
+    this.#views("text");
+    try {
+      const line = state.lines ? `?line=${state.lines[0]}` : "";
+      const page = await get(`/api/page/${inPath(name)}${line}`, giving.signal);
+      this.#shown = { name, page };
+    } catch (problem) {
+      if (giving.signal.aborted) return false;
+      if (problem.offline) this.lost();
+      byId("view-text").replaceChildren(make("div", { class: "state problem" },
+        make("h3", {}, problem.status === 404 ? "This document is not there" : "This document cannot be shown"),
+        make("p", {}, sentence(problem.message)), make("p", {}, sentence(problem.hint ?? "")),
+        make("div", { class: "buttons" }, make("button", { type: "button", click: () => this.show(this.#state) }, "Try again"))));
+      return false;
+    }
+    const { page } = this.#shown;
+    byId("pane-title").textContent = page.title || name;
+    byId("view-text").replaceChildren(...this.#notes(page), ...elements(page.html, this.href));
+    if (page.lines[1] - page.lines[0] + 1 < page.of_lines) byId("view-text").append(this.#rest(page));
+    return true;
+  }
+
+  #notes(page) {
+    const said = [...page.tags.map((tag) => make("span", { class: "tag" }, `#${tag}`)), page.date ? make("time", {}, page.date.slice(0, 10)) : null].filter(Boolean);
+    return said.length ? [make("p", { class: "facts" }, ...said)] : [];
+  }
+
+  #rest(page) {
+    const beyond = [[page.lines[1] + 1, "Read on"], [page.lines[0] - 1, "What comes before"]].filter(([line]) => line >= 1 && line <= page.of_lines);
+    return make("div", { class: "state" },
+      make("p", {}, `This document is long: ${lineText(page.lines)} of ${page.of_lines.toLocaleString("en")} are shown.`),
+      make("div", { class: "buttons" }, ...beyond.map(([line, said]) =>
+        make("a", { class: "button", href: this.href({ open: this.#shown.name, lines: [line, line] }), "data-open": this.#shown.name, "data-lines": `${line}-${line}` }, said))));
+  }
+
+  #told(name, lines) {
+    byId("pane-place").replaceChildren(make("span", { class: "path" }, ...broken(name)), lines ? make("span", { class: "lines" }, lineText(lines)) : "");
+  }
+
+  #reference() {
+    const { open, lines, at } = this.#state;
+    return lines ? `${open}:${lines.join("-")}` : at ? `${open}#${at}` : open;
+  }
+
+  #views(view) {
+    for (const each of VIEWS) {
+      const chosen = each === view;
+      byId(`tab-${each}`).setAttribute("aria-selected", chosen);
+      byId(`tab-${each}`).tabIndex = chosen ? 0 : -1;
+      byId(`view-${each}`).hidden = !chosen;
+    }
+  }
+
+  #go(state) {
+    const root = byId("view-text");
+    for (const each of root.querySelectorAll(".of-passage")) each.classList.remove("of-passage");
+    this.#told(state.open, state.lines);
+    const found = state.lines ? blocks(root, state.lines) : [];
+    for (const each of found) each.classList.add("of-passage");
+    this.#light(root);
+    const target = state.lines ? found[0] : state.at ? place(root, this.#shown.page, state.at) : null;
+    this.#pane.scrollTop = target ? this.#top(target) : 0;
+  }
+
+  // Not by scrollIntoView, which would move the whole page too.
+  #top(target) {
+    const above = target.previousElementSibling;
+    const first = above && /^H[1-6]$/.test(above.tagName) ? above : target; // a passage with its heading
+    const head = this.#pane.querySelector("header").offsetHeight;
+    return this.#pane.scrollTop + first.getBoundingClientRect().top - this.#pane.getBoundingClientRect().top - head - 24;
+  }
+
+  // One light behind all blocks of the passage, lists and tables included; it follows when the pane changes its width.
+  #light(root) {
+    root.querySelector(".light")?.remove();
+    const found = [...root.querySelectorAll(".of-passage")];
+    if (!found.length || root.hidden) return;
+    const edge = root.getBoundingClientRect().top;
+    const top = Math.min(...found.map((each) => each.getBoundingClientRect().top)) - edge;
+    const bottom = Math.max(...found.map((each) => each.getBoundingClientRect().bottom)) - edge;
+    const light = make("div", { class: "light", "aria-hidden": "true" });
+    light.style.insetBlockStart = `${top - 6}px`;
+    light.style.blockSize = `${bottom - top + 12}px`;
+    root.append(light); // last: nothing else may become another child than it was
+  }
+
+  async #fill(view) {
+    if (!this.#shown || this.#filled.has(view)) return;
+    const { name, page } = this.#shown;
+    const root = byId(`view-${view}`);
+    this.#filled.add(view);
+    if (view === "outline") return root.replaceChildren(...outline(page, this.href, name));
+    root.replaceChildren(make("p", { class: "soft", role: "status" }, "Looking …"));
+    const signal = this.#asked.signal;
+    try {
+      const path = inPath(name);
+      if (view === "links") {
+        const [found, related] = await Promise.all([get(`/api/links/${path}`, signal), get(`/api/related/${path}`, signal)]);
+        root.replaceChildren(...links(found, related, this.href, this.several()));
+      } else {
+        const graph = await get(`/api/graph?${new URLSearchParams({ path: name, depth: 2, limit: 60 })}`, signal);
+        const named = (each) => (this.several() ? `${each.collection}/${each.path}` : each.path);
+        root.replaceChildren(...picture(graph, { href: this.href, named, width: root.clientWidth }));
+      }
+    } catch (problem) {
+      if (signal.aborted) return;
+      this.#filled.delete(view);
+      if (problem.offline) this.lost();
+      root.replaceChildren(make("p", { class: "soft" }, sentence(`${problem.message}`)));
+    }
+  }
+}

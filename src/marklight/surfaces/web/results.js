@@ -1,0 +1,114 @@
+// The list of passages, and moving through it by keys.
+
+import { byId, make } from "./dom.js";
+import { bar } from "./score.js";
+import { why } from "./explain.js";
+import { excerpt, excerptOfCode, marked, pattern, plain } from "./words.js";
+
+const ROOM = 420; // signs of a passage that are shown
+const CODE_LINES = 9;
+
+export class Results {
+  #list = byId("results");
+  #unfolded = new Set();
+  #current = {};
+
+  constructor({ href, copy }) {
+    this.href = href;
+    this.copy = copy;
+    this.#list.addEventListener("keydown", (event) => this.#move(event));
+  }
+
+  show(hits, answer, { measured, several }) {
+    const words = pattern(answer.query.text, ...answer.query.expanded_with);
+    const focused = document.activeElement?.closest?.("#results > li")?.dataset.id;
+    this.#list.replaceChildren(...hits.map((hit) => this.#item(hit, words, measured, several)));
+    // Typing goes on elsewhere; but who was in the list must not be thrown out of it.
+    if (focused) this.#list.querySelector(`li[data-id="${CSS.escape(focused)}"] h3 a`)?.focus();
+    this.mark(this.#current.open, this.#current.lines);
+  }
+
+  clear() {
+    this.#list.replaceChildren();
+  }
+
+  // Which of them is open beside the list.
+  mark(open = "", lines = null) {
+    this.#current = { open, lines };
+    for (const link of this.#links()) {
+      const here = open && link.dataset.open === open && link.dataset.lines === lines?.join("-");
+      if (here) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
+  }
+
+  focusFirst() {
+    this.#links()[0]?.focus();
+    return this.#list.children.length > 0;
+  }
+
+  focusCurrent() {
+    const current = this.#list.querySelector("[aria-current]") ?? this.#links()[0];
+    current?.focus();
+    return Boolean(current);
+  }
+
+  #links() {
+    return [...this.#list.querySelectorAll("h3 a")];
+  }
+
+  #move(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step || event.altKey || event.ctrlKey || event.metaKey || event.target.closest(".wide")) return;
+    const links = this.#links();
+    const item = event.target.closest("#results > li");
+    const at = links.findIndex((link) => item?.contains(link)) + step;
+    event.preventDefault();
+    if (at < 0) byId("q").focus();
+    else links[Math.min(at, links.length - 1)].focus();
+  }
+
+  #item(hit, words, measured, several) {
+    const name = several ? `${hit.collection}/${hit.path}` : hit.path;
+    const reference = `${name}:${hit.lines.join("-")}`;
+    const trail = hit.headings.length ? hit.headings : [hit.title];
+    const shown = trail.at(-1) || hit.title || hit.path;
+    const above = (trail[0] === hit.title || !hit.title ? trail : [hit.title, ...trail]).slice(0, -1);
+    return make("li", { "data-id": hit.chunk_id },
+      make("p", { class: "place" }, make("span", { class: "path" }, ...broken(name)), make("span", { class: "lines" }, lineText(hit.lines))),
+      make("h3", {}, make("a", { href: this.href({ open: name, lines: hit.lines }), "data-open": name, "data-lines": hit.lines.join("-") },
+        ...above.flatMap((each) => [make("span", { class: "above" }, each), make("span", { class: "above", "aria-hidden": "true" }, " › ")]),
+        ...marked(shown, words))),
+      this.#passage(hit, words),
+      make("div", { class: "below" },
+        bar(hit.score, measured),
+        hit.kind === "prose" ? null : make("span", {}, hit.kind),
+        make("time", { datetime: hit.modified, title: "Last changed" }, day(hit.modified)),
+        make("button", { type: "button", class: "quiet", "aria-label": `Copy reference ${reference}`, click: (event) => this.copy(reference, event.currentTarget) }, "Copy"),
+        hit.why.length ? this.#why(hit) : null));
+  }
+
+  #passage(hit, words) {
+    if (hit.kind === "code" || hit.kind === "table") {
+      return make("pre", { class: "passage" }, ...marked(excerptOfCode(hit.content, words, CODE_LINES), words));
+    }
+    return make("p", { class: "passage" }, ...marked(excerpt(plain(hit.content), words, ROOM), words));
+  }
+
+  #why(hit) {
+    const details = make("details", { class: "why" }, make("summary", {}, "Why"), why(hit));
+    details.open = this.#unfolded.has(hit.chunk_id);
+    details.addEventListener("toggle", () => this.#unfolded[details.open ? "add" : "delete"](hit.chunk_id));
+    return details;
+  }
+}
+
+export const lineText = ([first, last]) => (first === last ? `line ${first}` : `lines ${first}–${last}`);
+
+// A long path breaks after a stroke, not in the middle of a word.
+export const broken = (path) => path.split("/").flatMap((part, at, all) => (at < all.length - 1 ? [`${part}/`, make("wbr")] : [part]));
+
+function day(moment) {
+  const date = new Date(moment);
+  return Number.isNaN(date.getTime()) ? "" : date.toLocaleDateString(undefined, { year: "numeric", month: "short", day: "numeric" });
+}
