@@ -1,0 +1,148 @@
+"""A library served for real, over each transport and in each era, to the SDK's own client."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import uvicorn
+from mcp import Client, StdioServerParameters
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from marklight.surfaces.host import Host
+from marklight.surfaces.mcp.server import make_server
+from marklight.surfaces.mcp.streamable import make_streamable
+from tests.making import library
+
+ERAS = ("legacy", "auto")
+"""How a client begins: with the handshake of versions up to 2025-11-25, or by asking what is served."""
+TRANSPORTS = ("stdio", "http")
+PROGRAM = "import sys; from marklight.surfaces.cli import main; main()"
+PATIENCE_SECONDS = 60.0
+
+PAGES: dict[str, str | bytes] = {
+    "guide/auth.md": (
+        "---\ntags: [security]\n---\n# Auth\n\nSee [tokens](tokens.md#expiry).\n\n"
+        "## Token refresh\n\nA refresh token lives for thirty days. The server rotates it at every use.\n"
+    ),
+    "guide/tokens.md": (
+        "---\ntags: [security/keys]\n---\n# Tokens\n\n## Expiry\n\nAn access token expires after fifteen minutes.\n"
+    ),
+    "recipes/soup.md": "# Soup\n\nBoil the carrots with ginger for twenty minutes.\n",
+}
+
+
+def environment(tmp_path: Path) -> dict[str, str]:
+    own = {"MARKLIGHT_MODEL_NAME": "fake", "MARKLIGHT_DATA_DIR": str(tmp_path / "data")}
+    return {**os.environ, **own}
+
+
+def command(folder: Path, *more: str) -> list[str]:
+    return [sys.executable, "-c", PROGRAM, "mcp", str(folder), *more]
+
+
+def stdio(folder: Path, tmp_path: Path, program: str = PROGRAM) -> StdioServerParameters:
+    arguments = ["-c", program, "mcp", str(folder)]
+    return StdioServerParameters(command=sys.executable, args=arguments, env=environment(tmp_path))
+
+
+@contextmanager
+def http(folder: Path, **settings: Any) -> Iterator[str]:
+    """The address of a server in a thread, which ends with the block."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        config = uvicorn.Config(
+            _app(folder, settings), log_level="error", timeout_graceful_shutdown=1
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _app(folder: Path, settings: dict[str, Any]) -> Starlette:
+    # The host is made within the server's own loop.
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        host = Host(library(folder, **settings))
+        asgi, sessions = make_streamable(make_server(host))
+        app.routes.append(Route("/mcp", endpoint=asgi))
+        async with host.open(), sessions.run():
+            yield
+
+    return Starlette(lifespan=lifespan)
+
+
+@asynccontextmanager
+async def connected(
+    folder: Path, tmp_path: Path, transport: str, era: str, **more: Any
+) -> AsyncIterator[Client]:
+    if transport == "stdio":
+        async with Client(stdio(folder, tmp_path), mode=era, **more) as client:
+            yield client
+        return
+    with http(folder) as address:
+        async with Client(address, mode=era, **more) as client:
+            yield client
+
+
+async def until(
+    ask: Callable[[], Awaitable[Any]],
+    good: Callable[[Any], bool],
+    seconds: float = PATIENCE_SECONDS,
+) -> Any:
+    """Ask until the answer is good."""
+    last = None
+    with anyio.move_on_after(seconds):
+        while not good(last := await ask()):
+            await anyio.sleep(0.05)
+        return last
+    raise AssertionError(f"not in {seconds} s; the last answer was {last!r}")
+
+
+def text_of(result: Any) -> str:
+    [content] = result.content
+    assert content.type == "text"
+    return str(content.text)
+
+
+async def indexed(client: Client) -> None:
+    """Wait until all pages are in."""
+
+    async def ask() -> Any:
+        return await client.call_tool("index_status", {})
+
+    await until(
+        ask,
+        lambda found: (
+            found.structured_content["documents"] > 0
+            and found.structured_content["pending"] == 0
+            and "indexing" not in text_of(found)
+        ),
+    )
+
+
+def without_passing(found: Any) -> Any:
+    """Without what no two askers get alike: the time it took, the size of a log, who follows the disk."""
+    return {
+        name: value
+        for name, value in found.items()
+        if name not in ("took_ms", "sizes", "following")
+    }
+
+
+def names(found: Sequence[Any]) -> list[str]:
+    return [each.name for each in found]
