@@ -48,6 +48,11 @@ class Host:
                 await anyio.to_thread.run_sync(self.following.close)
                 await anyio.to_thread.run_sync(self.library.close)
 
+    @property
+    def several_collections(self) -> bool:
+        """Whether a path needs its collection before it to be told from another."""
+        return len(self.library.collections) > 1
+
     async def call(
         self, verb: str, given: Mapping[str, Any], progress: Progress = silent, **own: Any
     ) -> dict[str, Any]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
-import uvicorn
 from mcp import Client, StdioServerParameters
-from starlette.applications import Starlette
 from starlette.routing import Route
 
 from marklight.surfaces.host import Host
-from marklight.surfaces.mcp.server import make_server
+from marklight.surfaces.http.app import make_app
+from marklight.surfaces.http.door import Door
+from marklight.surfaces.http.server import listen, port_of, serve_http
+from marklight.surfaces.mcp.server import LibraryServer, make_server
 from marklight.surfaces.mcp.streamable import make_streamable
 from tests.making import library
 
@@ -55,35 +56,37 @@ def stdio(folder: Path, tmp_path: Path, program: str = PROGRAM) -> StdioServerPa
 
 
 @contextmanager
-def http(folder: Path, **settings: Any) -> Iterator[str]:
-    """The address of a server in a thread, which ends with the block."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port = listening.getsockname()[1]
-        config = uvicorn.Config(
-            _app(folder, settings), log_level="error", timeout_graceful_shutdown=1
-        )
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, args=([listening],))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{port}/mcp"
-        finally:
-            server.should_exit = True
-            thread.join()
+def http(folder: Path, make: Callable[[Host], LibraryServer] = make_server) -> Iterator[str]:
+    """The address of a server in a thread, wired as the program itself does it, which ends with the block."""
+    loop = asyncio.new_event_loop()
+    ready, at = threading.Event(), ""
 
-
-def _app(folder: Path, settings: dict[str, Any]) -> Starlette:
-    # The host is made within the server's own loop.
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        host = Host(library(folder, **settings))
-        asgi, sessions = make_streamable(make_server(host))
-        app.routes.append(Route("/mcp", endpoint=asgi))
+    async def serve() -> None:
+        nonlocal at
+        listening = listen("127.0.0.1", 0)
+        port = port_of(listening)
+        at = f"http://127.0.0.1:{port}/mcp"
+        host = Host(library(folder))
+        asgi, sessions = make_streamable(make(host))
+        app = make_app(host, Door(port=port), [Route("/mcp", endpoint=asgi)])
         async with host.open(), sessions.run():
-            yield
+            await serve_http(app, listening, PATIENCE_SECONDS, ready.set)
 
-    return Starlette(lifespan=lifespan)
+    task = loop.create_task(serve())
+
+    def run() -> None:
+        with suppress(asyncio.CancelledError):
+            loop.run_until_complete(task)
+        loop.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert ready.wait(PATIENCE_SECONDS)
+        yield at
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join()
 
 
 @asynccontextmanager

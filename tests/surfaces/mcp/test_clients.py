@@ -58,7 +58,7 @@ def test_every_tool_is_listed_and_answers(
 ) -> None:
     """What programs get of each is what the command line prints as JSON."""
     found: dict[str, Any] = {}
-    calls = {
+    calls: dict[str, dict[str, Any]] = {
         "query_documents": {"query": "when does a token expire", "tags": ["security"], "top_n": 2},
         "search_with_hypothesis": {"hypothesis": "An access token expires soon."},
         "get_document": {"ref": "guide/auth.md#token-refresh"},

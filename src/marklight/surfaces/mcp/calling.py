@@ -32,8 +32,11 @@ class Calling:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.several = len(host.library.collections) > 1
-        self.tools = tools_for(self.several)
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """By name."""
+        return tools_for(self.host.several_collections)
 
     async def list(
         self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
@@ -50,11 +53,12 @@ class Calling:
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         """One call; whatever goes wrong within it is told to the model."""
-        tool = self.tools.get(params.name)
+        tools = self.tools
+        tool = tools.get(params.name)
         if tool is None:
             raise MCPError(
                 types.INVALID_PARAMS,
-                f"there is no tool {params.name[:100]!r}. {nearest(params.name, self.tools)}",
+                f"there is no tool {params.name[:100]!r}. {nearest(params.name, tools)}",
             )
         try:
             values = tool.read(params.arguments or {})
@@ -70,16 +74,17 @@ class Calling:
     def _told(
         self, tool: Tool, values: Mapping[str, Any], found: dict[str, Any]
     ) -> types.CallToolResult:
+        several = self.host.several_collections
         now, tokens = state(self.host.following), values.get("max_tokens", telling.MOST_TOKENS)
         if tool.verb == "search":
-            text = telling.search_text(found, self.several, now, tokens)
+            text = telling.search_text(found, several, now, tokens)
         elif tool.verb == "get":
-            found = telling.extract_of(found, self.several, tokens)
-            text = telling.extract_text(found, self.several)
+            found = telling.extract_of(found, several, tokens)
+            text = telling.extract_text(found, several)
         elif tool.verb == "outline":
-            text = telling.outline_text(found, self.several)
+            text = telling.outline_text(found, several)
         elif tool.verb == "related":
-            text = telling.related_text(found, self.several)
+            text = telling.related_text(found, several)
         else:
             text = telling.status_text(found, now, self.host.following.watching)
         content = [types.TextContent(text=text)]

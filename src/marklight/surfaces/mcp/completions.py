@@ -22,7 +22,6 @@ class Completions:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.several = len(host.library.collections) > 1
 
     async def complete(
         self, ctx: ServerRequestContext[Any], params: types.CompleteRequestParams
@@ -47,7 +46,7 @@ class Completions:
 
     async def _paths(self, typed: str) -> list[str]:
         given: dict[str, Any] = {"limit": MOST + 1}
-        if self.several:
+        if self.host.several_collections:
             # The collection is part of what is typed, so the library cannot choose by it.
             found = (await self.host.call("documents", {"limit": 1000}))["documents"]
             return _alike((f"{each['collection']}/{each['path']}" for each in found), typed)

@@ -24,6 +24,7 @@ from marklight.model import DocumentId
 from marklight.report import Report
 from marklight.surfaces.host import Host
 from marklight.surfaces.mcp.addresses import address, other_address, read_address
+from marklight.surfaces.render import report_text
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -37,6 +38,10 @@ SEND_SECONDS = 1.0
 """How long a client may take to hear; one that does not read must not keep the others waiting."""
 
 
+TOLD: tuple[types.LoggingLevel | None, ...] = ("debug", "info")
+"""Levels that what a run did is told at."""
+
+
 @dataclass(slots=True)
 class Client:
     """One that began with a handshake: notifications go to it without a request."""
@@ -44,6 +49,8 @@ class Client:
     session: ServerSession
     documents: dict[DocumentId, str] = field(default_factory=dict)
     """What it subscribed to, each with the address as it wrote it."""
+    level: types.LoggingLevel | None = None
+    """From which level on it wants to be told what happens; None: nothing."""
 
 
 class News:
@@ -51,7 +58,6 @@ class News:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.several = len(host.library.collections) > 1
         self.bus = InMemorySubscriptionBus()
         self.streams = ListenHandler(self.bus)
         self.clients: OrderedDict[str, Client] = OrderedDict()
@@ -92,7 +98,10 @@ class News:
         moved = [id for pair in report.moved for id in pair]
         touched = [*report.changed, *report.removed, *moved]
         for id in touched:
-            for uri in {address(id, self.several), other_address(id, self.several)}:
+            for uri in {
+                address(id, self.host.several_collections),
+                other_address(id, self.host.several_collections),
+            }:
                 await self.bus.publish(ResourceUpdated(uri))
         listed = bool(report.added or report.removed or report.moved)
         if listed:
@@ -104,6 +113,8 @@ class News:
                         await client.session.send_resource_updated(client.documents[id])
                 if listed:
                     await client.session.send_resource_list_changed()
+                if client.level in TOLD:
+                    await client.session.send_notification(_said(report))
 
     # What the server calls
 
@@ -131,6 +142,13 @@ class News:
         self._client(ctx).documents.pop(self._document(str(params.uri)), None)
         return types.EmptyResult()
 
+    async def set_level(
+        self, ctx: ServerRequestContext[News], params: types.SetLevelRequestParams
+    ) -> types.EmptyResult:
+        """Tell this client what a run did, from this level on."""
+        self._client(ctx).level = params.level
+        return types.EmptyResult()
+
     def _client(self, ctx: ServerRequestContext[Any]) -> Client:
         # One pipe is one client; over HTTP each names its session.
         name = ctx.request.headers.get("mcp-session-id", "") if ctx.request else ""
@@ -145,3 +163,9 @@ class News:
             return read_address(uri, self.host.library.collections)[0]
         except NotFound as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
+
+
+def _said(report: Report) -> types.LoggingMessageNotification:
+    did = report_text(report).splitlines()[0]
+    params = types.LoggingMessageNotificationParams(level="info", logger="index", data=did)
+    return types.LoggingMessageNotification(params=params)

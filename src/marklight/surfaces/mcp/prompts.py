@@ -43,7 +43,6 @@ class Prompts:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.several = len(host.library.collections) > 1
 
     async def list(
         self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
@@ -82,12 +81,12 @@ class Prompts:
         heading = given.get("heading", "").strip().lstrip("#").strip()
         ref = f"{given['path']}#{heading}" if heading else given["path"]
         found = await self.host.call("get", {"ref": ref})
-        extract = telling.extract_of(found, self.several, SECTION_TOKENS)
+        extract = telling.extract_of(found, self.host.several_collections, SECTION_TOKENS)
         return (
             "Summarise this part of a document in a few sentences for somebody who has not read it: what it"
             " is about, what it says, what one has to do or decide. Say nothing that does not stand in it, and"
-            f" name its place, {telling.place(found, self.several)}.\n\n"
-            f"{telling.extract_text(extract, self.several)}"
+            f" name its place, {telling.place(found, self.host.several_collections)}.\n\n"
+            f"{telling.extract_text(extract, self.host.several_collections)}"
         )
 
 

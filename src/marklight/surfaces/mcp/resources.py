@@ -29,7 +29,6 @@ class Resources:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.several = len(host.library.collections) > 1
 
     async def list(
         self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
@@ -39,7 +38,9 @@ class Resources:
         found = await self._call(ctx, "documents", {"after": after, "limit": PAGE})
         resources = [
             types.Resource(
-                uri=address(DocumentId(each["collection"], each["path"]), self.several),
+                uri=address(
+                    DocumentId(each["collection"], each["path"]), self.host.several_collections
+                ),
                 name=each["path"],
                 mime_type=MARKDOWN,
                 size=each["size"],
@@ -53,7 +54,7 @@ class Resources:
         self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         """The one form that all addresses have."""
-        begins = ", which begins with its collection" if self.several else ""
+        begins = ", which begins with its collection" if self.host.several_collections else ""
         document = types.ResourceTemplate(
             name="document",
             title="A document",

@@ -12,6 +12,7 @@ from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from marklight.surfaces.host import Host
 from marklight.surfaces.mcp.calling import Calling
@@ -67,6 +68,25 @@ class LibraryServer(Server[News]):
             extensions,
         )
 
+    def get_capabilities(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+        *,
+        protocol_version: str | None = None,
+    ) -> types.ServerCapabilities:
+        """Where levels cannot be set there are no messages either."""
+        found = super().get_capabilities(
+            notification_options,
+            experimental_capabilities,
+            extensions,
+            protocol_version=protocol_version,
+        )
+        if protocol_version in MODERN_PROTOCOL_VERSIONS:
+            found.logging = None
+        return found
+
 
 def make_server(host: Host) -> LibraryServer:
     """Everything that an assistant can ask of this library."""
@@ -98,6 +118,8 @@ def make_server(host: Host) -> LibraryServer:
         on_completion=completions.complete,
     )
     server.add_notification_handler("notifications/initialized", types.NotificationParams, _arrived)
+    # Not given above: the SDK warns that later versions of the protocol have done away with it.
+    server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, _set_level)
     server.middleware.clear()  # spans that nobody exports
     return server
 
@@ -127,6 +149,12 @@ async def _unsubscribe(
     ctx: ServerRequestContext[News], params: types.UnsubscribeRequestParams
 ) -> types.EmptyResult:
     return await ctx.lifespan_context.unsubscribe(ctx, params)
+
+
+async def _set_level(
+    ctx: ServerRequestContext[News], params: types.SetLevelRequestParams
+) -> types.EmptyResult:
+    return await ctx.lifespan_context.set_level(ctx, params)
 
 
 async def _listen(

@@ -14,6 +14,7 @@ import anyio.abc
 from mcp.server.stdio import stdio_server
 
 from marklight.surfaces.host import Host
+from marklight.surfaces.mcp.lines import messages
 from marklight.surfaces.mcp.server import LibraryServer, make_server
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ async def _serve(library: Library) -> None:
 async def serve_streams(server: LibraryServer, read: Any, write: Any) -> None:
     """One client on a pair of message streams, in the era that its first request is of."""
     await server.run(read, write, server.create_initialization_options())
+
+
+async def serve_bytes(server: LibraryServer, stream: anyio.abc.ByteStream) -> None:
+    """One client on a connection that carries a message a line."""
+    async with messages(stream) as (read, write):
+        await serve_streams(server, read, write)
 
 
 async def _leave_when_told() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from marklight.surfaces import schemas
@@ -108,7 +109,8 @@ class Tool:
         return told
 
 
-def tools_for(several_collections: bool) -> dict[str, Tool]:
+@cache
+def tools_for(several_collections: bool) -> Mapping[str, Tool]:
     """All of them; a collection can be chosen where there are several."""
     filters = (*FILTERS, COLLECTION) if several_collections else FILTERS
     found = (
