@@ -36,7 +36,7 @@ def search_text(found: Found, several: bool, state: str, tokens: int = MOST_TOKE
         for each in found["results"]
     ]
     if not blocks:
-        return within([Block(_nothing(found, state), "", "")], notes, tokens).replace("\n\n", "\n")
+        return within([], [_nothing(found, state), *notes], tokens)
     if found["steps"]:
         steps = ", ".join(f"{each['stage']} {each['count']}" for each in found["steps"])
         notes.insert(0, f"stages and how many each left: {steps}")

@@ -1,0 +1,179 @@
+"""The text that a model reads: compact, within its budget, and honest about what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marklight import Library
+from marklight.answer import CHARACTERS_PER_TOKEN
+from marklight.surfaces.mcp import telling
+from marklight.surfaces.mcp.budget import Block, within
+from marklight.surfaces.verbs import call
+from tests.making import library, write
+
+SENTENCES = " ".join(f"Sentence number {n} is about bananas." for n in range(1, 30))
+LONG = "# Long\n\n" + "\n".join(f"Line {n} says that bananas are yellow." for n in range(3, 400))
+
+
+@pytest.fixture(scope="module")
+def lib(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+    pages = {
+        "guide/auth.md": "# Auth\n\n## Token refresh\n\nA refresh token lives for thirty days.\n",
+        "guide/fruit.md": f"# Fruit\n\n{SENTENCES}\n",
+        "long.md": LONG,
+        "one-line.md": f"# One\n\n{'bananas and more bananas ' * 500}\n",
+        "bare.md": "Nothing but text.\n",
+    }
+    with library(write(tmp_path_factory.mktemp("docs"), pages)) as opened:
+        opened.index()
+        yield opened
+
+
+def searched(lib: Library, tokens: int = 2000, **more: Any) -> str:
+    found = call(lib, "search", {"max_tokens": tokens, **more})
+    return telling.search_text(found, False, "", tokens)
+
+
+def read(lib: Library, ref: str, tokens: int) -> tuple[dict[str, Any], str]:
+    extract = telling.extract_of(call(lib, "get", {"ref": ref}), False, tokens)
+    return extract, telling.extract_text(extract, False)
+
+
+def test_a_hit_is_its_place_its_headings_its_score_and_its_passage(lib: Library) -> None:
+    text = searched(lib, query="refresh token lives thirty days", limit=1)
+    score = call(lib, "search", {"query": "refresh token lives thirty days"})["results"][0]["score"]
+    assert text == (
+        f"[1] guide/auth.md:5-5 § Auth > Token refresh ({score:.2f})\nA refresh token lives for thirty days."
+    )
+
+
+def test_hits_have_a_blank_line_between_them(lib: Library) -> None:
+    text = searched(lib, query="bananas", limit=3, tokens=100_000)
+    heads = [line for line in text.splitlines() if line.startswith("[")]
+    assert [line[:3] for line in heads] == ["[1]", "[2]", "[3]"]
+    assert text.count("\n\n[") == 2
+
+
+@pytest.mark.parametrize("tokens", [1, 10, 40, 60, 100, 200, 500, 1000, 5000])
+def test_a_budget_counts_everything_that_is_said(lib: Library, tokens: int) -> None:
+    text = searched(lib, query="bananas", limit=5, tokens=tokens)
+    assert len(text) <= tokens * CHARACTERS_PER_TOKEN
+
+
+def test_what_is_cut_or_left_out_can_be_asked_for(lib: Library) -> None:
+    text = searched(lib, query="bananas", limit=5, tokens=200, exclude=["one-line.md"])
+    shown, _, rest = text.partition(" …\n\n")
+    assert shown.endswith(".")
+    assert "[1] is cut; get_document '" in rest
+    assert "left out to stay within 200 tokens" in rest
+    ref = rest.split("get_document '")[1].split("'")[0]
+    assert "bananas" in call(lib, "get", {"ref": ref})["content"]
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=50), st.text(max_size=500)), max_size=8),
+    st.lists(st.text(max_size=100), max_size=3),
+    st.integers(1, 1000),
+)
+def test_no_answer_is_longer_than_its_budget(
+    blocks: list[tuple[str, str]], notes: list[str], tokens: int
+) -> None:
+    made = [Block(head, passage, head) for head, passage in blocks]
+    text = within(made, notes, tokens)
+    assert len(text) <= tokens * CHARACTERS_PER_TOKEN
+    whole = "\n\n".join([*map(str, made), *(["\n".join(notes)] if notes else [])])
+    if len(whole) <= tokens * CHARACTERS_PER_TOKEN:
+        assert text == whole
+
+
+@pytest.mark.parametrize("tokens", [60, 100, 300, 1000])
+def test_a_document_that_is_cut_is_read_to_its_end_by_the_references_it_names(
+    lib: Library, tokens: int
+) -> None:
+    parts, ref = [], "long.md"
+    for _ in range(400):
+        extract, text = read(lib, ref, tokens)
+        assert len(text) <= tokens * CHARACTERS_PER_TOKEN
+        parts.append(extract["content"])
+        more = [said for said in extract["notices"] if "goes on" in said]
+        if not more:
+            break
+        ref = more[0].split("'")[1]
+        assert ref in text
+    assert "\n".join(parts) == LONG
+
+
+def test_a_line_that_is_longer_than_the_budget_is_cut_and_says_so(lib: Library) -> None:
+    extract, text = read(lib, "one-line.md:3-3", 100)
+    assert len(text) <= 100 * CHARACTERS_PER_TOKEN
+    assert extract["content"].endswith(" …")
+    assert extract["notices"] == ["line 3 is cut; a larger max_tokens shows it whole"]
+    assert extract["lines"] == [3, 3]
+
+
+def test_a_short_document_is_told_whole(lib: Library) -> None:
+    extract, text = read(lib, "bare.md", 2000)
+    assert extract == call(lib, "get", {"ref": "bare.md"})
+    assert text == "bare.md:1-1 § bare\n\nNothing but text."
+
+
+def test_nothing_found_abstained_not_indexed_and_empty_are_different_texts(lib: Library) -> None:
+    filtered = searched(lib, query="bananas", path=["nowhere/**"])
+    unlikely = searched(lib, query="bananas", min_confidence=1)
+    found = call(lib, "search", {"query": "bananas"})
+    none = {**found, "results": [], "index": {**found["index"], "documents": 0}}
+    running = telling.search_text(none, False, "indexing, 42 % (reading text, 42 of 100)")
+    empty = telling.search_text(none, False, "")
+    assert "no passage matches" in filtered
+    assert "less than 1" in unlikely
+    assert running == (
+        "Nothing is indexed yet: ask again in a moment.\nindexing, 42 % (reading text, 42 of 100)"
+    )
+    assert empty == "There are no documents."
+    assert len({filtered, unlikely, running, empty}) == 4
+
+
+def test_text_names_tools_and_no_commands(lib: Library) -> None:
+    text = searched(lib, query="zebra crossing quantum", tokens=300)
+    assert "--min-confidence" not in text
+    assert "marklight" not in text
+
+
+def test_passages_that_are_not_embedded_yet_are_told(lib: Library) -> None:
+    found = call(lib, "search", {"query": "bananas"})
+    half = {**found, "index": {**found["index"], "pending": 3}}
+    text = telling.search_text(half, False, "")
+    assert f"note: 3 of {found['index']['chunks']} passages are found by words only" in text
+
+
+def test_an_explanation_tells_stages(lib: Library) -> None:
+    text = searched(lib, query="bananas", explain=True, tokens=100_000)
+    assert "\nwhy: " in text
+    assert "stages and how many each left: " in text
+
+
+def test_an_outline_of_too_many_headings_leaves_out_the_deepest(tmp_path: Path) -> None:
+    page = "".join(f"# Part {n}\n\n" + "## Deeper heading\n\n" * 30 for n in range(20))
+    with library(write(tmp_path, {"deep.md": page, "flat.md": "# One\n\n### Three\n"})) as lib:
+        lib.index()
+        text = telling.outline_text(call(lib, "outline", {"path": "deep.md"}), False)
+        assert len(text) <= 2000 * CHARACTERS_PER_TOKEN
+        assert text.count("\nPart ") == 20
+        assert "note: 600 deeper headings left out" in text
+        flat = telling.outline_text(call(lib, "outline", {"path": "flat.md"}), False)
+        assert flat.splitlines() == ["flat.md", "One  :1-4  #one", "    Three  :3-4  #three"]
+
+
+def test_control_signs_reach_no_model(tmp_path: Path) -> None:
+    with library(
+        write(tmp_path, {"a.md": "# Es\x1b[31mcape\n\nbananas \x1b]8;;x\x07 here\n"})
+    ) as lib:
+        lib.index()
+        assert "\x1b" not in searched(lib, query="bananas")
+        assert "\x1b" not in telling.outline_text(call(lib, "outline", {"path": "a.md"}), False)
