@@ -104,7 +104,7 @@ def test_what_was_put_in_can_be_taken_out(person: Person, client: str) -> None:
     person.types(client)
     code, out, _ = person.types(client, "--remove")
     assert code == 0
-    assert out.startswith("removed marklight out of")
+    assert out.startswith("removed marklight from")
     assert not values(person.file(client)).get(CLIENTS[client].servers)
     code, out, _ = person.types(client, "--remove")
     assert code == 0
@@ -318,6 +318,30 @@ def test_a_link_stays_a_link(person: Person) -> None:
     assert {each.name for each in link.parent.iterdir()} == {"mcp.json"}
 
 
+def test_a_link_to_a_file_that_is_not_there_yet_makes_it(person: Person) -> None:
+    real = person.home / "dotfiles" / "mcp.json"
+    link = person.file("cursor")
+    link.parent.mkdir()
+    link.symlink_to(real)
+    assert person.types("cursor")[0] == 0
+    assert link.is_symlink()
+    assert "marklight" in values(real)["mcpServers"]
+
+
+def test_a_folder_whose_name_is_no_utf8_cannot_be_written_down(
+    person: Person, tmp_path: Path
+) -> None:
+    odd = os.fsencode(tmp_path) + b"/\xff"
+    try:
+        os.mkdir(odd)
+    except OSError:
+        pytest.skip("this file system has no such names")
+    code, _, err = person.types("cursor", os.fsdecode(odd))
+    assert code == 2
+    assert "not named in UTF-8" in err
+    assert not list(person.home.iterdir())
+
+
 def test_what_a_person_added_to_our_entry_stays(person: Person) -> None:
     mine = {"command": "old", "args": ["mcp", "/old"], "env": {"A": "1"}, "timeout": 60}
     person.has("cursor", json.dumps({"mcpServers": {"marklight": mine}}))
@@ -361,7 +385,9 @@ def test_several_libraries_stand_side_by_side_under_their_names(
 
 @pytest.mark.parametrize("client", [name for name, each in CLIENTS.items() if each.project_file])
 def test_for_one_project_the_projects_file_is_written(person: Person, client: str) -> None:
-    assert person.types(client, "--project")[0] == 0
+    code, _, err = person.types(client, "--project")
+    assert code == 0
+    assert not err
     file = person.notes / CLIENTS[client].project_file
     assert set(values(file)[CLIENTS[client].servers]) == {"marklight"}
     assert not any(each.is_file() for each in person.home.rglob("*"))

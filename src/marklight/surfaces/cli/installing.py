@@ -55,22 +55,29 @@ def install_mcp(
     skill_place = clients.skill_file_of(known, here) if skill else None
     if remove:
         _remove(known, name, place, skill_place, dry_run)
-    elif dry_run:
-        _print(known, name, place, skill_place, path)
-    else:
-        _install(known, name, place, skill_place, path)
+        return 0
+    folder = _served(path)
+    entry = known.entry(clients.starting(folder))
+    if dry_run:
+        _print(known, name, place, skill_place, entry)
+        return 0
+    if not (project or file or place.parent.is_dir()):
+        note(f"there is no folder {place.parent} yet; is {known.title} installed?")
+    _install(known, name, place, folder, entry)
+    if skill_place:
+        from marklight.surfaces.setup.skill import put_skill
+
+        _tell(put_skill(skill_place), "the skill")
+    if own := sorted(each for each in os.environ if each.startswith("MARKLIGHT_")):
+        note(
+            f"{', '.join(own)} may not be set where {known.title} starts; marklight.toml counts everywhere"
+        )
     return 0
 
 
-def _install(
-    client: Client, name: str, place: Path, skill_place: Path | None, path: Path | None
-) -> None:
+def _install(client: Client, name: str, place: Path, folder: Path, entry: dict[str, Any]) -> None:
     from marklight.surfaces.setup.entry import ByHand, put_entry, snippet
-    from marklight.surfaces.setup.skill import put_skill
 
-    folder, entry = _served(client, path)
-    if not place.parent.is_dir():
-        note(f"there is no folder {place.parent} yet; is {client.title} installed?")
     try:
         change = put_entry(place, (client.servers, name), entry)
     except ByHand as error:
@@ -78,24 +85,17 @@ def _install(
         show(snippet(place, (client.servers, name), entry))
         raise ByHand(error.message, "Paste what is printed above yourself") from None
     if change.done:
-        _tell(change, f"{name}, serving {folder},", client.next)
+        _tell(change, name, f"It serves {folder}. {client.next}")
     else:
         show(one_line(f"nothing to do: {name} in {place} serves {folder}"))
-    if skill_place:
-        _tell(put_skill(skill_place), "the skill")
-    if own := sorted(each for each in os.environ if each.startswith("MARKLIGHT_")):
-        note(
-            f"{', '.join(own)} may not be set where {client.title} starts; marklight.toml counts everywhere"
-        )
 
 
 def _print(
-    client: Client, name: str, place: Path, skill_place: Path | None, path: Path | None
+    client: Client, name: str, place: Path, skill_place: Path | None, entry: dict[str, Any]
 ) -> None:
     from marklight.surfaces.setup.entry import snippet
     from marklight.surfaces.setup.skill import SOURCE
 
-    _, entry = _served(client, path)
     note(f"this belongs in {place}; nothing was written:")
     show(snippet(place, (client.servers, name), entry))
     if skill_place:
@@ -124,10 +124,9 @@ def _remove(
         _tell(take_skill(skill_place), "the skill")
 
 
-def _served(client: Client, path: Path | None) -> tuple[Path, dict[str, Any]]:
-    """The folder that is to be served, in full, and the entry for it."""
+def _served(path: Path | None) -> Path:
+    """The folder that is to be served, in full: the one asked for, or the library around us."""
     from marklight.place import locate
-    from marklight.surfaces.setup.clients import starting
 
     found = locate(path)
     folder = found.part or found.folder
@@ -137,13 +136,13 @@ def _served(client: Client, path: Path | None) -> tuple[Path, dict[str, Any]]:
         raise UsageError(
             f"{folder} is not named in UTF-8, as configurations are", "Rename the folder"
         ) from None
-    return folder, client.entry(starting(folder))
+    return folder
 
 
 def _tell(change: Change, what: str, then: str = "") -> None:
     if not change.done:
-        show(one_line(f"nothing to do for {what} in {change.file}"))
+        show(one_line(f"nothing to do for {what}: {change.file}"))
         return
-    kept = f", as it was before in {change.backup.name}" if change.backup else ""
-    to = "out of" if change.done == "removed" else "in"
-    show(one_line(f"{change.done} {what} {to} {change.file}{kept}. {then}".rstrip(" ")))
+    where = {"added": "to", "changed": "in", "removed": "from"}[change.done]
+    kept = f", which was copied to {change.backup.name}" if change.backup else ""
+    show(one_line(f"{change.done} {what} {where} {change.file}{kept}. {then}".rstrip(". ")))
