@@ -44,12 +44,12 @@ def place(piece: Chunk | Extract, several_collections: bool = False) -> str:
 def headed_place(
     piece: Chunk | Extract,
     several_collections: bool = False,
-    link: Callable[[str, DocumentId], str] = lambda text, _: text,
+    link: Callable[[str, DocumentId, int], str] = lambda text, *_: text,
 ) -> str:
     """`guide/auth.md:120-148 § Auth > Token refresh`; `link` makes the place one to click on."""
     from marklight.model import trail
 
-    where = link(place(piece, several_collections), piece.document)
+    where = link(place(piece, several_collections), piece.document, piece.lines[0])
     headings = one_line(trail(piece.title, piece.headings))
     return f"{where} § {headings}" if headings else where
 

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight.answer import Answer, Hit, Query
+from marklight.errors import SettingsError
+from marklight.library.compose import Terminal
 from marklight.model import DocumentId, Heading
 from marklight.report import Extract, Outline
 from marklight.surfaces import render
@@ -25,7 +27,7 @@ FOLDER = Path("/notes").absolute()
 CLICKABLE = Style(signs=True, folders={"default": FOLDER})
 
 
-class Terminal(io.StringIO):
+class Tty(io.StringIO):
     def isatty(self) -> bool:
         return True
 
@@ -90,11 +92,11 @@ def test_programs_get_no_signs() -> None:
 @pytest.mark.parametrize(
     ("stream", "environment", "signs"),
     [
-        (Terminal(), {"TERM": "xterm-256color"}, True),
-        (Terminal(), {}, True),
-        (Terminal(), {"NO_COLOR": "1"}, False),
-        (Terminal(), {"NO_COLOR": ""}, True),
-        (Terminal(), {"TERM": "dumb"}, False),
+        (Tty(), {"TERM": "xterm-256color"}, True),
+        (Tty(), {}, True),
+        (Tty(), {"NO_COLOR": "1"}, False),
+        (Tty(), {"NO_COLOR": ""}, True),
+        (Tty(), {"TERM": "dumb"}, False),
         (io.StringIO(), {"TERM": "xterm-256color"}, False),
     ],
 )
@@ -107,3 +109,28 @@ def test_signs_are_for_terminals_whose_user_wants_them(
 def test_a_document_of_no_known_collection_is_not_linked() -> None:
     assert CLICKABLE.link("x", DocumentId("other", "a.md")) == "x"
     assert PLAIN.link("x", DocumentId("default", "a.md")) == "x"
+
+
+def test_a_click_opens_the_line_in_the_editor_whose_address_is_set() -> None:
+    style = Style(True, {"default": FOLDER}, "vscode://file{path}:{line}")
+    extract = Extract(DocumentId("default", "a b.md"), "T", ("H",), (7, 9), "the text")
+    [target] = _TARGET.findall(render.extract_text(extract, style))
+    assert target == f"vscode://file{FOLDER.as_uri().removeprefix('file://')}/a%20b.md:7"
+
+
+@pytest.mark.parametrize(
+    "link", ["code {path}", "vscode://file", "x://{path}\x1b", "ed://{path} é"]
+)
+def test_an_address_that_leads_nowhere_is_refused(link: str) -> None:
+    with pytest.raises(SettingsError, match=r"terminal\.link"):
+        Terminal(link=link)
+
+
+def test_colour_is_for_terminals_unless_the_caller_says_otherwise() -> None:
+    pipe, terminal = io.StringIO(), Tty()
+    assert style_for(pipe, {}, {}, color="always").signs
+    assert style_for(pipe, {"NO_COLOR": "1"}, {}, color="always").signs
+    assert not style_for(terminal, {}, {}, color="never").signs
+    assert style_for(terminal, {}, {}).signs
+    assert not style_for(terminal, {"NO_COLOR": "1"}, {}).signs
+    assert not style_for(terminal, {"TERM": "dumb"}, {}).signs

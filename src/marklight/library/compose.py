@@ -124,6 +124,39 @@ class Serve:
         demand_within("serve", self, idle_minutes=(0.01, 525_600))
 
 
+EDITORS = {
+    "vscode": "vscode://file{path}:{line}",
+    "cursor": "cursor://file{path}:{line}",
+    "zed": "zed://file{path}:{line}",
+    "idea": "idea://open?file={path}&line={line}",
+    "textmate": "txmt://open?url=file://{path}&line={line}",
+    "obsidian": "obsidian://open?path={path}",
+}
+"""What opens a file at a line in editors that have an address for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """What people see in a terminal."""
+
+    link: str = ""
+    """What a click on a place opens: `vscode`, `cursor`, `zed`, `idea`, `textmate`, `obsidian`, or an address with `{path}` and `{line}`; empty means the file itself."""
+
+    def __post_init__(self) -> None:
+        address = self.address
+        fits = "{path}" in address and "://" in address and address.isascii()
+        if address and not (fits and address.isprintable() and " " not in address):
+            raise SettingsError(
+                f"terminal.link = {self.link!r} is no address with {{path}}",
+                f"Known: {', '.join(EDITORS)}, or one such as editor://open?file={{path}}",
+            )
+
+    @property
+    def address(self) -> str:
+        """With the names of editors replaced by their addresses."""
+        return EDITORS.get(self.link, self.link)
+
+
 def _demand_threads(table: str, threads: int | None) -> None:
     if threads is not None and threads < 1:
         raise SettingsError(f"{table}.threads must be at least 1, but is {threads}")
@@ -143,6 +176,7 @@ SCHEMA: Schema = {
     "reranker": Reranking,
     "index": Index,
     "serve": Serve,
+    "terminal": Terminal,
     "files": Discover,
     "chunk": Chunker,
     "search": Search,

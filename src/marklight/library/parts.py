@@ -18,7 +18,14 @@ from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.library.bookmark import Bookmark
-from marklight.library.compose import Model, Reranking, Serve, compose_pipeline, read_settings
+from marklight.library.compose import (
+    Model,
+    Reranking,
+    Serve,
+    Terminal,
+    compose_pipeline,
+    read_settings,
+)
 from marklight.library.files import Files
 from marklight.library.locate import index_address, path_of, scope_of
 from marklight.models.remembering import Remembering
@@ -84,6 +91,11 @@ class Parts:
     def serve(self) -> Serve:
         """How it is served to many."""
         return self.settings.build(Serve, "serve")
+
+    @once
+    def link_address(self) -> str:
+        """What a click on a place in a terminal opens."""
+        return self.settings.build(Terminal, "terminal").address
 
     @once
     def engine(self) -> Engine:

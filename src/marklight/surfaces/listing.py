@@ -41,7 +41,7 @@ def listing(
         shown = cut_left(where, column)
         left = room - column - 2
         headings = one_line(trail(hit.chunk.title, hit.chunk.headings))
-        row = head + style.bold(style.link(shown, hit.chunk.document))
+        row = head + style.bold(style.link(shown, hit.chunk.document, hit.chunk.lines[0]))
         if headings and left >= LEAST_TRAIL:
             row += " " * (column - columns(shown) + 2) + cut_left(headings, left)
         rows += [row, style.dim(_INDENT + cut(preview(hit.chunk.text, wanted), width - 5))]

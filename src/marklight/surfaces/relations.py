@@ -18,7 +18,7 @@ def links_text(links: Links, several_collections: bool = False, style: Style = P
 
     def path(id: DocumentId, line: int | None = None) -> str:
         name = shown_path(id, several_collections)
-        return style.link(name if line is None else f"{name}:{line}", id)
+        return style.link(name if line is None else f"{name}:{line}", id, line or 1)
 
     def out(each: ResolvedLink) -> str:
         assert each.target

@@ -112,7 +112,7 @@ def outline_text(outline: Outline, style: Style = PLAIN) -> str:
     top = min((heading.level for heading in outline.headings), default=1)
     return "\n".join(
         f"{'  ' * (heading.level - top)}{one_line(heading.text)}"
-        f"  {style.link(f':{heading.lines[0]}-{heading.lines[1]}', outline.document)}  #{one_line(heading.anchor)}"
+        f"  {style.link(f':{heading.lines[0]}-{heading.lines[1]}', outline.document, heading.lines[0])}  #{one_line(heading.anchor)}"
         for heading in outline.headings
     )
 

@@ -19,6 +19,8 @@ class Style:
     """Whether whoever reads is a terminal that takes signs."""
     folders: Mapping[str, Path] = field(default_factory=dict)
     """Collections and where they are, so that a path can be clicked."""
+    address: str = ""
+    """What a click opens, with `{path}` and `{line}`; empty opens the file with whatever opens such files."""
 
     def bold(self, text: str) -> str:
         """Text that is seen first."""
@@ -28,23 +30,34 @@ class Style:
         """Text that is seen last."""
         return f"\x1b[2m{text}\x1b[0m" if self.signs else text
 
-    def link(self, text: str, document: DocumentId) -> str:
-        """Text that opens the document's file when it is clicked."""
+    def link(self, text: str, document: DocumentId, line: int = 1) -> str:
+        """Text that opens the document's file when it is clicked, at the line where the editor can."""
         folder = self.folders.get(document.collection)
         if not self.signs or folder is None:
             return text
-        return hyperlink(text, folder / document.path)
+        return hyperlink(text, folder / document.path, line, self.address)
 
 
 PLAIN = Style()
 
 
-def style_for(stream: TextIO, environment: Mapping[str, str], folders: Mapping[str, Path]) -> Style:
-    """Signs only for a terminal whose user has not asked for none."""
+def style_for(
+    stream: TextIO,
+    environment: Mapping[str, str],
+    folders: Mapping[str, Path],
+    *,
+    color: str = "auto",
+    address: str = "",
+) -> Style:
+    """Signs for a terminal whose user has not asked for none; `color` may say always or never."""
     wanted = not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
-    return Style(signs=wanted and stream.isatty(), folders=folders)
+    signs = color == "always" or (color == "auto" and wanted and stream.isatty())
+    return Style(signs, folders, address)
 
 
-def hyperlink(text: str, file: Path) -> str:
+def hyperlink(text: str, file: Path, line: int = 1, address: str = "") -> str:
     """The text as an OSC 8 hyperlink; the host stays empty, as the file is on this machine."""
-    return f"\x1b]8;;{file.absolute().as_uri()}\x1b\\{text}\x1b]8;;\x1b\\"
+    plain = file.absolute().as_uri()
+    path = plain.removeprefix("file://")
+    aim = address.replace("{path}", path).replace("{line}", str(line)) if address else plain
+    return f"\x1b]8;;{aim}\x1b\\{text}\x1b]8;;\x1b\\"

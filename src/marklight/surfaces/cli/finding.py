@@ -11,6 +11,7 @@ from marklight.surfaces import explain, render
 from marklight.surfaces.cli import completing
 from marklight.surfaces.cli.options import (
     AS_JSON,
+    COLOR,
     IN_LIBRARY,
     MODE,
     SET,
@@ -83,6 +84,7 @@ from marklight.surfaces.cli.progress import Bar
     "--hypothesis", metavar="TEXT", help="An answer as you imagine it; searched by its meaning."
 )
 @click.option("--no-refresh", is_flag=True, help="Do not look at the disk first.")
+@COLOR
 @SET
 def search(
     query: str,
@@ -120,6 +122,7 @@ def search(
 @click.option("--context", type=int, metavar="N", help="With N passages before it and N after it.")
 @IN_LIBRARY
 @AS_JSON
+@COLOR
 @SET
 def get(
     reference: str,
@@ -150,6 +153,7 @@ def get(
 @click.argument("path", shell_complete=completing.documents)
 @IN_LIBRARY
 @AS_JSON
+@COLOR
 @SET
 def outline(path: str, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """Show a document's headings with their lines and anchors."""

@@ -30,6 +30,21 @@ MODE = click.option(
     show_default=True,
     help="Which retrievers answer.",
 )
+COLOR_KEY = "marklight.color"
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: str) -> None:  # noqa: ARG001 - click's shape
+    context.meta[COLOR_KEY] = value
+
+
+COLOR = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    expose_value=False,
+    callback=_remember,
+    help="Bold and clickable places: auto means on a terminal.",
+)
 IN_LIBRARY = click.option(
     "--in",
     "folder",
@@ -61,7 +76,11 @@ def open_own(folder: Path | None, assignments: Sequence[str] = ()) -> Library:
 
 def style_of(library: Library | Remote) -> Style:
     """How this library's places are drawn on standard output."""
-    return style_for(sys.stdout, os.environ, library.collections)
+    context = click.get_current_context(silent=True)
+    color = context.meta.get(COLOR_KEY, "auto") if context else "auto"
+    return style_for(
+        sys.stdout, os.environ, library.collections, color=color, address=library.link_address
+    )
 
 
 def show(text: str) -> None:

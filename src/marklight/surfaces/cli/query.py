@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from marklight.surfaces.cli.options import MODE, SET, note, open_library
+from marklight.surfaces.cli.options import COLOR, MODE, SET, note, open_library
 from marklight.surfaces.cli.progress import Bar
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     help="Results at a time.",
 )
 @MODE
+@COLOR
 @SET
 def query(path: Path | None, limit: int, mode: str, assignments: tuple[str, ...]) -> int:
     """Ask question after question, and look around the results.

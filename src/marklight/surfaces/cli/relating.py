@@ -10,6 +10,7 @@ from marklight.surfaces import relations, render
 from marklight.surfaces.cli import completing
 from marklight.surfaces.cli.options import (
     AS_JSON,
+    COLOR,
     IN_LIBRARY,
     SET,
     note,
@@ -25,6 +26,7 @@ from marklight.surfaces.cli.progress import Bar
 @click.option("-n", "--limit", default=100, show_default=True, help="How many of each list.")
 @IN_LIBRARY
 @AS_JSON
+@COLOR
 @SET
 def links(
     path: str | None, limit: int, folder: Path | None, as_json: bool, assignments: tuple[str, ...]
@@ -51,6 +53,7 @@ def links(
 @click.option("-n", "--limit", default=10, show_default=True, help="How many documents, 1 to 100.")
 @IN_LIBRARY
 @AS_JSON
+@COLOR
 @SET
 def related(
     path: str, limit: int, folder: Path | None, as_json: bool, assignments: tuple[str, ...]

@@ -119,8 +119,9 @@ class Door:
             # The client reads the same files, and tells its user what is wrong with them.
             await lines.send({"refused": "settings that cannot be read"})
             return False
-        folders = {name: str(folder) for name, folder in self.host.library.collections.items()}
-        await lines.send({"collections": folders})
+        library = self.host.library
+        folders = {name: str(folder) for name, folder in library.collections.items()}
+        await lines.send({"collections": folders, "link_address": library.link_address})
         return True
 
     async def _call_after_call(self, lines: Lines) -> None:

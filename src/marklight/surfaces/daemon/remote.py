@@ -57,6 +57,7 @@ class Remote:
         self.state = line.state
         self.place = place
         self.collections = {name: Path(folder) for name, folder in told["collections"].items()}
+        self.link_address: str = told["link_address"]
         self._line: Line | None = line
         self._assignments, self._passed = assignments, list(passed)
         self._say = say
