@@ -1,0 +1,241 @@
+"""What a command answers is the same with a daemon and without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from marklight.surfaces.cli.app import run
+from tests.surfaces.daemon.serving import (
+    command,
+    loaded,
+    of,
+    serving,
+    settled,
+    until,
+    without_times,
+)
+
+CALLS = [
+    ["search", "when do tokens expire"],
+    ["search", "when do tokens expire", "--json", "--explain"],
+    ["search", "roll back", "--format", "jsonl", "-n", "2"],
+    ["search", "roll back", "--format", "md"],
+    ["search", "roll back", "--format", "files"],
+    ["search", "roll back", "--explain"],
+    ["search", "beans", "guide"],
+    ["search", "beans tag:kitchen -without \"the beans\"", "--json", "--after", "2020"],
+    ["search", "tokens", "--where", "a=b", "--path", "guide/**", "--exclude", "*.txt", "--json"],
+    ["search", "tokens", "--set", "search.fuse=reciprocal", "--json", "--explain"],
+    ["search", "tokens", "--set", "search.fuse=nonsense"],
+    ["search", "tokens", "--set", "search.recency.strength=much"],
+    ["search", "tokens", "--set", "search.recensy.strength=1"],
+    ["search", "zzzzqqqq", "--mode", "keyword"],
+    ["search", "zzzzqqqq", "--mode", "keyword", "--json"],
+    ["search", ""],
+    ["search", "x", "-n", "0"],
+    ["search", "x", "--collection", "nobody"],
+    ["search", "x", "--after", "someday"],
+    ["search", "x", "--where", "nothing"],
+    ["search", "x", "nowhere"],
+    ["search", "x", "--context", "2", "--parents", "--max-tokens", "20", "--no-refresh", "--json"],
+    ["search", "x\udcff", "--json"],
+    ["get", "guide/auth.md#token-refresh"],
+    ["get", "guide/auth.md:1-3", "--json"],
+    ["get", "espresso.md", "--level", "document"],
+    ["get", "nobody.md"],
+    ["get", "espresso.md", "--level", "nonsense"],
+    ["outline", "guide/auth.md"],
+    ["outline", "guide/auth.md", "--json"],
+    ["links"],
+    ["links", "guide/auth.md", "--json"],
+    ["links", "guide/deploy.md"],
+    ["related", "guide/auth.md"],
+    ["related", "guide/auth.md", "--json"],
+    ["related", "nobody.md", "-n", "0"],
+    ["index", "--json"],
+    ["index", "--rebuild", "--json"],
+    ["ignored", "espresso.md"],
+]  # fmt: skip
+
+
+@pytest.fixture
+def daemon(folder: Path) -> Iterator[Path]:
+    with serving(folder):
+        settled(folder)
+        yield folder
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = run(arguments)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def timeless(out: str) -> object:
+    """What was printed, but for how long it took."""
+    try:
+        return without_times(json.loads(out))
+    except ValueError:
+        # The last column of the table of stages.
+        return re.sub(r"(?m)^( *\w+ +\d* +)\d+\.\d\d$", r"\1", out)
+
+
+def test_every_command_says_the_same_with_a_daemon(
+    daemon: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for arguments in CALLS:
+        code, out, err = said(capsys, *arguments)
+        monkeypatch.setenv("MARKLIGHT_DAEMON", "off")
+        own_code, own_out, own_err = said(capsys, *arguments)
+        monkeypatch.delenv("MARKLIGHT_DAEMON")
+        assert (code, timeless(out)) == (own_code, timeless(own_out)), arguments
+        assert err == own_err, arguments
+
+
+def test_status_tells_of_the_daemon(daemon: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = said(capsys, "status", "--json")
+    attached, told = json.loads(out), of(daemon)
+    assert attached.pop("daemon")["address"] == told.address
+    code, out, _ = said(capsys, "serve", "status", "--json")
+    assert code == 0
+    assert json.loads(out)["pid"] == told.pid
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["search", "roll back", "--json"],
+        ["get", "espresso.md"],
+        ["outline", "espresso.md"],
+        ["links"],
+        ["related", "guide/auth.md"],
+        ["status"],
+        ["index"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_an_attached_command_loads_no_library_and_no_model(
+    daemon: Path, arguments: list[str]
+) -> None:
+    done = command(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert loaded(done) == set()
+    assert "marklight.library" in loaded(command(*arguments, MARKLIGHT_DAEMON="off"))
+
+
+def test_questions_in_a_session_go_to_the_daemon(
+    daemon: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import io
+
+    def session() -> tuple[int, str, str]:
+        lines = b"roll back\n1 document\n:mode keyword\nzzzqqq\n9\n"
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines), "utf-8"))
+        return said(capsys, "query")
+
+    attached = session()
+    monkeypatch.setenv("MARKLIGHT_DAEMON", "off")
+    assert attached == session()
+    assert "undo command" in attached[1]
+
+
+def test_other_settings_are_answered_alone(
+    daemon: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = command("search", "roll back", "--set", "chunk.target_tokens=100")
+    assert "marklight.library" in loaded(done), done.stderr
+    done = command("search", "roll back", MARKLIGHT_SEARCH_FUSE="reciprocal")
+    assert "marklight.library" in loaded(done)
+    assert done.returncode == 0
+    # How it is served decides nothing about the answer.
+    assert loaded(command("search", "roll back", MARKLIGHT_SERVE_PORT="0")) == set()
+
+
+def test_settings_that_were_changed_count_from_the_next_call_on(
+    daemon: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (daemon / "marklight.toml").write_text('[collections]\nbook = "guide"\n')
+    _, out, _ = said(capsys, "status", "--json")
+    assert list(json.loads(out)["collections"]) == ["book"]
+
+    def found() -> bool:
+        _, out, _ = said(capsys, "search", "roll back", "--format", "files")
+        return out == "deploy.md\n"
+
+    until(found)
+    done = command("status", "--json")
+    assert loaded(done) == set()
+    (daemon / "marklight.toml").write_text("[collections\n")
+    code, _, err = said(capsys, "search", "roll back")
+    assert code == 2
+    assert "not valid TOML" in err
+    (daemon / "marklight.toml").unlink()
+    until(lambda: said(capsys, "search", "beans", "--format", "files")[1] == "espresso.md\n")
+    assert loaded(command("search", "beans")) == set()
+
+
+def test_what_is_edited_is_found_through_the_daemon(
+    daemon: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (daemon / "new.md").write_text("# New\n\nA quokka sits in the garden.\n")
+
+    def found() -> bool:
+        return "quokka sits" in said(capsys, "search", "quokka", "--mode", "keyword")[1]
+
+    until(found)
+
+
+def test_a_daemon_that_was_killed_is_not_missed(
+    daemon: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = of(daemon)
+    before = said(capsys, "search", "roll back")
+    os.kill(state.pid, signal.SIGKILL)
+    assert said(capsys, "search", "roll back") == before
+    left = [file.name for file in Path(os.environ["MARKLIGHT_STATE_DIR"]).glob("*.json")]
+    assert left == []
+    code, _, err = said(capsys, "stop")
+    assert code == 1
+    assert "no daemon serves" in err
+
+
+def test_a_daemon_that_hangs_is_not_waited_for(
+    daemon: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = of(daemon)
+    os.kill(state.pid, signal.SIGSTOP)
+    try:
+        code, out, err = said(capsys, "search", "roll back")
+        assert code == 0
+        assert "undo command" in out
+        assert f"process {state.pid}, does not answer" in err
+        code, _, err = said(capsys, "stop")
+        assert code == 3
+        assert "does not answer" in err
+    finally:
+        os.kill(state.pid, signal.SIGCONT)
+    until(lambda: "does not answer" not in said(capsys, "search", "roll back")[2])
+
+
+def test_a_daemon_that_goes_amid_a_session_is_replaced(
+    daemon: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from marklight.surfaces.daemon.remote import reach
+
+    notes: list[str] = []
+    remote = reach(daemon, [], notes.append)
+    assert remote
+    with remote:
+        first = remote.search("roll back").hits
+        os.kill(of(daemon).pid, signal.SIGKILL)
+        again = remote.search("roll back").hits
+        assert [hit.chunk.id for hit in again] == [hit.chunk.id for hit in first]
+    assert notes == ["the daemon went away: this works alone"]

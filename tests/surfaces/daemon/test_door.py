@@ -1,0 +1,162 @@
+"""Who gets an answer at the daemon's private door, and who gets none."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from marklight.surfaces.cli.app import run
+from marklight.surfaces.daemon import state
+from marklight.surfaces.daemon.state import State
+from tests.surfaces.daemon.serving import of, serving
+
+
+@pytest.fixture
+def daemon(folder: Path) -> Iterator[State]:
+    with serving(folder):
+        yield of(folder)
+
+
+def answer_to(port: int, sent: bytes) -> bytes:
+    """All that comes back until the other side hangs up."""
+    with socket.create_connection(("127.0.0.1", port), 30) as line:
+        line.sendall(sent)
+        received = b""
+        with suppress(ConnectionResetError):  # hung up on amid what we sent
+            while part := line.recv(65_536):
+                received += part
+    return received
+
+
+def test_only_its_user_can_read_how_to_reach_a_daemon(daemon: State) -> None:
+    folder = state.state_folder()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for file in folder.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+    assert len(daemon.secret) > 30
+    assert daemon.proof != daemon.secret
+
+
+def test_whoever_does_not_know_the_secret_gets_nothing(daemon: State) -> None:
+    wrong = {"secret": daemon.secret[:-1], "wants": "control"}
+    for sent in (
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\n\r\n" + json.dumps({"secret": daemon.secret}).encode(),
+        json.dumps(wrong).encode() + b"\n",
+        b"{}\n",
+        b"[]\n",
+        b"null\n",
+        b'{"secret": null}\n',
+        b'{"secret": "\\udcff"}\n',
+        b"\xff\xfe\n",
+        b"[" * 10_000 + b"\n",
+        b"x" * 200_000,
+        b"",  # nothing at all, until it is let go
+    ):
+        assert answer_to(daemon.port, sent) == b"", sent[:40]
+    hello = json.dumps({"secret": daemon.secret, "wants": "control"}).encode() + b"\n{}\n"
+    assert json.loads(answer_to(daemon.port, hello))["proof"] == daemon.proof
+
+
+def test_a_conversation_that_makes_no_sense_ends_alone(daemon: State, folder: Path) -> None:
+    hello = json.dumps({"secret": daemon.secret, "wants": "call"}).encode() + b"\n"
+    settle = json.dumps({"settings": state.own_settings()}).encode() + b"\n"
+    for sent in (b"nonsense\n", b"{}\n", settle + b"[]\n", settle + b"{\n"):
+        answer_to(daemon.port, hello + sent)
+    told = answer_to(
+        daemon.port, hello + settle + b'{"verb": "close"}\n{"id": 2}\nx\n'
+    ).splitlines()
+    assert json.loads(told[2])["error"]["type"] == "KeyError"
+    asked = b'{"id": 7, "verb": "settings", "arguments": {}}\nx\n'
+    told = answer_to(daemon.port, hello + settle + asked).splitlines()
+    assert json.loads(told[2])["error"]["type"] == "NotFound"
+    assert of(folder) == daemon
+
+
+@contextmanager
+def stranger(said: bytes) -> Iterator[tuple[int, list[bytes]]]:
+    """Somebody else at a port: says one thing to all, and remembers what it is told."""
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            while True:
+                try:
+                    line, _ = listening.accept()
+                except OSError:
+                    return
+                with line:
+                    line.settimeout(5)
+                    heard.append(line.recv(65_536))
+                    line.sendall(said)
+                    while said and (part := line.recv(65_536)):
+                        heard.append(part)
+
+        thread = Thread(target=answer, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1], heard
+        listening.shutdown(socket.SHUT_RDWR)
+    thread.join(10)
+
+
+def told(folder: Path, port: int, **others: str) -> Path:
+    from marklight import __version__
+
+    file = state.make_folder() / "a.json"
+    values = {"secret": "s", "proof": "p", "version": __version__, **others}
+    state.write(file, State(str(folder.resolve()), os.getpid(), port, **values))
+    return file
+
+
+@pytest.mark.parametrize("said", [b"", b"\n", b"[]\n", b'{"proof": "x"}\n', b"HTTP/1.1 400\r\n"])
+def test_a_stranger_at_the_port_never_hears_the_question(
+    folder: Path, capsys: pytest.CaptureFixture[str], said: bytes
+) -> None:
+    with stranger(said) as (port, heard):
+        file = told(folder, port)
+        assert run(["search", "a very private question", "--mode", "keyword"]) == 1
+    assert heard
+    assert not any(b"private" in each or b"MARKLIGHT" in each for each in heard)
+    assert not file.exists()
+
+
+def test_a_daemon_of_another_version_is_left_alone_and_told_of(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with stranger(b'{"proof": "p"}\n') as (port, heard):
+        file = told(folder, port, version="0.0.1")
+        assert run(["search", "roll back"]) == 0
+    assert "the daemon is Marklight 0.0.1" in capsys.readouterr().err
+    assert len(heard) == 1
+    assert file.exists()
+
+
+@pytest.mark.parametrize(
+    "held",
+    [b"", b"{", b"[]", b"{}", b'{"folder": 1, "pid": 1, "port": 1}', b'{"unknown": 1}', b"\xff"],
+)
+def test_half_a_state_file_is_none(
+    folder: Path, capsys: pytest.CaptureFixture[str], held: bytes
+) -> None:
+    (state.make_folder() / "a.json").write_bytes(held)
+    assert run(["search", "roll back"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_the_state_folder_is_where_the_system_keeps_such_things(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import platformdirs
+
+    monkeypatch.delenv("MARKLIGHT_STATE_DIR", raising=False)
+    for home in ("", str(tmp_path)):
+        monkeypatch.setenv("XDG_STATE_HOME", home)
+        assert str(state.state_folder()) == platformdirs.user_state_dir("marklight")

@@ -1,0 +1,151 @@
+"""`marklight serve` as a process: how it begins, what it tells, and when it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from marklight.surfaces.cli.app import run
+from marklight.surfaces.daemon.state import states
+from tests.surfaces.daemon.serving import PROGRAM, command, of, serving, settled, until
+
+
+def test_it_tells_where_it_serves_and_answers_there(folder: Path) -> None:
+    with serving(folder) as process:
+        assert process.stdout
+        said = [process.stdout.readline().decode().strip() for _ in range(3)]
+        address = of(folder).address
+        assert said == [f"serving {folder.resolve()}", f"page  {address}", f"MCP   {address}mcp"]
+        with urllib.request.urlopen(f"{address}api/search?q=roll+back") as response:
+            assert json.load(response)["results"][0]["path"] == "guide/deploy.md"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_order(folder: Path, number: signal.Signals) -> None:
+    with serving(folder) as process:
+        of(folder)
+        process.send_signal(number)
+        assert process.wait(30) == 0
+        assert list(states()) == []
+
+
+def test_it_ends_when_the_pipe_from_its_parent_is_closed(folder: Path) -> None:
+    with serving(folder) as process:
+        of(folder)
+        assert process.stdin
+        process.stdin.close()
+        process.stdin = None
+        assert process.wait(30) == 0
+        assert list(states()) == []
+
+
+def test_it_is_ended_by_stop_whoever_asks(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(folder) as process:
+        told = of(folder)
+        monkeypatch.setenv("MARKLIGHT_SEARCH_FUSE", "reciprocal")
+        assert run(["stop"]) == 0
+        assert capsys.readouterr().out == f"stopped {told.address} (process {told.pid})\n"
+        assert process.wait(30) == 0
+    assert run(["serve", "stop"]) == 1
+    assert run(["stop", "--all"]) == 1
+
+
+def test_a_second_one_says_where_the_first_is(folder: Path) -> None:
+    with serving(folder):
+        told = of(folder)
+        second = command("serve")
+        assert second.returncode == 0
+        assert told.address in second.stderr
+        insisting = command("serve", "--port", "0")
+        assert insisting.returncode == 2
+        assert f"at {told.address} (process {told.pid})" in insisting.stderr
+        assert len(list(states())) == 1
+
+
+def test_a_port_that_is_taken_is_told_and_another_taken_if_nobody_insists(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused = command("serve", "--port", port)
+        assert refused.returncode == 2
+        assert port in refused.stderr
+        assert "Traceback" not in refused.stderr
+        refused = command("serve", MARKLIGHT_SERVE_PORT=port)
+        assert refused.returncode == 2
+
+
+def test_no_other_machine_gets_in_without_a_token(folder: Path) -> None:
+    refused = command("serve", "--host", "0.0.0.0", "--port", "0")
+    assert refused.returncode == 2
+    assert "token" in refused.stderr
+    assert list(states()) == []
+
+
+def test_a_detached_one_goes_on_until_it_is_stopped(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        started = command("serve", "--detach", "--port", "0", "--token", "a-secret-word")
+        assert started.returncode == 0, started.stderr
+        told = settled(folder)
+        assert told.address in started.stdout
+        assert "a-secret-word" not in _arguments(told.pid)
+        assert os.getsid(told.pid) == told.pid
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(f"{told.address}api/status")
+        again = command("serve", "--detach")
+        assert again.returncode == 0
+        assert told.address in again.stdout
+        assert "running already" in again.stderr
+        assert run(["search", "roll back"]) == 0
+    finally:
+        capsys.readouterr()
+        assert run(["stop"]) == 0
+    until(lambda: not _lives(told.pid))
+
+
+def test_why_a_detached_one_could_not_begin_is_told(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused = command("serve", "--detach", "--port", port)
+        assert refused.returncode == 2
+        assert f"nothing can be served at 127.0.0.1:{port}" in refused.stderr
+
+
+def test_of_two_that_are_started_at_once_one_stays(folder: Path) -> None:
+    idle = ("--leave-idle", "--set", "serve.idle_minutes=0.02", "--set", "serve.port=0")
+    both = [
+        subprocess.Popen([*PROGRAM, "serve", *idle], stdin=subprocess.DEVNULL) for _ in range(2)
+    ]
+    codes = [process.wait(60) for process in both]
+    # One says that the other is there, and that leaves when nobody asks.
+    assert codes == [0, 0]
+    assert list(states()) == []
+
+
+def test_a_state_file_that_was_lost_is_written_again(folder: Path) -> None:
+    with serving(folder):
+        told = of(folder)
+        for file, _ in states():
+            file.unlink()
+        assert of(folder) == told
+
+
+def _arguments(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text() if Path("/proc").is_dir() else ""
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False

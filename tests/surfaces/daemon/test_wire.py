@@ -1,0 +1,48 @@
+"""Nouns on their way to a client lose nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from marklight import answer, report
+from marklight.surfaces.daemon.wire import packed, unpacked
+from tests.making import chunk
+
+some.register_type_strategy(float, some.floats(allow_nan=False, allow_infinity=False))
+NOUNS = some.one_of(
+    *(
+        some.from_type(kind)
+        for kind in (
+            answer.Answer,
+            report.Extract,
+            report.Outline,
+            report.Links,
+            report.Related,
+            report.Report,
+        )
+    )
+)
+
+
+@given(NOUNS)
+def test_a_noun_comes_back_as_it_went(noun: object) -> None:
+    sent = json.loads(json.dumps(packed(noun)))
+    back = unpacked(sent)
+    assert type(back) is type(noun)
+    assert packed(back) == packed(noun)
+    assert back.to_dict() == noun.to_dict()  # type: ignore[attr-defined]
+
+
+def test_a_score_keeps_all_of_its_digits() -> None:
+    third = answer.Hit(chunk(), 1 / 3)
+    assert unpacked(json.loads(json.dumps(packed(third)))) == third
+
+
+@pytest.mark.parametrize("kind", ["Path", "datetime", "replace", "__name__", "print", "Any"])
+def test_nothing_but_nouns_is_made(kind: str) -> None:
+    with pytest.raises(ValueError, match="no noun"):
+        unpacked([kind, "x"])
