@@ -168,7 +168,7 @@ def test_settings_that_were_changed_count_from_the_next_call_on(
 
     def found() -> bool:
         _, out, _ = said(capsys, "search", "roll back", "--format", "files")
-        return out == "deploy.md\n"
+        return out.startswith("deploy.md\n")
 
     until(found)
     done = command("status", "--json")
@@ -178,7 +178,7 @@ def test_settings_that_were_changed_count_from_the_next_call_on(
     assert code == 2
     assert "not valid TOML" in err
     (daemon / "marklight.toml").unlink()
-    until(lambda: said(capsys, "search", "beans", "--format", "files")[1] == "espresso.md\n")
+    until(lambda: said(capsys, "search", "beans", "--format", "files")[1].startswith("espresso"))
     assert loaded(command("search", "beans")) == set()
 
 

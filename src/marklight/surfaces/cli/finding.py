@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from marklight.surfaces import explain, render
+from marklight.surfaces import render
 from marklight.surfaces.cli import completing
 from marklight.surfaces.cli.options import (
     AS_JSON,
@@ -107,8 +107,10 @@ def search(
     elif format != "text" and (answer.hits or format == "json"):
         show(render.answer_as(answer, format))
     if options["explain"] and format != "json":
+        from marklight.surfaces.explain import explanation
+
         # What reads the other formats expects nothing but results.
-        click.echo(f"\n{explain.explanation(answer)}", err=format != "text")
+        click.echo(f"\n{explanation(answer)}", err=format != "text")
     if answer.abstained and format != "json":
         note(f"nothing found: {answer.abstained}")
     return 0 if answer.hits else 1

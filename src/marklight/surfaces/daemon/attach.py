@@ -42,12 +42,14 @@ class Line:
 
     def __init__(self, state: State, wants: str) -> None:
         self.state = state
+        # Not `create_connection`, which loads what international names are written with.
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._socket.settimeout(GREET_SECONDS)
         try:
-            self._socket = socket.create_connection(("127.0.0.1", state.port), GREET_SECONDS)
-        except TimeoutError:
-            raise Gone from None
-        except OSError:
-            raise Stranger from None
+            self._socket.connect(("127.0.0.1", state.port))
+        except OSError as error:
+            self._socket.close()
+            raise (Gone if isinstance(error, TimeoutError) else Stranger) from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.reading = self._socket.makefile("rb")
         try:
