@@ -45,6 +45,10 @@ class ModelError(MarklightError):
     """A model is missing, damaged or does not fit."""
 
 
+class Unanswered(ModelError):
+    """A model's server gives no usable answer; what needs no model still works."""
+
+
 class Refused(MarklightError):
     """One file cannot be indexed; the run goes on and `status` lists the reason."""
 

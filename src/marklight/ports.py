@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from marklight.answer import Filters, Hit, Hits, Query, Why
 from marklight.model import (
@@ -302,6 +302,20 @@ class Embedder(Protocol):
         """One row for each text, in order; batches inside are bounded by tokens."""
 
     def embed_query(self, text: str) -> Vector: ...
+
+
+@runtime_checkable
+class Patient(Protocol):
+    """A model that may be waited for, such as one on a server."""
+
+    def hurried(self, seconds: float) -> Embedder:
+        """The same for a caller who has only so much time."""
+
+
+def in_haste(model: Embedder | None, seconds: float) -> Embedder | None:
+    """The model as one asks it who has only so much time; most are never waited for."""
+    asked: object = model
+    return asked.hurried(seconds) if isinstance(asked, Patient) else model
 
 
 class Reranker(Protocol):

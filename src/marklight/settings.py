@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 import tomllib
 import types
 import typing
@@ -69,6 +70,11 @@ def _range(least: float, most: float) -> str:
         return f"at least {least}"
     return f"above 0 and at most {most}" if least == ABOVE_ZERO else f"{least} to {most}"
 
+
+_SECRET = re.compile(
+    r"[._](api_?)?(key|token|secret|password)(_variable|_command)?$", re.IGNORECASE
+)
+"""Settings whose value may be a key, or that someone takes for the place of one."""
 
 Schema = Mapping[str, type]
 """Tables by dotted name, each with the dataclass whose fields are its keys."""
@@ -150,7 +156,8 @@ def from_assignments(assignments: Sequence[str]) -> Iterator[Layer]:
         key, equals, value = assignment.partition("=")
         if not equals or not key.strip():
             raise SettingsError(f"--set takes KEY=VALUE, not {assignment!r}")
-        yield Layer(f"--set {assignment}", nested(key.strip(), Written(value.strip())))
+        # Without the value, which may be what must not be shown.
+        yield Layer(f"--set {key.strip()}", nested(key.strip(), Written(value.strip())))
 
 
 def known_keys(schema: Schema) -> list[str]:
@@ -193,6 +200,11 @@ def _flatten(
 
 
 def _nearest(key: str, known: Mapping[str, Any]) -> str:
+    if secret := _SECRET.search(key):
+        table = key[: secret.start()]
+        for instead in (f"{table}.key_variable", f"{table}_KEY_VARIABLE"):
+            if instead in known:
+                return f"Keys are not for settings: name the variable that holds it in {instead}"
     close = difflib.get_close_matches(key, known, n=3, cutoff=0.6)
     if close:
         return f"Did you mean {' or '.join(close)}? `marklight settings` lists all"
@@ -206,9 +218,8 @@ def _fit(value: Any, kind: Any, key: str, source: str) -> Any:
     try:
         return _convert(value, kind)
     except (TypeError, ValueError, OverflowError, RecursionError):
-        raise SettingsError(
-            f"{key} must be {_word_for(kind)}, not {str(value)!r} ({source})"
-        ) from None
+        shown = "what is given" if _SECRET.search(key) else repr(str(value))
+        raise SettingsError(f"{key} must be {_word_for(kind)}, not {shown} ({source})") from None
 
 
 def _convert(value: Any, kind: Any) -> Any:

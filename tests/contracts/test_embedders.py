@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,17 +10,29 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from marklight.library.chosen import Model
 from marklight.models import load
 from marklight.ports import Embedder
 from tests.models import tiny
+from tests.models.serving import Behaviour, serving
 
 
-@pytest.fixture(scope="module", params=["fake", "granite-embedding-30m-english", "folder"])
-def embedder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Embedder:
+@pytest.fixture(
+    scope="module",
+    params=["fake", "granite-embedding-30m-english", "folder", "openai:m", "ollama:m"],
+)
+def embedder(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Embedder]:
     folder: Path = tmp_path_factory.mktemp("model")
     if request.param == "folder":
-        return load(str(tiny.write_folder(folder / "tiny", tiny.weights())))
-    return load(request.param, cache_dir=folder)
+        yield load(str(tiny.write_folder(folder / "tiny", tiny.weights())))
+    elif ":" in request.param:
+        with serving(Behaviour()) as address:
+            server = Model(name=request.param, address=address).server
+            yield load(request.param, cache_dir=folder, server=server)
+    else:
+        yield load(request.param, cache_dir=folder)
 
 
 def test_rows_stand_in_the_order_of_the_texts(embedder: Embedder) -> None:

@@ -17,7 +17,7 @@ from marklight.ingest.parse import fingerprint
 from marklight.ingest.read import Source
 from marklight.ingest.work import Work, moves
 from marklight.model import Batch, Counts, DocumentId, Entry, Failure
-from marklight.ports import Embedder, Engine, Indexed, Progress, Span, silent
+from marklight.ports import Embedder, Engine, Indexed, Progress, Span, in_haste, silent
 from marklight.report import Report
 from marklight.text import digest
 
@@ -106,6 +106,10 @@ class Ingest:
         return [
             replace(entries[each.id], document=each) for each in documents if each.id in entries
         ]
+
+    def hurried(self, seconds: float) -> Ingest:
+        """The same for a caller who has only so much time, where the model is one to wait for."""
+        return replace(self, embedder=in_haste(self.embedder, seconds))
 
     def waiting(self) -> bool:
         """Whether passages or words are known to have no vector yet."""

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from marklight.answer import Answer, Mode
-from marklight.errors import NotFound
+from marklight.errors import NotFound, Unanswered
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.library import register
@@ -22,7 +22,7 @@ from marklight.library.locate import scope_of, standing
 from marklight.library.parts import MANY, Parts, in_turn
 from marklight.library.upkeep import Freshness, Upkeep
 from marklight.model import DocumentId
-from marklight.ports import Progress, Reader, Tools, nobody_stops, silent
+from marklight.ports import Progress, Reader, Tools, in_haste, nobody_stops, silent
 from marklight.report import Extract, Graph, Links, Outline, Page, Register, Related, Report
 from marklight.search import picture, present, reference, relations, widen
 from marklight.search.likelihood import is_measured
@@ -52,7 +52,7 @@ class Library(Parts):
             report,
             index=after,
             newly_embedded=max(0, after.embedded - before.embedded),
-            notices=(*self._notices(), *self.engine.news()),
+            notices=(*self._notices(), *self.sent_to(embedding=True), *self.engine.news()),
             took_ms=(time.perf_counter() - began) * 1000,
         )
 
@@ -125,7 +125,7 @@ class Library(Parts):
                 embedder, said = model_for(query, reader, ingest.embedder, self.model_named)
                 tools = Tools(
                     reader,
-                    embedder,
+                    in_haste(embedder, self.settings["model.query_seconds"]),
                     reranker,
                     exists=self.files.has,
                     now=time.time(),
@@ -133,7 +133,13 @@ class Library(Parts):
                     together=self.together if alone and counts.chunks >= MANY else in_turn,
                     going_on=going_on,
                 )
-                found = pipeline(query, tools)
+                try:
+                    found = pipeline(query, tools)
+                except Unanswered as error:
+                    if query.mode is Mode.SEMANTIC:
+                        raise
+                    said.append(f"answered by words alone: {error}")
+                    found = pipeline(query, replace(tools, embedder=None))
                 documents = {hit.chunk.document for hit in found.hits}
                 if counts.documents == 0:
                     said = [*said, f"there are no documents in {self.place.folder}"]
@@ -150,9 +156,16 @@ class Library(Parts):
         if stale and refresh and self._upkeep(self.reading).reread(stale, progress):
             found, stale = answer()
         found = self._without(found, stale) if stale else found
+        sent = self.sent_to(embedding=ingest.embedder is not None, reranking=reranker is not None)
         found = replace(
             found,
-            notices=[*self._notices(), *fresh.notices, *found.notices, *self.engine.news()],
+            notices=[
+                *self._notices(),
+                *(one for one in fresh.notices if _reason(one) not in map(_reason, found.notices)),
+                *found.notices,
+                *sent,
+                *self.engine.news(),
+            ],
             explain=explain,
             several_collections=len(self.collections) > 1,
         )
@@ -323,9 +336,11 @@ class Library(Parts):
             ],
             "generation": counts.generation,
             "model": self.settings["model.name"],
+            **({"model_address": self.server.address} if self.server else {}),
             **({"model_problem": problem} if problem else {}),
             "calibrated": is_measured("hybrid", fingerprint),
             "reranker": self.settings["reranker.name"] or "none",
+            **({"reranker_address": self.reranker_server.address} if self.reranker_server else {}),
             **({"reranker_problem": unfit} if (unfit := self.reranker_problem()) else {}),
             "engine": self.engine.describe(),
             "sizes": dict(self.engine.sizes()),
@@ -403,3 +418,8 @@ class Library(Parts):
 def _as_before(count: int) -> str:
     files = "a file is" if count == 1 else f"{count} files are"
     return f"{files} shown as before the last change; without --no-refresh, a search reads what changed"
+
+
+def _reason(notice: str) -> str:
+    """What lies behind what could not be done: twice the same is said once."""
+    return notice.partition(": ")[2] or notice

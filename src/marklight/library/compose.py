@@ -14,6 +14,7 @@ from marklight import settings
 from marklight.errors import SettingsError
 from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover
+from marklight.library.chosen import Model, Reranking, demand_trusted
 from marklight.search import pipeline
 from marklight.settings import Layer, Schema, Settings, demand_within
 
@@ -28,19 +29,6 @@ class General:
     """Where the index lives: `file:PATH` or `memory:`; empty means `.marklight/` beside the documents."""
     collections: Mapping[str, str] = field(default_factory=dict)
     """Names and folders, relative to the library's; without any, the library's folder is the one collection."""
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """Which model turns text into vectors."""
-
-    name: str = "granite-embedding-30m-english"
-    """A known name, a pulled or imported one, a folder, or `none` for keyword search only."""
-    threads: int | None = None
-    """Threads for embedding; all cores when not given."""
-
-    def __post_init__(self) -> None:
-        _demand_threads("model", self.threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +70,6 @@ class Search:
     """Stages to leave out."""
     use: tuple[str, ...] = ()
     """Stages to take in that are left out otherwise: `graph`, `calibrate`, `diversity`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reranking:
-    """Which cross-encoder re-ranks."""
-
-    name: str = ""
-    """A name that was pulled or imported, or a folder; with none, only a search that asks for it re-ranks."""
-    threads: int | None = None
-    """Threads for re-ranking; all cores when not given."""
-
-    def __post_init__(self) -> None:
-        _demand_threads("reranker", self.threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +132,6 @@ class Terminal:
         return EDITORS.get(self.link, self.link)
 
 
-def _demand_threads(table: str, threads: int | None) -> None:
-    if threads is not None and threads < 1:
-        raise SettingsError(f"{table}.threads must be at least 1, but is {threads}")
-
-
 def stage_name(stage: type) -> str:
     """A stage's one name, in settings, in `--explain` and as its file: `SameText` is `same_text`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", stage.__name__).lower()
@@ -201,6 +171,9 @@ def read_settings(
         ],
         SCHEMA,
     )
+    found.build(Model, "model")
+    found.build(Reranking, "reranker")
+    demand_trusted(found, folder)
     _demand_known([found["search.fuse"]], map(stage_name, pipeline.FUSE), "search.fuse")
     _demand_known(found["search.skip"], map(stage_name, SKIPPABLE), "search.skip")
     _demand_known(found["search.use"], pipeline.OFF, "search.use")

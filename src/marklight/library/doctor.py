@@ -7,11 +7,14 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.engines import trial
 from marklight.errors import MarklightError
 from marklight.library import Library
+
+if TYPE_CHECKING:
+    from marklight.models.remote.server import Server
 
 LOW_DISK_BYTES = 500_000_000
 """Less free room than this is said: an index of some thousand documents takes about as much."""
@@ -62,13 +65,23 @@ def _try_model(library: Library) -> str:
     model = library.embedder
     if model is None:
         return "none, as the settings say: keyword search only"
+    if library.server:
+        _ask_anew(library.server)
     question = model.embed_query("how do I undo a rollout")
     began = time.perf_counter()
     near, far = model.embed_passages(["undo a rollout of the app", "grind coffee beans finely"])
     took = (time.perf_counter() - began) * 1000
     if not question @ near > question @ far:
         raise RuntimeError(f"{model.name} finds coffee nearer to a rollout than a rollout")
-    return f"{model.name}, {model.dimension} numbers, two passages in {took:.0f} ms"
+    where = f" at {library.server.address}" if library.server else ""
+    return f"{model.name}{where}, {model.dimension} numbers, two passages in {took:.0f} ms"
+
+
+def _ask_anew(server: Server) -> None:
+    """A server is tried whatever is remembered of it: it may be back, or another."""
+    from marklight.models.remote.embedder import RemoteEmbedder
+
+    RemoteEmbedder(server).learn()
 
 
 def _reranker(library: Library) -> list[Finding]:
@@ -86,7 +99,9 @@ def _try_reranker(library: Library) -> str:
     took = (time.perf_counter() - began) * 1000
     if not near > far:
         raise RuntimeError(f"{model.name} finds that coffee answers a question about a rollout")
-    return f"{model.name}, two passages in {took:.0f} ms"
+    server = library.reranker_server
+    where = f" at {server.address}" if server else ""
+    return f"{model.name}{where}, two passages in {took:.0f} ms"
 
 
 def _try_library(library: Library) -> str:

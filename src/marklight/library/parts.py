@@ -39,6 +39,8 @@ from marklight.settings import Settings
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
+    from marklight.models.remote.server import Server
+
 DEFAULT_COLLECTION = "default"
 """The one collection of a library that names none; the same wherever the folder moves to."""
 THREADS = 4
@@ -112,8 +114,34 @@ class Parts:
     @once
     def model_named(self) -> Callable[[str], Embedder]:
         """Models by their names, each made once: an earlier one may answer for a while."""
-        threads = self.settings.build(Model, "model").threads
-        return cache(lambda name: Remembering(models.load(name, threads=threads)))
+        model = self.settings.build(Model, "model")
+        server, threads = model.server, model.threads
+        return cache(lambda name: Remembering(models.load(name, threads=threads, server=server)))
+
+    @once
+    def server(self) -> Server | None:
+        """Where the configured model is, if that is on a server."""
+        return self.settings.build(Model, "model").server
+
+    @once
+    def reranker_server(self) -> Server | None:
+        """The same for the cross-encoder."""
+        return self.settings.build(Reranking, "reranker").server
+
+    def sent_to(self, *, embedding: bool = False, reranking: bool = False) -> list[str]:
+        """Which servers get texts from now on that nobody was told of; each is told once."""
+        asked = [self.server if embedding else None, self.reranker_server if reranking else None]
+        far = [server for server in asked if server and not server.is_local]
+        if not far:
+            return []
+        from marklight.models.remote.memory import Memory
+
+        return [
+            f"texts of this library and questions are sent to {server.address} for {server.name}"
+            f"{', unencrypted' if server.address.startswith('http:') else ''}; this is said once"
+            for server in far
+            if Memory(server).first_use()
+        ]
 
     @once
     def reading(self) -> Ingest:
@@ -149,7 +177,7 @@ class Parts:
         chosen = self.settings.build(Reranking, "reranker")
         if chosen.name in ("", "none"):
             return None
-        return models.load_reranker(chosen.name, threads=chosen.threads)
+        return models.load_reranker(chosen.name, threads=chosen.threads, server=chosen.server)
 
     @once
     def any_reranker(self) -> Reranker:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from marklight.answer import Query
-from marklight.errors import Busy, StoreError
+from marklight.errors import Busy, StoreError, Unanswered
 from marklight.ingest.look import Look
 from marklight.ingest.pipeline import Ingest
 from marklight.library.bookmark import Bookmark
@@ -55,6 +55,7 @@ class Upkeep:
 
     def refresh(self, query: Query | None, progress: Progress) -> Freshness:
         """Text, and vectors for a while; what could not be done is said and is not fatal."""
+        fresh = Freshness()
         try:
             new = not self.ingest.counts().documents
             seconds = self.limits.first_search_seconds if new else self.limits.search_seconds
@@ -64,9 +65,14 @@ class Upkeep:
                 if new:  # reading took its own time
                     until = time.monotonic() + seconds
                 with self.ingest.engine.writing(self._wait(new)):
-                    self._embed(progress, until, lambda: self._likely(query))
+                    left = max(0.0, until - time.monotonic())
+                    hurried = replace(self, ingest=self.ingest.hurried(left))
+                    hurried._embed(progress, until, lambda: self._likely(query))
                     self._tidy()
             return fresh
+        except Unanswered as error:
+            said = f"what is new could not be embedded: {error}"
+            return fresh._replace(notices=(*fresh.notices, said))
         except Busy:
             said = "another process is indexing this library; answering from what is there"
             return Freshness((said,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from marklight.errors import ModelError
 from marklight.models.cache import ConvertedModel, cache_folder
@@ -14,6 +15,10 @@ from marklight.models.folder import describe, file_digest
 from marklight.models.onnx import OnnxEmbedder
 from marklight.models.record import KINDS, KNOWN, Kind, ModelRecord
 from marklight.models.store import missing, stored_folder, stored_record
+
+if TYPE_CHECKING:
+    from marklight.models.remote.server import Server
+    from marklight.ports import Embedder, Reranker
 
 
 def embedder(name: str, *, cache_dir: Path | None, threads: int | None) -> OnnxEmbedder:
@@ -29,6 +34,33 @@ def reranker(name: str, *, cache_dir: Path | None, threads: int | None) -> Cross
     """A cross-encoder that was pulled or imported, or a folder."""
     record, folder = _published(name, "reranker", cache_dir)
     return CrossEncoder(record, *_checked(record, folder), threads)
+
+
+def remote_embedder(name: str, server: Server | None, cache_dir: Path | None) -> Embedder:
+    """The model on the server that the settings name."""
+    from marklight.models.remote.embedder import RemoteEmbedder
+
+    return RemoteEmbedder(_configured(name, server), cache_dir)
+
+
+def remote_reranker(name: str, server: Server | None, cache_dir: Path | None) -> Reranker:
+    """The cross-encoder on the server that the settings name."""
+    from marklight.models.remote.reranker import RemoteReranker
+
+    server = _configured(name, server)
+    if server.kind == "ollama":
+        raise ModelError(
+            f"Ollama has no models that re-rank, so {name} cannot",
+            "llama.cpp's server, vLLM, TEI and others have: reranker.name = openai:MODEL",
+        )
+    return RemoteReranker(server, cache_dir)
+
+
+def _configured(name: str, server: Server | None) -> Server:
+    # One that was configured before is not asked again: what is no longer named gets no texts.
+    if server is None or server.name != name:
+        raise ModelError(f"The settings name no server for {name}", "Name it in model.name")
+    return server
 
 
 def _converted(record: ModelRecord, cache_dir: Path | None, threads: int | None) -> OnnxEmbedder:

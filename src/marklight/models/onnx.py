@@ -23,9 +23,9 @@ machine 512, 2048 and 8192 are within 4 % of it, text by text within 6 % (benchm
 class OnnxEmbedder(Opened):
     """A sentence-embedding model; its files are opened when they are first needed."""
 
-    @property
+    @once
     def fingerprint(self) -> str:
-        return self.record.fingerprint
+        return self.record.fingerprint  # a digest of much, and stages ask for it again and again
 
     @property
     def dimension(self) -> int:

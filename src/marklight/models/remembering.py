@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future
-from functools import cached_property
+from copy import copy
 from threading import Lock
 from typing import TYPE_CHECKING
+
+from marklight.ports import Patient
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
@@ -32,9 +34,9 @@ class Remembering:
     def name(self) -> str:
         return self._model.name
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
-        return self._model.fingerprint  # a digest of much, and stages ask for it again and again
+        return self._model.fingerprint
 
     @property
     def dimension(self) -> int:
@@ -49,6 +51,14 @@ class Remembering:
 
     def embed_passages(self, texts: Sequence[str]) -> Matrix:
         return self._model.embed_passages(texts)
+
+    def hurried(self, seconds: float) -> Embedder:
+        """As the model within, if that can hurry; what is remembered is the same."""
+        if not isinstance(self._model, Patient):
+            return self
+        other = copy(self)
+        other._model = self._model.hurried(seconds)
+        return other
 
     def embed_query(self, text: str) -> Vector:
         with self._guard:

@@ -184,7 +184,8 @@ def missing(name: str, cache_dir: Path | None = None, kind: Kind | None = None) 
     names = ", ".join(row.name for row in list_models(cache_dir) if kind in (None, row.kind))
     return ModelError(
         f"There is no {'cross-encoder' if kind == 'reranker' else 'model'} named {name!r}",
-        f"Known: {names}, or a folder with an ONNX file and tokenizer.json",
+        f"Known: {names}, a folder with an ONNX file and tokenizer.json, or a model on a server: "
+        "openai:NAME or ollama:NAME",
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import inf, nextafter
 
 from marklight.answer import Hit, Hits, Query, best_first
+from marklight.errors import Unanswered
 from marklight.ports import Tools
 from marklight.settings import demand_within
 from marklight.text import passage_of, words
@@ -37,9 +38,12 @@ class Rerank:
         if tools.reranker is None or not hits or not self.wants(query):
             return hits
         chosen = hits[: self.candidates]
-        scores = tools.reranker.score(
-            query.text, [passage_of(hit.chunk) for hit in chosen], self.budget_ms
-        )
+        texts = [passage_of(hit.chunk) for hit in chosen]
+        try:
+            scores = tools.reranker.score(query.text, texts, self.budget_ms)
+        except Unanswered as error:
+            tools.say(f"not re-ranked: {error}")
+            return hits
         if len(scores) < len(chosen):
             tools.say(
                 f"re-ranked {len(scores)} of {len(chosen)} candidates within {self.budget_ms:.0f} ms"

@@ -14,7 +14,8 @@ from marklight.surfaces.cli.options import AS_JSON, show
 from marklight.surfaces.cli.progress import Bar
 
 if TYPE_CHECKING:
-    from marklight.models.record import ModelRecord
+    from marklight.models.record import Kind, ModelRecord
+    from marklight.models.remote.server import Server
     from marklight.models.store import ModelRow
 
 
@@ -30,12 +31,16 @@ def list_(as_json: bool) -> int:
     from marklight.models import store
 
     rows = store.list_models()
+    if configured := _configured():
+        from marklight.models.remote.rows import row
+
+        rows += [row(server, kind) for server, kind in configured]
     if as_json:
         show(render.to_json([dataclasses.asdict(row) for row in rows]))
         return 0
     shown = {
         f"{'*' if row.default else ' '} {row.name}": (
-            f"{_gives(row):>13}  {row.token_limit:>5} tokens  {row.licence:<12} {row.state}"
+            f"{_gives(row):>13}  {row.token_limit or '?':>5} tokens  {row.licence:<12} {row.state}"
         )
         for row in rows
     }
@@ -60,11 +65,20 @@ def pull(name: str, revision: str) -> int:
 @click.argument("name", required=False)
 @AS_JSON
 def verify(name: str | None, as_json: bool) -> int:
-    """Compare a model's files, or every model's, with their SHA-256."""
+    """Compare a model's files, or every model's, with their SHA-256; try those on a server."""
     from marklight.models import store
 
-    names = [name] if name else [row.name for row in store.list_models() if row.path]
-    found = {each: store.verify(each) for each in names}
+    remote = {server.name: (server, kind) for server, kind in _configured()}
+    kept = [row.name for row in store.list_models() if row.path]
+    names = [name] if name else [*kept, *remote]
+    found = {}
+    for each in names:
+        if each in remote:
+            from marklight.models.remote.rows import verify as try_server
+
+            found[each] = try_server(*remote[each])
+        else:
+            found[each] = store.verify(each)
     if as_json:
         show(render.to_json(found))
     else:
@@ -85,8 +99,20 @@ def import_(folder: Path, name: str | None) -> int:
     return 0
 
 
+def _configured() -> list[tuple[Server, Kind]]:
+    """Models on servers that the settings around the current folder name."""
+    from marklight.surfaces.cli.options import open_library
+
+    with open_library(None) as library:
+        found: list[tuple[Server | None, Kind]] = [
+            (library.server, "embedder"),
+            (library.reranker_server, "reranker"),
+        ]
+    return [(server, kind) for server, kind in found if server]
+
+
 def _gives(row: ModelRow) -> str:
-    return "cross-encoder" if row.kind == "reranker" else f"{row.dimension} numbers"
+    return "cross-encoder" if row.kind == "reranker" else f"{row.dimension or '?'} numbers"
 
 
 def _here(record: ModelRecord) -> str:

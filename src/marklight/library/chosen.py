@@ -1,0 +1,159 @@
+"""Settings of the models: which ones, where they are, and who may say so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from marklight import settings
+from marklight.errors import SettingsError
+from marklight.models.remote import is_remote
+from marklight.settings import ABOVE_ZERO, Settings, demand_within
+
+if TYPE_CHECKING:
+    from marklight.models.remote.server import Server
+
+LEAST_TOKENS = 32
+"""Less than a title and a sentence is no passage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Which model turns text into vectors."""
+
+    name: str = "granite-embedding-30m-english"
+    """A known name, a pulled or imported one, a folder, `none` for keyword search only, or a model on a server: `openai:NAME` or `ollama:NAME`."""
+    threads: int | None = None
+    """Threads for embedding; all cores when not given. With a server, requests at once; 2 when not given."""
+    address: str = ""
+    """Where the server is, as `https://example.com/v1`; Ollama's is this machine when not given. This and all below are for a server."""
+    key_variable: str = ""
+    """The environment variable that holds the server's key; the key itself stands in no setting."""
+    key_command: str = ""
+    """A command that prints the key, as `pass show openai`; it is run without a shell."""
+    query_prefix: str = ""
+    """What the model wants before a question."""
+    passage_prefix: str = ""
+    """What the model wants before a passage."""
+    dimension: int = 0
+    """Numbers in a vector, for servers that can shorten theirs; 0 takes them as they come."""
+    token_limit: int = 0
+    """Tokens that the model takes; 0 is what the server tells, else 512."""
+    batch_texts: int = 32
+    """Texts in one request at most."""
+    batch_characters: int = 50_000
+    """Characters in one request at most; one text is never too many."""
+    timeout_seconds: float = 60.0
+    """How long one request may take while passages are embedded."""
+    query_seconds: float = 10.0
+    """How long a search waits for the vector of its question before words alone answer."""
+    retries: int = 3
+    """How often a request is tried again where that may help."""
+
+    def __post_init__(self) -> None:
+        _demand_threads("model", self.threads)
+        times = (ABOVE_ZERO, 3600)
+        demand_within("model", self, dimension=(0, 65_536), token_limit=(0, 10_000_000))
+        demand_within("model", self, batch_texts=(1, 2048), batch_characters=(1, 10_000_000))
+        demand_within("model", self, timeout_seconds=times, query_seconds=times, retries=(0, 20))
+        if self.token_limit and self.token_limit < LEAST_TOKENS:
+            raise SettingsError(
+                f"model.token_limit must be at least {LEAST_TOKENS}, but is {self.token_limit}"
+            )
+        _demand_server("model", self)
+
+    @property
+    def server(self) -> Server | None:
+        """The server that the name is for; None for a model on this machine."""
+        given = {name: getattr(self, name) for name in _SERVER}
+        return _server("model", self, {"threads": self.threads, **given})
+
+
+@dataclass(frozen=True, slots=True)
+class Reranking:
+    """Which cross-encoder re-ranks."""
+
+    name: str = ""
+    """A name that was pulled or imported, a folder, or `openai:NAME` for a model on a server; with none, only a search that asks for it re-ranks."""
+    threads: int | None = None
+    """Threads for re-ranking; all cores when not given."""
+    address: str = ""
+    """Where the server is, as `https://example.com/v1`. This and all below are for a server."""
+    key_variable: str = ""
+    """The environment variable that holds the server's key; the key itself stands in no setting."""
+    key_command: str = ""
+    """A command that prints the key; it is run without a shell."""
+    batch_texts: int = 32
+    """Passages in one request at most; the first has four, which tell how long more would take."""
+    timeout_seconds: float = 5.0
+    """How long the first request may take; the others have what is left of `search.rerank.budget_ms`."""
+
+    def __post_init__(self) -> None:
+        _demand_threads("reranker", self.threads)
+        demand_within("reranker", self, batch_texts=(1, 2048), timeout_seconds=(ABOVE_ZERO, 3600))
+        _demand_server("reranker", self)
+
+    @property
+    def server(self) -> Server | None:
+        """The server that the name is for; None for a model on this machine."""
+        own = {"batch_texts": self.batch_texts, "timeout_seconds": self.timeout_seconds}
+        return _server("reranker", self, own)
+
+
+_SERVER = (
+    *("query_prefix", "passage_prefix", "dimension", "token_limit"),
+    *("batch_texts", "batch_characters", "timeout_seconds", "query_seconds", "retries"),
+)
+_OWN = ("address", "key_variable", "key_command")
+"""What says where texts and keys go."""
+
+
+def _server(table: str, part: Model | Reranking, given: Mapping[str, Any]) -> Server | None:
+    if not is_remote(part.name):
+        return None
+    from marklight.models.remote.key import Key
+    from marklight.models.remote.server import Server, named
+
+    kind, model, address, base = named(table, part.name, part.address)
+    key = Key(table, part.key_variable, part.key_command)
+    return Server(kind, model, address, base, key, **given)
+
+
+def _demand_server(table: str, part: Model | Reranking) -> None:
+    """What is said of a server makes sense, whichever model is named: a key must not be shown as a setting."""
+    if not any(getattr(part, name) for name in _OWN) and not is_remote(part.name):
+        return
+    from marklight.models.remote.key import Key
+    from marklight.models.remote.server import named
+
+    Key(table, part.key_variable, part.key_command)
+    named(table, part.name if is_remote(part.name) else "ollama:any", part.address)
+
+
+def demand_trusted(found: Settings, folder: Path | None) -> None:
+    """A folder's own file may not say where texts and keys go beyond this machine, nor what is run.
+
+    Whoever asks in a folder that someone else has written would send them what is theirs.
+    """
+    own, *theirs = map(str, settings.files_for(folder))
+    for table in ("model", "reranker"):
+        for key in (f"{table}.{name}" for name in _OWN):
+            if not found[key] or found.sources[key] not in theirs:
+                continue
+            from marklight.models.remote.server import is_loopback
+
+            address = found[f"{table}.address"]
+            if key.endswith("command") or (address and not is_loopback(address)):
+                variable = f"{settings.ENVIRONMENT_PREFIX}{key.upper().replace('.', '_')}"
+                raise SettingsError(
+                    f"{key} stands in {found.sources[key]}, where only this machine may be named: a "
+                    "folder must not decide what leaves it or is run",
+                    f"Put it into {own}, or into the variable {variable}",
+                )
+
+
+def _demand_threads(table: str, threads: int | None) -> None:
+    if threads is not None and threads < 1:
+        raise SettingsError(f"{table}.threads must be at least 1, but is {threads}")

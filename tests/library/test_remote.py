@@ -1,0 +1,234 @@
+"""A library whose model is on a server: searched end to end, and when the server is not there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import marklight
+from marklight.errors import Unanswered
+from marklight.library.doctor import examine
+from marklight.models.remote import client
+from tests.library.conftest import paths
+from tests.making import library, write
+from tests.models.serving import Behaviour, serving
+
+
+@pytest.fixture
+def does() -> Behaviour:
+    return Behaviour()
+
+
+@pytest.fixture
+def address(does: Behaviour) -> Iterator[str]:
+    with serving(does) as address:
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(client, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def remote(folder: Path, address: str, kind: str = "openai", **more: Any) -> marklight.Library:
+    model = {"name": f"{kind}:m", "address": address, "retries": 1, **more}
+    return marklight.open(folder, {"model": model})
+
+
+@pytest.fixture
+def gone() -> str:
+    with serving(Behaviour()) as address:
+        return address
+
+
+@pytest.mark.parametrize("kind", ["openai", "ollama"])
+def test_it_answers_as_the_same_model_does_here(kind: str, folder: Path, address: str) -> None:
+    questions = ["undo a deployment revision", "espresso machine", "new access token"]
+    with library(folder, engine="memory:") as here:
+        expected = [paths(here.search(each, mode="semantic")) for each in questions]
+    with remote(folder, address, kind) as there:
+        report = there.index()
+        assert report.index.pending == 0
+        assert not report.notices
+        assert [paths(there.search(each, mode="semantic")) for each in questions] == expected
+
+
+def test_an_opened_library_asks_nothing_of_the_server(
+    folder: Path, does: Behaviour, address: str
+) -> None:
+    with remote(folder, address) as lib:
+        lib.index()
+    before = len(does.requests)
+    with remote(folder, address) as lib:
+        assert lib.status()["pending"] == 0
+        assert lib.status()["model_address"] == address
+        assert paths(lib.search("espresso machine", mode="keyword"))[0] == "notes.txt"
+    assert len(does.requests) == before
+
+
+def test_a_run_without_the_server_keeps_the_text_and_the_next_one_goes_on(
+    folder: Path, does: Behaviour, address: str
+) -> None:
+    with remote(folder, address) as lib:
+        does.statuses = [503] * 50
+        with pytest.raises(Unanswered, match="status 503"):
+            lib.index()
+        assert lib.status()["documents"] == 4
+        assert paths(lib.search("espresso machine", mode="keyword"))[0] == "notes.txt"
+        does.statuses = []
+    with remote(folder, address) as lib:
+        assert lib.index().index.pending == 0
+
+
+def test_a_server_that_fails_half_way_leaves_what_was_embedded(
+    tmp_path: Path, does: Behaviour, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("marklight.ingest.embed.WINDOW", 4)
+    folder = write(
+        tmp_path / "many",
+        {f"{number}.md": f"# Page {number}\n\nWord{number}\n" for number in range(12)},
+    )
+    with remote(folder, address, retries=0) as lib:
+        # The dimension, the limit, one window, and then no more.
+        does.statuses = [0, 0, 0, 500]
+        with pytest.raises(Unanswered):
+            lib.index()
+        assert lib.status()["embedded"] == 4
+        assert lib.index().newly_embedded == 8
+
+
+def test_without_its_server_a_search_answers_by_words_and_says_so(folder: Path, gone: str) -> None:
+    with remote(folder, gone) as lib:
+        answer = lib.search("espresso machine in the kitchen")
+        assert paths(answer)[0] == "notes.txt"
+        said = [one for one in answer.notices if "answered by words alone" in one]
+        assert len(said) == 1
+        assert gone in said[0]
+        with pytest.raises(Unanswered, match="does not answer"):
+            lib.search("espresso machine", mode="semantic")
+
+
+def test_a_server_that_goes_away_later_is_missed_no_more_than_that(
+    folder: Path, does: Behaviour, address: str
+) -> None:
+    with remote(folder, address, query_seconds=1.1) as lib:
+        lib.index()
+        does.waits = threading.Event()
+        first = lib.search("espresso machine in the kitchen")
+        assert paths(first)[0] == "notes.txt"
+        asked = len(does.requests)
+        second = lib.search("refresh token")
+        assert paths(second)[0] == "auth.md"
+        assert "asked again in" in " ".join(second.notices)
+        imagined = lib.search("refresh", hypothesis="a token that gives a new one")
+        assert "answered by words alone" in " ".join(imagined.notices)
+        assert len(does.requests) == asked
+
+
+def test_what_is_new_is_found_by_words_while_the_server_is_away(
+    folder: Path, does: Behaviour, address: str
+) -> None:
+    with remote(folder, address) as lib:
+        lib.index()
+        write(folder, {"new.md": "# Zebra\n\nA zebra has stripes.\n"})
+        does.statuses = [503] * 50
+        assert paths(lib.search("zebra stripes"))[0] == "new.md"
+        does.statuses = []
+        lib.search("zebra")
+        assert lib.status()["pending"] == 0
+
+
+def test_a_passage_that_the_server_finds_too_long_stops_nothing(
+    folder: Path, does: Behaviour, address: str
+) -> None:
+    does.longest = 70
+    with remote(folder, address) as lib:
+        assert lib.index().index.pending == 0
+
+
+def test_other_weights_are_embedded_anew(folder: Path, does: Behaviour, address: str) -> None:
+    with remote(folder, address, "ollama") as lib:
+        lib.index()
+    does.digest = "sha256:two"
+    write(folder, {"new.md": "# Zebra\n\nA zebra has stripes.\n"})
+    with remote(folder, address, "ollama") as lib:
+        assert lib.index().index.pending == 0
+        assert lib.index().index.embedded == lib.status()["chunks"]
+
+
+def test_a_model_that_is_no_longer_named_gets_no_questions(
+    folder: Path, does: Behaviour, address: str
+) -> None:
+    with remote(folder, address) as lib:
+        lib.index()
+    before = len(does.requests)
+    write(folder, {"marklight.toml": '[model]\nname = "fake"\n[index]\nfirst_search_seconds = 0\n'})
+    with marklight.open(folder, {"index": {"search_seconds": 0}}) as lib:
+        lib.search("espresso machine")
+    assert len(does.requests) == before
+
+
+# Re-ranking
+
+
+def test_a_server_re_ranks(folder: Path, does: Behaviour, address: str) -> None:
+    given = {"model": {"name": "fake"}, "reranker": {"name": "openai:r", "address": address}}
+    with marklight.open(folder, given) as lib:
+        answer = lib.search("return to an earlier revision", explain=True, min_confidence=0)
+        assert paths(answer)[0] == "deploy/rollback.md"
+        assert any(why.stage == "rerank" for why in answer.hits[0].why)
+        assert lib.status()["reranker_address"] == address
+    assert does.asked("/v1/rerank")[0]["query"] == "return to an earlier revision"
+
+
+def test_without_the_server_that_re_ranks_the_order_stays_and_that_is_said(
+    folder: Path, gone: str
+) -> None:
+    given = {"model": {"name": "fake"}, "reranker": {"name": "openai:r", "address": gone}}
+    with library(folder) as plain:
+        expected = paths(plain.search("return to an earlier revision"))
+    with marklight.open(folder, given) as lib:
+        answer = lib.search("return to an earlier revision", rerank=True)
+        assert paths(answer) == expected
+        assert "not re-ranked" in " ".join(answer.notices)
+
+
+# What is said, and what is never said
+
+
+def test_that_texts_leave_this_machine_is_said_once(
+    folder: Path, does: Behaviour, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    # A host elsewhere, by a proxy here that answers in its place.
+    monkeypatch.setenv("http_proxy", address)
+    with remote(folder, "http://model.example/x") as lib:
+        said = " ".join(lib.search("espresso machine").notices)
+        assert "questions are sent to http://model.example/x for openai:m, unencrypted" in said
+        assert "are sent to" not in " ".join(lib.search("espresso machine").notices)
+        assert "are sent to" not in " ".join(lib.search("espresso", mode="keyword").notices)
+
+
+def test_the_doctor_tries_it(folder: Path, does: Behaviour, address: str, gone: str) -> None:
+    with remote(folder, address) as lib:
+        lib.index()
+    given = ["model.name=openai:m", "reranker.name=openai:r", "model.retries=0"]
+
+    def found(where: str) -> dict[str, tuple[bool, str]]:
+        places = [f"model.address={where}", f"reranker.address={where}"]
+        return {one.part: (one.ok, one.detail) for one in examine(folder, [*given, *places])}
+
+    well = found(address)
+    assert well["model"][0]
+    assert f"openai:m at {address}, 64 numbers" in well["model"][1]
+    assert well["reranker"][0]
+    bad = found(gone)
+    assert not bad["model"][0]
+    assert not bad["reranker"][0]
+    assert "does not answer" in bad["model"][1]
