@@ -101,9 +101,9 @@ def import_(folder: Path, name: str | None) -> int:
 
 def _configured() -> list[tuple[Server, Kind]]:
     """Models on servers that the settings around the current folder name."""
-    from marklight.surfaces.cli.options import open_library
+    from marklight.library import Library
 
-    with open_library(None) as library:
+    with Library() as library:
         found: list[tuple[Server | None, Kind]] = [
             (library.server, "embedder"),
             (library.reranker_server, "reranker"),
