@@ -18,14 +18,8 @@ from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.library.bookmark import Bookmark
-from marklight.library.compose import (
-    Model,
-    Reranking,
-    Serve,
-    Terminal,
-    compose_pipeline,
-    read_settings,
-)
+from marklight.library.chosen import Model, Reranking
+from marklight.library.compose import Serve, Terminal, compose_pipeline, read_settings
 from marklight.library.files import Files
 from marklight.library.locate import index_address, path_of, scope_of
 from marklight.models.remembering import Remembering
