@@ -26,14 +26,16 @@ def to_json(value: Any, indent: int | None = 2) -> str:
 
 
 def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
-    """An answer in one of the formats of the command line; only text is drawn in a style."""
+    """An answer in one of the formats of the command line; only text is drawn with signs."""
     if format == "json":
         return to_json(answer.to_dict())
     if format == "jsonl":
-        results = answer.to_dict()["results"]
-        return "\n".join(to_json(result, indent=None) for result in results)
+        rows = zip(answer.to_dict()["results"], answer.hits, strict=True)
+        named = ({**result, "file": style.file(hit.chunk.document)} for result, hit in rows)
+        return "\n".join(to_json(result, indent=None) for result in named)
     if format == "files":
-        return "\n".join(dict.fromkeys(one_line(hit.chunk.path) for hit in answer.hits))
+        files = (one_line(style.file(hit.chunk.document)) for hit in answer.hits)
+        return "\n".join(dict.fromkeys(files))
     several = answer.several_collections
     if format == "md":
         return "\n\n".join(

@@ -37,6 +37,17 @@ class Style:
             return text
         return hyperlink(text, folder / document.path, line, self.address)
 
+    def file(self, document: DocumentId) -> str:
+        """The document's file as other programs open it from here: below this folder, else in full."""
+        folder = self.folders.get(document.collection)
+        if folder is None:
+            return document.path
+        file = folder / document.path
+        try:
+            return str(file.relative_to(Path.cwd()))
+        except (ValueError, OSError):
+            return str(file)
+
 
 PLAIN = Style()
 

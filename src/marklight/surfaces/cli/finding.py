@@ -102,10 +102,8 @@ def search(
         answer = library.search(query, path=paths, refresh=not no_refresh, progress=bar, **options)
     for notice in answer.notices:
         note(notice)
-    if format == "text" and answer.hits:
+    if answer.hits or format == "json":
         show(render.answer_as(answer, format, style_of(library)))
-    elif format != "text" and (answer.hits or format == "json"):
-        show(render.answer_as(answer, format))
     if options["explain"] and format != "json":
         from marklight.surfaces.explain import explanation
 
