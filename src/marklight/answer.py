@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.model import Chunk, Counts, DocumentId
+
+if TYPE_CHECKING:
+    from marklight.commits import Commits
 
 CHARACTERS_PER_TOKEN = 3
 """Of the Kubernetes pages 15.5 million characters are 5.0 million tokens: 3.07 to one."""
@@ -31,6 +34,10 @@ class Filters:
     before: str | None = None
     """ISO dates, both inclusive; compared with the document's date, else its file time."""
     languages: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    """Globs of files that a commit changed; case does not matter."""
+    authors: tuple[str, ...] = ()
+    """Parts of an author's name or address; case does not matter."""
     within: tuple[tuple[str, str], ...] = ()
     """Collections with a folder in each, empty for all of it: the part that the asker named."""
     documents: tuple[DocumentId, ...] = ()
@@ -185,6 +192,8 @@ class Answer:
     explain: bool = False
     several_collections: bool = False
     """Whether a path needs its collection before it to be told from another."""
+    commits: Commits | None = None
+    """What the history says to the same question, where it was asked too."""
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as JSON holds it, the same on every surface."""
@@ -211,6 +220,7 @@ class Answer:
             },
             "notices": list(self.notices),
             "took_ms": round(self.took_ms, 1),
+            **({"commits": self.commits.to_dict()} if self.commits else {}),
         }
 
     def __repr__(self) -> str:

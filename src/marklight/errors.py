@@ -41,6 +41,10 @@ class Busy(StoreError):
     """Another process is writing to this library."""
 
 
+class HistoryError(MarklightError):
+    """The history of a repository cannot be read."""
+
+
 class ModelError(MarklightError):
     """A model is missing, damaged or does not fit."""
 

@@ -267,6 +267,8 @@ class Report:
     """What was odd about documents that were indexed all the same."""
     unread: tuple[DocumentId, ...] = ()
     """Changed files that there was no time for."""
+    history: Report | None = None
+    """What it did for the history, where that was read too."""
     newly_embedded: int = 0
     index: Counts = field(default_factory=Counts)
     notices: tuple[str, ...] = ()
@@ -294,4 +296,5 @@ class Report:
             "pending": self.index.pending,
             "notices": list(self.notices),
             "took_ms": round(self.took_ms, 1),
+            **({"history": self.history.to_dict()} if self.history else {}),
         }

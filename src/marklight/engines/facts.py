@@ -17,6 +17,9 @@ Fact = tuple[str, str]
 TAG = "#"
 """The key of a tag's fact; no frontmatter key is a bare `#`."""
 
+FILES, AUTHOR = "files", "author"
+"""Keys of what a commit changed and of who wrote a document."""
+
 
 def facts(document: Document) -> set[Fact]:
     """Keys and values in lower case; a list counts for each member, a nested key is `outer.inner`."""
@@ -70,6 +73,11 @@ def fact_key(key: str) -> str:
 def asked(filters: Filters) -> list[Fact]:
     """The facts that must all hold, from `where`."""
     return [(fact_key(key), _plain(value)) for key, value in filters.where]
+
+
+def parted(filters: Filters) -> tuple[list[str], list[str]]:
+    """Globs of files and parts of authors, in lower case as facts are."""
+    return [each.lower() for each in filters.files], [each.lower() for each in filters.authors]
 
 
 def moment(date: str | None, mtime_ns: int) -> str:

@@ -11,12 +11,14 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from marklight.answer import Answer, Mode
-from marklight.errors import NotFound, Unanswered
+from marklight.commits import Commits
+from marklight.errors import HistoryError, NotFound, Unanswered
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.library import register
 from marklight.library.asking import Day, Several, ask, level_of, whole
 from marklight.library.choice import embedded_with, model_for
+from marklight.library.commits import ask_commits, keep_commits, told_status
 from marklight.library.compose import Index
 from marklight.library.locate import scope_of, standing
 from marklight.library.parts import MANY, Parts, in_turn
@@ -42,14 +44,21 @@ class Library(Parts):
 
     # Verbs
 
-    def index(self, *, rebuild: bool = False, progress: Progress = silent) -> Report:
-        """Bring the index up to date: text first, searchable at once, then vectors."""
+    def index(
+        self, *, rebuild: bool = False, history: bool | None = None, progress: Progress = silent
+    ) -> Report:
+        """Bring the index up to date: text first, searchable at once, then vectors.
+
+        Commits too with `history`, or where they were asked for before.
+        """
         began = time.perf_counter()
         before = self.ingest.counts()
         report = self._upkeep(self.ingest).run(progress, rebuild=rebuild)
         after = self.ingest.counts()
+        commits = keep_commits(self, history, progress, rebuild=rebuild)
         return replace(
             report,
+            history=commits,
             index=after,
             newly_embedded=max(0, after.embedded - before.embedded),
             notices=(*self._notices(), *self.sent_to(embedding=True), *self.engine.news()),
@@ -76,6 +85,7 @@ class Library(Parts):
         context: int = 0,
         expand_context: bool = False,
         hypothesis: str | None = None,
+        with_history: bool = False,
         explain: bool = False,
         refresh: bool = True,
         settings: Mapping[str, Any] | None = None,
@@ -170,7 +180,69 @@ class Library(Parts):
             several_collections=len(self.collections) > 1,
         )
         found = present.within_budget(found)
+        if with_history:
+            found = self._with_commits(
+                found,
+                text,
+                limit=limit,
+                mode=mode,
+                after=after,
+                before=before,
+                min_confidence=min_confidence,
+                max_tokens=max_tokens,
+                rerank=rerank,
+                explain=explain,
+                refresh=refresh,
+                settings=settings,
+                assignments=assignments,
+                progress=progress,
+                going_on=going_on,
+            )
         return replace(found, took_ms=(time.perf_counter() - began) * 1000)
+
+    def commits(
+        self,
+        text: str,
+        *,
+        limit: int = 5,
+        files: Several = (),
+        author: Several = (),
+        after: Day = None,
+        before: Day = None,
+        mode: str = "hybrid",
+        min_confidence: float | None = None,
+        max_tokens: int | None = None,
+        rerank: bool | None = None,
+        explain: bool = False,
+        refresh: bool = True,
+        settings: Mapping[str, Any] | None = None,
+        assignments: Sequence[str] = (),
+        progress: Progress = silent,
+        going_on: Callable[[], None] = nobody_stops,
+    ) -> Commits:
+        """Find commits of the repositories that hold the collections; new ones are read first.
+
+        `files` are globs of what a commit changed, `author` a part of a name or an address.
+        """
+        return ask_commits(
+            self,
+            text,
+            limit=limit,
+            files=files,
+            author=author,
+            after=after,
+            before=before,
+            mode=mode,
+            min_confidence=min_confidence,
+            max_tokens=max_tokens,
+            rerank=rerank,
+            explain=explain,
+            refresh=refresh,
+            settings=settings,
+            assignments=assignments,
+            progress=progress,
+            going_on=going_on,
+        )
 
     def get(
         self,
@@ -345,6 +417,7 @@ class Library(Parts):
             "engine": self.engine.describe(),
             "sizes": dict(self.engine.sizes()),
             "unused_vectors": self.engine.waste(),
+            **told_status(self, fingerprint),
             "collections": {
                 each: {"path": str(folder), "documents": documents[each]}
                 for each, folder in self.collections.items()
@@ -390,6 +463,13 @@ class Library(Parts):
             abstained=answer.abstained if hits else GONE,
             notices=[*answer.notices, *([_as_before(changed)] if changed else [])],
         )
+
+    def _with_commits(self, answer: Answer, text: str, **asked: Any) -> Answer:
+        """What the history says too; that there is none is no reason to hide the documents."""
+        try:
+            return replace(answer, commits=self.commits(text, **asked))
+        except (HistoryError, NotFound) as error:
+            return replace(answer, notices=(*answer.notices, str(error)))
 
     def _refresh_known(self, progress: Progress) -> list[str]:
         """A look at the disk for a library that is there; only a search or a run makes a new one."""

@@ -75,6 +75,38 @@ def ask(
     return query
 
 
+def ask_history(
+    text: str,
+    *,
+    limit: int,
+    mode: str,
+    min_confidence: float | None,
+    max_tokens: int | None,
+    rerank: bool | None,
+    files: Several,
+    author: Several,
+    after: Day,
+    before: Day,
+) -> Query:
+    """The same of commits."""
+    if min_confidence is not None:
+        in_range("the least confidence", min_confidence, 0, 1)
+    return Query(
+        text=_question(text),
+        limit=whole("the limit", limit, 1, 100),
+        mode=_mode(mode),
+        min_confidence=min_confidence,
+        max_tokens=_budget(max_tokens),
+        rerank=rerank,
+        filters=Filters(
+            files=_globs(files),
+            authors=tuple(one.strip() for one in _several(author) if one.strip()),
+            after=_day(after),
+            before=_day(before),
+        ),
+    )
+
+
 def level_of(level: str | None, context: int | None) -> tuple[str, int]:
     """How much around a passage is wanted: a level, or nothing, and the number of neighbours."""
     if context is None:

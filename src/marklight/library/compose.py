@@ -132,6 +132,19 @@ class Terminal:
         return EDITORS.get(self.link, self.link)
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """How commits are read."""
+
+    diff_lines: int = 200
+    """Lines of each commit's diff that are searched; 0 for messages alone."""
+    read_seconds: float = 60.0
+    """How long a question may read commits before it is answered; the next one goes on from there."""
+
+    def __post_init__(self) -> None:
+        demand_within("history", self, diff_lines=(0, 10_000), read_seconds=(0, A_DAY_SECONDS))
+
+
 def stage_name(stage: type) -> str:
     """A stage's one name, in settings, in `--explain` and as its file: `SameText` is `same_text`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", stage.__name__).lower()
@@ -147,6 +160,7 @@ SCHEMA: Schema = {
     "index": Index,
     "serve": Serve,
     "terminal": Terminal,
+    "history": History,
     "files": Discover,
     "chunk": Chunker,
     "search": Search,

@@ -21,6 +21,7 @@ from marklight.library.bookmark import Bookmark
 from marklight.library.chosen import Model, Reranking
 from marklight.library.compose import Serve, Terminal, compose_pipeline, read_settings
 from marklight.library.files import Files
+from marklight.library.history import open_engine
 from marklight.library.locate import index_address, path_of, scope_of
 from marklight.models.remembering import Remembering
 from marklight.once import once
@@ -46,7 +47,7 @@ MANY = 500_000
 """Passages from which on one search has several retrievers at work at once. Below, handing them over costs
 more than it saves, since most of what they do holds Python's lock: on two cores 18.4 ms against 16.6 in
 turn at 190,000 passages, 11.6 against 10.7 at 19,000."""
-OPEN = ("ingest", "reading", "engine", "pool")
+OPEN = ("ingest", "reading", "engine", "commits_engine", "pool")
 """What is open, or made of what is; none of it outlives a library."""
 
 Value = TypeVar("Value")
@@ -98,6 +99,12 @@ class Parts:
         """Where the index lives."""
         self._demand_open()
         return engines.open(self.address)
+
+    @once
+    def commits_engine(self) -> Engine:
+        """Where the index of commits lives."""
+        self._demand_open()
+        return open_engine(self.address)
 
     @once
     def embedder(self) -> Embedder | None:
@@ -279,8 +286,9 @@ class Parts:
         made = {name: self.__dict__.pop(name, None) for name in OPEN}
         if made["pool"]:
             made["pool"].shutdown()
-        if made["engine"]:
-            made["engine"].close()
+        for engine in ("engine", "commits_engine"):
+            if made[engine]:
+                made[engine].close()
 
     def _demand_open(self) -> None:
         if self.closed:

@@ -16,6 +16,8 @@ def in_words(filters: Filters) -> str:
         *(f"{key} {value}" for key, value in filters.where),
         *_any("collection", filters.collections),
         *_any("language", filters.languages),
+        *_any("file", filters.files),
+        *_any("author", filters.authors),
         *([f"after {filters.after}"] if filters.after else []),
         *([f"before {filters.before}"] if filters.before else []),
         *_any("within", [f"{owner}/{folder}".rstrip("/") for owner, folder in filters.within]),

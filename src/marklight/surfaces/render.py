@@ -84,6 +84,8 @@ def report_text(report: Report) -> str:
         f"{index.documents} documents, {index.chunks} passages, {index.embedded} embedded"
         f" ({report.took_ms / 1000:.1f} s)"
     )
+    if report.history:
+        lines.append(_history_line(report.history))
     lines += [
         one_line(f"skipped {failure.document.path}: {failure.reason}")
         for failure in report.skipped[:20]
@@ -93,6 +95,14 @@ def report_text(report: Report) -> str:
     if more:
         lines.append(f"… and {more} more; `marklight status` lists them")
     return "\n".join(lines)
+
+
+def _history_line(report: Report) -> str:
+    """What was done for the history."""
+    counts, skipped = report.index, len(report.skipped)
+    new = f"{len(report.added)} read, {len(report.removed)} gone"
+    unread = f", {skipped} cannot be read" if skipped else ""
+    return f"{counts.documents} commits ({new}{unread}), {counts.chunks} passages, {counts.embedded} embedded"
 
 
 def extract_text(extract: Extract, style: Style = PLAIN) -> str:

@@ -91,6 +91,29 @@ ANSWER = _object(
         "took_ms": NUMBER,
     }
 )
+COMMIT = _object(
+    {
+        "rank": WHOLE,
+        "score": _of("number", "How likely this answers the question, 0 to 1."),
+        "commit": _of("string", "The whole hash."),
+        "short": _of("string", "Its beginning, as people write it."),
+        "repository": _of("string", "The name of the first collection in its repository."),
+        "subject": _of("string", "The first paragraph of the message."),
+        "author": _object({"name": TEXT, "email": TEXT}),
+        "date": _of("string", "When it was written, ISO 8601 with the author's zone."),
+        "files": _list(TEXT, "The first files that it changed; of a merge none."),
+        "more_files": _of("integer", "How many more it changed."),
+        "refs": _list(TEXT, "Branches and tags that mean it."),
+        "kind": _of("string", "Where it was found: message or diff."),
+        "paths": _list(TEXT, "The files that the piece of the diff shows."),
+        "content": _of("string", "The passage that was found."),
+        "why": RESULT["properties"]["why"],
+    }
+)
+COMMITS = {
+    **ANSWER,
+    "properties": {**ANSWER["properties"], "results": _list(COMMIT, "The best first.")},
+}
 EXTRACT = _object(
     {
         **PLACE,

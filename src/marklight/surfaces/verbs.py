@@ -44,8 +44,24 @@ SEARCH = (
     whole("context", "Neighbours shown on each side of a passage.", 0, 20, default=0),
     flag("expand_context", "Show the whole section around a passage."),
     text("hypothesis", "An answer as you imagine it; searched by its meaning."),
+    flag("with_history", "Commits too, ranked and told apart."),
     flag("explain", "Tell stages, times and each hit's score in parts."),
     flag("refresh", "Compare with the disk first.", True),
+    table("settings", "Settings of [search] for this call."),
+)
+COMMITS = (
+    text("query", "What is looked for, in words, or the beginning of a hash.", required=True),
+    whole("limit", "How many commits.", 1, 100, default=5),
+    texts("files", "Only commits that changed such a file: src/** or *.md."),
+    texts("author", "Only by these authors: a part of a name or an e-mail address."),
+    text("after", "Only of this day or later: 2026-01-31, 2026-01.", maxLength=100),
+    text("before", "Only of this day or earlier.", maxLength=100),
+    text("mode", "Which retrievers answer.", enum=list(MODES), default="hybrid"),
+    number("min_confidence", "Leave out lower scores; 0 shows all.", 0, 1),
+    whole("max_tokens", "Keep the answer within this size.", 1, 1_000_000),
+    flag("rerank", "Whether a cross-encoder looks at the best results.", None),
+    flag("explain", "Tell stages, times and each hit's score in parts."),
+    flag("refresh", "Look for new commits first.", True),
     table("settings", "Settings of [search] for this call."),
 )
 DOCUMENT = text("path", "The document's path.", required=True, maxLength=5000)
@@ -75,7 +91,10 @@ DOCUMENTS = (
     text("after", "What the part before called `next`.", maxLength=10_000),
     whole("limit", "How many documents.", 1, 1000, default=100),
 )
-INDEX = (flag("rebuild", "Read every file again; vectors are kept."),)
+INDEX = (
+    flag("rebuild", "Read every file again; vectors are kept."),
+    flag("history", "Commits too; else only where they were searched before.", None),
+)
 
 
 class Told(Protocol):
@@ -96,6 +115,10 @@ class Verb:
 
 def _search(library: Library, **given: Any) -> Told:
     return library.search(given.pop("query"), **given)
+
+
+def _commits(library: Library, **given: Any) -> Told:
+    return library.commits(given.pop("query"), **given)
 
 
 def _get(library: Library, **given: Any) -> Told:
@@ -140,6 +163,7 @@ def _status(library: Library) -> dict[str, Any]:
 
 VERBS: Mapping[str, Verb] = {
     "search": Verb(SEARCH, _search, ("progress", "going_on", "near", "part", "assignments")),
+    "commits": Verb(COMMITS, _commits, ("progress", "going_on", "assignments")),
     "get": Verb(GET, _get, ("progress", "near")),
     "outline": Verb(OUTLINE, _outline, ("progress", "near")),
     "page": Verb(PAGE, _page, ("progress", "near")),

@@ -19,6 +19,7 @@ from .serving import ERAS, PAGES, TRANSPORTS, connected, indexed, names, text_of
 TOOLS = [
     "query_documents",
     "search_with_hypothesis",
+    "search_git_history",
     "get_document",
     "outline",
     "related_documents",

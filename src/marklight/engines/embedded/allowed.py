@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from marklight.answer import Filters
 from marklight.engines.embedded.session import Session, listed
-from marklight.engines.facts import TAG, asked, tag_key, time_bounds
+from marklight.engines.facts import AUTHOR, FILES, TAG, asked, parted, tag_key, time_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,21 @@ def _conditions(filters: Filters) -> tuple[list[str], list[str]]:
         add(f"{holds} IN (SELECT value FROM json_each(?)))", TAG, tags)
     for key, value in asked(filters):
         add(f"{holds} = ?)", key, value)
+    files, authors = parted(filters)
+    if files:
+        # Each path is tried once, however many commits changed it.
+        add(
+            "d.row IN (SELECT document FROM facts WHERE key = ? AND value IN (SELECT p.value FROM"
+            " (SELECT DISTINCT value FROM facts WHERE key = ?) p WHERE any_glob(p.value, ?)))",
+            *(FILES, FILES, listed(files)),
+        )
+    if authors:
+        add(
+            "d.row IN (SELECT document FROM facts WHERE key = ? AND value IN (SELECT p.value FROM"
+            " (SELECT DISTINCT value FROM facts WHERE key = ?) p JOIN json_each(?) j"
+            " ON instr(p.value, j.value) > 0))",
+            *(AUTHOR, AUTHOR, listed(authors)),
+        )
     begin, end = time_bounds(filters)
     if begin:
         add("d.moment >= ?", begin)

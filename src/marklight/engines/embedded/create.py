@@ -13,6 +13,9 @@ from marklight.engines.embedded.trouble import explain
 from marklight.errors import StoreError
 from marklight.text import terms_recipe
 
+HISTORY = "history"
+"""The folder of another library that may stand in one from its beginning: that of commits."""
+
 
 def create(path: Path) -> None:
     """Make the tables, or find that another process has just made them; the writer's place is held."""
@@ -41,7 +44,7 @@ def make_folder(folder: Path) -> None:
     """Where the library will be; git ignores it, unless it also holds what is not ours."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not any(folder.iterdir()):
+        if all(each.name == HISTORY for each in folder.iterdir()):
             (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     except OSError as error:
         raise StoreError(

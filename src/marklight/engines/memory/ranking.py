@@ -11,12 +11,15 @@ from marklight.engines import covering
 from marklight.engines.calling import entry_callings
 from marklight.engines.covering import rarity
 from marklight.engines.facts import (
+    AUTHOR,
+    FILES,
     TAG,
     any_glob,
     asked,
     facts,
     in_time,
     moment,
+    parted,
     tag_key,
     time_bounds,
     within,
@@ -128,6 +131,7 @@ def passes(state: State, chunk: Chunk, filters: Filters) -> bool:
     known = facts(document)
     spoken = {language.lower() for language in chunk.languages}
     when = moment(document.date, document.file.mtime_ns)
+    files, authors = parted(filters)
     return (
         (not filters.collections or chunk.collection in filters.collections)
         and (not filters.within or within(chunk.collection, chunk.path, filters.within))
@@ -135,9 +139,15 @@ def passes(state: State, chunk: Chunk, filters: Filters) -> bool:
         and not any_glob(chunk.path, filters.exclude)
         and (not filters.tags or any((TAG, tag_key(tag)) in known for tag in filters.tags))
         and all(fact in known for fact in asked(filters))
+        and (not files or any(key == FILES and any_glob(value, files) for key, value in known))
+        and (not authors or any(key == AUTHOR and _has(value, authors) for key, value in known))
         and in_time(when, time_bounds(filters))
         and (not filters.languages or any(each.lower() in spoken for each in filters.languages))
         and (not filters.documents or chunk.document in filters.documents)
         and admits(filters.phrases, filters.without, texts(chunk))
         and (not filters.also or passes(state, chunk, filters.also))
     )
+
+
+def _has(value: str, parts: Sequence[str]) -> bool:
+    return any(part in value for part in parts)

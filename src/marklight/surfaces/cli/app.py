@@ -52,6 +52,7 @@ COMMANDS = Homes(
         "index": "keeping",
         "get": "finding",
         "outline": "finding",
+        "commits": "commits",
         "related": "relating",
         "links": "relating",
         "ignored": "keeping",

@@ -83,6 +83,7 @@ from marklight.surfaces.cli.progress import Bar
 @click.option(
     "--hypothesis", metavar="TEXT", help="An answer as you imagine it; searched by its meaning."
 )
+@click.option("--with-history", is_flag=True, help="Commits too, ranked and shown apart.")
 @click.option("--no-refresh", is_flag=True, help="Do not look at the disk first.")
 @COLOR
 @SET
@@ -111,7 +112,13 @@ def search(
         click.echo(f"\n{explanation(answer)}", err=format != "text")
     if answer.abstained and format != "json":
         note(f"nothing found: {answer.abstained}")
-    return 0 if answer.hits else 1
+    if answer.commits and format != "json":
+        from marklight.surfaces.cli.commits import tell
+
+        if format in ("text", "md"):
+            show("\n## Commits\n" if format == "md" else "\nCommits\n")
+        tell(answer.commits, format, style_of(library), options["explain"])
+    return 0 if answer.hits or (answer.commits and answer.commits.hits) else 1
 
 
 @click.command()

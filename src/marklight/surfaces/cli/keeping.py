@@ -28,17 +28,26 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--rebuild", is_flag=True, help="Read every file again; vectors are kept.")
+@click.option(
+    "--history/--no-history",
+    default=None,
+    help="Commits too; else only where they were searched before.",
+)
 @AS_JSON
 @SET
 def index(
-    paths: tuple[Path, ...], rebuild: bool, as_json: bool, assignments: tuple[str, ...]
+    paths: tuple[Path, ...],
+    rebuild: bool,
+    history: bool | None,
+    as_json: bool,
+    assignments: tuple[str, ...],
 ) -> int:
     """Bring the index up to date; unchanged files cost a stat."""
     reports = []
     for path in paths or (None,):
         with open_library(path, assignments) as library, Bar() as bar:
-            report = library.index(rebuild=rebuild, progress=bar)
-        for notice in report.notices:
+            report = library.index(rebuild=rebuild, history=history, progress=bar)
+        for notice in (*report.notices, *(report.history.notices if report.history else ())):
             note(notice)
         reports.append(report)
     if as_json:
@@ -71,10 +80,16 @@ def status(
     found["calibrated"] = (
         "yes" if found["calibrated"] else "no, scores were not measured with this model"
     )
-    found["sizes"] = {part: f"{size / 1e6:.1f} MB" for part, size in found["sizes"].items()}
+    commits = found.get("history", {"failed": []})
+    for each in (found, commits):
+        sizes = each.get("sizes", {})
+        each["sizes"] = {part: f"{size / 1e6:.1f} MB" for part, size in sizes.items()}
+    unread = commits.pop("failed")
     show(render.table(render.flat(found) | {"failed": len(failed), "remarks": len(remarks)}))
     for failure in failed:
         show(one_line(f"  failed {failure['path']}: {failure['reason']}"))
+    for failure in unread:
+        show(one_line(f"  failed commit {failure['commit'][:7]}: {failure['reason']}"))
     for odd in remarks:
         show(one_line(f"  remark {odd['path']}: {odd['remark']}"))
     return 0

@@ -15,6 +15,7 @@ from marklight.surfaces.daemon.wire import unpacked
 
 if TYPE_CHECKING:
     from marklight.answer import Answer
+    from marklight.commits import Commits
     from marklight.library import Library
     from marklight.report import Extract, Links, Outline, Related, Report
 
@@ -69,6 +70,11 @@ class Remote:
     def search(self, text: str, **given: Any) -> Answer:
         """As `Library.search`."""
         found: Answer = self._call("search", {"query": text}, given)
+        return found
+
+    def commits(self, text: str, **given: Any) -> Commits:
+        """As `Library.commits`."""
+        found: Commits = self._call("commits", {"query": text}, given)
         return found
 
     def get(self, ref: str, **given: Any) -> Extract:

@@ -48,9 +48,9 @@ def _noun(kind: str) -> Any:
     found = getattr(answer, kind, None) or getattr(model, kind, None)
     if found is None:
         # Its own module, for a search has no use for it.
-        from marklight import report
+        from marklight import commits, report
 
-        found = getattr(report, kind, None)
+        found = getattr(report, kind, None) or getattr(commits, kind, None)
     if not isinstance(found, type) or not found.__module__.startswith("marklight."):
         raise ValueError(f"{kind!r} is no noun of ours")
     return found

@@ -63,6 +63,7 @@ class Api:
             route("/health", self.health, "GET"),
             route("/api/search", self.search, "GET", "POST"),
             route("/api/search/stream", self.stream, "GET"),
+            route("/api/commits", self.commits, "POST"),
             route(f"{DOCUMENTS}{{path:path}}", self.document, "GET"),
             route(f"{OUTLINE}{{path:path}}", self.outline, "GET"),
             route(f"{PAGE}{{path:path}}", self.page, "GET"),
@@ -89,6 +90,11 @@ class Api:
     async def stream(self, request: Request) -> Response:
         """The same, one step after the other as each is done."""
         return streamed(self.host, asked(request))
+
+    async def commits(self, request: Request) -> Response:
+        """Commits that answer."""
+        in_address(request, ())
+        return await self._call(request, "commits", await in_body(request))
 
     async def document(self, request: Request) -> Response:
         """A document or a part of it, by whatever `get` takes."""

@@ -25,38 +25,43 @@ class Block(NamedTuple):
         return f"{self.head}\n{self.passage}"
 
 
-def within(blocks: Sequence[Block], notes: Sequence[str], tokens: int) -> str:
-    """As many results as fit whole, the next one cut, then what is left out and the notes."""
+def within(
+    blocks: Sequence[Block], notes: Sequence[str], tokens: int, by: str = "get_document"
+) -> str:
+    """As many results as fit whole, the next one cut, then what is left out and the notes.
+
+    `by` is what shows one whole.
+    """
     room = room_of(tokens)
     for whole in range(len(blocks), -1, -1):
-        text = _composed(blocks, whole, notes, tokens, room)
+        text = _composed(blocks, whole, notes, tokens, room, by)
         if len(text) <= room:
             return text
     return text[:room]
 
 
 def _composed(
-    blocks: Sequence[Block], whole: int, notes: Sequence[str], tokens: int, room: int
+    blocks: Sequence[Block], whole: int, notes: Sequence[str], tokens: int, room: int, by: str
 ) -> str:
     shown, rest = [str(block) for block in blocks[:whole]], blocks[whole:]
     if not rest:
         return _joined(shown, notes)
-    closing = [f"[{whole + 1}] is cut; get_document {rest[0].ref!r} shows it whole"]
-    closing += _left_out(rest[1:], tokens)
+    closing = [f"[{whole + 1}] is cut; {by} {rest[0].ref!r} shows it whole"]
+    closing += _left_out(rest[1:], tokens, by)
     free = room - len(_joined([*shown, rest[0].head], [*closing, *notes])) - len("\n …")
     if free >= min(LEAST_OF_A_PASSAGE, len(rest[0].passage)):
         part = f"{rest[0].head}\n{cut(rest[0].passage, free)}"
         return _joined([*shown, part], [*closing, *notes])
-    return _joined(shown, [*_left_out(rest, tokens), *notes])
+    return _joined(shown, [*_left_out(rest, tokens, by), *notes])
 
 
-def _left_out(blocks: Sequence[Block], tokens: int) -> list[str]:
+def _left_out(blocks: Sequence[Block], tokens: int, by: str) -> list[str]:
     if not blocks:
         return []
     named = ", ".join(repr(block.ref) for block in blocks[:MOST_NAMED])
     more = f" and {len(blocks) - MOST_NAMED} more" if len(blocks) > MOST_NAMED else ""
     results = "1 result" if len(blocks) == 1 else f"{len(blocks)} results"
-    return [f"{results} left out to stay within {tokens} tokens; get_document shows {named}{more}"]
+    return [f"{results} left out to stay within {tokens} tokens; {by} shows {named}{more}"]
 
 
 def _joined(blocks: Sequence[str], notes: Sequence[str]) -> str:

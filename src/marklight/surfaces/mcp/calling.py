@@ -78,6 +78,8 @@ class Calling:
         now, tokens = state(self.host.following), values.get("max_tokens", telling.MOST_TOKENS)
         if tool.verb == "search":
             text = telling.search_text(found, several, now, tokens)
+        elif tool.verb == "commits":
+            text = telling.commits_text(found, tokens)
         elif tool.verb == "get":
             found = telling.extract_of(found, several, tokens)
             text = telling.extract_text(found, several)

@@ -13,6 +13,10 @@ from marklight.text import trail
 Found = Mapping[str, Any]
 MOST_TOKENS = 2000
 """Of an answer that nobody has set another size for (contract)."""
+MOST_FILES = 10
+"""Files of a commit that are named below its message."""
+WHOLE_COMMIT = "git show"
+"""What shows a commit whole."""
 MOST_FAILURES = 10
 """Files that could not be indexed, told by name."""
 
@@ -41,6 +45,20 @@ def search_text(found: Found, several: bool, state: str, tokens: int = MOST_TOKE
         steps = ", ".join(f"{each['stage']} {each['count']}" for each in found["steps"])
         notes.insert(0, f"stages and how many each left: {steps}")
     return within(blocks, notes, tokens)
+
+
+def commits_text(found: Found, tokens: int = MOST_TOKENS) -> str:
+    """Each passage under the line that says which commit it is of; where there is none, why."""
+    results, notes = found["results"], _notes(found)
+    several = len({each["repository"] for each in results}) > 1
+    if not results:
+        why = found["abstained"] or "no commit matches the question"
+        nothing = (
+            f"No commit found: {for_assistants(why)}. Other words or fewer filters may find it."
+        )
+        return within([Block(nothing, "", "")], notes, tokens, WHOLE_COMMIT).replace("\n\n", "\n")
+    blocks = [Block(_commit(each, several), _changed(each), each["short"]) for each in results]
+    return within(blocks, notes, tokens, WHOLE_COMMIT)
 
 
 def extract_of(found: Found, several: bool, tokens: int) -> dict[str, Any]:
@@ -108,6 +126,29 @@ def status_text(found: Found, state: str, watching: bool) -> str:
 
 def _head(result: Found, several: bool) -> str:
     return f"[{result['rank']}] {_headed(result, several)} ({result['score']:.2f})"
+
+
+def _commit(result: Found, several: bool) -> str:
+    """`[1] 3f2a9c1 2026-03-01 Ada Lovelace: what it did (0.83)`."""
+    name = f"{result['repository']}/{result['short']}" if several else result["short"]
+    author = result["author"]["name"] or result["author"]["email"]
+    said = f"{name} {result['date'][:10]} {author}: {result['subject']}"
+    return f"[{result['rank']}] {one_line(said)} ({result['score']:.2f})"
+
+
+def _changed(result: Found) -> str:
+    """The passage that was found; the subject stands above it, and the names of files below."""
+    text = result["content"].strip("\n")
+    if result["kind"] == "message":
+        text = text.removeprefix(result["subject"]).strip()
+        files = [*result["files"][:MOST_FILES]]
+        more = len(result["files"]) - len(files) + result["more_files"]
+        if files:
+            named = ", ".join(map(one_line, files))
+            text = f"{text}\nfiles: {named}{f' and {more} more' if more else ''}".strip()
+    elif len(result["paths"]) == 1:
+        text = f"{one_line(result['paths'][0])}\n{text}"
+    return harmless(text)
 
 
 def _headed(found: Found, several: bool) -> str:

@@ -27,6 +27,7 @@ RENAMED = {
     "min_score": "min_confidence",
     "tags": "tag",
     "excluded_files": "exclude",
+    "file_pattern": "files",
 }
 """Parameters that the verbs know by other names."""
 SETTINGS = {
@@ -103,6 +104,7 @@ class Tool:
             told["settings"] = {"search": stages}
         if self.verb == "search":
             told.setdefault("query", told.get("hypothesis"))
+        if self.verb in ("search", "commits"):
             told.setdefault("max_tokens", MOST_TOKENS)
         if self.verb == "get":
             told.pop("max_tokens", None)
@@ -147,6 +149,23 @@ def tools_for(several_collections: bool) -> Mapping[str, Tool]:
             "search",
             (HYPOTHESIS, TOP_N, MIN_SCORE, *filters, MAX_TOKENS),
             schemas.ANSWER,
+        ),
+        Tool(
+            "search_git_history",
+            "Search commits",
+            "Find commits of the documents' git repository by what their messages and diffs say: when, by whom and"
+            " why something changed. Best first, each with its hash, day, author and subject.",
+            "commits",
+            (
+                QUERY,
+                whole("top_n", "How many commits.", 1, 100, default=5),
+                MIN_SCORE,
+                texts("file_pattern", "Only commits that changed such a file: src/** or *.md."),
+                texts("author", "Only by these authors: a part of a name or an e-mail address."),
+                *(each for each in FILTERS if each.name in ("after", "before")),
+                MAX_TOKENS,
+            ),
+            schemas.COMMITS,
         ),
         Tool(
             "get_document",

@@ -1,0 +1,179 @@
+"""The indexing page of history: look, read messages and diffs, cut, commit; then embed, commit by commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from marklight.ingest.concepts import embed_vocabulary, words_missing
+from marklight.ingest.embed import embed_pending
+from marklight.ingest.history import cut
+from marklight.ingest.history.changes import Changed, Changes
+from marklight.ingest.history.news import News, differs, forgotten, names, news
+from marklight.ingest.history.objects import Unreadable, Written, written
+from marklight.ingest.history.repository import Repository
+from marklight.ingest.history.understand import understand
+from marklight.model import Batch, Counts, DocumentId, Entry, Failure
+from marklight.ports import Embedder, Engine, Progress, Reader, silent
+from marklight.report import Report
+from marklight.text import digest, passage_of
+
+BATCH = 256
+"""Commits of a repository in one commit of the index: a second of work."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Repositories, and the engine that their commits live in."""
+
+    engine: Engine
+    repositories: Mapping[str, Repository]
+    embedder: Embedder | None
+    diff_lines: int
+    unread: frozenset[str] = frozenset()
+    """Repositories that git does not read now; what is known of them stays."""
+
+    def differs(self) -> bool:
+        """Whether commits came or went since the last look."""
+        with self.engine.snapshot() as reader:
+            return bool(self._left(reader)) or any(
+                differs(name, each, self.recipe, reader) for name, each in self.repositories.items()
+            )
+
+    def text(
+        self, progress: Progress = silent, until: float | None = None, *, rebuild: bool = False
+    ) -> Report:
+        """Read what came and drop what went, newest first; what a `time.monotonic` cuts short goes on next time."""
+        report = self._leave()
+        for name, repository in self.repositories.items():
+            recipe = self.recipe
+            with self.engine.snapshot() as reader:
+                if not rebuild and not differs(name, repository, recipe, reader):
+                    continue
+                found = news(name, repository, "" if rebuild else recipe, reader)
+            found = replace(found, now=replace(found.now, recipe=recipe))
+            report = self._follow(repository, found, report, progress, until)
+        return report
+
+    def vectors(
+        self,
+        progress: Progress = silent,
+        until: float | None = None,
+        first: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """Embed what has no vector yet, passages before words, until it is done or the time is over."""
+        if self.embedder is not None:
+            embed_pending(self.engine, self.embedder, self.recut, progress, until, first)
+            if not self.counts().pending:
+                embed_vocabulary(self.engine, self.embedder, progress, until)
+
+    def recut(self, ids: Iterable[DocumentId]) -> list[Entry]:
+        """Commits with passages too long for the model, in smaller ones."""
+        with self.engine.snapshot() as reader:
+            documents = [found for id in ids if (found := reader.document(id))]
+        return [self._fitting(cut.cut(each)) for each in documents]
+
+    def waiting(self) -> bool:
+        """Whether passages or words are known to have no vector yet."""
+        if self.embedder is None:
+            return False
+        with self.engine.snapshot() as reader:
+            model = self.embedder.fingerprint
+            return reader.counts(model).pending > 0 or words_missing(reader.manifest(), model)
+
+    def counts(self) -> Counts:
+        """How much there is now, by the configured model."""
+        with self.engine.snapshot() as reader:
+            return reader.counts(self.embedder.fingerprint if self.embedder else "")
+
+    @property
+    def recipe(self) -> str:
+        """Changes whenever a commit would be understood or cut differently."""
+        return digest(cut.VERSION, str(self.diff_lines), size=8)
+
+    def _left(self, reader: Reader) -> list[str]:
+        here = {*self.repositories, *self.unread}
+        return [name for name in names(reader.manifest()) if name not in here]
+
+    def _leave(self) -> Report:
+        """Drop commits of repositories that are no longer the library's."""
+        with self.engine.snapshot() as reader:
+            left = self._left(reader)
+            ids = [id for id in reader.files() if id.collection in left] if left else []
+        for name in left:
+            own = tuple(id for id in ids if id.collection == name)
+            self.engine.commit(Batch(removed=own, manifest=forgotten(name)))
+        return Report(removed=tuple(ids))
+
+    def _follow(
+        self,
+        repository: Repository,
+        found: News,
+        report: Report,
+        progress: Progress,
+        until: float | None,
+    ) -> Report:
+        done, total = 0, len(found.new)
+        with closing(Changes(repository.folder, self.diff_lines)) as changes:
+            while done < total and (until is None or time.monotonic() < until):
+                progress("Reading commits", done, total)
+                batch = self._read(repository, found, found.new[done : done + BATCH], changes)
+                self.engine.commit(batch)
+                done += BATCH
+                report = replace(
+                    report,
+                    added=(*report.added, *(each.document.id for each in batch.entries)),
+                    skipped=(*report.skipped, *batch.failures),
+                    remarks=(
+                        *report.remarks,
+                        *(
+                            (e.document.id, said)
+                            for e in batch.entries
+                            for said in e.document.remarks
+                        ),
+                    ),
+                )
+        if done < total:
+            left = f"{done} of {total} commits are read; the next question goes on from there"
+            return replace(report, notices=(*report.notices, left))
+        gone = tuple(DocumentId(found.name, hash) for hash in found.gone)
+        # With this the repository counts as read; until then every look finds what is missing.
+        self.engine.commit(Batch(removed=gone, manifest=found.now.noted(found.name)))
+        return replace(report, removed=(*report.removed, *gone))
+
+    def _read(
+        self, repository: Repository, found: News, hashes: Sequence[str], changes: Changes
+    ) -> Batch:
+        commits: list[Written] = []
+        failures: list[Failure] = []
+        for each in written(repository.folder, hashes):
+            if isinstance(each, Unreadable):
+                failures.append(Failure(DocumentId(found.name, each.hash), each.reason))
+            else:
+                commits.append(each)
+        # A merge shows what its branches did, which stands there already; of a commit at the edge of a
+        # shallow clone git would show all files as new.
+        shown = [
+            each.hash
+            for each in commits
+            if len(each.parents) < 2 and each.hash not in found.now.edge
+        ]
+        changed = dict(zip(shown, changes(shown), strict=True))
+        entries = (
+            cut.cut(understand(found.name, each, changed.get(each.hash, Changed()), self.recipe))
+            for each in commits
+        )
+        return Batch(entries=tuple(entries), failures=tuple(failures))
+
+    def _fitting(self, entry: Entry) -> Entry:
+        """In passages half as long, until the model reads all of each or they are too short to tell anything."""
+        size = cut.MOST_CHARS
+        while self.embedder and size > cut.MOST_CHARS // 8:
+            lengths = self.embedder.count_tokens([passage_of(chunk) for chunk in entry.chunks])
+            if max(lengths) <= self.embedder.token_limit:
+                break
+            size //= 2
+            entry = cut.cut(entry.document, size)
+        return entry

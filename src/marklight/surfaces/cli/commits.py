@@ -1,0 +1,79 @@
+"""The command that searches the history of a repository: commits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from marklight.surfaces import explain, history
+from marklight.surfaces.cli.options import MODE, SET, note, open_library, show, style_of
+from marklight.surfaces.cli.progress import Bar
+from marklight.surfaces.style import Style
+
+if TYPE_CHECKING:
+    from marklight.commits import Commits
+
+
+@click.command()
+@click.argument("query")
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option("-n", "--limit", default=5, show_default=True, help="How many commits, 1 to 100.")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option(
+    "--format",
+    "format",
+    type=click.Choice(history.FORMATS),
+    default="text",
+    help="How to print the results.",
+)
+@click.option("--explain", is_flag=True, help="Show stages, times and each hit's score in parts.")
+@MODE
+@click.option(
+    "--files",
+    multiple=True,
+    metavar="GLOB",
+    help="Only commits that changed such a file, as src/** or *.md; repeatable.",
+)
+@click.option(
+    "--author", multiple=True, metavar="NAME", help="Only by this author: a part of name or e-mail."
+)
+@click.option("--after", metavar="DATE", help="Only of this day or later: 2026-01-31, 2026-01.")
+@click.option("--before", metavar="DATE", help="Only of this day or earlier.")
+@click.option(
+    "--min-confidence", type=float, metavar="X", help="Leave out lower scores, 0 to 1; 0 shows all."
+)
+@click.option("--max-tokens", type=int, metavar="N", help="Keep the answer within this size.")
+@click.option(
+    "--rerank/--no-rerank", default=None, help="Let a cross-encoder look at the best results."
+)
+@click.option("--no-refresh", is_flag=True, help="Do not look for new commits first.")
+@SET
+def commits(
+    query: str,
+    path: Path | None,
+    format: str,
+    as_json: bool,
+    assignments: tuple[str, ...],
+    no_refresh: bool,
+    **options: Any,
+) -> int:
+    """Find commits by message and diff; a repository never seen before is read first."""
+    format = "json" if as_json else format
+    with open_library(path, assignments, searching=True) as library, Bar() as bar:
+        found = library.commits(query, refresh=not no_refresh, progress=bar, **options)
+    tell(found, format, style_of(library), options["explain"])
+    return 0 if found.hits else 1
+
+
+def tell(found: Commits, format: str, style: Style, explained: bool) -> None:
+    """Commits in one of the formats, and beside them what is worth knowing."""
+    for notice in found.notices:
+        note(notice)
+    if (found.hits and format in history.FORMATS) or format == "json":
+        show(history.commits_as(found, format, style))
+    if explained and format != "json":
+        click.echo(f"\n{explain.explanation(history.by_short(found))}", err=format != "text")
+    if found.abstained and format != "json":
+        note(f"no commit found: {found.abstained}")

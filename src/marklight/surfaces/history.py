@@ -1,0 +1,91 @@
+"""Commits as text for people and as JSON for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from marklight.shown import harmless, one_line
+from marklight.surfaces.render import to_json
+from marklight.surfaces.style import PLAIN, Style
+
+if TYPE_CHECKING:
+    # Only named here: `--help` needs the formats and nothing that they show.
+    from marklight.answer import Answer, Hit
+    from marklight.commits import Commit, Commits
+
+FORMATS = ("text", "json", "jsonl", "md")
+
+
+def commits_as(found: Commits, format: str, style: Style = PLAIN) -> str:
+    """Commits in one of the formats of the command line; only text is drawn in a style."""
+    if format == "json":
+        return to_json(found.to_dict())
+    if format == "jsonl":
+        return "\n".join(to_json(each, indent=None) for each in found.to_dict()["results"])
+    if format == "md":
+        return "\n\n".join(_section(commit, hit) for commit, hit in found.hits)
+    several = found.several_repositories
+    return "\n\n".join(
+        commit_text(rank, commit, hit, several, style)
+        for rank, (commit, hit) in enumerate(found.hits, 1)
+    )
+
+
+def commit_text(
+    rank: int, commit: Commit, hit: Hit, several: bool = False, style: Style = PLAIN
+) -> str:
+    """A passage of a commit under the line that says whose and when it is."""
+    head = style.bold(f"[{rank}] {called(commit, several)} ({hit.score:.2f})")
+    body = harmless(passage(commit, hit))
+    return f"{head}\n{body}" if body else head
+
+
+def called(commit: Commit, several: bool = False) -> str:
+    """`3f2a9c1 2026-03-01 Ada Lovelace: what it did`, with the repository where there are several."""
+    where = f"{commit.repository}/{commit.short}" if several else commit.short
+    refs = f" ({', '.join(commit.refs)})" if commit.refs else ""
+    return one_line(f"{where} {commit.day} {commit.name or commit.email}: {commit.subject}{refs}")
+
+
+def passage(commit: Commit, hit: Hit) -> str:
+    """What was found in it, without the subject that stands above it already."""
+    from marklight.commits import kind
+
+    text = hit.chunk.text.strip("\n")
+    if kind(hit) == "diff":
+        return "\n".join([*hit.chunk.headings, text])
+    lines = text.split("\n")
+    said = 0
+    while said < len(lines) and " ".join(" ".join(lines[: said + 1]).split()) != commit.subject:
+        said += 1
+    return "\n".join(lines[said + 1 :] if said < len(lines) else lines).strip("\n")
+
+
+def by_short(found: Commits) -> Answer:
+    """The answer with commits called as people call them."""
+    from dataclasses import replace
+
+    hits = tuple(
+        replace(
+            hit, chunk=replace(hit.chunk, document=hit.chunk.document._replace(path=commit.short))
+        )
+        for commit, hit in found.hits
+    )
+    return replace(found.answer, hits=hits, several_collections=found.several_repositories)
+
+
+def _section(commit: Commit, hit: Hit) -> str:
+    """As Markdown; a fence longer than any within keeps a diff together."""
+    from marklight.commits import kind
+
+    body = harmless(passage(commit, hit))
+    if kind(hit) == "diff":
+        fence = "`" * max(3, *(len(run) + 1 for run in _fences(body)))
+        body = f"{fence}diff\n{body}\n{fence}"
+    return f"### {called(commit)}\n\n{body}".rstrip()
+
+
+def _fences(text: str) -> list[str]:
+    import re
+
+    return ["", *re.findall(r"`{3,}", text)]

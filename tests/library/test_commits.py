@@ -1,0 +1,240 @@
+"""The history of a repository, asked as documents are."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import marklight
+from marklight.commits import Commits
+from marklight.errors import HistoryError, NotFound, UsageError
+from tests.making import library, write
+from tests.repository import Repository, needs_git
+
+pytestmark = needs_git
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    made = Repository(tmp_path / "docs")
+    made.commit("Start with an espresso page", {"espresso.md": "# Espresso\n\nGrind finely.\n"})
+    made.commit(
+        "Retry when the network times out\n\nThe upstream proxy drops idle connections.",
+        {"src/client.py": "def fetch_with_backoff(url):\n    return url\n"},
+        author="Grace Hopper <grace@navy.example>",
+    )
+    made.commit("Explain rolling back", {"deploy/rollback.md": "# Rolling back\n\nUse undo.\n"})
+    return made
+
+
+def subjects(found: Commits) -> list[str]:
+    return [commit.subject for commit, _ in found.hits]
+
+
+@pytest.fixture
+def lib(repository: Repository, engine: str) -> Any:
+    with library(repository.folder, engine=engine) as opened:
+        yield opened
+
+
+def test_a_commit_is_found_by_its_message_its_diff_and_its_files(lib: marklight.Library) -> None:
+    assert subjects(lib.commits("network times out"))[0] == "Retry when the network times out"
+    assert subjects(lib.commits("idle connections proxy"))[0] == "Retry when the network times out"
+    (first, *_) = lib.commits("fetch_with_backoff", mode="code").to_dict()["results"]
+    assert first["subject"] == "Retry when the network times out"
+    assert (first["kind"], first["paths"]) == ("diff", ["src/client.py"])
+    assert "+def fetch_with_backoff(url):" in first["content"]
+    assert subjects(lib.commits("rollback.md"))[0] == "Explain rolling back"
+
+
+def test_a_result_tells_all_of_a_commit(lib: marklight.Library, repository: Repository) -> None:
+    repository.git("tag", "v1")
+    told = lib.commits("rolling back", explain=True).to_dict()
+    assert set(told) == {
+        *("query", "results", "abstained", "stats", "steps", "index", "notices", "took_ms")
+    }
+    first = told["results"][0]
+    assert first["commit"] == repository.git("rev-parse", "HEAD")
+    assert first["short"] == first["commit"][:7]
+    assert first["author"] == {"name": "Ada Lovelace", "email": "ada@example.org"}
+    assert first["date"] == "2026-01-03T12:00:00+00:00"
+    assert (first["files"], first["more_files"]) == (["deploy/rollback.md"], 0)
+    assert set(first["refs"]) == {"main", "v1"}
+    assert first["why"]
+    assert told["index"]["documents"] == 3
+
+
+@pytest.mark.parametrize(
+    "filters, passing",
+    [
+        ({"files": "src/**"}, {"Retry when the network times out"}),
+        (
+            {"files": ["*.py", "deploy"]},
+            {"Retry when the network times out", "Explain rolling back"},
+        ),
+        ({"files": "ESPRESSO.md"}, {"Start with an espresso page"}),
+        ({"author": "grace"}, {"Retry when the network times out"}),
+        ({"author": "NAVY.example"}, {"Retry when the network times out"}),
+        ({"after": "2026-01-03"}, {"Explain rolling back"}),
+        ({"before": "2026-01-01"}, {"Start with an espresso page"}),
+        ({"author": "ada", "files": "*.py"}, set()),
+    ],
+)
+def test_filters_are_applied_before_ranking(
+    lib: marklight.Library, filters: dict[str, Any], passing: set[str]
+) -> None:
+    question = "the network rolling back espresso page"
+    found = lib.commits(question, min_confidence=0, limit=10, mode="keyword", **filters)
+    assert set(subjects(found)) == passing
+
+
+def test_filters_can_stand_in_the_question(lib: marklight.Library) -> None:
+    found = lib.commits("page path:deploy/**", min_confidence=0)
+    assert subjects(found) == ["Explain rolling back"]
+    found = lib.commits("network page author:grace", min_confidence=0)
+    assert subjects(found) == ["Retry when the network times out"]
+
+
+def test_a_commit_is_found_by_the_beginning_of_its_hash(
+    lib: marklight.Library, repository: Repository
+) -> None:
+    first = repository.git("rev-list", "--max-parents=0", "HEAD")
+    assert lib.commits(first[:9]).hits[0][0].hash == first
+
+
+def test_each_commit_is_one_result_and_twins_are_two(
+    lib: marklight.Library, repository: Repository
+) -> None:
+    for number in (1, 2):
+        repository.commit("Tidy the kitchen", {"kitchen.md": f"{number}\n"})
+    found = lib.commits("tidy the kitchen", min_confidence=0)
+    assert subjects(found)[:2] == ["Tidy the kitchen"] * 2
+    assert len({commit.hash for commit, _ in found.hits}) == len(found.hits)
+
+
+def test_the_next_question_finds_a_new_commit(
+    lib: marklight.Library, repository: Repository
+) -> None:
+    lib.commits("espresso")
+    repository.commit("Zebra crossing", {"zebra.md": "stripes\n"})
+    assert subjects(lib.commits("zebra crossing"))[0] == "Zebra crossing"
+    assert "Zebra crossing" not in subjects(lib.commits("espresso", refresh=False, limit=1))
+
+
+def test_nothing_new_makes_no_commit(lib: marklight.Library) -> None:
+    before = lib.commits("espresso").answer.index.generation
+    assert lib.commits("espresso").answer.index.generation == before
+    lib.index(history=True)
+    again = lib.index(history=True).history
+    assert again is not None
+    assert (again.added, again.index.generation) == ((), lib.index().history.index.generation)  # type: ignore[union-attr]
+
+
+def test_rewritten_history_is_gone_and_the_rest_stays(
+    lib: marklight.Library, repository: Repository
+) -> None:
+    lib.commits("espresso")
+    repository.git("reset", "--quiet", "--hard", "HEAD~1")
+    repository.commit("Explain how to undo", {"undo.md": "# Undo\n"})
+    found = lib.commits("explain rolling back undo", min_confidence=0, limit=10)
+    assert "Explain rolling back" not in subjects(found)
+    assert "Explain how to undo" in subjects(found)
+    assert found.answer.index.documents == 3
+
+
+def test_what_was_rewritten_and_thrown_away_is_noticed_too(
+    lib: marklight.Library, repository: Repository
+) -> None:
+    lib.commits("espresso")
+    repository.git("reset", "--quiet", "--hard", "HEAD~1")
+    repository.git("reflog", "expire", "--expire=now", "--all")
+    repository.git("gc", "--quiet", "--prune=now")
+    assert lib.commits("espresso").answer.index.documents == 2
+
+
+def test_documents_and_commits_are_asked_together_and_told_apart(lib: marklight.Library) -> None:
+    told = lib.search("rolling back", with_history=True).to_dict()
+    assert told["results"][0]["path"] == "deploy/rollback.md"
+    assert told["commits"]["results"][0]["subject"] == "Explain rolling back"
+    assert "commits" not in lib.search("rolling back").to_dict()
+
+
+def test_documents_are_answered_where_there_is_no_history(tmp_path: Path, engine: str) -> None:
+    folder = write(tmp_path / "plain", {"a.md": "# Zebra\n\nStripes.\n"})
+    with library(folder, engine=engine) as lib:
+        answer = lib.search("zebra", with_history=True)
+        assert answer.hits
+        assert any("no git repository" in said for said in answer.notices)
+        with pytest.raises(NotFound, match="no git repository"):
+            lib.commits("zebra")
+
+
+def test_documents_do_not_change_with_the_history(lib: marklight.Library) -> None:
+    before = lib.search("rolling back")
+    lib.commits("rolling back")
+    after = lib.search("rolling back")
+    assert after.index == before.index
+    assert [(hit.chunk.id, hit.score) for hit in after.hits] == [
+        (hit.chunk.id, hit.score) for hit in before.hits
+    ]
+
+
+def test_a_run_reads_the_history_where_it_was_asked_before(lib: marklight.Library) -> None:
+    assert lib.index().history is None
+    lib.commits("espresso", mode="keyword")
+    done = lib.index().history
+    assert done is not None
+    assert done.index.pending == 0
+    assert lib.status()["history"]["commits"] == 3
+
+
+def test_a_run_reads_the_history_where_it_is_told_to(lib: marklight.Library) -> None:
+    done = lib.index(history=True).history
+    assert done is not None
+    assert len(done.added) == 3
+    again = lib.index(history=True, rebuild=True).history
+    assert again is not None
+    assert again.added == done.added
+
+
+def test_without_git_it_is_said(
+    lib: marklight.Library, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HistoryError, match="git is not installed"):
+        lib.commits("espresso")
+    assert any("git is not" in said for said in lib.search("rolling", with_history=True).notices)
+
+
+def test_what_makes_no_sense_is_refused(lib: marklight.Library) -> None:
+    wrongs: list[dict[str, Any]] = [
+        {"limit": 0},
+        {"mode": "x"},
+        {"after": "soon"},
+        {"files": "*****a"},
+    ]
+    for wrong in wrongs:
+        with pytest.raises(UsageError):
+            lib.commits("espresso", **wrong)
+    with pytest.raises(UsageError):
+        lib.commits(" ")
+
+
+def test_several_repositories_are_told_apart(tmp_path: Path, engine: str) -> None:
+    one, two = Repository(tmp_path / "one"), Repository(tmp_path / "two")
+    one.commit("Apples are red", {"a.md": "apple\n"})
+    two.commit("Pears are green", {"sub/b.md": "pear\n"})
+    folders = {"one": str(one.folder), "two": str(two.folder / "sub"), "again": str(two.folder)}
+    home = write(tmp_path / "home", {})
+    home.mkdir()
+    with library(home, engine=engine, collections=folders) as lib:
+        found = lib.commits("apples pears", min_confidence=0, mode="keyword")
+        assert {commit.repository for commit, _ in found.hits} == {"one", "two"}
+        assert found.answer.index.documents == 2
+    shutil.rmtree(two.folder)
+    if not engine.startswith("memory"):
+        with library(home, engine=engine, collections={"one": str(one.folder)}) as lib:
+            assert lib.commits("pears").answer.index.documents == 1
