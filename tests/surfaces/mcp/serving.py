@@ -13,14 +13,12 @@ from typing import Any
 
 import anyio
 from mcp import Client, StdioServerParameters
-from starlette.routing import Route
 
 from marklight.surfaces.host import Host
 from marklight.surfaces.http.app import make_app
 from marklight.surfaces.http.door import Door
 from marklight.surfaces.http.server import listen, port_of, serve_http
 from marklight.surfaces.mcp.server import LibraryServer, make_server
-from marklight.surfaces.mcp.streamable import make_streamable
 from tests.making import library
 
 ERAS = ("legacy", "auto")
@@ -67,9 +65,8 @@ def http(folder: Path, make: Callable[[Host], LibraryServer] = make_server) -> I
         port = port_of(listening)
         at = f"http://127.0.0.1:{port}/mcp"
         host = Host(library(folder))
-        asgi, sessions = make_streamable(make(host))
-        app = make_app(host, Door(port=port), [Route("/mcp", endpoint=asgi)])
-        async with host.open(), sessions.run():
+        app = make_app(host, Door(port=port), server=make(host))
+        async with host.open():
             await serve_http(app, listening, PATIENCE_SECONDS, ready.set)
 
     task = loop.create_task(serve())

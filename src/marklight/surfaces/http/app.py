@@ -20,13 +20,18 @@ from marklight.surfaces.http.headers import Safe
 from marklight.surfaces.http.limits import Limits
 from marklight.surfaces.http.page import page_routes
 from marklight.surfaces.http.routes import Api, route
-from marklight.surfaces.mcp.server import make_server
+from marklight.surfaces.mcp.server import LibraryServer, make_server
 from marklight.surfaces.mcp.streamable import make_streamable
 
 
-def make_app(host: Host, door: Door, more: Sequence[BaseRoute] = ()) -> Starlette:
+def make_app(
+    host: Host,
+    door: Door,
+    more: Sequence[BaseRoute] = (),
+    server: LibraryServer | None = None,
+) -> Starlette:
     """An application for a host that whoever runs it has opened, for as long as its lifespan."""
-    assistants, sessions = make_streamable(make_server(host))
+    assistants, sessions = make_streamable(server or make_server(host))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
 import sys
+from contextlib import suppress
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import anyio.abc
+import mcp_types as types
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
 
 from marklight.surfaces.host import Host
-from marklight.surfaces.mcp.lines import messages
 from marklight.surfaces.mcp.server import LibraryServer, make_server
 
 if TYPE_CHECKING:
@@ -46,13 +49,37 @@ async def _serve(library: Library) -> None:
 
 async def serve_streams(server: LibraryServer, read: Any, write: Any) -> None:
     """One client on a pair of message streams, in the era that its first request is of."""
-    await server.run(read, write, server.create_initialization_options())
+    heard, passed = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def pass_on() -> None:
+        # The SDK drops what it cannot read, and whoever sent it would wait for an answer forever.
+        async with heard:
+            async for each in read:
+                if isinstance(each, SessionMessage):
+                    await heard.send(each)
+                elif complaint := unread(each):
+                    await write.send(SessionMessage(complaint))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(pass_on)
+        await server.run(passed, write, server.create_initialization_options())
+        group.cancel_scope.cancel()
 
 
-async def serve_bytes(server: LibraryServer, stream: anyio.abc.ByteStream) -> None:
-    """One client on a connection that carries a message a line."""
-    async with messages(stream) as (read, write):
-        await serve_streams(server, read, write)
+def unread(error: Exception) -> types.JSONRPCError | None:
+    """What to answer to a line that is no message; nothing to one that asks for no answer."""
+    found = error.errors(include_url=False) if isinstance(error, ValidationError) else []
+    code, said, id = types.PARSE_ERROR, "this is no JSON", None
+    message: object = next((each["input"] for each in found), None)
+    # A text stands for the whole line: Python may read what the SDK's reader does not, a lone surrogate.
+    with suppress(ValueError, RecursionError):
+        message = json.loads(message) if isinstance(message, str) else message
+        code, said = types.INVALID_REQUEST, "this is no message of the protocol"
+        if isinstance(message, dict):
+            if "id" not in message:
+                return None
+            id = message["id"] if isinstance(message["id"], int | str) else None
+    return types.JSONRPCError(jsonrpc="2.0", id=id, error=types.ErrorData(code=code, message=said))
 
 
 async def _leave_when_told() -> None:
