@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from marklight.surfaces.cli.app import run
+from marklight.surfaces.daemon.state import states
 from tests.surfaces.daemon.serving import (
     command,
     loaded,
@@ -239,3 +240,25 @@ def test_a_daemon_that_goes_amid_a_session_is_replaced(
         again = remote.search("roll back").hits
         assert [hit.chunk.id for hit in again] == [hit.chunk.id for hit in first]
     assert notes == ["the daemon went away: this works alone"]
+
+
+def test_where_the_settings_say_so_a_search_starts_a_daemon_for_the_next(folder: Path) -> None:
+    wanted = {
+        "MARKLIGHT_SERVE_START": "true",
+        "MARKLIGHT_SERVE_PORT": "0",
+        "MARKLIGHT_SERVE_IDLE_MINUTES": "0.05",
+    }
+    first = command("search", "roll back", **wanted)
+    assert first.returncode == 0
+    assert "marklight.library" in loaded(first)
+    settled(folder)
+    second = command("search", "roll back", **wanted)
+    assert loaded(second) == set()
+    assert second.stdout == first.stdout
+    until(lambda: not list(states()))
+
+
+def test_one_can_insist_on_working_alone(
+    daemon: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "marklight.library" in loaded(command("--no-daemon", "search", "roll back"))

@@ -75,13 +75,21 @@ COMMANDS = Homes(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="marklight", message="%(prog)s %(version)s")
-@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
-def app(debug: bool) -> None:
+@click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    help="Show where in the program an error arose.",
+)
+@click.option("--no-daemon", is_flag=True, help="Do the work in this process, whatever runs.")
+def app(no_daemon: bool) -> None:
     """Find the right passage in a folder of Markdown, on your own machine.
 
     \b
     marklight search "how do I roll back a deployment" docs
     """
+    if no_daemon:
+        os.environ["MARKLIGHT_DAEMON"] = "off"
 
 
 def run(arguments: Sequence[str]) -> int:

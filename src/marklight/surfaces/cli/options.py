@@ -62,9 +62,19 @@ def open_library(
     Only now, so that `--help` answers at once. `searching` says that settings of a search may be
     told to the daemon with each question; with any others this process works alone.
     """
+    from marklight.surfaces.daemon.attach import is_off
     from marklight.surfaces.daemon.remote import reach
 
-    return reach(folder, assignments, note, searching=searching) or open_own(folder, assignments)
+    if found := reach(folder, assignments, note, searching=searching):
+        return found
+    library = open_own(folder, assignments)
+    if library.serve.start and not is_off():
+        from marklight.surfaces.daemon.starting import start_for_client
+
+        # For those who ask next; this call does not wait for it.
+        others = [one for one in assignments if not one.lstrip().startswith("search.")]
+        start_for_client(library.place.folder, others)
+    return library
 
 
 def open_own(folder: Path | None, assignments: Sequence[str] = ()) -> Library:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -127,6 +128,11 @@ def attach(
         except Elsewhere:
             pass
     return None
+
+
+def is_off() -> bool:
+    """Whether the user wants every process to work alone."""
+    return os.environ.get("MARKLIGHT_DAEMON") == "off"
 
 
 def greet(file: Path, state: State, wants: str) -> Line | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from marklight import errors
 from marklight.place import Place, locate
-from marklight.surfaces.daemon.attach import Gone, Line, attach
+from marklight.surfaces.daemon.attach import Gone, Line, attach, is_off
 from marklight.surfaces.daemon.wire import unpacked
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def reach(
     searching: bool = False,
 ) -> Remote | None:
     """The library around a folder as its daemon has it; None where none runs that would do as we would."""
-    if os.environ.get("MARKLIGHT_DAEMON") == "off":
+    if is_off():
         return None
     place = locate(folder)
     passed = [one for one in assignments if searching and one.lstrip().startswith("search.")]

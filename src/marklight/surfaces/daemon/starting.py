@@ -10,7 +10,7 @@ from pathlib import Path
 
 from marklight.surfaces.daemon import state
 from marklight.surfaces.daemon.attach import PROGRAM, Gone, greet
-from marklight.surfaces.daemon.state import State
+from marklight.surfaces.daemon.state import State, own_settings
 from marklight.text.digests import digest
 
 POLL_SECONDS = 0.02
@@ -43,6 +43,31 @@ def start(
         )
     finally:
         os.close(out)
+
+
+def start_for_client(folder: Path, assignments: Sequence[str]) -> subprocess.Popen[bytes]:
+    """One that leaves again when nobody has asked for a while; where one is, the second ends at once."""
+    assigned = [word for one in assignments for word in ("--set", one)]
+    return start(folder, ["--leave-idle", *assigned], own_settings(assignments))
+
+
+def is_wanted(folder: Path, assignments: Sequence[str]) -> bool:
+    """Whether `serve.start` says so, read without loading what all other settings belong to."""
+    from marklight.errors import SettingsError
+    from marklight.settings import from_files
+
+    try:
+        tables = [layer.values.get("serve") for layer in from_files(folder)]
+    except SettingsError:
+        return False  # told by whoever reads all of them
+    written = [one.partition("=")[2].strip() for one in assignments if _is_start(one)]
+    said = [table.get("start") for table in tables if isinstance(table, dict)]
+    last = [*said, os.environ.get("MARKLIGHT_SERVE_START"), *written]
+    return next((value in (True, "true") for value in reversed(last) if value is not None), False)
+
+
+def _is_start(assignment: str) -> bool:
+    return assignment.partition("=")[0].strip() == "serve.start"
 
 
 def wait_for(file: Path, process: subprocess.Popen[bytes], seconds: float) -> State | None:

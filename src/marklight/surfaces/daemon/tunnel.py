@@ -13,12 +13,15 @@ from threading import Event, Lock, Thread
 from typing import Any, BinaryIO, Protocol
 
 from marklight.place import locate
-from marklight.surfaces.daemon.attach import PROGRAM, Gone, Line, Stranger, attach
+from marklight.surfaces.daemon.attach import PROGRAM, Gone, Line, Stranger, attach, is_off
+from marklight.surfaces.daemon.state import own_settings
 
 OWN = "marklight:again:"
 """Before the ids of what we ask a second time ourselves: whoever answers them answers us."""
 LAST_SECONDS = 5.0
 """For the last answers, once the assistant has closed its side."""
+START_SECONDS = 10.0
+"""For a daemon that we start to answer; an assistant waits for a handshake several times as long."""
 WATCH_SECONDS = 5.0
 STUCK_SECONDS = 10.0
 """A request may take as long as it likes; after so long we ask whether the daemon still lives."""
@@ -28,7 +31,7 @@ def tunnel(
     folder: Path | None, assignments: Sequence[str], say: Callable[[str], None]
 ) -> Tunnel | None:
     """A way to the daemon of a library; None where none runs that would do as we would."""
-    if os.environ.get("MARKLIGHT_DAEMON") == "off":
+    if is_off():
         return None
     place = locate(folder)
     if place.part:
@@ -38,11 +41,20 @@ def tunnel(
         found = attach(place.folder, assignments, "mcp", say)
         return Daemon(found[0]) if found else None
 
+    def start() -> Daemon | None:
+        from marklight.surfaces.daemon import starting
+
+        if not starting.is_wanted(place.folder, assignments):
+            return None
+        process = starting.start_for_client(place.folder, assignments)
+        file = starting.file_for(place.folder, own_settings(assignments))
+        return reach() if starting.wait_for(file, process, START_SECONDS) else None
+
     def another() -> Peer:
         assigned = [word for one in assignments for word in ("--set", one)]
-        return reach() or Alone([*PROGRAM, "mcp", "--in", str(place.folder), *assigned])
+        return reach() or start() or Alone([*PROGRAM, "mcp", "--in", str(place.folder), *assigned])
 
-    first = reach()
+    first = reach() or start()
     return Tunnel(first, another) if first else None
 
 
