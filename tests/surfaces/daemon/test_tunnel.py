@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import anyio
 from mcp import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp.shared.exceptions import MCPDeprecationWarning
 
 from marklight.surfaces.daemon.state import states
+from marklight.surfaces.daemon.tunnel import Alone, Tunnel
 from tests.surfaces.daemon.serving import PROGRAM, of, serving, settled, until
 
 MOST_KILOBYTES = 80_000
@@ -131,36 +134,76 @@ def test_another_daemon_takes_over_from_the_first(folder: Path) -> None:
         anyio.run(ask)
 
 
-def test_a_subscription_outlives_the_daemon(folder: Path) -> None:
-    heard = anyio.Event()
+PEER = """
+import json, os, sys
+name, log = sys.argv[1:]
+for line in sys.stdin:
+    with open(log, "a") as kept:
+        kept.write(f"{name} {line}")
+    message = json.loads(line)
+    if message.get("method") == "die" and name == "first":
+        os._exit(9)
+    if "id" in message:
+        print(json.dumps({"id": message["id"], "result": name}), flush=True)
+"""
+"""A server that answers everything with its name, and the first of which can be made to die."""
 
-    async def hear(message: Any) -> None:
-        if "updated" in str(getattr(message, "method", "")):
-            heard.set()
 
-    async def ask() -> None:
-        command, *arguments = PROGRAM
-        server = StdioServerParameters(
-            command=command, args=[*arguments, "mcp", str(folder)], env=dict(os.environ)
-        )
-        async with (
-            stdio_client(server) as (read, write),
-            ClientSession(read, write, message_handler=hear) as session,
-        ):
-            await session.initialize()
-            with pytest.warns(MCPDeprecationWarning):  # the older era's, which most clients are of
-                await session.subscribe_resource("marklight://docs/espresso.md")
-            os.kill(of(folder).pid, signal.SIGKILL)
-            assert await found(session, "beans") == ["espresso.md"]
-            with anyio.fail_after(60):
-                while not heard.is_set():
-                    (folder / "espresso.md").write_text(f"# Espresso\n\n{anyio.current_time()}\n")
-                    with anyio.move_on_after(1):
-                        await heard.wait()
+def test_another_server_hears_all_that_still_counts_and_the_assistant_nothing_of_it(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
 
-    with serving(folder):
-        settled(folder)
-        anyio.run(ask)
+    def peer(name: str) -> Alone:
+        return Alone([sys.executable, "-c", PEER, name, str(log)])
+
+    def request(id: object, method: str, **params: object) -> bytes:
+        return json.dumps({"id": id, "method": method, "params": params}).encode() + b"\n"
+
+    one, two = os.pipe(), os.pipe()
+    with (
+        open(one[0], "rb") as coming,
+        open(one[1], "wb") as to_tunnel,
+        open(two[0], "rb") as from_tunnel,
+        open(two[1], "wb") as going,
+    ):
+        tunnel = Tunnel(peer("first"), lambda: peer("second"))
+        thread = Thread(target=tunnel.run, args=(coming, going))
+        thread.start()
+
+        def sent(*lines: bytes) -> list[object]:
+            """The ids that are answered and by whom, after each of these lines."""
+            answers: list[object] = []
+            for line in lines:
+                to_tunnel.write(line)
+                to_tunnel.flush()
+                if b'"id"' in line:
+                    told = json.loads(from_tunnel.readline())
+                    answers.append((told["id"], told["result"]))
+            return answers
+
+        assert sent(
+            request(1, "initialize"),
+            b'{"method": "notifications/initialized"}\n',
+            request("1", "resources/subscribe", uri="a"),
+            request(2, "resources/subscribe", uri="b"),
+            request(3, "resources/unsubscribe", uri="b"),
+            request(4, "tools/call"),
+            request(5, "die"),
+            request(6, "tools/call"),
+        ) == [
+            (1, "first"), ("1", "first"), (2, "first"), (3, "first"), (4, "first"),
+            (5, "second"), (6, "second"),
+        ]  # fmt: skip
+        to_tunnel.close()
+        thread.join(30)
+    assert not thread.is_alive()
+    heard = [line.split(" ", 1) for line in log.read_text().splitlines()]
+    second = [json.loads(line) for name, line in heard if name == "second"]
+    assert [message["method"] for message in second] == [
+        "initialize", "notifications/initialized", "resources/subscribe", "die", "tools/call",
+    ]  # fmt: skip
+    assert second[2]["params"] == {"uri": "a"}
 
 
 def test_where_the_settings_say_so_an_assistant_starts_a_daemon(folder: Path) -> None:

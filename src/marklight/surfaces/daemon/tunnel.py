@@ -122,11 +122,12 @@ class Alone:
     def close(self) -> None:
         """End it."""
         self.finish()
-        with suppress(subprocess.TimeoutExpired):
+        try:
             self._process.wait(LAST_SECONDS)
-            return
-        self._process.kill()
-        self._process.wait()
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self.reading.close()
 
 
 class Tunnel:
