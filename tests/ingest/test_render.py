@@ -39,7 +39,14 @@ class Tame(HTMLParser):
     def handle_comment(self, data: str) -> None:
         raise AssertionError(data)
 
-    handle_decl = handle_pi = unknown_decl = handle_comment
+    def handle_decl(self, decl: str) -> None:
+        raise AssertionError(decl)
+
+    def handle_pi(self, data: str) -> None:
+        raise AssertionError(data)
+
+    def unknown_decl(self, data: str) -> None:
+        raise AssertionError(data)
 
 
 def shown(
@@ -92,9 +99,14 @@ def test_every_block_says_which_lines_it_is() -> None:
 
 
 def test_a_heading_has_the_anchor_of_the_outline() -> None:
-    text = "# A b\n\n# A b\n\n## Named {#own}\n"
+    text = "# A b\n\n# A b\n\n## Named {#own}\n\n# Part 1\n"
     html = shown(text).html
-    assert re.findall(r'id="([^"]+)"', html) == ["part-a-b", "part-a-b-1", "part-own"]
+    assert re.findall(r'id="([^"]+)"', html) == [
+        "part-a-b",
+        "part-a-b-1",
+        "part-own",
+        "part-part-1",
+    ]
     assert "{#own}" not in html
 
 

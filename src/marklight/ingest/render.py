@@ -21,7 +21,7 @@ from marklight.ingest.parse.blocks import blocks
 from marklight.ingest.parse.form import Style
 from marklight.ingest.parse.inline import Inline, too_costly
 from marklight.ingest.parse.mentions import CUSTOM_ANCHOR
-from marklight.ingest.sanitise import INSIDE, sanitise
+from marklight.ingest.sanitise import INSIDE, PREFIX, sanitise
 from marklight.model import Document
 from marklight.text import plain
 
@@ -148,7 +148,8 @@ class _Writer:
         begin, end = token.map[0] + self.first + 1, token.map[1] + self.first
         token.attrSet("data-lines", f"{begin}-{max(begin, end)}")
         if token.type == "heading_open" and (anchor := self.anchors.get(begin)):
-            token.attrSet("id", anchor)
+            # Here already, for the sanitiser takes one that begins so for one that has it.
+            token.attrSet("id", PREFIX + anchor)
 
 
 _WIKI = "./[["

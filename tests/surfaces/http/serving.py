@@ -113,16 +113,19 @@ def serving(
     folder: Path,
     door: Mapping[str, Any] | None = None,
     make: Callable[[Host, Door], Any] = make_app,
+    port: int = 0,
+    indexed: bool = True,
     **settings: Any,
 ) -> Iterator[Served]:
-    """The pages in a folder, indexed and served at a free port."""
+    """The pages in a folder, indexed and served at a free port, or where another was before."""
     if not folder.exists():
         write(folder, PAGES)
     lib = library(folder, **settings)
-    lib.index()
+    if indexed:
+        lib.index()
     host = Host(lib)
     options = {"host": "127.0.0.1", **(door or {})}
-    listening = listen(options["host"], 0)
+    listening = listen(options["host"], port)
     port = port_of(listening)
     app = make(host, Door(port=port, **options))
     ready, over, loops = Event(), Event(), list[asyncio.AbstractEventLoop]()

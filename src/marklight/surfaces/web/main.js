@@ -12,7 +12,6 @@ import * as states from "./states.js";
 
 const NARROW = matchMedia("(max-width: 60rem)");
 let state = read();
-let answer = null; // the last whole answer, and what it answers
 let retried = false;
 
 const href = (patch) => written({ ...state, open: "", lines: null, at: "", view: "text", ...patch });
@@ -31,7 +30,6 @@ function begun() {
 function ask({ now = false } = {}) {
   if (state.q.trim()) return search.ask({ ...state, q: state.q.trim() }, { now });
   search.stop();
-  answer = null;
   byId("found").removeAttribute("aria-busy");
   say("");
   show([], null);
@@ -39,8 +37,10 @@ function ask({ now = false } = {}) {
 }
 
 function found(given, question, whole) {
-  byId("found").toggleAttribute("aria-busy", !whole);
-  if (whole) { answer = given; retried = false; }
+  if (whole) {
+    byId("found").removeAttribute("aria-busy");
+    retried = false;
+  }
   const all = given.results;
   const hits = (question.kind ? all.filter((hit) => hit.kind === question.kind) : all).slice(0, question.limit);
   // By words alone nothing is said about what is missing: the meaning may still find it.

@@ -1,0 +1,204 @@
+"""The reading pane: a document at its passage, its outline, its links and their picture."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from tests.making import write
+from tests.surfaces.http.serving import Served, serving
+from tests.surfaces.web.browsing import visiting
+
+EDGES = "each => { const { left, right, top, bottom } = each.getBoundingClientRect(); return [left, top, -right, -bottom] }"
+
+
+def within(inner: list[float], outer: list[float]) -> bool:
+    return all(one >= other - 0.5 for one, other in zip(inner, outer, strict=True))
+
+
+def is_in_sight(page: Page, block: Locator) -> bool:
+    """Below the pane's head and above its end."""
+    head = page.locator("#pane > header").bounding_box()
+    pane = page.locator("#pane").bounding_box()
+    box = block.bounding_box()
+    assert head
+    assert pane
+    assert box
+    return head["y"] + head["height"] <= box["y"] < pane["y"] + pane["height"]
+
+
+def test_a_document_opens_at_its_passage_and_the_passage_is_marked(page: Page) -> None:
+    page.goto("/?q=%22exactly+ninety+minutes%22")
+    page.locator("#results h3 a").first.click()
+    expect(page.locator("#pane-title")).to_have_text("Tokens")
+    passage = page.locator("#view-text .of-passage")
+    expect(passage.first).to_contain_text("ninety minutes")
+    assert page.locator("#pane").evaluate("pane => pane.scrollTop") > 500
+    assert is_in_sight(page, passage.first)
+    light = page.locator("#view-text .light").bounding_box()
+    block = passage.first.bounding_box()
+    assert light
+    assert block
+    assert light["y"] <= block["y"] <= light["y"] + light["height"]
+    # The list beside it stays where it was.
+    assert page.evaluate("scrollY") == 0
+
+
+def test_an_address_opens_a_document_and_a_passage(page: Page) -> None:
+    page.goto("/?open=guide/tokens.md&lines=127-128")
+    expect(page.locator("#view-text .of-passage")).to_have_text(re.compile("ninety minutes"))
+    assert is_in_sight(page, page.locator("#view-text .of-passage"))
+
+
+def test_the_outline_leads_to_a_heading(page: Page) -> None:
+    page.goto("/?open=guide/tokens.md")
+    page.get_by_role("tab", name="Outline").click()
+    expect(page.locator(".outline a")).to_have_text(["Tokens", "Expiry", "Code"])
+    page.locator(".outline a", has_text="Code").click()
+    expect(page.get_by_role("tab", name="Text")).to_have_attribute("aria-selected", "true")
+    assert is_in_sight(page, page.locator("#part-code"))
+
+
+def test_links_lead_on_inside_the_page_and_outside_to_a_new_one(page: Page) -> None:
+    page.goto("/?open=guide/auth.md")
+    text = page.locator("#view-text")
+    outside = text.get_by_role("link", name="the site")
+    expect(outside).to_have_attribute("target", "_blank")
+    expect(outside).to_have_attribute("rel", "noopener noreferrer")
+    expect(text.get_by_text("gone", exact=True)).to_have_attribute(
+        "title", "Leads to nothing in this library"
+    )
+    expect(text.get_by_role("img")).to_have_attribute("aria-label", "Image: the flow")
+    text.get_by_role("link", name="expiry").click()
+    expect(page.locator("#pane-title")).to_have_text("Tokens")
+    expect(page.locator("#part-expiry")).to_be_in_viewport()
+    assert page.url.endswith("/?open=guide/tokens.md&at=expiry")
+    text.get_by_role("link", name="auth").click()
+    expect(page.locator("#pane-title")).to_have_text("Authentication")
+    page.go_back()
+    expect(page.locator("#pane-title")).to_have_text("Tokens")
+
+
+def test_links_of_both_ways_and_related_documents_are_listed(page: Page) -> None:
+    page.goto("/?open=guide/auth.md&view=links")
+
+    def part(title: str) -> Locator:
+        return page.locator("#view-links section").filter(
+            has=page.get_by_role("heading", name=title)
+        )
+
+    expect(part("Linked from").get_by_role("link")).to_have_text(["guide/tokens.md"])
+    expect(part("Links to").get_by_role("link")).to_have_text(
+        ["guide/tokens.md", "guide/caching.md"]
+    )
+    expect(part("Leads nowhere")).to_contain_text("gone")
+    expect(part("Related")).to_contain_text("1 shared tag: security")
+
+
+def test_the_picture_shows_the_neighbourhood_and_its_dots_are_links(page: Page) -> None:
+    page.goto("/?open=guide/auth.md&view=picture")
+    dots = page.locator("#view-picture svg a")
+    expect(dots).to_have_count(3)
+    expect(dots.first).to_have_attribute("aria-label", "Authentication")
+    drawn, frame = (page.locator(each).evaluate(EDGES) for each in ("#view-picture svg", "#pane"))
+    assert within(drawn, frame)
+    for dot in dots.all():
+        assert within(dot.locator("circle").last.evaluate(EDGES), drawn)
+    tokens = page.get_by_role("link", name="Tokens", exact=True)
+    tokens.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#pane-title")).to_have_text("Tokens")
+    expect(page.locator("#view-picture svg a").first).to_have_attribute("aria-label", "Tokens")
+
+
+def test_the_views_are_tabs_that_keys_move_among(page: Page) -> None:
+    page.goto("/?open=guide/auth.md")
+    page.get_by_role("tab", name="Text").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tab", name="Outline")).to_be_focused()
+    expect(page.locator("#view-outline")).to_be_visible()
+    page.keyboard.press("End")
+    expect(page.get_by_role("tab", name="Picture")).to_have_attribute("aria-selected", "true")
+    assert "view=picture" in page.url
+
+
+def test_plain_text_is_shown_line_by_line(page: Page) -> None:
+    page.goto("/?open=notes.txt&lines=1-2")
+    block = page.locator("#view-text .of-passage")
+    expect(block).to_have_text(
+        "The espresso machine stands in the kitchen.\n  It is descaled on Fridays.",
+        use_inner_text=True,
+    )
+
+
+def test_a_reference_to_what_is_open_can_be_copied(page: Page) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto("/?open=guide/tokens.md&lines=3-9")
+    page.locator("#copy").click()
+    expect(page.locator("#copy")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == "guide/tokens.md:3-9"
+
+
+def test_a_document_that_is_not_there_is_told(page: Page) -> None:
+    page.goto("/?open=guide/token.md")
+    expect(page.locator("#view-text")).to_contain_text("This document is not there")
+    expect(page.locator("#view-text")).to_contain_text("guide/tokens.md")
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("several")
+    long = "".join(f"# Part {number}\n\nSaid in part {number}.\n\n" for number in range(2_500))
+    files = {
+        "one/a.md": "# A\n\nThe walrus. See [[b]].\n",
+        "two/b.md": "# B\n\nThe narwhal.\n",
+        "two/a.md": "# Other\n\nThe dugong.\n",
+        "two/long.md": long,
+    }
+    with serving(write(folder, files), collections={"one": "one", "two": "two"}) as each:
+        yield each
+
+
+def test_of_a_long_document_a_part_is_shown_and_one_reads_on(
+    browser: Browser, several: Served
+) -> None:
+    with visiting(browser, f"http://{several.name}") as page:
+        page.goto("/?open=two/long.md&lines=8003-8003")
+        expect(page.locator(".of-passage")).to_have_text("Said in part 2000.")
+        expect(page.locator("#view-text > .state")).to_contain_text("of 10,001 are shown")
+        assert page.locator("#view-text h1").count() < 1_100
+        page.get_by_role("link", name="What comes before").click()
+        expect(page.locator("#part-part-1600")).to_be_attached()
+
+
+def test_of_several_collections_each_document_has_its_own_name(
+    browser: Browser, several: Served
+) -> None:
+    with visiting(browser, f"http://{several.name}") as page:
+        page.goto("/?q=dugong")
+        expect(page.locator("#results .path").first).to_have_text("two/a.md")
+        page.locator("#results h3 a").first.click()
+        expect(page.locator("#view-text")).to_contain_text("dugong")
+        page.goto("/?open=one/a.md")
+        page.locator("#view-text").get_by_role("link", name="b").click()
+        expect(page.locator("#pane-title")).to_have_text("B")
+        page.locator("#filters summary").click()
+        page.locator("#q").fill("walrus narwhal dugong")
+        page.get_by_label("Collection").select_option("one")
+        expect(page.locator("#results .path")).to_have_text(["one/a.md"])
+
+
+def test_nothing_is_written_beside_a_document_that_is_read(served: Served, page: Page) -> None:
+    page.goto("/?open=notes.txt")
+    expect(page.locator("#view-text")).to_contain_text("espresso")
+    folder = Path(served.host.library.place.folder)
+    assert sorted(each.name for each in folder.iterdir()) == [
+        ".marklight",
+        "guide",
+        "many",
+        "notes.txt",
+    ]

@@ -1,0 +1,185 @@
+"""Asking on the page: by typing, by keys, by an address that somebody sent."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from urllib.parse import parse_qs, urlsplit
+
+from playwright.sync_api import Page, Request, expect
+
+QUOTED = '"exactly ninety minutes"'
+"""In quotes, for the fake model knows no meaning."""
+ODD = ('"', "-", "tag:", "a*b?[c", "'; --", "<b>", "😀", "\\", "%00", "((((", "日本語", "x" * 4000)
+
+
+def asked(page: Page) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(page.url).query)
+
+
+def is_asked(text: str, url: str) -> bool:
+    return parse_qs(urlsplit(url).query).get("q") == [text]
+
+
+def test_results_come_as_one_types_and_say_where_they_are_from(page: Page) -> None:
+    page.goto("/")
+    expect(page.locator("#q")).to_be_focused()
+    expect(page.locator("#state")).to_contain_text("29 documents")
+    page.keyboard.type(QUOTED)
+    first = page.locator("#results > li").first
+    expect(first.locator(".path")).to_have_text("guide/tokens.md")
+    expect(first.locator("h3")).to_have_text("Tokens › Expiry")
+    expect(first.locator(".lines")).to_have_text(re.compile(r"lines \d+–\d+"))
+    assert {"exactly", "ninety", "minutes"} <= set(first.locator("mark").all_inner_texts())
+    expect(page.locator("#said")).to_have_text(re.compile(r"^\d+ results?$"))
+    assert asked(page) == {"q": [QUOTED]}
+    assert page.title() == f"{QUOTED} – Marklight"
+
+
+def test_a_score_that_was_not_measured_is_not_called_a_probability(page: Page) -> None:
+    page.goto("/?q=zebra")
+    expect(page.locator(".score").first).to_have_text("by rank")  # the model is a fake
+
+
+def test_who_types_fast_never_has_two_questions_under_way(page: Page) -> None:
+    begun: list[Request] = []
+    ended: list[Request] = []
+    most = 0
+
+    def begin(request: Request) -> None:
+        nonlocal most
+        if "/api/search" in request.url:
+            begun.append(request)
+            # One that was given up is told of a moment after its successor has begun.
+            most = max(most, len(begun) - len(ended))
+
+    page.goto("/")
+    page.on("request", begin)
+    for event in ("requestfinished", "requestfailed"):
+        page.on(
+            event, lambda request: ended.append(request) if "/api/search" in request.url else None
+        )
+    text = "a zebra that is told of in a question of some length "
+    page.keyboard.type(text + "zebra")
+    expect(page.locator("#said")).to_contain_text("result")
+    expect(page.locator("#found")).not_to_have_attribute("aria-busy", "true")
+    assert most <= 2
+    assert len(begun) < len(text) / 4
+
+
+def test_the_page_can_be_used_by_keys_alone(page: Page) -> None:
+    page.goto("/?q=zebra&nearest=1")
+    links = page.locator("#results h3 a")
+    expect(links).to_have_count(10)
+    page.locator("#theme").focus()
+    page.keyboard.press("/")
+    expect(page.locator("#q")).to_be_focused()
+    assert page.locator("#q").input_value() == "zebra"
+    page.keyboard.press("ArrowDown")
+    expect(links.nth(0)).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(links.nth(1)).to_be_focused()
+    title = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert title == "solid"
+    page.keyboard.press("Enter")
+    expect(page.locator("#pane")).to_be_visible()
+    expect(page.locator("#pane-title")).to_be_focused()
+    expect(links.nth(1)).to_have_attribute("aria-current", "true")
+    page.keyboard.press("Escape")
+    expect(page.locator("#pane")).to_be_hidden()
+    expect(links.nth(1)).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    expect(page.locator("#q")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#q")).to_have_value("")
+    expect(links).to_have_count(0)
+    assert asked(page) == {}
+
+
+def test_filters_stand_in_the_address_and_outlive_a_reload(page: Page) -> None:
+    page.goto("/?q=token")
+    expect(page.locator("#results > li").first).to_be_visible()
+    page.locator("#filters summary").click()
+    page.get_by_label("Tag").fill("#api, security")
+    page.get_by_label("Path").fill("guide/**")
+    page.get_by_label("From").fill("2020-01-31")
+    expect(page.locator("#in-force")).to_have_text(" (3)")
+    expected = {
+        "q": ["token"],
+        "tag": ["api", "security"],
+        "path": ["guide/**"],
+        "after": ["2020-01-31"],
+    }
+    page.wait_for_url(lambda url: parse_qs(urlsplit(url).query) == expected)
+    expect(page.locator("#results .path").first).to_have_text("guide/tokens.md")
+    page.reload()
+    expect(page.get_by_label("Tag")).to_have_value("api, security")
+    expect(page.get_by_label("From")).to_have_value("2020-01-31")
+    expect(page.locator("#results .path").first).to_have_text("guide/tokens.md")
+    page.get_by_label("Tag").fill("nothing-has-this")
+    expect(page.locator("#state")).to_contain_text("Nothing")
+    page.get_by_role("button", name="Ask without filters").click()
+    expect(page.locator("#results > li").first).to_be_visible()
+    assert asked(page) == {"q": ["token"]}
+
+
+def test_a_kind_is_picked_from_what_is_found_and_said_so(page: Page) -> None:
+    page.goto("/?q=refresh_token+renew&kind=code")
+    expect(page.locator("#results > li")).to_have_count(1)
+    expect(page.locator("#results pre mark").first).to_have_text("refresh_token")
+    expect(page.locator("#said")).to_have_text(re.compile(r"1 result of \d+ found"))
+    page.get_by_label("Kind").select_option("table")
+    expect(page.locator("#state")).to_contain_text("is a table")
+
+
+def test_back_leads_back(page: Page) -> None:
+    page.goto("/?q=zebra")
+    page.locator("#results h3 a").first.click()
+    expect(page.locator("#pane")).to_be_visible()
+    opened = page.url
+    page.go_back()
+    expect(page.locator("#pane")).to_be_hidden()
+    assert asked(page) == {"q": ["zebra"]}
+    page.go_forward()
+    expect(page.locator("#pane")).to_be_visible()
+    assert page.url == opened
+
+
+def test_more_results_are_shown_when_asked_for(page: Page) -> None:
+    page.goto("/?q=zebra&nearest=1")
+    expect(page.locator("#results > li")).to_have_count(10)
+    page.get_by_role("button", name="More results").click()
+    expect(page.locator("#results > li")).to_have_count(30)
+    assert asked(page)["limit"] == ["30"]
+
+
+def test_why_a_hit_is_there_unfolds_and_so_do_the_stages(page: Page) -> None:
+    page.goto("/?q=access+token")
+    page.locator("#results summary").first.click()
+    rows = page.locator("#results > li").first.locator("tbody tr")
+    expect(rows.first).to_be_visible()
+    assert any("found by words" in each for each in rows.all_inner_texts())
+    page.get_by_text("How this was found").click()
+    stages = page.locator("#stages tbody th").all_inner_texts()
+    assert {"semantic", "keyword", "fuse"} <= set(stages)
+
+
+def test_a_reference_can_be_copied(page: Page) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto("/?q=zebra+number+7")
+    page.locator("#results > li").first.get_by_role("button", name="Copy reference").click()
+    expect(page.get_by_text("Copied")).to_be_visible()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert re.fullmatch(r"many/\d+\.md:\d+-\d+", copied)
+
+
+def test_whatever_is_typed_is_a_question(page: Page) -> None:
+    page.goto("/")
+    for text in ODD:
+        page.locator("#q").fill(text)
+        page.wait_for_url(partial(is_asked, text))
+        expect(page.locator("#found")).not_to_have_attribute("aria-busy", "true")
+        expect(page.locator("#state .state, #results > li").first).to_be_visible()
+        expect(page.locator("#state")).not_to_contain_text("Ask your documents")
+        assert "did not work" not in page.locator("#state").inner_text()

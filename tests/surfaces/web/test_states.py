@@ -1,0 +1,134 @@
+"""What the page says when there is nothing to show: it must be understood, and it must mend itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, expect
+
+from marklight.library.following import At
+from tests.making import write
+from tests.surfaces.http.serving import Served, serving
+from tests.surfaces.web.browsing import visiting
+
+
+def test_a_person_opens_the_page_of_a_new_folder_asks_edits_a_file_and_finds_it(
+    browser: Browser, tmp_path: Path
+) -> None:
+    folder = write(tmp_path / "docs", {"a.md": "# Badgers\n\nBadgers dig setts.\n"})
+    with serving(folder, indexed=False) as each, visiting(browser, f"http://{each.name}") as page:
+        page.goto("/")
+        page.keyboard.type("setts")
+        expect(page.locator("#results .path")).to_have_text(["a.md"])
+        write(
+            folder,
+            {
+                "a.md": "# Badgers\n\nBadgers eat earthworms.\n",
+                "b.md": "# Otters\n\nOtters build holts.\n",
+            },
+        )
+        page.locator("#q").fill("earthworms")
+        expect(page.locator("#results .path").first).to_have_text("a.md")
+        expect(page.locator("#results mark").first).to_have_text("earthworms")
+        page.locator("#q").fill("holts")
+        expect(page.locator("#results .path").first).to_have_text("b.md")
+
+
+def test_a_library_without_documents_says_where_to_put_them(
+    browser: Browser, tmp_path: Path
+) -> None:
+    (tmp_path / "docs").mkdir()
+    with serving(tmp_path / "docs") as each, visiting(browser, f"http://{each.name}") as page:
+        page.goto("/")
+        expect(page.locator("#state")).to_contain_text("There are no documents yet")
+        expect(page.locator("#state code")).to_have_text(str(tmp_path / "docs"))
+        page.keyboard.type("anything")
+        expect(page.locator("#said")).to_have_text("There are no documents")
+
+
+def test_what_nothing_answers_is_said_and_the_nearest_can_be_seen(
+    browser: Browser, tmp_path: Path
+) -> None:
+    folder = write(
+        tmp_path / "docs", {"a.md": "# A\n\nThe heron.\n", "b.md": "# B\n\nThe egret.\n"}
+    )
+    # Nothing is as likely as that, whatever the model.
+    with (
+        serving(folder, search={"confidence": {"threshold": 1.0}}) as each,
+        visiting(browser, f"http://{each.name}") as page,
+    ):
+        page.goto("/?q=heron+nests")
+        expect(page.locator("#state h2")).to_have_text("Nothing here is likely to answer that")
+        assert "--" not in page.locator("#state").inner_text()
+        page.get_by_role("button", name="Show what comes nearest").click()
+        expect(page.locator("#results .path").first).to_have_text("a.md")
+        assert "nearest=1" in page.url
+        expect(page.locator("#q")).to_be_focused()
+
+
+def test_a_server_that_ends_is_missed_and_found_again(browser: Browser, tmp_path: Path) -> None:
+    folder = write(
+        tmp_path / "docs", {"a.md": "# A\n\nThe heron.\n", "b.md": "# B\n\nThe egret.\n"}
+    )
+    with serving(folder) as first, visiting(browser, f"http://{first.name}") as page:
+        page.goto("/?q=heron")
+        expect(page.locator("#results > li")).to_have_count(1)
+        first.leave()
+        page.locator("#q").fill("egret")
+        expect(page.locator("#standing")).to_contain_text("The server does not answer")
+        with serving(folder, port=first.port):
+            expect(page.locator("#standing")).to_be_hidden()
+            expect(page.locator("#results .path")).to_have_text(["b.md"])
+
+
+def test_a_run_that_goes_on_is_shown_with_how_far_it_is(page: Page, served: Served) -> None:
+    following = served.host.following
+    following.at = At("Embedding passages", 42, 100)
+    try:
+        page.goto("/?q=zebra")
+        expect(page.locator("#standing")).to_contain_text("Indexing, 42 %")
+        expect(page.locator("#results > li").first).to_be_visible()
+        expect(page.get_by_role("progressbar", name="Indexing")).to_have_attribute("value", "42")
+    finally:
+        following.at = None
+    expect(page.locator("#standing")).to_be_hidden()
+
+
+def test_a_question_that_cannot_be_asked_so_says_how(page: Page) -> None:
+    page.goto("/?q=token&after=some+day")
+    expect(page.locator("#state h2")).to_have_text("This cannot be asked so")
+    expect(page.locator("#state")).to_contain_text("2026-01-31")
+
+
+def test_an_answer_that_breaks_off_can_be_asked_for_again(page: Page) -> None:
+    page.route("**/api/search/stream*", lambda route: route.fulfill(status=500, body="oh"))
+    page.goto("/?q=zebra")
+    expect(page.locator("#state h2")).to_have_text("That did not work")
+    page.unroute("**/api/search/stream*")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("#results > li").first).to_be_visible()
+
+
+def test_a_busy_server_is_asked_again_by_itself(page: Page) -> None:
+    busy = {"error": {"type": "Overloaded", "message": "too many questions at once", "hint": ""}}
+    page.route("**/api/search/stream*", lambda route: route.fulfill(status=503, json=busy), times=1)
+    page.goto("/?q=zebra")
+    expect(page.locator("#results > li").first).to_be_visible()
+
+
+def test_words_alone_are_shown_while_the_rest_takes_long(page: Page, served: Served) -> None:
+    """The whole answer never comes here: only its first step does."""
+    told = served.get("/api/search/stream?q=zebra&explain=true&limit=10").body.decode()
+    first = told.split("\n\n")[0]
+    assert '"step": "keyword"' in first or '"step":"keyword"' in first
+    page.add_init_script(
+        """
+        const real = window.fetch;
+        window.fetch = (address, options) => String(address).startsWith("/api/search/stream")
+          ? Promise.resolve(new Response(new ReadableStream({ start(sink) { sink.enqueue(new TextEncoder().encode(FIRST)); } })))
+          : real(address, options);
+        """.replace("FIRST", repr(first + "\n\n"))
+    )
+    page.goto("/?q=zebra")
+    expect(page.locator("#results > li").first).to_be_visible()
+    expect(page.locator("#found")).to_have_attribute("aria-busy", "true")
