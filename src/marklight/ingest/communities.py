@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from marklight.ingest.embed import COMMIT_SECONDS
 from marklight.model import Batch, DocumentId
 from marklight.ports import Engine, Reader
 
@@ -26,7 +27,8 @@ def regroup(engine: Engine) -> None:
         if reader.manifest().get(GROUPED) == linked:
             return
         communities = group(reader)
-    engine.commit(Batch(communities=communities, manifest={GROUPED: linked}))
+    with engine.writing(COMMIT_SECONDS):
+        engine.commit(Batch(communities=communities, manifest={GROUPED: linked}))
 
 
 def group(reader: Reader) -> Mapping[DocumentId, int]:

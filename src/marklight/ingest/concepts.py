@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from marklight.ingest.embed import COMMIT_SECONDS
 from marklight.model import Batch, Vectors
 from marklight.ports import MOST_CONCEPTS, Embedder, Engine, Progress, silent
 
@@ -37,10 +38,12 @@ def embed_vocabulary(
         progress("Embedding vocabulary", done, len(missing))
         terms = tuple(missing[done : done + window])
         rows = embedder.embed_passages(terms)
-        engine.commit(Batch(concepts=Vectors(embedder.fingerprint, terms, rows)))
+        with engine.writing(COMMIT_SECONDS):
+            engine.commit(Batch(concepts=Vectors(embedder.fingerprint, terms, rows)))
         done += len(terms)
     if (left := done < len(missing)) != noted:
-        engine.commit(Batch(manifest={_key(embedder.fingerprint): MISSING if left else ""}))
+        with engine.writing(COMMIT_SECONDS):
+            engine.commit(Batch(manifest={_key(embedder.fingerprint): MISSING if left else ""}))
 
 
 def words_missing(manifest: Mapping[str, str], model: str) -> bool:

@@ -13,6 +13,8 @@ WINDOW = 256
 """Texts embedded for one commit: some six seconds of work on two cores."""
 HURRIED_WINDOW = 32
 """The same for a caller with little time, below a second."""
+COMMIT_SECONDS = 10.0
+"""How long a commit waits for another writer."""
 
 
 def embed_pending(
@@ -24,6 +26,8 @@ def embed_pending(
     first: Callable[[], Sequence[str]] = tuple,
 ) -> None:
     """Embed what is missing, the passages in `first` before others, until a `time.monotonic`.
+
+    The writer's place is taken for each commit alone: whoever has text to write need not wait for vectors.
 
     Here the model first meets a passage, so here its tokens are counted: a document with one that
     is too long is cut anew and comes back with the next window. Counting all passages when they
@@ -48,9 +52,11 @@ def embed_pending(
         } - cut
         if too_long:
             cut |= too_long
-            if entries := recut(too_long):
-                engine.commit(Batch(entries=tuple(entries)))
+            with engine.writing(COMMIT_SECONDS):
+                if entries := recut(too_long):
+                    engine.commit(Batch(entries=tuple(entries)))
             continue
         matrix = embedder.embed_passages(texts)
         digests = tuple(one.digest for one in pending)
-        engine.commit(Batch(vectors=Vectors(embedder.fingerprint, digests, matrix)))
+        with engine.writing(COMMIT_SECONDS):
+            engine.commit(Batch(vectors=Vectors(embedder.fingerprint, digests, matrix)))

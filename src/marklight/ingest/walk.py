@@ -76,7 +76,7 @@ class Walk:
         self.exclude = Patterns(options.exclude) if options.exclude else None
         # Most files are told by their ending alone, and this is asked for each of them.
         self.endings = _endings(options.parsers)
-        self.is_document = _matcher(options.parsers)
+        self.is_document = is_document(options.parsers)
 
     @cached_property
     def outer(self) -> Rules:
@@ -116,7 +116,7 @@ class Walk:
                     ):
                         if not open_here and self._left_out(path, rules):
                             continue
-                        if not name.isascii() and not _is_text(name):
+                        if not name.isascii() and not is_text(name):
                             self._unreadable(path, "its name is not valid Unicode")
                             continue
                         status = entry.stat(follow_symlinks=False)
@@ -163,7 +163,7 @@ class Walk:
 
     def _over(self, until: float, path: str) -> bool:
         """Whether to stop here; not at a name that cannot be written down."""
-        if time.monotonic() < until or not _is_text(path):
+        if time.monotonic() < until or not is_text(path):
             return False
         self.stopped = path
         return True
@@ -184,7 +184,7 @@ class Walk:
         except OSError:
             self._unreadable(path, "is a symbolic link to nothing")
             return None
-        if not stat.S_ISREG(status.st_mode) or not _is_text(entry.name):
+        if not stat.S_ISREG(status.st_mode) or not is_text(entry.name):
             self._unreadable(path, "is not a regular file")
             return None
         return Found(DocumentId(self.name, path), state_of(status), entry.path)
@@ -252,7 +252,7 @@ class Walk:
         return f"is a symbolic link to {target}, which is part of the collection by itself"
 
     def _unreadable(self, below: str, reason: str) -> None:
-        shown = below if _is_text(below) else os.fsencode(below).decode("utf-8", "replace")
+        shown = below if is_text(below) else os.fsencode(below).decode("utf-8", "replace")
         self.unreadable.append(Failure(DocumentId(self.name, shown), reason))
 
 
@@ -281,7 +281,7 @@ def _leads_on(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _is_text(name: str) -> bool:
+def is_text(name: str) -> bool:
     """Whether a name can be stored; one that the system could not decode holds half characters."""
     return name.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in name)
 
@@ -297,7 +297,7 @@ def _endings(parsers: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(ending for ending, parser in found.items() if parser not in OFF)
 
 
-def _matcher(parsers: Mapping[str, str]) -> Callable[[str, str], bool]:
+def is_document(parsers: Mapping[str, str]) -> Callable[[str, str], bool]:
     """Whether a folder and a name make a document, fast where all patterns are endings."""
     if all(_ENDING.match(pattern) for pattern in parsers):
         endings = _endings(parsers)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from marklight.answer import Answer, Mode
+from marklight.answer import Answer, Mode, Query
 from marklight.commits import Commits
 from marklight.errors import HistoryError, NotFound, Unanswered
 from marklight.ingest.discover import Discover
@@ -19,10 +19,9 @@ from marklight.library import register
 from marklight.library.asking import Day, Several, ask, level_of, whole
 from marklight.library.choice import embedded_with, model_for
 from marklight.library.commits import ask_commits, keep_commits, told_status
-from marklight.library.compose import Index
 from marklight.library.locate import scope_of, standing
 from marklight.library.parts import MANY, Parts, in_turn
-from marklight.library.upkeep import Freshness, Upkeep
+from marklight.library.upkeep import MOMENT_SECONDS, Freshness, Upkeep
 from marklight.model import DocumentId
 from marklight.ports import Progress, Reader, Tools, in_haste, nobody_stops, silent
 from marklight.report import Extract, Graph, Links, Outline, Page, Register, Related, Report
@@ -53,7 +52,7 @@ class Library(Parts):
         """
         began = time.perf_counter()
         before = self.ingest.counts()
-        report = self._upkeep(self.ingest).run(progress, rebuild=rebuild)
+        report = self.keeping(self.ingest).run(progress, rebuild=rebuild)
         after = self.ingest.counts()
         commits = keep_commits(self, history, progress, rebuild=rebuild)
         return replace(
@@ -127,7 +126,7 @@ class Library(Parts):
         # Before any work is done, so that a missing one is told at once.
         reranker = self.reranker_for(query, pipeline)
         ingest = self.ingest if query.mode in WITH_MODEL else self.reading
-        fresh = self._upkeep(ingest).refresh(query, progress) if refresh else Freshness()
+        fresh = self._fresh(query, progress) if refresh else Freshness()
 
         def answer() -> tuple[Answer, list[DocumentId]]:
             with self.at_work() as alone, self.engine.snapshot() as reader:
@@ -163,7 +162,7 @@ class Library(Parts):
                 return found, self.files.changed(reader.indexed(documents))
 
         found, stale = answer()
-        if stale and refresh and self._upkeep(self.reading).reread(stale, progress):
+        if stale and refresh and self.keeping(self.reading).reread(stale, progress):
             found, stale = answer()
         found = self._without(found, stale) if stale else found
         sent = self.sent_to(embedding=ingest.embedder is not None, reranking=reranker is not None)
@@ -377,6 +376,15 @@ class Library(Parts):
                 found = picture.around(id, reader, depth, limit, self.files.has)
         return replace(found, notices=tuple(notices))
 
+    def watch(self) -> Generator[Report, None, None]:
+        """Follow the files: a report for each batch of changes, until nobody asks for the next.
+
+        What goes wrong meanwhile is a report with notices alone.
+        """
+        from marklight.library.following import followed
+
+        return followed(self)
+
     def ignored(self, path: Path | str) -> str:
         """Why a file is left out of the index; empty when it is not."""
         discover = self.settings.build(Discover, "files")
@@ -441,7 +449,7 @@ class Library(Parts):
         """What is asked about one document, of the file as it is now."""
         notices = self._refresh_known(progress)
         found, stale = self._read(read)
-        if stale and self._upkeep(self.reading).reread(stale, progress):
+        if stale and self.keeping(self.reading).reread(stale, progress):
             found, stale = self._read(read)
         told = (*notices, *([_as_before(1)] if stale else []), *found.notices)
         return replace(found, notices=told)
@@ -479,7 +487,7 @@ class Library(Parts):
                     f"nothing is indexed in {self.place.folder} yet",
                     "Name the library's folder with --in, or run `marklight index`",
                 )
-        return list(self._upkeep(self.reading).refresh(None, progress).notices)
+        return list(self._fresh(None, progress).notices)
 
     def _standing(self, near: Path | None) -> str:
         return standing(self.collections, near or Path.cwd()) if len(self.collections) > 1 else ""
@@ -488,8 +496,43 @@ class Library(Parts):
         """What a document is asked for by: its collection stands before it where there are several."""
         return f"{id.collection}/{id.path}" if len(self.collections) > 1 else id.path
 
-    def _upkeep(self, ingest: Ingest) -> Upkeep:
-        return Upkeep(ingest, self.settings.build(Index, "index"), self.bookmark)
+    def _fresh(self, query: Query | None, progress: Progress) -> Freshness:
+        """A look at the disk, one for all who ask at once; then vectors for a while.
+
+        Vectors are left to whoever follows the disk, and so is a library that is not read yet.
+        """
+        keep, following = self.keeping(self.reading), self.following
+        new = not self.reading.counts().documents
+        if following and new and following.reading:
+            return Freshness((str(following.at),))
+        seconds = self.limits.first_search_seconds if new else self.limits.search_seconds
+        until = time.monotonic() + seconds
+
+        def look() -> Freshness:
+            fresh = keep.refresh(progress, until, new=new)
+            if following:
+                following.told(fresh.report)
+            return fresh
+
+        patience = self.limits.wait_seconds if new else MOMENT_SECONDS
+        found = self.looks.share(look, patience)
+        if found is None:
+            at = following.at if following else None
+            return Freshness(
+                (str(at or "this library is being indexed; answering from what is there"),)
+            )
+        if query is None or query.mode not in WITH_MODEL or following:
+            return found
+        if new:  # reading has taken its own time
+            until = time.monotonic() + seconds
+        said = self.keeping(self.ingest).embed_for(query, progress, until)
+        more = (said,) if said and said not in found.notices else ()
+        return found._replace(notices=(*found.notices, *more))
+
+    def keeping(self, ingest: Ingest) -> Upkeep:
+        """Who keeps the index true, with or without vectors."""
+        followed = self.following is not None and self.following.watching
+        return Upkeep(ingest, self.limits, self.bookmark, self.looks, self.embedding, followed)
 
     def _notices(self) -> tuple[str, ...]:
         return (*((self.notice,) if self.notice else ()), *self.files.missing())

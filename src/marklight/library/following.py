@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from marklight.errors import MarklightError, Stopped
+from marklight.errors import MarklightError, ModelError, Stopped
+from marklight.ingest.discover import Claims
+from marklight.ingest.look import Look
+from marklight.ingest.watch import Watch
+from marklight.library.upkeep import MOMENT_SECONDS
+from marklight.ports import Span
 from marklight.report import Report
 
 if TYPE_CHECKING:
     from marklight.library import Library
+
+SLICE_SECONDS = 2.0
+"""How long passages are embedded before changes of files are asked for."""
+LOOK_SHARE = 20
+"""Where the system tells nothing, the disk is looked at for at most one part in so many of the time."""
+LOOKING = "Looking at files"
+TELL_SECONDS = 0.5
+"""How soon whoever follows along hears of a problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +43,8 @@ class At:
         return 100 * self.done // self.total if self.total else 0
 
     def __str__(self) -> str:
+        if not self.total:
+            return f"indexing ({self.phase.lower()})"
         return f"indexing, {self.percent} % ({self.phase.lower()}, {self.done} of {self.total})"
 
 
@@ -39,23 +56,32 @@ class Following:
         self.at: At | None = None
         """How far the run is that goes on now; None when nothing is to do."""
         self.problem = ""
-        """Why the last run failed, or why the system does not tell what changes; empty if all is well."""
+        """Why the last run failed, or a part of it; empty if all is well."""
+        self.remark = ""
+        """Why the system does not tell what changes, and what is done instead."""
         self.watching = False
         """Whether the system tells us what changes; else the disk is looked at now and then."""
         self.heard: list[Callable[[Report], None]] = []
-        """Called after every run that changed something, in this thread."""
-        self._over = Event()
+        """Called after every run or look that changed something, in the thread that did it."""
+        self._claimed: Claims = {}
+        self._stuck = ""
+        self._over, self._wake = Event(), Event()
         self._thread = Thread(target=self._run, name="marklight-following", daemon=True)
 
     def start(self) -> None:
         """Begin; returns at once."""
+        self.at = At(LOOKING, 0, 0)
+        self.library.following = self
         self._thread.start()
 
     def close(self) -> None:
         """Stop; what was indexed so far is kept."""
         self._over.set()
+        self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
+        if self.library.following is self:
+            self.library.following = None
 
     def to_dict(self) -> dict[str, Any]:
         """For `status`."""
@@ -63,22 +89,135 @@ class Following:
         return {
             "indexing": {"phase": at.phase, "done": at.done, "total": at.total} if at else None,
             "watching": self.watching,
-            "problem": self.problem,
+            "problem": ". ".join(filter(None, (self.problem, self.remark))),
         }
 
-    def _run(self) -> None:
-        try:
-            report = self.library.index(progress=self._tell)
-            for each in self.heard:
+    @property
+    def reading(self) -> bool:
+        """Whether text is on its way into the index."""
+        at = self.at
+        return at is not None and not at.phase.startswith("Embedding")
+
+    def told(self, report: Report) -> None:
+        """Something changed, whoever found it; vectors for it are made soon."""
+        if report:
+            report = replace(report, index=self.library.reading.counts())
+            for each in tuple(self.heard):
                 each(report)
-        except Stopped:
-            pass
-        except MarklightError as error:
-            self.problem = str(error)
+            self._wake.set()
+
+    # In the thread
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            try:
+                self._follow()
+            except Stopped:
+                pass
+            except MarklightError as error:
+                self.problem = str(error)
+            except Exception as error:  # nobody else would ever hear of it
+                self.problem = f"following the files failed: {type(error).__name__}: {error}"
+            self.at, self.watching = None, False
+            self._over.wait(self.library.limits.poll_seconds)
+
+    def _follow(self) -> None:
+        limits, reading = self.library.limits, self.library.reading
+        watch = Watch(reading.discover, reading.collections, limits.debounce_ms)
+        try:
+            watch.cover(self._read(None).folders)
+            everything_at = (
+                0.0  # again, since files may have changed before their folder was watched
+            )
+            while not self._over.is_set():
+                began = time.monotonic()
+                if began >= everything_at:
+                    if watch.problem:
+                        watch.renew()
+                    watch.cover(self._read(None).folders)
+                    everything_at = time.monotonic() + self._pause(watch, time.monotonic() - began)
+                    self._stuck = ""
+                embedding = self._embed()
+                self._say(watch)
+                spans = watch.wait(0 if embedding else everything_at - time.monotonic(), self._wake)
+                if not self._over.is_set():
+                    self._wake.clear()
+                if spans:
+                    watch.cover(self._read(spans).folders, spans)
+        finally:
+            watch.close()
+
+    def _pause(self, watch: Watch, look_seconds: float) -> float:
+        """Until everything is compared again; a folder that is missing may come back at any time."""
+        limits = self.library.limits
+        if watch.problem:
+            return max(limits.poll_seconds, LOOK_SHARE * look_seconds)
+        if self.library.files.missing():
+            return min(limits.poll_seconds, limits.reconcile_seconds)
+        return limits.reconcile_seconds
+
+    def _say(self, watch: Watch) -> None:
+        self.watching = not watch.problem
+        every = self.library.limits.poll_seconds
+        self.remark = watch.problem and f"{watch.problem}; it is looked at every {every:g} s"
+        self.problem = ". ".join(filter(None, (self._stuck, *self.library.files.missing())))
+
+    def _read(self, spans: Sequence[Span] | None) -> Look:
+        """Bring the text up to date, while no search does; everything or some spans of it."""
+        library = self.library
+        if spans is None:
+            self._claimed = {}
+
+        def look() -> Look:
+            return library.reading.look(spans=spans, claimed=self._claimed)
+
+        def read() -> Look:
+            keep = library.keeping(library.reading)
+            found, report = keep.read(look, self._tell, MOMENT_SECONDS)
+            self.told(report)
+            if spans is None:
+                library.bookmark.keep(None)
+            return found
+
+        try:
+            return library.looks.alone(read)
         finally:
             self.at = None
+
+    def _embed(self) -> bool:
+        """Vectors for a while; whether there is more to do. Without a model, words are followed all the same."""
+        if self._stuck:
+            return False
+        try:
+            library = self.library
+            more = library.keeping(library.ingest).embed_some(self._tell, SLICE_SECONDS)
+        except ModelError as error:
+            self._stuck, more = str(error), False
+        if not more:
+            self.at = None
+        return more
 
     def _tell(self, phase: str, done: int, total: int) -> None:
         if self._over.is_set():
             raise Stopped("the process ends")
         self.at = At(phase, done, total)
+
+
+def followed(library: Library) -> Generator[Report, None, None]:
+    """A report for each batch of changes; what goes wrong is a report with notices alone."""
+    found: SimpleQueue[Report] = SimpleQueue()
+    following = Following(library)
+    following.heard.append(found.put)
+    following.start()
+    said = ""
+    try:
+        while True:
+            try:
+                yield found.get(timeout=TELL_SECONDS)
+            except Empty:
+                now = str(following.to_dict()["problem"])
+                if now and now != said:
+                    yield Report(notices=(now,))
+                said = now
+    finally:
+        following.close()

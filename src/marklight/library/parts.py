@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from marklight import engines, models
@@ -19,8 +19,9 @@ from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.library.bookmark import Bookmark
 from marklight.library.chosen import Model, Reranking
-from marklight.library.compose import Serve, Terminal, compose_pipeline, read_settings
+from marklight.library.compose import Index, Serve, Terminal, compose_pipeline, read_settings
 from marklight.library.files import Files
+from marklight.library.flight import Flight
 from marklight.library.history import open_engine
 from marklight.library.locate import index_address, path_of, scope_of
 from marklight.models.remembering import Remembering
@@ -34,6 +35,8 @@ from marklight.settings import Settings
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
+    from marklight.library.following import Following
+    from marklight.library.upkeep import Freshness
     from marklight.models.remote.server import Server
 
 DEFAULT_COLLECTION = "default"
@@ -63,6 +66,10 @@ class Parts:
         assignments: Sequence[str] = (),
     ) -> None:
         self.closed = False
+        self.looks: Flight[Freshness] = Flight()
+        self.embedding = Lock()
+        self.following: Following | None = None
+        """Who follows the files on the disk, where somebody does."""
         self._places, self._free = BoundedSemaphore(SEARCHES), BoundedSemaphore(1)
         self.place: Place = locate(Path(folder) if folder is not None else None)
         self._given, self._assignments = dict(given or {}), tuple(assignments)
@@ -160,6 +167,11 @@ class Parts:
     def ingest(self) -> Ingest:
         """Files to text and vectors in the index."""
         return replace(self.reading, embedder=self.embedder)
+
+    @once
+    def limits(self) -> Index:
+        """How long things may take."""
+        return self.settings.build(Index, "index")
 
     @once
     def bookmark(self) -> Bookmark:

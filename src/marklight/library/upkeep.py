@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import NamedTuple
 
 from marklight.answer import Query
@@ -13,6 +14,7 @@ from marklight.ingest.look import Look
 from marklight.ingest.pipeline import Ingest
 from marklight.library.bookmark import Bookmark
 from marklight.library.compose import Index
+from marklight.library.flight import Flight
 from marklight.model import Batch, DocumentId
 from marklight.ports import FIELD_BOOSTS, Progress, Span
 from marklight.report import Report
@@ -24,6 +26,10 @@ TIDY_SHARE = 0.25
 """Unused vectors beyond this share of all passages are dropped after a run."""
 TIDY_LEAST = 1000
 """Fewer unused vectors are kept: a file that comes back needs them."""
+
+MOMENT_SECONDS = 0.5
+"""How long a search waits for whoever writes: commits of vectors are short, those of much text are not."""
+BUSY = "another process is indexing this library; answering from what is there"
 
 
 class Freshness(NamedTuple):
@@ -42,44 +48,86 @@ class Upkeep:
     ingest: Ingest
     limits: Index
     bookmark: Bookmark
+    looks: Flight[Freshness]
+    embedding: Lock
+    followed: bool = False
+    """Whether the system tells somebody of all changes, so that no look has to find them."""
 
     def run(self, progress: Progress, *, rebuild: bool) -> Report:
         """All of it, however long it takes: text first, searchable at once, then vectors."""
-        with self.ingest.engine.writing(self.limits.wait_seconds):
-            report = self.ingest.text(self.ingest.look(rebuild=rebuild), progress)
-            self.ingest.groups()
+
+        def read() -> Report:
+            with self.ingest.engine.writing(self.limits.wait_seconds):
+                report = self.ingest.text(self.ingest.look(rebuild=rebuild), progress)
+            self.bookmark.keep(None)
+            return report
+
+        report = self.looks.alone(read)
+        self.ingest.groups()
+        with self.embedding:
             self._embed(progress)
             self._tidy()
-        self.bookmark.keep(None)
         return report
 
-    def refresh(self, query: Query | None, progress: Progress) -> Freshness:
-        """Text, and vectors for a while; what could not be done is said and is not fatal."""
-        fresh = Freshness()
+    def refresh(self, progress: Progress, until: float, *, new: bool) -> Freshness:
+        """Text, what is new whole, else for a while; what could not be done is said and is not fatal."""
         try:
-            new = not self.ingest.counts().documents
-            seconds = self.limits.first_search_seconds if new else self.limits.search_seconds
-            until = time.monotonic() + seconds
-            fresh = self._look(progress, until, new=new)
-            if query is not None and self.ingest.waiting():
-                if new:  # reading took its own time
-                    until = time.monotonic() + seconds
-                with self.ingest.engine.writing(self._wait(new)):
-                    left = max(0.0, until - time.monotonic())
-                    hurried = replace(self, ingest=self.ingest.hurried(left))
-                    hurried._embed(progress, until, lambda: self._likely(query))
-                    self._tidy()
-            return fresh
-        except Unanswered as error:
-            said = f"what is new could not be embedded: {error}"
-            return fresh._replace(notices=(*fresh.notices, said))
+            return self._look(progress, until, new=new)
         except Busy:
-            said = "another process is indexing this library; answering from what is there"
-            return Freshness((said,))
+            return Freshness((BUSY,))
         except StoreError as error:
             if not self.ingest.counts().documents:
                 raise
             return Freshness((f"the index could not be brought up to date: {error}",))
+
+    def embed_for(self, query: Query, progress: Progress, until: float) -> str:
+        """Vectors for a while, those that this question needs first; what could not be done is said."""
+        if not self.ingest.waiting() or not self.embedding.acquire(blocking=False):
+            return ""  # another thread is at it
+        try:
+            with self.ingest.engine.writing(MOMENT_SECONDS):
+                pass  # who could not write the vectors in the end need not make them
+            left = max(0.0, until - time.monotonic())
+            hurried = replace(self, ingest=self.ingest.hurried(left))
+            hurried._embed(progress, until, lambda: self._likely(query))
+            self._tidy()
+            return ""
+        except Unanswered as error:
+            return f"what is new could not be embedded: {error}"
+        except Busy:
+            return BUSY
+        except StoreError as error:
+            return f"the index could not be brought up to date: {error}"
+        finally:
+            self.embedding.release()
+
+    def embed_some(self, progress: Progress, seconds: float) -> bool:
+        """Vectors for a while; whether there is more to do."""
+        with self.embedding:
+            before = self._embedded()
+            if self.ingest.waiting():
+                self._embed(progress, time.monotonic() + seconds)
+            if self.ingest.waiting():
+                return self._embedded() != before  # else there is something that cannot be done
+            self.ingest.groups()
+            self._tidy()
+        return False
+
+    def _embedded(self) -> tuple[int, int]:
+        counts = self.ingest.counts()
+        return counts.embedded, counts.generation
+
+    def read(
+        self, look: Callable[[], Look], progress: Progress, wait: float, until: float | None = None
+    ) -> tuple[Look, Report]:
+        """Look, and read what differs; who has nothing to write takes nobody's place."""
+        found = look()
+        if not found:
+            return found, Report()
+        with self.ingest.engine.writing(wait):
+            if self.ingest.counts().generation != found.generation:
+                found = look()  # another has written since
+            return found, self.ingest.text(found, progress, until)
 
     def reread(self, documents: Iterable[DocumentId], progress: Progress) -> bool:
         """Files that changed though no look came to them yet; whether that could be done."""
@@ -102,21 +150,15 @@ class Upkeep:
             walking = time.monotonic() + self.limits.look_ms / 1000
             return ingest.look(spans=ahead, until=walking, claimed=self.bookmark.claimed)
 
-        found = look()
-        report = Report()
-        if found:
-            with ingest.engine.writing(self._wait(new)):
-                if ingest.counts().generation != found.generation:
-                    found = look()  # another process has written since
-                report = ingest.text(found, progress, None if new else until)
-                if new:
-                    ingest.groups()
+        found, report = self.read(look, progress, self._wait(new), None if new else until)
+        if new:
+            ingest.groups()
         unread = [Span(*id) for id in report.unread[:1]]
         self.bookmark.keep(unread[0] if unread else found.stopped)
         return Freshness(tuple(self._partly(found, report)), len(report.unread), report)
 
     def _partly(self, look: Look, report: Report) -> Iterator[str]:
-        if look.stopped:
+        if look.stopped and not self.followed:
             about = max(self.ingest.counts().documents, len(look.found))
             yield (
                 f"looked at {len(look.found):,} of about {about:,} files in {self.limits.look_ms:g} ms;"
@@ -129,7 +171,7 @@ class Upkeep:
             )
 
     def _wait(self, new: bool) -> float:
-        return self.limits.wait_seconds if new else 0.0
+        return self.limits.wait_seconds if new else MOMENT_SECONDS
 
     def _embed(
         self,
@@ -145,7 +187,8 @@ class Upkeep:
             key = name_key(model.fingerprint)
             noted = reader.manifest().get(key) == model.name
         if not noted:
-            engine.commit(Batch(manifest={key: model.name}))
+            with engine.writing(self.limits.wait_seconds):
+                engine.commit(Batch(manifest={key: model.name}))
         self.ingest.vectors(progress, until, first)
 
     def _likely(self, query: Query) -> list[str]:

@@ -33,16 +33,30 @@ if TYPE_CHECKING:
     default=None,
     help="Commits too; else only where they were searched before.",
 )
+@click.option(
+    "--watch",
+    "follow",
+    is_flag=True,
+    help="Then follow the files, with a line for each batch of changes; Ctrl-C ends it, exit code 0.",
+)
 @AS_JSON
 @SET
 def index(
     paths: tuple[Path, ...],
     rebuild: bool,
     history: bool | None,
+    follow: bool,
     as_json: bool,
     assignments: tuple[str, ...],
 ) -> int:
     """Bring the index up to date; unchanged files cost a stat."""
+    if follow:
+        from marklight.surfaces.cli.watching import watch
+
+        if len(paths) > 1:
+            raise click.UsageError("--watch follows one library")
+        path = next(iter(paths), None)
+        return watch(path, assignments, rebuild=rebuild, history=history, as_json=as_json)
     reports = []
     for path in paths or (None,):
         with open_library(path, assignments) as library, Bar() as bar:

@@ -1,0 +1,346 @@
+"""A thread follows the disk: text at once, vectors when there is time, and nobody waits for it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import watchfiles._rust_notify
+
+import marklight
+from marklight.ingest import embed, work
+from marklight.ingest.pipeline import Ingest
+from marklight.library.flight import Flight
+from marklight.library.following import At, Following
+from marklight.models.fake import FakeEmbedder
+from marklight.report import Report
+from tests.library.conftest import paths
+from tests.making import library, write
+
+if TYPE_CHECKING:
+    from marklight.model import Matrix
+
+SECONDS = 30.0
+"""Longer than anything here takes; only a test that fails waits for so long."""
+QUICK = {"debounce_ms": 20.0, "poll_seconds": 0.1}
+
+
+def until(holds: Callable[[], Any]) -> Any:
+    """Wait for a condition."""
+    end = time.monotonic() + SECONDS
+    while not (found := holds()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Gated(FakeEmbedder):
+    """The fake model, with a gate before every passage; open from the start unless it is shut."""
+
+    gate: Event = field(default_factory=Event)
+
+    def embed_passages(self, texts: Sequence[str]) -> Matrix:
+        assert self.gate.wait(SECONDS)
+        return FakeEmbedder.embed_passages(self, texts)
+
+    def embed_query(self, text: str) -> Any:
+        return FakeEmbedder.embed_passages(self, [text])[0]
+
+
+@contextmanager
+def following(
+    folder: Path, engine: str, index: dict[str, float] | None = None, **settings: Any
+) -> Iterator[tuple[marklight.Library, Following, list[Report]]]:
+    with library(folder, engine=engine, index={**QUICK, **(index or {})}, **settings) as lib:
+        follower, reports = Following(lib), []
+        follower.heard.append(reports.append)
+        follower.start()
+        try:
+            yield lib, follower, reports
+        finally:
+            follower.close()
+
+
+def settled(lib: marklight.Library, follower: Following) -> bool:
+    """All is read and embedded, and somebody listens."""
+    return follower.at is None and follower.watching and not lib.ingest.waiting()
+
+
+def test_it_indexes_at_once_and_then_what_changes(folder: Path, engine: str) -> None:
+    with following(folder, engine) as (lib, follower, reports):
+        until(lambda: settled(lib, follower))
+        assert sum(len(each.added) for each in reports) == 4
+        write(folder, {"new/zebra.md": "# Zebra\n\nA zebra has stripes.\n"})
+        until(lambda: lib.search("zebra", mode="keyword", refresh=False).hits)
+        assert [id.path for id in reports[-1].added] == ["new/zebra.md"]
+        write(folder, {"new/zebra.md": "# Zebra\n\nA zebra has spots.\n"})
+        until(lambda: reports[-1].changed)
+        until(lambda: settled(lib, follower))
+        assert not lib.search("spots", refresh=False).notices
+        assert follower.to_dict() == {"indexing": None, "watching": True, "problem": ""}
+
+
+def test_a_rename_is_a_move_and_embeds_nothing(folder: Path, engine: str) -> None:
+    with following(folder, engine) as (lib, follower, reports):
+        until(lambda: settled(lib, follower))
+        (folder / "deploy").rename(folder / "operations")
+        until(lambda: reports[-1].moved)
+        assert sorted((old.path, new.path) for old, new in reports[-1].moved) == [
+            ("deploy/rollback.md", "operations/rollback.md"),
+            ("deploy/scale.md", "operations/scale.md"),
+        ]
+        assert lib.ingest.counts().pending == 0
+
+
+def test_an_edit_is_found_at_once_while_vectors_are_made(
+    folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embed, "HURRIED_WINDOW", 1)
+    model = Gated()
+    with library(folder, engine=engine, index={**QUICK, "debounce_ms": 60_000.0}) as lib:
+        lib.__dict__["embedder"] = model
+        follower = Following(lib)
+        follower.start()
+        until(lambda: follower.at and not follower.reading)  # at the gate
+        write(folder, {"zebra.md": "# Zebra\n\nA zebra has stripes.\n"})
+        answer = lib.search("zebra stripes")
+        assert paths(answer)[0] == "zebra.md"
+        assert answer.index.pending > 0
+        assert not any("process" in each for each in answer.notices)
+        model.gate.set()
+        until(lambda: not lib.ingest.waiting())
+        follower.close()
+
+
+def test_before_text_is_in_a_search_answers_at_once_and_says_how_far_it_is(
+    folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, read = Event(), work.read
+
+    def slow(*given: Any) -> Any:
+        assert gate.wait(SECONDS)
+        return read(*given)
+
+    monkeypatch.setattr(work, "read", slow)
+    with following(folder, engine) as (lib, follower, _):
+        until(lambda: follower.at and follower.at.total)
+        answer = lib.search("espresso", mode="keyword")
+        assert not answer.hits
+        said = [each for each in answer.notices if each.startswith("indexing, ")]
+        assert said[0].endswith("of 4)")
+        gate.set()
+        until(lambda: settled(lib, follower))
+        assert paths(lib.search("espresso", mode="keyword")) == ["notes.txt"]
+
+
+def test_what_a_search_finds_changed_is_heard_of_too(folder: Path, engine: str) -> None:
+    with following(folder, engine, {"debounce_ms": 60_000.0}) as (lib, follower, reports):
+        until(lambda: settled(lib, follower))
+        write(folder, {"zebra.md": "# Zebra\n\nA zebra has stripes.\n"})
+        assert paths(lib.search("zebra", mode="keyword")) == ["zebra.md"]
+        assert [id.path for id in reports[-1].added] == ["zebra.md"]
+        until(lambda: settled(lib, follower))
+
+
+def test_closing_in_the_middle_of_embedding_keeps_what_is_done(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embed, "HURRIED_WINDOW", 1)
+    place, model = f"file:{tmp_path / 'index'}", Gated()
+    with library(folder, engine=place, index=QUICK) as lib:
+        lib.__dict__["embedder"] = model
+        follower = Following(lib)
+        follower.start()
+        until(lambda: follower.at and not follower.reading)
+        with ThreadPoolExecutor(1) as closing:
+            closed = closing.submit(follower.close)
+            until(follower._over.is_set)
+            model.gate.set()
+            closed.result(SECONDS)
+        counts = lib.ingest.counts()
+        assert counts.documents == 4
+        assert counts.embedded < counts.chunks
+
+
+def test_another_process_that_writes_is_waited_for(folder: Path, tmp_path: Path) -> None:
+    place = f"file:{tmp_path / 'index'}"
+    with library(folder, engine=place) as other, other.engine.writing(1):
+        holding = following(folder, place)
+        lib, follower, _ = holding.__enter__()
+        until(lambda: "Another process is writing" in follower.problem)
+    until(lambda: settled(lib, follower))
+    assert not follower.problem
+    assert lib.reading.counts().documents == 4
+    holding.__exit__(None, None, None)
+
+
+def test_a_folder_that_goes_is_told_and_followed_again_when_it_is_back(
+    folder: Path, engine: str
+) -> None:
+    with following(folder, engine) as (lib, follower, reports):
+        until(lambda: settled(lib, follower))
+        away = folder.with_name("away")
+        folder.rename(away)
+        until(lambda: "is not there" in follower.problem)
+        away.rename(folder)
+        until(lambda: settled(lib, follower) and not follower.problem)
+        assert lib.reading.counts().documents == 4
+        write(folder, {"zebra.md": "# Zebra\n"})
+        until(lambda: reports[-1].added and reports[-1].added[0].path == "zebra.md")
+
+
+def test_one_collection_of_several_may_be_away_for_a_while(tmp_path: Path, engine: str) -> None:
+    write(tmp_path, {"one/a.md": "# Alpha\n", "two/b.md": "# Beta\n", "home/x": ""})
+    collections = {"one": str(tmp_path / "one"), "two": str(tmp_path / "two")}
+    with following(tmp_path / "home", engine, collections=collections) as (lib, follower, _):
+        until(lambda: settled(lib, follower))
+        (tmp_path / "two").rename(tmp_path / "away")
+        until(lambda: "collection 'two' is not there" in follower.problem)
+        assert lib.reading.counts().documents == 2
+        write(tmp_path, {"away/c.md": "# Gamma\n", "one/d.md": "# Delta\n"})
+        until(lambda: lib.reading.counts().documents == 3)
+        (tmp_path / "away").rename(tmp_path / "two")
+        until(lambda: lib.reading.counts().documents == 4)
+        until(lambda: not follower.problem)
+
+
+def test_a_fault_is_told_and_does_not_end_it(
+    folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = Ingest.look
+
+    def broken(*given: Any, **more: Any) -> Any:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(Ingest, "look", broken)
+    with following(folder, engine) as (lib, follower, _):
+        until(lambda: "ZeroDivisionError: oh" in follower.problem)
+        monkeypatch.setattr(Ingest, "look", look)
+        until(lambda: settled(lib, follower) and not follower.problem)
+        assert lib.reading.counts().documents == 4
+
+
+def test_where_the_system_tells_nothing_the_disk_is_looked_at(
+    folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("OS file watch limit reached")
+
+    monkeypatch.setattr(watchfiles._rust_notify, "RustNotify", full)
+    with following(folder, engine) as (lib, follower, _):
+        until(lambda: lib.reading.counts().documents == 4)
+        write(folder, {"zebra.md": "# Zebra\n"})
+        until(lambda: lib.reading.counts().documents == 5)
+        until(lambda: "watch limit reached" in follower.remark)
+        assert "it is looked at every 0.1 s" in follower.to_dict()["problem"]
+        assert not follower.watching
+        assert not follower.problem
+
+
+def test_without_the_model_words_are_followed_all_the_same(folder: Path, engine: str) -> None:
+    with following(folder, engine, model={"name": "no-such-model"}) as (lib, follower, _):
+        until(lambda: "no-such-model" in follower.problem)
+        write(folder, {"zebra.md": "# Zebra\n"})
+        until(lambda: lib.reading.counts().documents == 5)
+
+
+def test_many_searches_at_once_share_one_look(
+    folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        look, gate, looks = Ingest.look, Event(), []
+
+        def slow(*given: Any, **more: Any) -> Any:
+            looks.append(1)
+            assert gate.wait(SECONDS)
+            return look(*given, **more)
+
+        monkeypatch.setattr(Ingest, "look", slow)
+        monkeypatch.setattr("marklight.library.MOMENT_SECONDS", SECONDS)
+        with ThreadPoolExecutor(9) as threads:
+            first = threads.submit(lib.search, "espresso")
+            until(lambda: looks)
+            write(folder, {"zebra.md": "# Zebra\n\nA zebra has stripes.\n"})
+            others = [threads.submit(lib.search, "zebra", mode="keyword") for _ in range(8)]
+            until(lambda: lib.looks.waiting == 8)
+            gate.set()
+            assert first.result(SECONDS).hits
+            assert all(paths(each.result(SECONDS)) == ["zebra.md"] for each in others)
+        assert len(looks) <= 4, (
+            "one that ran, one for the eight, and each once more if it found a change"
+        )
+
+
+def test_who_has_no_patience_is_not_kept_waiting() -> None:
+    flight: Flight[int] = Flight()
+    inside, leave = Event(), Event()
+
+    def act() -> int:
+        inside.set()
+        assert leave.wait(SECONDS)
+        return 1
+
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(flight.share, act, 0.0)
+        assert inside.wait(SECONDS)
+        assert flight.share(lambda: 2, 0.01) is None
+        leave.set()
+        assert first.result(SECONDS) == 1
+    assert flight.share(lambda: 3, 0.0) == 3
+
+
+def test_a_look_that_fails_serves_nobody_else() -> None:
+    flight: Flight[int] = Flight()
+    inside, leave = Event(), Event()
+
+    def fail() -> int:
+        inside.set()
+        assert leave.wait(SECONDS)
+        raise ValueError("no")
+
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(flight.share, fail, 0.0)
+        assert inside.wait(SECONDS)
+        second = threads.submit(flight.share, lambda: 2, SECONDS)
+        until(lambda: flight.waiting == 1)
+        leave.set()
+        with pytest.raises(ValueError, match="no"):
+            first.result(SECONDS)
+        assert second.result(SECONDS) == 2
+
+
+def test_python_can_follow_along(folder: Path, engine: str) -> None:
+    with library(folder, engine=engine, index=QUICK) as lib:
+        lib.index()
+        changes = lib.watch()
+        write(folder, {"zebra.md": "# Zebra\n"})
+        assert [id.path for id in next(changes).added] == ["zebra.md"]
+        (folder / "zebra.md").rename(folder / "horse.md")
+        assert [(old.path, new.path) for old, new in next(changes).moved] == [
+            ("zebra.md", "horse.md")
+        ]
+        shutil.rmtree(folder / "deploy")
+        assert len(next(changes).removed) == 2
+        changes.close()
+        assert lib.following is None
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        (At("Reading text", 42, 100), "indexing, 42 % (reading text, 42 of 100)"),
+        (At("Looking at files", 0, 0), "indexing (looking at files)"),
+    ],
+)
+def test_how_far_a_run_is_in_words(at: At, said: str) -> None:
+    assert str(at) == said
