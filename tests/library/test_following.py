@@ -17,6 +17,7 @@ import watchfiles._rust_notify
 
 import marklight
 from marklight.ingest import embed, work
+from marklight.ingest import read as reading
 from marklight.ingest.pipeline import Ingest
 from marklight.library.flight import Flight
 from marklight.library.following import At, Following
@@ -61,7 +62,8 @@ def following(
     folder: Path, engine: str, index: dict[str, float] | None = None, **settings: Any
 ) -> Iterator[tuple[marklight.Library, Following, list[Report]]]:
     with library(folder, engine=engine, index={**QUICK, **(index or {})}, **settings) as lib:
-        follower, reports = Following(lib), []
+        follower = Following(lib)
+        reports: list[Report] = []
         follower.heard.append(reports.append)
         follower.start()
         try:
@@ -124,7 +126,7 @@ def test_an_edit_is_found_at_once_while_vectors_are_made(
 def test_before_text_is_in_a_search_answers_at_once_and_says_how_far_it_is(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate, read = Event(), work.read
+    gate, read = Event(), reading.read
 
     def slow(*given: Any) -> Any:
         assert gate.wait(SECONDS)
