@@ -213,6 +213,10 @@ def test_one_collection_of_several_may_be_away_for_a_while(tmp_path: Path, engin
         (tmp_path / "away").rename(tmp_path / "two")
         until(lambda: lib.reading.counts().documents == 4)
         until(lambda: not follower.problem)
+        shutil.rmtree(tmp_path / "two")
+        until(lambda: "collection 'two' is not there" in follower.problem)
+        write(tmp_path, {"two/e.md": "# Epsilon\n"})
+        until(lambda: lib.search("epsilon", mode="keyword", refresh=False).hits)
 
 
 def test_a_fault_is_told_and_does_not_end_it(

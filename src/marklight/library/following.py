@@ -24,6 +24,8 @@ SLICE_SECONDS = 2.0
 """How long passages are embedded before changes of files are asked for."""
 LOOK_SHARE = 20
 """Where the system tells nothing, the disk is looked at for at most one part in so many of the time."""
+MODEL_SECONDS = 30.0
+"""When a model that is not there is asked for again."""
 LOOKING = "Looking at files"
 TELL_SECONDS = 0.5
 """How soon whoever follows along hears of a problem."""
@@ -65,6 +67,8 @@ class Following:
         """Called after every run or look that changed something, in the thread that did it."""
         self._claimed: Claims = {}
         self._stuck = ""
+        """Why no vectors can be made."""
+        self._model_at = 0.0
         self._over, self._wake = Event(), Event()
         self._thread = Thread(target=self._run, name="marklight-following", daemon=True)
 
@@ -126,24 +130,25 @@ class Following:
         watch = Watch(reading.discover, reading.collections, limits.debounce_ms)
         try:
             watch.cover(self._read(None).folders)
-            everything_at = (
-                0.0  # again, since files may have changed before their folder was watched
-            )
+            # Once more at once, since files may have changed before their folder was watched.
+            everything_at, renewed_at = 0.0, time.monotonic()
             while not self._over.is_set():
                 began = time.monotonic()
                 if began >= everything_at:
-                    if watch.problem:
+                    if watch.problem and began >= renewed_at + limits.reconcile_seconds:
                         watch.renew()
+                        renewed_at = began
                     watch.cover(self._read(None).folders)
                     everything_at = time.monotonic() + self._pause(watch, time.monotonic() - began)
-                    self._stuck = ""
                 embedding = self._embed()
                 self._say(watch)
-                spans = watch.wait(0 if embedding else everything_at - time.monotonic(), self._wake)
+                next_at = min(everything_at, self._model_at) if self._stuck else everything_at
+                spans = watch.wait(0 if embedding else next_at - time.monotonic(), self._wake)
                 if not self._over.is_set():
                     self._wake.clear()
                 if spans:
                     watch.cover(self._read(spans).folders, spans)
+                    everything_at = min(everything_at, time.monotonic() + self._pause(watch, 0))
         finally:
             watch.close()
 
@@ -186,13 +191,16 @@ class Following:
 
     def _embed(self) -> bool:
         """Vectors for a while; whether there is more to do. Without a model, words are followed all the same."""
-        if self._stuck:
+        if self._stuck and time.monotonic() < self._model_at:
             return False
         try:
             library = self.library
             more = library.keeping(library.ingest).embed_some(self._tell, SLICE_SECONDS)
         except ModelError as error:
             self._stuck, more = str(error), False
+            self._model_at = time.monotonic() + MODEL_SECONDS
+        else:
+            self._stuck = ""
         if not more:
             self.at = None
         return more
