@@ -56,7 +56,8 @@ def flag(name: str, description: str, default: bool | None = False) -> Parameter
 def table(name: str, description: str, values: Mapping[str, Any] | None = None) -> Parameter:
     """Names and values."""
     inner = {"additionalProperties": values} if values else {}
-    return Parameter(name, {"type": "object", **inner, "description": description})
+    kind = {"type": "object", **inner, "maxProperties": 500}
+    return Parameter(name, {**kind, "description": description})
 
 
 def schema_of(parameters: Sequence[Parameter]) -> dict[str, Any]:
@@ -115,6 +116,8 @@ def _demand(name: str, value: Any, schema: Mapping[str, Any]) -> None:
             raise UsageError(f"{name!r} can have {schema['maxItems']} values, not {len(value):,}")
         for each in value:
             _demand(name, each, schema["items"])
+    if kind == "object" and len(value) > schema["maxProperties"]:
+        raise UsageError(f"{name!r} can have {schema['maxProperties']} names, not {len(value):,}")
     if kind == "object" and "additionalProperties" in schema:
         for key, each in value.items():
             _demand(f"{name}.{key}", each, schema["additionalProperties"])

@@ -16,7 +16,7 @@ def _list(items: Schema, description: str = "") -> Schema:
     return _of("array", description, items=items)
 
 
-def _object(properties: Mapping[str, Schema], optional: tuple[str, ...] = ()) -> Schema:
+def object_of(properties: Mapping[str, Schema], optional: tuple[str, ...] = ()) -> Schema:
     """All are there but the optional ones; later versions may add to them."""
     required = [name for name in properties if name not in optional]
     return {"type": "object", "properties": dict(properties), "required": required}
@@ -37,10 +37,10 @@ PLACE: Mapping[str, Schema] = {
     "path": _of("string", "The document's path below its collection."),
     "collection": _of("string", "The collection's name."),
 }
-LEVEL = _object({"level": TEXT, "lines": LINES, "characters": WHOLE, "tokens": WHOLE})
+LEVEL = object_of({"level": TEXT, "lines": LINES, "characters": WHOLE, "tokens": WHOLE})
 LEVELS = _list(LEVEL, "How far the passage can be widened, and how much one would get.")
 
-RESULT = _object(
+RESULT = object_of(
     {
         "rank": WHOLE,
         "score": _of("number", "How likely this answers the question, 0 to 1."),
@@ -55,12 +55,12 @@ RESULT = _object(
         "modified": _of("string", "When the file was last written, in UTC."),
         "levels": LEVELS,
         "why": _list(
-            _object({"stage": TEXT, "value": NUMBER}),
+            object_of({"stage": TEXT, "value": NUMBER}),
             "Each stage's part in the score; empty unless an explanation is asked for.",
         ),
     }
 )
-INDEX = _object(
+INDEX = object_of(
     {
         "documents": WHOLE,
         "chunks": _of("integer", "Passages."),
@@ -69,9 +69,9 @@ INDEX = _object(
         "generation": _of("integer", "Grows with every change of the index."),
     }
 )
-ANSWER = _object(
+ANSWER = object_of(
     {
-        "query": _object(
+        "query": object_of(
             {
                 "text": TEXT,
                 "kind": _of("string", "factual, navigational or exploratory."),
@@ -83,7 +83,7 @@ ANSWER = _object(
         "abstained": _or_null("string", "Why nothing is said; null when there are results."),
         "stats": _of("object", "How many were left after each step.", additionalProperties=WHOLE),
         "steps": _list(
-            _object({"stage": TEXT, "count": WHOLE, "ms": NUMBER}),
+            object_of({"stage": TEXT, "count": WHOLE, "ms": NUMBER}),
             "The stages; empty unless an explanation is asked for.",
         ),
         "index": INDEX,
@@ -91,7 +91,7 @@ ANSWER = _object(
         "took_ms": NUMBER,
     }
 )
-COMMIT = _object(
+COMMIT = object_of(
     {
         "rank": WHOLE,
         "score": _of("number", "How likely this answers the question, 0 to 1."),
@@ -99,7 +99,7 @@ COMMIT = _object(
         "short": _of("string", "Its beginning, as people write it."),
         "repository": _of("string", "The name of the first collection in its repository."),
         "subject": _of("string", "The first paragraph of the message."),
-        "author": _object({"name": TEXT, "email": TEXT}),
+        "author": object_of({"name": TEXT, "email": TEXT}),
         "date": _of("string", "When it was written, ISO 8601 with the author's zone."),
         "files": _list(TEXT, "The first files that it changed; of a merge none."),
         "more_files": _of("integer", "How many more it changed."),
@@ -114,7 +114,7 @@ COMMITS = {
     **ANSWER,
     "properties": {**ANSWER["properties"], "results": _list(COMMIT, "The best first.")},
 }
-EXTRACT = _object(
+EXTRACT = object_of(
     {
         **PLACE,
         "title": TEXT,
@@ -126,43 +126,43 @@ EXTRACT = _object(
         "notices": NOTICES,
     }
 )
-OUTLINE = _object(
+OUTLINE = object_of(
     {
         **PLACE,
-        "outline": _list(_object({"level": WHOLE, "text": TEXT, "anchor": TEXT, "lines": LINES})),
+        "outline": _list(object_of({"level": WHOLE, "text": TEXT, "anchor": TEXT, "lines": LINES})),
         "notices": NOTICES,
     }
 )
-LINK = _object(
+LINK = object_of(
     {**PLACE, "line": WHOLE, "type": TEXT, "target": TEXT, "fragment": TEXT, "text": TEXT}
 )
-LINKS = _object(
+LINKS = object_of(
     {
         **PLACE,
         "out": _list(LINK, "Links to other documents."),
         "in": _list(LINK, "Links from other documents."),
-        "orphans": _list(_object(PLACE), "Documents without any link; of a library only."),
+        "orphans": _list(object_of(PLACE), "Documents without any link; of a library only."),
         "unresolved": _list(LINK, "Links that lead nowhere."),
         "more": _of("object", "How many of which list are left out.", additionalProperties=WHOLE),
         "notices": NOTICES,
     },
     optional=("path", "collection", "out", "in", "orphans"),
 )
-RELATED = _object(
+RELATED = object_of(
     {
         **PLACE,
         "related": _list(
-            _object({**PLACE, "title": TEXT, "score": NUMBER, "reasons": _list(TEXT)}),
+            object_of({**PLACE, "title": TEXT, "score": NUMBER, "reasons": _list(TEXT)}),
             "Documents that belong to this one, the surest first.",
         ),
         "notices": NOTICES,
     }
 )
-GRAPH = _object(
+GRAPH = object_of(
     {
         **PLACE,
         "nodes": _list(
-            _object(
+            object_of(
                 {
                     **PLACE,
                     "title": TEXT,
@@ -173,7 +173,7 @@ GRAPH = _object(
             )
         ),
         "edges": _list(
-            _object({"from": WHOLE, "to": WHOLE}),
+            object_of({"from": WHOLE, "to": WHOLE}),
             "A link from one document to another, each by its place among the nodes, from 0.",
         ),
         "more": _of("object", "How many documents are left out.", additionalProperties=WHOLE),
@@ -181,14 +181,14 @@ GRAPH = _object(
     },
     optional=("path", "collection"),
 )
-STATUS = _object(
+STATUS = object_of(
     {
         "documents": WHOLE,
         "chunks": _of("integer", "Passages."),
         "embedded": WHOLE,
         "pending": WHOLE,
-        "failed": _list(_object({**PLACE, "reason": TEXT}), "Files that could not be indexed."),
-        "remarks": _list(_object({**PLACE, "remark": TEXT}), "What was odd about documents."),
+        "failed": _list(object_of({**PLACE, "reason": TEXT}), "Files that could not be indexed."),
+        "remarks": _list(object_of({**PLACE, "remark": TEXT}), "What was odd about documents."),
         "generation": WHOLE,
         "model": TEXT,
         "model_problem": TEXT,
@@ -201,19 +201,19 @@ STATUS = _object(
         "collections": _of(
             "object",
             "Collections by name.",
-            additionalProperties=_object({"path": TEXT, "documents": WHOLE}),
+            additionalProperties=object_of({"path": TEXT, "documents": WHOLE}),
         ),
     },
     optional=("model_problem", "reranker_problem"),
 )
-REPORT = _object(
+REPORT = object_of(
     {
         "added": _list(TEXT),
         "changed": _list(TEXT),
-        "moved": _list(_object({"from": TEXT, "to": TEXT})),
+        "moved": _list(object_of({"from": TEXT, "to": TEXT})),
         "removed": _list(TEXT),
-        "skipped": _list(_object({"path": TEXT, "reason": TEXT})),
-        "remarks": _list(_object({"path": TEXT, "remark": TEXT})),
+        "skipped": _list(object_of({"path": TEXT, "reason": TEXT})),
+        "remarks": _list(object_of({"path": TEXT, "remark": TEXT})),
         "documents": WHOLE,
         "chunks": WHOLE,
         "embedded": WHOLE,
@@ -222,23 +222,23 @@ REPORT = _object(
         "took_ms": NUMBER,
     }
 )
-DOCUMENTS = _object(
+DOCUMENTS = object_of(
     {
-        "documents": _list(_object({**PLACE, "size": WHOLE, "modified": TEXT})),
+        "documents": _list(object_of({**PLACE, "size": WHOLE, "modified": TEXT})),
         "total": _of("integer", "How many there are altogether."),
         "next": _or_null("string", "What to ask with, as `after`, for the part that follows."),
     }
 )
-TAGS = _object(
+TAGS = object_of(
     {
         "tags": _of(
             "object", "Tags with the number of their documents.", additionalProperties=WHOLE
         ),
     }
 )
-ERROR = _object(
+ERROR = object_of(
     {
-        "error": _object(
+        "error": object_of(
             {
                 "type": TEXT,
                 "message": _of("string", "What happened."),

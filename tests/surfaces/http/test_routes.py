@@ -61,6 +61,7 @@ def test_a_question_in_a_body_and_in_an_address_has_one_answer(served: Served) -
             ["get", "auth.md#refresh", "--level", "document"],
             "/api/documents/auth.md?heading=refresh&level=document",
         ),
+        (["get", "auth.md:11-11"], "/api/documents/auth.md?heading=refresh&lines=11-40"),
         (["outline", "auth.md"], "/api/outline/auth.md"),
         (["related", "auth.md"], "/api/related/auth.md"),
         (["links", "deploy/scale.md"], "/api/links/deploy/scale.md"),
@@ -89,6 +90,20 @@ def test_the_command_line_and_http_say_the_same_to_the_byte(
         assert told.body.decode() == printed
 
 
+def test_documents_and_tags_are_listed(served: Served) -> None:
+    told = served.get("/api/documents?limit=2&like=deploy").json()
+    assert [each["path"] for each in told["documents"]] == ["deploy/rollback.md", "deploy/scale.md"]
+    assert served.get("/api/tags").json() == {"tags": {"security": 1}}
+
+
+def test_a_picture_of_links_is_told(served: Served) -> None:
+    told = served.get("/api/graph?path=deploy/scale.md&depth=2&limit=2").json()
+    assert told["nodes"][0]["path"] == "deploy/scale.md"
+    assert len(told["nodes"]) == 2
+    assert told["more"] == {"nodes": 1}
+    assert len(served.get("/api/graph").json()["nodes"]) == 3
+
+
 def test_a_passage_is_got_by_its_id(served: Served) -> None:
     first = served.get("/api/search?q=espresso").json()["results"][0]
     told = served.get(f"/api/documents/{first['chunk_id']}").json()
@@ -110,7 +125,9 @@ def test_a_passage_is_got_by_its_id(served: Served) -> None:
         ("/api/search?q=a&collection=nowhere", 422, "no collection is called"),
         ("/api/search?q=%ff", 400, "UTF-8"),
         ("/api/documents/auth.md?lines=x", 422, "10-40"),
-        ("/api/documents/auth.md?lines=1-2&heading=refresh", 422, "Leave one out"),
+        ("/api/documents/auth.md?lines=1-2&heading=refresh", 404, "no lines"),
+        ("/api/documents/auth.md?lines=4-2", 404, "no lines"),
+        ("/api/search?q=a&rerank=true", 422, "models pull"),
         ("/api/documents/auth.md?heading=nothing", 404, "no heading"),
         ("/api/documents/nothing.md", 404, "no document is called"),
         ("/api/documents/", 404, "nothing at this address"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -12,12 +13,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from marklight.errors import ModelError
+from marklight.library import Library
 from marklight.surfaces.host import Host
+from marklight.surfaces.http.asked import in_address
 from marklight.surfaces.http.door import Door
-from marklight.surfaces.http.errors import Errors, answer_to
+from marklight.surfaces.http.errors import Errors, answer_to, json_response
 from marklight.surfaces.http.guard import Guard
 from marklight.surfaces.http.headers import Safe
 from marklight.surfaces.http.limits import Limits
+from marklight.surfaces.http.openapi import describe
 from marklight.surfaces.http.page import page_routes
 from marklight.surfaces.http.routes import Api, route
 from marklight.surfaces.mcp.server import LibraryServer, make_server
@@ -41,6 +46,7 @@ def make_app(
     app = Starlette(
         routes=[
             *Api(host).routes(),
+            route("/openapi.json", _description(host, door), "GET"),
             route("/mcp", assistants, "POST", "GET", "DELETE"),
             *page_routes(),
             *more,
@@ -57,6 +63,23 @@ def make_app(
     # An address with a stroke too many is another address, not one to be sent on from.
     app.router.redirect_slashes = False
     return app
+
+
+def _description(host: Host, door: Door) -> Callable[[Request], Awaitable[Response]]:
+    """What this server takes, told by itself."""
+
+    def reranks(library: Library, **_: Any) -> bool:
+        try:
+            return library.any_reranker is not None
+        except ModelError:
+            return False
+
+    async def describe_it(request: Request) -> Response:
+        in_address(request, ())
+        found = describe(host.library.collections, bool(door.token), await host.work(reranks))
+        return json_response(found)
+
+    return describe_it
 
 
 async def _answer(_: Request, error: Exception) -> Response:

@@ -9,7 +9,7 @@ from marklight.surfaces.http.errors import BadRequest, TooLarge
 
 MOST_BYTES = 1_000_000
 """Of a body: ten times the longest question."""
-MOST_TARGET = 16_384
+MOST_TARGET = 65_536
 """Signs of an address; whoever needs more can POST."""
 LEFT_BYTES, LEFT_SECONDS = 8_000_000, 1.0
 """Of what is too large, so much is still taken in: a client that is cut off while it sends does not

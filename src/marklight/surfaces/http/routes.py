@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from marklight import __version__
-from marklight.errors import Stopped, UsageError
+from marklight.errors import ModelError, NotFound, Stopped, UsageError
 from marklight.surfaces import verbs
 from marklight.surfaces.host import Host
 from marklight.surfaces.http.asked import in_address, in_body, in_path
@@ -30,12 +30,21 @@ LINES = re.compile(r"[1-9][0-9]{0,8}(-[1-9][0-9]{0,8})?")
 
 
 def in_addresses(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
-    """What can stand in an address: the question is `q` there, and settings are too much for one."""
+    """What fits into an address: the question is `q` there, long texts and settings need a body."""
     return tuple(
-        each._replace(name="q") if each.name == "query" else each
+        Parameter("q" if each.name == "query" else each.name, _short(each.schema), each.required)
         for each in parameters
         if each.name != "settings"
     )
+
+
+def _short(schema: Mapping[str, Any]) -> dict[str, Any]:
+    most = {"maxLength": 4000, "maxItems": 50, "maxProperties": 50}
+    return {
+        **schema,
+        **{name: min(schema[name], value) for name, value in most.items() if name in schema},
+        **({"items": {**schema["items"], "maxLength": 300}} if "items" in schema else {}),
+    }
 
 
 def below(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
@@ -44,10 +53,13 @@ def below(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
 
 
 SEARCH = in_addresses(verbs.SEARCH)
+NAMED = text(
+    "path", "The document, as guide/auth.md.", required=True, maxLength=5000, pattern=r"\S"
+)
 PART = (
     text("heading", "Only what stands under this heading, or its anchor.", maxLength=1000),
     text("lines", "Only these lines, as 10-40.", maxLength=20, pattern=f"^{LINES.pattern}$"),
-    *below(verbs.GET),
+    *(each for each in below(verbs.GET) if each.name != "context"),
 )
 
 
@@ -64,6 +76,7 @@ class Api:
             route("/api/search", self.search, "GET", "POST"),
             route("/api/search/stream", self.stream, "GET"),
             route("/api/commits", self.commits, "POST"),
+            route("/api/documents", self.documents, "GET"),
             route(f"{DOCUMENTS}{{path:path}}", self.document, "GET"),
             route(f"{OUTLINE}{{path:path}}", self.outline, "GET"),
             route(f"{PAGE}{{path:path}}", self.page, "GET"),
@@ -71,6 +84,7 @@ class Api:
             route("/api/links", self.loose_ends, "GET"),
             route(f"{LINKS}{{path:path}}", self.links, "GET"),
             route("/api/graph", self.graph, "GET"),
+            route("/api/tags", self.tags, "GET"),
             route("/api/status", self.status, "GET"),
         ]
 
@@ -99,17 +113,27 @@ class Api:
     async def document(self, request: Request) -> Response:
         """A document or a part of it, by whatever `get` takes."""
         given = in_address(request, PART)
-        ref = in_path(request, DOCUMENTS)
+        path = ref = in_path(request, DOCUMENTS)
         heading, lines = given.pop("heading", None), given.pop("lines", None)
-        if heading is not None and lines is not None:
-            raise UsageError("a part is told by its heading or by its lines", "Leave one out")
-        if lines is not None:
-            if not LINES.fullmatch(lines):
-                raise UsageError(f"{lines!r} are no lines", "Write them as 10-40")
-            ref = f"{ref}:{lines}"
         if heading is not None:
-            ref = f"{ref}#{heading}"
-        return await self._call(request, "get", {"ref": ref, **given})
+            ref = f"{path}#{heading}"
+        if lines is not None:
+            first, last = _lines(lines)
+            if heading is not None:
+                part = await waited_for(request, self.host, "get", {**given, "ref": ref})
+                first, last = max(first, part["lines"][0]), min(last, part["lines"][1])
+            if last < first:
+                raise NotFound(f"there are no lines {lines} in it", "The first comes first")
+            ref = f"{path}:{first}-{last}"
+        return await self._call(request, "get", {**given, "ref": ref})
+
+    async def documents(self, request: Request) -> Response:
+        """Which documents there are, a part at a time."""
+        return await self._call(request, "documents", in_address(request, verbs.DOCUMENTS))
+
+    async def tags(self, request: Request) -> Response:
+        """Every tag with the number of its documents."""
+        return await self._call(request, "tags", in_address(request, ()))
 
     async def outline(self, request: Request) -> Response:
         """A document's headings."""
@@ -147,6 +171,13 @@ class Api:
         return json_response(await waited_for(request, self.host, verb, given))
 
 
+def _lines(text: str) -> tuple[int, int]:
+    if not LINES.fullmatch(text):
+        raise UsageError(f"{text!r} are no lines", "Write them as 10-40")
+    first, _, last = text.partition("-")
+    return int(first), int(last or first)
+
+
 def asked(request: Request) -> dict[str, Any]:
     """The question that an address holds."""
     given = in_address(request, SEARCH)
@@ -171,6 +202,10 @@ async def waited_for(
         group.start_soon(watch)
         try:
             found = await host.call(verb, given)
+        except ModelError as error:
+            # Whoever asks for a cross-encoder that is not here asks for too much; later it is no better.
+            wrong = UsageError(error.message, error.hint)
+            failed.append(wrong if given.get("rerank") else error)
         except Exception as error:
             failed.append(error)
         group.cancel_scope.cancel()

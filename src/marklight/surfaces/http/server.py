@@ -14,8 +14,8 @@ from starlette.types import ASGIApp
 from marklight.errors import UsageError
 from marklight.surfaces.http.connection import Connection
 
-MOST_HEADER_BYTES = 65_536
-"""Of a request's head: four times the longest address."""
+MOST_HEADER_BYTES = 131_072
+"""Of a request's head: twice the longest address."""
 BACKLOG = 128
 LEAVE_SECONDS = 1
 """For what is being answered when we end; open streams are cut then."""

@@ -1,0 +1,64 @@
+"""The description is whole and true: a tool that believes it and one that defies it find nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from marklight.surfaces.http.app import make_app
+from marklight.surfaces.http.openapi import describe
+from tests.surfaces.http.serving import Served, serving
+
+TOKEN = "correct-horse"
+ELSEWHERE = ("/", "/page/{name}", "/mcp")
+"""What programs do not call, or by a protocol with its own description."""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("openapi") / "docs") as each:
+        yield each
+
+
+def test_every_address_is_described_with_its_methods(tmp_path_factory: Any) -> None:
+    apps: list[Starlette] = []
+
+    def make(*given: Any) -> Starlette:
+        apps.append(make_app(*given))
+        return apps[0]
+
+    with serving(tmp_path_factory.mktemp("all") / "docs", make=make) as served:
+        told = served.get("/openapi.json").json()
+    described = {(path, method) for path, each in told["paths"].items() for method in each}
+    routed = {
+        (each.path.replace(":path}", "}"), method.lower())
+        for each in apps[0].routes
+        if isinstance(each, Route) and each.path not in ELSEWHERE
+        for method in each.methods or ()
+    }
+    assert described == routed
+
+
+def test_a_token_is_described_where_one_is_asked_for() -> None:
+    with_one = describe(["docs"], token=True, reranks=False)
+    assert with_one["security"] == [{"token": []}]
+    assert with_one["paths"]["/health"]["get"]["security"] == []
+    assert "401" in with_one["paths"]["/api/status"]["get"]["responses"]
+    without = describe(["docs"], token=False, reranks=False)
+    assert "security" not in without
+    assert "401" not in without["paths"]["/api/status"]["get"]["responses"]
+
+
+def test_what_the_library_has_is_what_may_be_asked_for() -> None:
+    def property_of(name: str, **known: Any) -> Any:
+        found = describe(["docs", "notes"], token=False, **known)
+        body = found["paths"]["/api/search"]["post"]["requestBody"]
+        return body["content"]["application/json"]["schema"]["properties"][name]
+
+    assert property_of("collection", reranks=False)["items"]["enum"] == ["docs", "notes"]
+    assert property_of("rerank", reranks=False)["enum"] == [False, None]
+    assert "enum" not in property_of("rerank", reranks=True)
