@@ -8,7 +8,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
@@ -85,8 +85,8 @@ class Served:
     def said(self, request: bytes) -> bytes:
         """Everything that comes back for these bytes until the other side ends."""
         with self.raw() as made:
-            made.sendall(request)
-            made.shutdown(socket.SHUT_WR)
+            with suppress(ConnectionError):  # whoever refuses may not hear us out
+                made.sendall(request)
             return everything(made)
 
 

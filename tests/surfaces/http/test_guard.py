@@ -220,6 +220,7 @@ def test_a_machine_that_is_reached_at_all_its_addresses_is_called_by_each(
 
     scope = {
         "type": "http",
+        "http_version": "1.1",
         "method": "GET",
         "scheme": "http",
         "path": "/health",

@@ -19,7 +19,7 @@ DEEPEST = 10
 MOST_VALUES = 5000
 """Values in one address, all lists together."""
 WHOLE = re.compile(r"-?[0-9]{1,15}")
-NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,30})?")
+NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 FLAGS = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -32,6 +32,7 @@ async def in_body(request: Request) -> dict[str, Any]:
         given = json.loads(
             (await request.body()).decode(),
             object_pairs_hook=_each_once,
+            parse_float=_number,
             parse_constant=_no_number,
         )
     except (ValueError, RecursionError) as error:
@@ -109,6 +110,12 @@ def _each_once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
             raise ValueError(f"{name[:60]!r} is there twice")
         found[name] = value
     return found
+
+
+def _number(text: str) -> float:
+    """JSON has numbers of one kind: 5.0 is as whole as 5."""
+    value = float(text)
+    return int(value) if value.is_integer() else value
 
 
 def _no_number(name: str) -> Any:

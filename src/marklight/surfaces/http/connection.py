@@ -16,6 +16,8 @@ from marklight.surfaces.http.headers import SAFE, Safe
 
 MOST_CONNECTIONS = 500
 """Open at once; further ones are told to come again."""
+LINGER_SECONDS = 1.0
+"""Whoever sent what is no HTTP may still be sending; so long it can read why we listen no more."""
 MOST_OVERFLOW = 100
 """Those beyond, while they are told; beyond them nobody is listened to."""
 
@@ -36,6 +38,7 @@ class Connection(H11Protocol):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._awaited: asyncio.TimerHandle | None = None
+        self._deaf = False
         self._unread: asyncio.TimerHandle | None = None
 
     # A request must be whole in time; its body is minded by Limits.
@@ -64,7 +67,11 @@ class Connection(H11Protocol):
 
     def _mind(self) -> None:
         """Time runs while we wait for the client, and not while it waits for us."""
-        if self.transport.is_closing() or (self.cycle and not self.cycle.response_complete):
+        if (
+            self._deaf
+            or self.transport.is_closing()
+            or (self.cycle and not self.cycle.response_complete)
+        ):
             self._unmind()
         elif self._awaited is None:
             self._awaited = self.loop.call_later(self.timeout_seconds, self._late)
@@ -81,7 +88,8 @@ class Connection(H11Protocol):
         begun = self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]
         if begun and self.conn.our_state is h11.IDLE:
             self.send_400_response("the request did not come in time")
-        self.transport.abort()
+        else:
+            self.transport.abort()
 
     # A response must be read in time.
 
@@ -109,4 +117,18 @@ class Connection(H11Protocol):
             h11.EndOfMessage(),
         ):
             self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
+        # Closed at once, with bytes of theirs unread, the system would take back what we said.
+        self._deaf = True
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._deaf:
+            super().data_received(data)
+
+    def shutdown(self) -> None:
+        if self._deaf:
+            self.transport.abort()
+        else:
+            super().shutdown()

@@ -47,6 +47,8 @@ class Guard:
 
     def _demand_plain(self, scope: Scope) -> None:
         """A target that names a host, as of a proxy, would have two hosts."""
+        if scope["http_version"] not in ("1.0", "1.1"):
+            raise BadRequest("this server speaks HTTP/1.1")
         if not scope["raw_path"].startswith(b"/"):
             raise BadRequest("a request target is a path, such as /api/search")
 

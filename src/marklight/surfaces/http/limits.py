@@ -11,6 +11,8 @@ MOST_BYTES = 1_000_000
 """Of a body: ten times the longest question."""
 MOST_TARGET = 65_536
 """Signs of an address; whoever needs more can POST."""
+MOST_HEAD = 131_072
+"""Bytes of it and all headers."""
 LEFT_BYTES, LEFT_SECONDS = 8_000_000, 1.0
 """Of what is too large, so much is still taken in: a client that is cut off while it sends does not
 get to read why."""
@@ -30,6 +32,11 @@ class Limits:
         size = len(scope["raw_path"]) + len(scope["query_string"])
         if size > MOST_TARGET:
             raise BadRequest(f"an address may have {MOST_TARGET:,} signs", "POST what is longer")
+        size += len(scope["method"]) + sum(
+            len(name) + len(value) for name, value in scope["headers"]
+        )
+        if size > MOST_HEAD:
+            raise BadRequest(f"a request's head may have {MOST_HEAD:,} bytes", headers=CLOSE)
         body = await self._body(scope, receive)
         given = False
 

@@ -36,11 +36,16 @@ SAID = {
     "422": "A value makes no sense; the hint tells the known ones.",
     "503": "Too many ask at once, or the index cannot be used now.",
 }
-EVENTS = (
-    "Server-sent events: `results` for each finished step (an answer with its `step`: keyword, fused or"
-    " reranked), `error` if one fails, last `done`."
-)
-STREAM = {"type": "string", "description": EVENTS}
+EVENT = {
+    **schemas.object_of(
+        {
+            "event": {"type": "string", "enum": ["results", "error", "done"]},
+            "data": {"type": "string", "description": "JSON."},
+        }
+    ),
+    "description": "One `results` for each finished step: an answer with its `step`, keyword, fused or"
+    " reranked; `error` if one fails; last `done`.",
+}
 OBJECT = {"type": "object"}
 
 
@@ -108,7 +113,7 @@ def describe(collections: Iterable[str], token: bool, reranks: bool) -> Schema:
             "/api/search/stream": {
                 "get": get(
                     "Search step by step",
-                    STREAM,
+                    EVENT,
                     routes.SEARCH,
                     statuses=("503",),
                     kind="text/event-stream",

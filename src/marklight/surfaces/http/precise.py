@@ -7,6 +7,7 @@ from typing import Any
 
 from marklight.library.compose import SKIPPABLE, stage_name
 from marklight.search import pipeline
+from marklight.surfaces import verbs
 from marklight.surfaces.parameters import Parameter
 
 Schema = dict[str, Any]
@@ -18,6 +19,9 @@ GLOB = f"^{_STARS}(?:/{_STARS}){{0,8}}$"
 """As many wildcards as can be tried (text/globs.py)."""
 DAY = "^[1-9][0-9]{3}(?:-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|1[0-9]|2[0-8]))?)?$"
 """The plain ones of dates.py: later days of a month, times and zones are taken too."""
+_PLAIN = '"[^"\\\\\\u0000-\\u001f]*"'
+NEXT = f"^(?:\\[{_PLAIN}, {_PLAIN}\\])?$"
+"""What a part of a list calls the one that follows (library/register.py)."""
 LEVELS = ("passage", "neighbours", "block", "parent", "section", "document")
 
 
@@ -27,6 +31,8 @@ def precise(parameter: Parameter, collections: Sequence[str], reranks: bool) -> 
     match parameter.name:
         case "q" | "query" | "hypothesis" | "ref":
             return {**schema, "minLength": 1, "pattern": WORDS}
+        case "after" if parameter in verbs.DOCUMENTS:
+            return {**schema, "pattern": NEXT}
         case "after" | "before":
             return {**schema, "pattern": DAY}
         case "path" | "exclude" if schema["type"] == "array":

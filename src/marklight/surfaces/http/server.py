@@ -13,9 +13,8 @@ from starlette.types import ASGIApp
 
 from marklight.errors import UsageError
 from marklight.surfaces.http.connection import Connection
+from marklight.surfaces.http.limits import MOST_HEAD
 
-MOST_HEADER_BYTES = 131_072
-"""Of a request's head: twice the longest address."""
 BACKLOG = 128
 LEAVE_SECONDS = 1
 """For what is being answered when we end; open streams are cut then."""
@@ -75,7 +74,7 @@ async def serve_http(
             server_header=False,
             date_header=False,
             proxy_headers=False,
-            h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+            h11_max_incomplete_event_size=MOST_HEAD,
             timeout_keep_alive=min(IDLE_SECONDS, ceil(timeout_seconds)),
             timeout_graceful_shutdown=LEAVE_SECONDS,
         ),
