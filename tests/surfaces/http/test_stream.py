@@ -79,16 +79,25 @@ def test_with_a_cross_encoder_what_it_says_comes_last(
         assert steps(heard(served, "q=token")) == ["keyword", "fused"], "one word is not read"
 
 
-def test_an_error_on_the_way_is_an_event_and_the_end(served: Served) -> None:
-    events = heard(served, "q=token&after=yesterday")
-    assert [name for name, _ in events] == ["error", "done"]
-    assert events[0][1]["error"]["type"] == "UsageError"
-    assert events[1][1]["steps"] == []
+def test_an_error_on_the_way_is_an_event_and_the_end(tmp_path: Path) -> None:
+    gone = str(tmp_path / "no-model")
+    with serving(tmp_path / "docs", reranker={"name": gone}) as served:
+        events = heard(served, "q=when+do+tokens+expire")
+    assert [name for name, _ in events] == ["results", "results", "error", "done"]
+    assert events[2][1]["error"]["type"] == "ModelError"
+    assert events[3][1]["steps"] == ["keyword", "fused"]
 
 
-def test_a_call_that_cannot_be_read_is_refused_before_anything_is_streamed(served: Served) -> None:
-    assert served.get("/api/search/stream").status == 422
-    assert served.get("/api/search/stream?q=a&limit=no").status == 422
+@pytest.mark.parametrize(
+    "query",
+    ["", "q=", "q=a&limit=no", "q=a&after=yesterday", "q=when+do+tokens+expire&rerank=true"],
+)
+def test_a_call_that_makes_no_sense_is_refused_before_anything_is_streamed(
+    served: Served, query: str
+) -> None:
+    told = served.get(f"/api/search/stream?{query}")
+    assert told.status == 422
+    assert told.json()["error"]["type"] == "UsageError"
 
 
 def test_text_on_many_lines_stays_one_event(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from marklight import __version__
 from marklight.surfaces import schemas, verbs
 from marklight.surfaces.http import routes
-from marklight.surfaces.http.precise import precise
+from marklight.surfaces.http.precise import PAIR, precise
 from marklight.surfaces.parameters import Parameter
 
 Schema = dict[str, Any]
@@ -171,11 +171,7 @@ def _in_address(schema: Schema) -> Schema:
     """A table is written as KEY=VALUE there, as often as it has keys."""
     if schema["type"] != "object":
         return schema
-    pair = {
-        "type": "string",
-        "maxLength": 1000,
-        "pattern": "^[^=\\s\\u0000][^=\\u0000]*=[^\\u0000]*$",
-    }
+    pair = {"type": "string", "maxLength": 1000, "pattern": PAIR}
     return {"type": "array", "items": pair, "maxItems": schema["maxProperties"]}
 
 

@@ -13,7 +13,11 @@ from marklight.surfaces.parameters import Parameter
 Schema = dict[str, Any]
 
 NO_NUL = "^[^\\u0000]*$"
-WORDS = "\\S"
+_BLANK = "\\s\\u001c-\\u001f\\u0085"
+WORDS = f"[^{_BLANK}]"
+"""At least one sign that is no blank, to Python as to other readers of patterns."""
+PAIR = f"^[^=\\u0000]*[^=\\u0000{_BLANK}][^=\\u0000]*=[^\\u0000]*$"
+"""KEY=VALUE."""
 _STARS = "(?:\\*\\*|[^/*\\u0000]*(?:\\*[^/*\\u0000]*){0,4})"
 GLOB = f"^{_STARS}(?:/{_STARS}){{0,8}}$"
 """As many wildcards as can be tried (text/globs.py)."""

@@ -7,19 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from marklight import __version__
-from marklight.errors import ModelError, NotFound, Stopped, UsageError
+from marklight.errors import NotFound, UsageError
 from marklight.surfaces import verbs
 from marklight.surfaces.host import Host
 from marklight.surfaces.http.asked import in_address, in_body, in_path
 from marklight.surfaces.http.errors import json_response
+from marklight.surfaces.http.precise import WORDS
 from marklight.surfaces.http.stream import streamed
-from marklight.surfaces.parameters import Parameter, read, text
+from marklight.surfaces.http.waiting import waited_for
+from marklight.surfaces.parameters import Parameter, text
 
 DOCUMENTS = "/api/documents/"
 OUTLINE = "/api/outline/"
@@ -54,7 +55,7 @@ def below(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
 
 SEARCH = in_addresses(verbs.SEARCH)
 NAMED = text(
-    "path", "The document, as guide/auth.md.", required=True, maxLength=5000, pattern=r"\S"
+    "path", "The document, as guide/auth.md.", required=True, maxLength=5000, pattern=WORDS
 )
 PART = (
     text("heading", "Only what stands under this heading, or its anchor.", maxLength=1000),
@@ -103,7 +104,7 @@ class Api:
 
     async def stream(self, request: Request) -> Response:
         """The same, one step after the other as each is done."""
-        return streamed(self.host, asked(request))
+        return await streamed(request, self.host, asked(request))
 
     async def commits(self, request: Request) -> Response:
         """Commits that answer."""
@@ -182,36 +183,6 @@ def asked(request: Request) -> dict[str, Any]:
     """The question that an address holds."""
     given = in_address(request, SEARCH)
     return {"query": given.pop("q"), **given}
-
-
-async def waited_for(
-    request: Request, host: Host, verb: str, given: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What the library says, unless the asker goes away: then nobody works on it any longer."""
-    read(verbs.VERBS[verb].parameters, given)
-    found: dict[str, Any] = {}
-    failed: list[Exception] = []
-    async with anyio.create_task_group() as group:
-
-        async def watch() -> None:
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-            failed.append(Stopped("the asker went away"))
-            group.cancel_scope.cancel()
-
-        group.start_soon(watch)
-        try:
-            found = await host.call(verb, given)
-        except ModelError as error:
-            # Whoever asks for a cross-encoder that is not here asks for too much; later it is no better.
-            wrong = UsageError(error.message, error.hint)
-            failed.append(wrong if given.get("rerank") else error)
-        except Exception as error:
-            failed.append(error)
-        group.cancel_scope.cancel()
-    if failed:
-        raise failed[0]
-    return found
 
 
 def route(path: str, endpoint: Any, *methods: str) -> Route:

@@ -6,32 +6,45 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from marklight.errors import MarklightError
+from marklight.library import Library
 from marklight.surfaces.host import Host
 from marklight.surfaces.http.errors import told, unexpected
+from marklight.surfaces.http.waiting import asked_too_much, waited_for
 from marklight.surfaces.render import to_json
 
 Given = Mapping[str, Any]
 Step = tuple[str, Given]
-"""What a step is called, and how the library is asked for it."""
+"""What a step is called, and how the library is asked for it or what it answered."""
 
 
-def streamed(host: Host, asked: Given) -> Response:
-    """Server-sent events; whoever stops listening stops the work."""
+async def streamed(request: Request, host: Host, asked: Given) -> Response:
+    """Server-sent events; whoever stops listening stops the work.
+
+    The first step is done before anything is said, so that what makes no sense has its status.
+    """
+    began = time.perf_counter()
+    todo = steps(asked, await _reranks(host, asked))
+    name, given = next(todo)
+    answer = await waited_for(request, host, "search", given)
     return StreamingResponse(
-        _events(host, asked),
+        _events(host, (name, answer), todo, began),
         media_type="text/event-stream",
         # A proxy that gathers what it hands on would make one event of all.
         headers={"x-accel-buffering": "no"},
     )
 
 
-async def _events(host: Host, asked: Given) -> AsyncIterator[bytes]:
-    began, done = time.perf_counter(), []
+async def _events(
+    host: Host, first: Step, todo: Iterator[Step], began: float
+) -> AsyncIterator[bytes]:
+    done = [first[0]]
+    yield event("results", {"step": first[0], **first[1]})
     try:
-        for name, given in steps(asked, host.library.reranks(asked["query"], asked.get("rerank"))):
+        for name, given in todo:
             answer = await host.call("search", given)
             done.append(name)
             yield event("results", {"step": name, **answer})
@@ -41,6 +54,19 @@ async def _events(host: Host, asked: Given) -> AsyncIterator[bytes]:
         yield event("error", told(unexpected(error)))
     took_ms = round((time.perf_counter() - began) * 1000, 1)
     yield event("done", {"steps": done, "took_ms": took_ms})
+
+
+async def _reranks(host: Host, asked: Given) -> bool:
+    """Whether there is a last step; one that is asked for and cannot be is told before the first."""
+
+    def work(library: Library, **_: Any) -> bool:
+        wanted = library.reranks(asked["query"], asked.get("rerank"))
+        return wanted and (not asked.get("rerank") or library.any_reranker is not None)
+
+    try:
+        return await host.work(work)
+    except MarklightError as error:
+        raise asked_too_much(error, asked) from None
 
 
 def steps(asked: Given, reranks: bool) -> Iterator[Step]:
