@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,3 +65,45 @@ def test_what_the_library_has_is_what_may_be_asked_for() -> None:
     assert property_of("collection", reranks=False)["items"]["enum"] == ["docs", "notes"]
     assert property_of("rerank", reranks=False)["enum"] == [False, None]
     assert "enum" not in property_of("rerank", reranks=True)
+
+
+def explored(served: Served, folder: Path, *options: str) -> str:
+    """What schemathesis says of the running server; it must find nothing."""
+    url = f"http://{served.name}/openapi.json"
+    program = "from schemathesis.cli import schemathesis; schemathesis()"
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            program,
+            "run",
+            url,
+            "--seed",
+            "7",
+            "--no-color",
+            "--warnings",
+            "off",
+            *options,
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-10_000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+def test_values_made_up_by_the_description_are_taken_and_others_refused(
+    served: Served, tmp_path: Path
+) -> None:
+    said = explored(served, tmp_path, "--phases", "fuzzing", "--max-examples", "6")
+    assert "No issues found" in said, said[-3000:]
+
+
+@pytest.mark.slow
+def test_every_value_at_its_limit_and_just_beyond_is_as_described(
+    served: Served, tmp_path: Path
+) -> None:
+    said = explored(served, tmp_path, "--phases", "coverage", "--max-examples", "1")
+    assert "No issues found" in said, said[-3000:]
