@@ -90,8 +90,15 @@ def describe(collections: Iterable[str], token: bool, reranks: bool) -> Schema:
             **{code: {"$ref": f"#/components/responses/{code}"} for code in codes},
         }
 
-    search = get("Search", schemas.ANSWER, routes.SEARCH, statuses=("503",))
-    body = _body([(each, precise(each, names, reranks)) for each in verbs.SEARCH])
+    def post(summary: str, answer: Mapping[str, Any], parameters: Sequence[Parameter]) -> Schema:
+        body = _body([(each, precise(each, names, reranks)) for each in parameters])
+        return {
+            "summary": summary,
+            "operationId": f"{_operation(summary)}_by_body",
+            "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
+            "responses": answered(answer, ("400", "403", "404", "413", "422", "503")),
+        }
+
     found: Schema = {
         "openapi": "3.1.0",
         "info": {"title": "Marklight", "version": __version__, "description": ABOUT},
@@ -99,26 +106,18 @@ def describe(collections: Iterable[str], token: bool, reranks: bool) -> Schema:
             "/health": {"get": {**get("Health", HEALTH, statuses=()), "security": []}},
             "/openapi.json": {"get": get("Description", OBJECT, statuses=("503",))},
             "/api/search": {
-                "get": search,
-                "post": {
-                    "summary": "Search",
-                    "operationId": "search_by_body",
-                    "requestBody": {
-                        "required": True,
-                        "content": {"application/json": {"schema": body}},
-                    },
-                    "responses": answered(schemas.ANSWER, ("400", "403", "413", "422", "503")),
-                },
+                "get": get("Search", schemas.ANSWER, routes.SEARCH),
+                "post": post("Search", schemas.ANSWER, verbs.SEARCH),
             },
             "/api/search/stream": {
                 "get": get(
                     "Search step by step",
                     EVENT,
                     routes.SEARCH,
-                    statuses=("503",),
                     kind="text/event-stream",
                 )
             },
+            "/api/commits": {"post": post("Commits", schemas.COMMITS, verbs.COMMITS)},
             "/api/documents": {"get": get("List documents", schemas.DOCUMENTS, verbs.DOCUMENTS)},
             "/api/documents/{path}": {
                 "get": get("Read a document", schemas.EXTRACT, routes.PART, True)

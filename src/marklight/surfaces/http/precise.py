@@ -39,9 +39,9 @@ def precise(parameter: Parameter, collections: Sequence[str], reranks: bool) -> 
             return {**schema, "pattern": NEXT}
         case "after" | "before":
             return {**schema, "pattern": DAY}
-        case "path" | "exclude" if schema["type"] == "array":
+        case "path" | "exclude" | "files" if schema["type"] == "array":
             return {**schema, "items": {**schema["items"], "pattern": GLOB}}
-        case "tag":
+        case "tag" | "author":
             return {**schema, "items": {**schema["items"], "pattern": NO_NUL}}
         case "collection" if schema["type"] == "array":
             return {**schema, "items": {"type": "string", "enum": list(collections)}}
