@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ssl import SSLContext
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ class Behaviour:
 
 
 @contextmanager
-def serving(does: Behaviour) -> Iterator[str]:
+def serving(does: Behaviour, secure: SSLContext | None = None) -> Iterator[str]:
     """The address of a server that behaves so."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -177,11 +178,15 @@ def serving(does: Behaviour) -> Iterator[str]:
         return row.tolist()
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if secure:
+        server.socket = secure.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http{'s' if secure else ''}://127.0.0.1:{server.server_port}"
     finally:
         if does.waits is not None:
             does.waits.set()

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from marklight.errors import ModelError, SettingsError, Unanswered
 from marklight.library.chosen import Model
@@ -416,7 +423,46 @@ def test_the_proxy_of_the_environment_is_used_but_not_for_this_machine(
     assert len(does.requests) == 1
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused_at_once(
+def test_a_certificate_must_be_vouched_for(
+    does: Behaviour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "server.pem"
+    file.write_bytes(certificate())
+    secure = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    secure.load_cert_chain(file)
+    with serving(does, secure) as address:
+        with pytest.raises(Unanswered, match="nobody known vouches for"):
+            opened(address, tmp_path).embed_passages(["a"])
+        assert not does.requests
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+        np.testing.assert_allclose(
+            opened(address, tmp_path).embed_query("a"), FAKE.embed_query("a"), atol=1e-6
+        )
+
+
+def certificate() -> bytes:
+    """Key and certificate of this machine's address, signed by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(here, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return private + made.public_bytes(serialization.Encoding.PEM)
+
+
+def test_who_speaks_plainly_where_tls_is_asked_for_does_not_answer(
     address: str, tmp_path: Path
 ) -> None:
     with pytest.raises(Unanswered, match="does not answer"):

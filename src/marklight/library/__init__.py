@@ -29,8 +29,10 @@ from marklight.search import picture, present, reference, relations, widen
 from marklight.search.likelihood import is_measured
 from marklight.search.pipeline import GONE
 
-__all__ = ["Library"]
+__all__ = ["WORDS_ALONE", "Library"]
 
+WORDS_ALONE = "answered by words alone"
+"""How a notice begins where the model's server gave no answer."""
 WITH_MODEL = (Mode.HYBRID, Mode.SEMANTIC)
 """Modes that need a model; the others answer without one."""
 
@@ -147,7 +149,7 @@ class Library(Parts):
                 except Unanswered as error:
                     if query.mode is Mode.SEMANTIC:
                         raise
-                    said.append(f"answered by words alone: {error}")
+                    said.append(f"{WORDS_ALONE}: {error}")
                     found = pipeline(query, replace(tools, embedder=None))
                 documents = {hit.chunk.document for hit in found.hits}
                 if counts.documents == 0:

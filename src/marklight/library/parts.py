@@ -122,8 +122,8 @@ class Parts:
     @once
     def model_named(self) -> Callable[[str], Embedder]:
         """Models by their names, each made once: an earlier one may answer for a while."""
-        model = self.settings.build(Model, "model")
-        server, threads = model.server, model.threads
+        # One server for all, so that its key is read once.
+        server, threads = self.server, self.settings.build(Model, "model").threads
         return cache(lambda name: Remembering(models.load(name, threads=threads, server=server)))
 
     @once
@@ -190,7 +190,8 @@ class Parts:
         chosen = self.settings.build(Reranking, "reranker")
         if chosen.name in ("", "none"):
             return None
-        return models.load_reranker(chosen.name, threads=chosen.threads, server=chosen.server)
+        server = self.reranker_server
+        return models.load_reranker(chosen.name, threads=chosen.threads, server=server)
 
     @once
     def any_reranker(self) -> Reranker:

@@ -29,6 +29,7 @@ TIDY_LEAST = 1000
 
 MOMENT_SECONDS = 0.5
 """How long a search waits for whoever writes: commits of vectors are short, those of much text are not."""
+GOES_ON = "All text is indexed and found by its words; the next run goes on with the rest"
 BUSY = "another process is indexing this library; answering from what is there"
 
 
@@ -65,7 +66,11 @@ class Upkeep:
         report = self.looks.alone(read)
         self.ingest.groups()
         with self.embedding:
-            self._embed(progress)
+            try:
+                self._embed(progress)
+            except Unanswered as error:
+                hint = f"{error.hint}. {GOES_ON}" if error.hint else GOES_ON
+                raise Unanswered(error.message, hint) from error
             self._tidy()
         return report
 

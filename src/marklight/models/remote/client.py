@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
+from socket import gaierror
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -41,10 +42,12 @@ class Patience:
     """For one attempt."""
     retries: int
     total_seconds: float
+    awaits_start: bool = True
+    """Whether a server that is not there may be there in a moment."""
 
     def hurried(self, seconds: float) -> Patience:
         """Less of it."""
-        return Patience(min(self.seconds, seconds), min(self.retries, 1), seconds)
+        return Patience(min(self.seconds, seconds), min(self.retries, 1), seconds, False)
 
 
 class Declined(Unanswered):
@@ -117,10 +120,8 @@ class Client:
                 asked = _retry_after(reply)
             except (OSError, HTTPException, ValueError) as error:
                 failure = self._broken(error)
-                if (
-                    isinstance(error, TooLarge)
-                    or type(error).__name__ == "SSLCertVerificationError"
-                ):
+                absent = isinstance(error, (ConnectionRefusedError, gaierror))
+                if _is_final(error) or (absent and not patience.awaits_start):
                     raise failure from None
             pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
             # By chance, so that those who were turned away together do not come back together.
@@ -184,8 +185,22 @@ class Client:
             return Unanswered(f"{self.server}: {error}", "Is the address right?")
         if isinstance(error, TimeoutError):
             return Unanswered(f"{self.server} does not answer in time", HINT)
+        if _is_unvouched(error):
+            return Unanswered(
+                f"{self.server} has a certificate that nobody known vouches for",
+                "SSL_CERT_FILE may name a file with one that does",
+            )
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return Unanswered(f"{self.server} does not answer: {_line(why, self.server.key)}", HINT)
+
+
+def _is_final(error: Exception) -> bool:
+    return isinstance(error, TooLarge) or _is_unvouched(error)
+
+
+def _is_unvouched(error: Exception) -> bool:
+    # By name: to import ssl costs more than all the rest, and many servers have none.
+    return type(error).__name__ == "SSLCertVerificationError"
 
 
 def _said(reply: Reply, key: Key) -> str:

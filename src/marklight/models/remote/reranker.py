@@ -73,9 +73,10 @@ class RemoteReranker:
         return [_logistic(score) for score in found] if self._raw else found
 
     def _ask(self, question: str, passages: Sequence[str], seconds: float | None) -> list[float]:
-        patience = Patience(self.server.timeout_seconds, 1, self.server.timeout_seconds)
+        first = self.server.timeout_seconds
+        patience = Patience(first, 1, first, False)
         if seconds is not None:
-            patience = Patience(seconds, 0, seconds)
+            patience = Patience(seconds, 0, seconds, False)
         asked = clean(question[:MOST_CHARACTERS])
         texts = [clean(text[:MOST_CHARACTERS]) or "." for text in passages]
         asks = {"model": self.server.model, "query": asked, "documents": texts, "top_n": len(texts)}
