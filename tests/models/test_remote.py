@@ -299,6 +299,21 @@ def test_a_server_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
     assert "\n" not in said
 
 
+def _never(_: float) -> None:
+    raise AssertionError("waited")
+
+
+def test_a_question_does_not_wait_for_a_server_that_is_not_there(
+    does: Behaviour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(does) as address:
+        assert opened(address, tmp_path).dimension
+    monkeypatch.setattr("time.sleep", _never)
+    for _ in range(2):  # nor is it left alone: it may be back
+        with pytest.raises(Unanswered, match=r"does not answer: Connection refused\. Is"):
+            opened(address, tmp_path).embed_query("a")
+
+
 @pytest.mark.parametrize("drips", [True, False])
 def test_one_that_answers_too_slowly_is_given_up(
     drips: bool, does: Behaviour, address: str, tmp_path: Path

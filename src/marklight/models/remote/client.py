@@ -109,24 +109,26 @@ class Client:
     ) -> Reply:
         until = time.monotonic() + patience.total_seconds
         for attempt in range(patience.retries + 1):
-            left = until - time.monotonic()
+            began, last = time.monotonic(), attempt == patience.retries
+            left = until - began
             asked: float | None = None
             try:
                 reply = self._follow(method, url, body, headers, min(patience.seconds, left), most)
-                said = _said(reply, self.server.key) if reply.status in HOPE else ""
-                if reply.status not in HOPE or _TOO_LONG.search(said):
+                if reply.status not in HOPE:
                     return reply
                 failure: Unanswered = self._declined(reply)
+                if isinstance(failure, Declined) and failure.is_too_long:
+                    return reply
                 asked = _retry_after(reply)
             except (OSError, HTTPException, ValueError) as error:
                 failure = self._broken(error)
                 absent = isinstance(error, (ConnectionRefusedError, gaierror))
-                if _is_final(error) or (absent and not patience.awaits_start):
-                    raise failure from None
+                last |= _is_final(error) or (absent and not patience.awaits_start)
+            failure.waited_seconds = time.monotonic() - began
             pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
             # By chance, so that those who were turned away together do not come back together.
             pause = asked if asked is not None else pause * random.uniform(0.5, 1.0)
-            if attempt == patience.retries or time.monotonic() + pause >= until:
+            if last or time.monotonic() + pause >= until:
                 # From None: chained errors of sockets tell nothing more, and are long.
                 raise failure from None
             time.sleep(pause)

@@ -65,7 +65,7 @@ class RemoteReranker:
             except Unanswered as error:
                 if found:
                     break
-                self.memory.failed(error.message, time.monotonic() - began)
+                self.memory.failed(error)
                 raise
         self.memory.answered()
         # Known of one score, it holds for all: else some would be compared as they are with others that are not.
