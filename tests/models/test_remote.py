@@ -318,8 +318,8 @@ def test_a_question_does_not_wait_for_a_server_that_is_not_there(
 def test_one_that_answers_too_slowly_is_given_up(
     drips: bool, does: Behaviour, address: str, tmp_path: Path
 ) -> None:
+    assert opened(address, tmp_path).dimension
     model = opened(address, tmp_path, timeout_seconds=0.4, query_seconds=0.4, retries=0)
-    assert model.dimension
     if drips:
         does.drip_seconds = 0.01  # 64 numbers are a thousand bytes and more
     else:
@@ -487,8 +487,8 @@ def test_who_speaks_plainly_where_tls_is_asked_for_does_not_answer(
 def test_a_server_that_kept_us_waiting_is_left_alone_for_a_while_by_every_process(
     does: Behaviour, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert opened(address, tmp_path).dimension
     model = opened(address, tmp_path, query_seconds=1.2, timeout_seconds=1.2)
-    assert model.dimension
     does.waits = threading.Event()
     with pytest.raises(Unanswered, match="in time"):
         model.embed_query("a")
