@@ -563,6 +563,9 @@ def test_a_key_that_a_server_repeats_is_not_repeated_by_us(
         {"key_variable": "sk-proj-abcdefghijklmnop123456"},
         {"key_variable": "hf_AbCdEfGhIjKlMnOpQr"},
         {"key_command": "echo sk-proj-abcdefghijklmnop123456"},
+        {"key_command": "sk-proj-abcdefghijklmnop123456"},
+        {"key_command": "/bin/echo 0123456789abcdef01234567"},
+        {"key_command": "keeper --key=x sk-proj-abcdefghijklmnop123456"},
         {"address": "https://me:secret@example.com"},
         {"address": "https://example.com/v1?api_key=abcdef"},
         {"api_key": "abcdef"},
@@ -580,6 +583,19 @@ def test_a_key_in_the_settings_is_refused_and_not_shown(given: dict[str, Any]) -
     with pytest.raises(SettingsError) as told:
         read_settings(None, ["model.name=openai:m", f"model.{name}={written}"])
     assert written not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"key_variable": "OPENAI_API_KEY_OF_THE_SECOND_TEAM_2"},
+        {"key_variable": "hf_token"},
+        {"key_command": "op read op://Private/abcdefghij1234567890klmnop/credential"},
+        {"key_command": "pass show openai/key-2"},
+    ],
+)
+def test_names_of_variables_and_of_entries_are_not_taken_for_keys(given: dict[str, str]) -> None:
+    read_settings(None, given={"model": {"name": "ollama:m", **given}})
 
 
 # Settings

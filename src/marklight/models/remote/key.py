@@ -14,20 +14,25 @@ COMMAND_SECONDS = 30.0
 """Time for a command to print the key: some ask a person first."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MAKERS = re.compile(r"(sk|pk|hf|gsk|jina|pa|voyage|xai|nvapi|AIza|Bearer)[-_ ]?[A-Za-z0-9]", re.A)
+_MAKERS = re.compile(r"(sk|pk|hf|gsk|jina|pa|voyage|xai|nvapi)[-_][\w-]{12}|AIza\w{12}", re.ASCII)
 """How the keys of common makers begin."""
+_PRINTERS = ("echo", "printf")
+"""Commands that print what they are given: of others a long word may be the name of an entry."""
 _LONG = 20
 """Letters and digits in one run, both among them, from which on a word may be a key."""
 
 
 def looks_like_key(text: str) -> bool:
     """Whether a word may be a key itself: wrongly yes is a line to read, wrongly no a key in a file."""
-    if len(text) >= _LONG and _MAKERS.match(text):
-        return True
-    return any(
+    return is_of_a_maker(text) or any(
         re.search(r"\d", run) and re.search(r"[A-Za-z]", run)
         for run in re.findall(rf"[A-Za-z0-9]{{{_LONG},}}", text)
     )
+
+
+def is_of_a_maker(text: str) -> bool:
+    """Whether a word begins as the keys of common makers do."""
+    return len(text) >= _LONG and bool(_MAKERS.match(text))
 
 
 class Key:
@@ -42,13 +47,15 @@ class Key:
             raise SettingsError(
                 f"{table}.key_variable and {table}.key_command are both given", "Keep one of them"
             )
-        if variable and (not _VARIABLE.fullmatch(variable) or looks_like_key(variable)):
+        is_name = _VARIABLE.fullmatch(variable) and not looks_like_key(variable)
+        if variable and not is_name and variable not in os.environ:
             raise _refused(table, "key_variable")
         try:
             self._words = shlex.split(command)
         except ValueError as error:
             raise SettingsError(f"{table}.key_command cannot be read: {error}") from None
-        if any(map(looks_like_key, self._words[1:])):
+        prints = bool(self._words) and os.path.basename(self._words[0]) in _PRINTERS
+        if any(map(looks_like_key if prints else is_of_a_maker, self._words)):
             raise _refused(table, "key_command")
 
     def __repr__(self) -> str:
