@@ -132,3 +132,21 @@ def test_words_alone_are_shown_while_the_rest_takes_long(page: Page, served: Ser
     page.goto("/?q=zebra")
     expect(page.locator("#results > li").first).to_be_visible()
     expect(page.locator("#found")).to_have_attribute("aria-busy", "true")
+    expect(page.locator("#said")).to_contain_text("By words so far")
+    expect(page.locator(".score").first).to_have_text("by words so far")
+
+
+def test_a_server_that_takes_a_token_is_entered_once_with_it(
+    browser: Browser, tmp_path: Path
+) -> None:
+    folder = write(tmp_path / "docs", {"a.md": "# A\n\nThe heron.\n"})
+    with (
+        serving(folder, door={"token": "sesame"}) as each,
+        visiting(browser, f"http://{each.name}") as page,
+    ):
+        page.goto("/?token=sesame&q=heron")
+        expect(page.locator("#results .path")).to_have_text(["a.md"])
+        assert "sesame" not in page.url
+        page.context.clear_cookies()
+        page.locator("#q").fill("heron again")
+        expect(page.locator("#state")).to_contain_text("/?token=")

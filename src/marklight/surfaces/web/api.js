@@ -38,7 +38,12 @@ export async function* events(address, signal) {
 }
 
 // What a name in an address must look like; strokes stay, for a path has them.
-export const inPath = (path) => path.split("/").map(encodeURIComponent).join("/");
+export function inPath(path) {
+  const parts = path.split("/");
+  // A browser follows these itself, however they are written, and would ask for something else.
+  if (parts.includes("..") || parts.includes(".")) throw new Problem(`no document is called ${path}`, "", 404);
+  return parts.map(encodeURIComponent).join("/");
+}
 
 async function reached(address, options) {
   let response;

@@ -51,11 +51,12 @@ function shift(moves, one, other, x, y) {
 }
 
 function fitted(places, edges, width, height) {
-  const wide = Math.max(0.05, ...places.map((each) => Math.abs(each.x)));
-  const high = Math.max(0.05, ...places.map((each) => Math.abs(each.y)));
+  const [left, right] = ends(places.map((each) => each.x)), [top, bottom] = ends(places.map((each) => each.y));
   // Three documents need no more room than that.
   const long = edges.reduce((sum, { from, to }) => sum + between(places[from], places[to], 0).far, 0) / (edges.length || 1);
   const most = LONGEST / (long || 1);
-  const across = Math.min(width / 2 / wide, most), down = Math.min(height / 2 / high, most);
-  return places.map((each) => ({ x: each.x * across, y: each.y * down }));
+  const across = Math.min(width / (right - left), most), down = Math.min(height / (bottom - top), most);
+  return places.map((each) => ({ x: (each.x - (left + right) / 2) * across, y: (each.y - (top + bottom) / 2) * down }));
 }
+
+const ends = (all) => [Math.min(...all) - 0.01, Math.max(...all) + 0.01];

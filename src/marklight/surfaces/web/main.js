@@ -13,6 +13,7 @@ import * as states from "./states.js";
 const NARROW = matchMedia("(max-width: 60rem)");
 let state = read();
 let retried = false;
+let slow = 0;
 
 const href = (patch) => written({ ...state, open: "", lines: null, at: "", view: "text", ...patch });
 const standing = new Standing({ changed: known, back: () => { ask({ now: true }); if (state.open) reading.show(state); } });
@@ -25,12 +26,21 @@ const form = byId("ask");
 
 function begun() {
   byId("found").setAttribute("aria-busy", "true");
+  byId("found").classList.add("stale");
+  clearTimeout(slow);
+  // Said only where it takes long enough to wonder; the list from before fades meanwhile.
+  slow = setTimeout(() => byId("found").classList.contains("stale") && !standing.away && say("Searching …"), 400);
+}
+
+function rest() {
+  byId("found").removeAttribute("aria-busy");
+  byId("found").classList.remove("stale");
 }
 
 function ask({ now = false } = {}) {
   if (state.q.trim()) return search.ask({ ...state, q: state.q.trim() }, { now });
   search.stop();
-  byId("found").removeAttribute("aria-busy");
+  rest();
   say("");
   show([], null);
   states.empty(standing.status);
@@ -38,8 +48,9 @@ function ask({ now = false } = {}) {
 
 function found(given, question, whole) {
   if (whole) {
-    byId("found").removeAttribute("aria-busy");
+    rest();
     retried = false;
+    standing.counted(given.index);
   }
   const all = given.results;
   const hits = (question.kind ? all.filter((hit) => hit.kind === question.kind) : all).slice(0, question.limit);
@@ -47,7 +58,11 @@ function found(given, question, whole) {
   if (!whole && !hits.length) return;
   show(hits, given, whole);
   states.nothing();
-  if (!whole) return;
+  if (!whole) {
+    byId("found").classList.remove("stale");
+    say("By words so far; looking for what is meant …");
+    return;
+  }
   const more = question.kind ? all.filter((hit) => hit.kind === question.kind).length > hits.length : all.length >= question.limit;
   byId("more").hidden = !more || question.limit === STEPS.at(-1) || !hits.length;
   if (hits.length) say(`${counted(hits.length, "result")}${question.kind ? ` of ${all.length} found` : ""}`);
@@ -57,8 +72,9 @@ function found(given, question, whole) {
 }
 
 function failed(problem, question) {
-  byId("found").removeAttribute("aria-busy");
-  if (problem.offline) { standing.lost(); say("The server does not answer"); return; }
+  // What is shown answers an older question: it stays faded until somebody answers again.
+  if (problem.offline) { standing.lost(); say("The server does not answer", true); return; }
+  rest();
   if (problem.status === 503 && !retried) {
     // Too many at once: the server asks to wait a second, and a person should not have to.
     retried = true;
@@ -71,14 +87,14 @@ function failed(problem, question) {
 }
 
 function show(hits, given, whole = true) {
-  if (hits.length) results.show(hits, given, { measured: whole && Boolean(standing.status?.calibrated), several: standing.several });
+  if (hits.length) results.show(hits, given, { measured: whole && Boolean(standing.status?.calibrated), whole, several: standing.several });
   else results.clear();
   byId("more").hidden = true;
   const notices = (given?.notices ?? []).filter((said) => !(standing.indexing && /^indexing\b/i.test(said)));
   byId("notices").hidden = !whole || !notices.length;
   byId("notices").replaceChildren(...notices.map((said) => make("li", {}, states.sentence(said))));
   byId("stages").hidden = !whole || !given?.steps.length;
-  if (whole && given?.steps.length) byId("stages").lastElementChild.replaceChildren(...stages(given));
+  if (whole && given?.steps.length) byId("stages").lastElementChild.replaceChildren(...stages(given, Boolean(standing.status?.calibrated)));
   document.title = state.q ? `${state.q} – Marklight` : "Marklight";
 }
 
@@ -160,7 +176,8 @@ function known() {
   byId("of-collection").hidden = names.length < 2 && !state.collection.length;
   const options = form.elements.collection.options;
   for (const name of names) if (![...options].some((each) => each.value === name)) options.add(new Option(name, name));
-  if (!state.q.trim()) states.empty(status);
+  if (standing.problem && !status) states.failed(standing.problem, () => standing.look());
+  else if (!state.q.trim()) states.empty(status);
 }
 
 form.addEventListener("input", () => change(fromForm(), { now: false }));

@@ -33,21 +33,28 @@ function node(each, place, label, first, { href, named, title }) {
     draw("title", {}, `${title(each)} – ${name}`),
     draw("circle", { r: 16, class: "reach" }),
     draw("circle", { r: size }),
-    draw("text", { y: -size - 6, "text-anchor": "middle", "aria-hidden": "true" }, short(title(each))));
+    draw("text", { y: label < 0 ? size + 15 : -size - 6, "text-anchor": "middle", "aria-hidden": "true" }, short(title(each))));
 }
 
 const short = (text) => (text.length > 26 ? `${text.slice(0, 25).trimEnd()}…` : text);
 
-// A label that would lie on another, on a dot or outside shows only under the pointer and with the focus.
+// Above the dot, 1, or below it, -1; 0 where it would lie on another, on a dot or outside: then it shows only
+// under the pointer and with the focus.
 function labelled(nodes, places, wide) {
   const taken = places.map(({ x, y }) => ({ left: x - 7, right: x + 7, top: y - 7, bottom: y + 7 }));
   const order = [...nodes.keys()].sort((one, other) => (one === 0 ? -1 : other === 0 ? 1 : (nodes[other].degree ?? 0) - (nodes[one].degree ?? 0)));
-  const shown = nodes.map(() => false);
+  const sides = nodes.map(() => 0);
   for (const at of order) {
     const half = (short(nodes[at].title || nodes[at].path).length * SIGN) / 2, { x, y } = places[at];
-    const box = { left: x - half, right: x + half, top: y - 25, bottom: y - 9 };
-    const free = box.left > -wide / 2 && box.right < wide / 2 && !taken.some((other) => box.left < other.right && box.right > other.left && box.top < other.bottom && box.bottom > other.top);
-    if (free || at === 0) { shown[at] = true; taken.push(box); }
+    for (const side of [1, -1]) {
+      const box = { left: x - half, right: x + half, top: y - side * 17 - 8, bottom: y - side * 17 + 8 };
+      const inside = box.left > -wide / 2 && box.right < wide / 2;
+      if (at === 0 || (inside && !taken.some((other) => box.left < other.right && box.right > other.left && box.top < other.bottom && box.bottom > other.top))) {
+        sides[at] = side;
+        taken.push(box);
+        break;
+      }
+    }
   }
-  return shown;
+  return sides;
 }

@@ -19,10 +19,10 @@ export class Results {
     this.#list.addEventListener("keydown", (event) => this.#move(event));
   }
 
-  show(hits, answer, { measured, several }) {
+  show(hits, answer, { measured, whole, several }) {
     const words = pattern(answer.query.text, ...answer.query.expanded_with);
     const focused = document.activeElement?.closest?.("#results > li")?.dataset.id;
-    this.#list.replaceChildren(...hits.map((hit) => this.#item(hit, words, measured, several)));
+    this.#list.replaceChildren(...hits.map((hit) => this.#item(hit, words, bar(hit.score, measured, whole), several)));
     // Typing goes on elsewhere; but who was in the list must not be thrown out of it.
     if (focused) this.#list.querySelector(`li[data-id="${CSS.escape(focused)}"] h3 a`)?.focus();
     this.mark(this.#current.open, this.#current.lines);
@@ -68,7 +68,7 @@ export class Results {
     else links[Math.min(at, links.length - 1)].focus();
   }
 
-  #item(hit, words, measured, several) {
+  #item(hit, words, score, several) {
     const name = several ? `${hit.collection}/${hit.path}` : hit.path;
     const reference = `${name}:${hit.lines.join("-")}`;
     const trail = hit.headings.length ? hit.headings : [hit.title];
@@ -81,7 +81,7 @@ export class Results {
         ...marked(shown, words))),
       this.#passage(hit, words),
       make("div", { class: "below" },
-        bar(hit.score, measured),
+        score,
         hit.kind === "prose" ? null : make("span", {}, hit.kind),
         make("time", { datetime: hit.modified, title: "Last changed" }, day(hit.modified)),
         make("button", { type: "button", class: "quiet", "aria-label": `Copy reference ${reference}`, click: (event) => this.copy(reference, event.currentTarget) }, "Copy"),

@@ -8,6 +8,7 @@ const QUIET_MS = 15_000, INDEXING_MS = 700, AWAY_MS = 1_500;
 export class Standing {
   status = null;
   away = false;
+  problem = null; // what the server says in place of how it stands: that it takes a token, perhaps
   indexing = null;
   #timer = 0;
 
@@ -32,15 +33,24 @@ export class Standing {
     try {
       const health = await get("/health");
       this.away = false;
+      this.problem = null;
       this.indexing = health.indexing;
       if (!this.status || wasAway || wasIndexing || this.indexing) this.status = await get("/api/status");
     } catch (problem) {
       this.away = Boolean(problem.offline);
+      this.problem = this.away ? null : problem;
     }
     this.#show();
     this.changed();
     if (!this.away && (wasAway || (wasIndexing && !this.indexing))) this.back();
     this.#next();
+  }
+
+  // Every answer tells how much there is now.
+  counted({ documents, chunks, pending }) {
+    if (!this.status || this.status.documents === documents) return;
+    Object.assign(this.status, { documents, chunks, pending });
+    this.#show();
   }
 
   get several() {
