@@ -6,12 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from marklight.model import Chunk, Counts, DocumentId
-
-if TYPE_CHECKING:
-    from marklight.commits import Commits
 
 CHARACTERS_PER_TOKEN = 3
 """Of the Kubernetes pages 15.5 million characters are 5.0 million tokens: 3.07 to one."""
@@ -192,7 +189,7 @@ class Answer:
     explain: bool = False
     several_collections: bool = False
     """Whether a path needs its collection before it to be told from another."""
-    commits: Commits | None = None
+    commits: Answer | None = None
     """What the history says to the same question, where it was asked too."""
 
     def to_dict(self) -> dict[str, Any]:

@@ -55,30 +55,19 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Commits:
-    """What a search of the history found."""
+class Commits(Answer):
+    """What a search of the history found: passages of messages and diffs, and whose they are."""
 
-    answer: Answer
-    """Passages of messages and diffs, as the pipeline found them."""
     known: Mapping[DocumentId, Commit] = field(default_factory=dict)
-    several_repositories: bool = False
 
     @property
-    def hits(self) -> Sequence[tuple[Commit, Hit]]:
+    def ranked(self) -> Sequence[tuple[Commit, Hit]]:
         """Commits with the passage that each was found by, best first."""
-        return [(self.known[hit.chunk.document], hit) for hit in self.answer.hits]
-
-    @property
-    def notices(self) -> Sequence[str]:
-        return self.answer.notices
-
-    @property
-    def abstained(self) -> str | None:
-        return self.answer.abstained
+        return [(self.known[hit.chunk.document], hit) for hit in self.hits]
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as JSON holds it: as that of a search, with commits for results."""
-        told = self.answer.to_dict()
+        told = Answer.to_dict(self)
         results = [
             {
                 "rank": one["rank"],
@@ -89,12 +78,9 @@ class Commits:
                 "content": one["content"],
                 "why": one["why"],
             }
-            for one, (commit, hit) in zip(told["results"], self.hits, strict=True)
+            for one, (commit, hit) in zip(told["results"], self.ranked, strict=True)
         ]
         return {**told, "results": results}
-
-    def __repr__(self) -> str:
-        return repr(self.answer).replace("<Answer to", "<Commits for", 1)
 
 
 def kind(hit: Hit) -> str:

@@ -52,9 +52,6 @@ class ModelError(MarklightError):
 class Unanswered(ModelError):
     """A model's server gives no usable answer; what needs no model still works."""
 
-    waited_seconds: float = 0.0
-    """How long the last attempt took."""
-
 
 class Refused(MarklightError):
     """One file cannot be indexed; the run goes on and `status` lists the reason."""

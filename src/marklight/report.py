@@ -296,5 +296,5 @@ class Report:
             "pending": self.index.pending,
             "notices": list(self.notices),
             "took_ms": round(self.took_ms, 1),
-            **({"history": self.history.to_dict()} if self.history else {}),
+            **({"history": self.history.to_dict()} if self.history is not None else {}),
         }

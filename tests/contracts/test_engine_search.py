@@ -199,10 +199,17 @@ FILTERED: dict[str, dict[str, Any]] = {
     "guide/deep/b.md": {
         "merged": ("x", "the 全文"),
         "tags": ("Web",),
-        "metadata": {"status": "Draft"},
+        "metadata": {
+            "status": "Draft",
+            "files": ["src/A.py", "docs/x.md"],
+            "author": ["Bo", "bo@x.org"],
+        },
         "date": "2026-02",
     },
-    "c.md": {"metadata": {"status": ["done", "draft"], "n": {"x": 3}}, "category": "howto"},
+    "c.md": {
+        "metadata": {"status": ["done", "draft"], "n": {"x": 3}, "files": ["docs/x.md"]},
+        "category": "howto",
+    },
     "[odd] (name).md": {"languages": ("Python", "c++"), "date": "2025-12-31T23:30:00-08:00"},
 }
 
@@ -245,6 +252,15 @@ CASES = [
     (Filters(tags=("web",), exclude=("**/b.md",), after="2026"), "a"),
     (Filters(documents=(id_of("c.md"), id_of("none.md"))), "c"),
     (Filters(documents=(id_of("c.md", "other"),)), ""),
+    (Filters(files=("src/**",)), "b"),
+    (Filters(files=("a.PY",)), "b"),
+    (Filters(files=("docs", "none")), "bc"),
+    (Filters(files=("*.rs",)), ""),
+    (Filters(authors=("an",)), "a"),
+    (Filters(authors=("X.ORG", "ann")), "ab"),
+    (Filters(authors=("bo",), files=("*.md",)), "b"),
+    (Filters(authors=("%",)), ""),
+    (Filters(also=Filters(files=("*.md",)), authors=("bo",)), "b"),
     (Filters(phrases=("the first",)), "a"),
     (Filters(phrases=("first",)), "a"),
     (Filters(phrases=("the",)), "ab"),

@@ -31,7 +31,7 @@ def repository(tmp_path: Path) -> Repository:
 
 
 def subjects(found: Commits) -> list[str]:
-    return [commit.subject for commit, _ in found.hits]
+    return [commit.subject for commit, _ in found.ranked]
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_a_commit_is_found_by_the_beginning_of_its_hash(
     lib: marklight.Library, repository: Repository
 ) -> None:
     first = repository.git("rev-list", "--max-parents=0", "HEAD")
-    assert lib.commits(first[:9]).hits[0][0].hash == first
+    assert lib.commits(first[:9]).ranked[0][0].hash == first
 
 
 def test_each_commit_is_one_result_and_twins_are_two(
@@ -112,7 +112,7 @@ def test_each_commit_is_one_result_and_twins_are_two(
         repository.commit("Tidy the kitchen", {"kitchen.md": f"{number}\n"})
     found = lib.commits("tidy the kitchen", min_confidence=0)
     assert subjects(found)[:2] == ["Tidy the kitchen"] * 2
-    assert len({commit.hash for commit, _ in found.hits}) == len(found.hits)
+    assert len({commit.hash for commit, _ in found.ranked}) == len(found.hits)
 
 
 def test_the_next_question_finds_a_new_commit(
@@ -125,8 +125,8 @@ def test_the_next_question_finds_a_new_commit(
 
 
 def test_nothing_new_makes_no_commit(lib: marklight.Library) -> None:
-    before = lib.commits("espresso").answer.index.generation
-    assert lib.commits("espresso").answer.index.generation == before
+    before = lib.commits("espresso").index.generation
+    assert lib.commits("espresso").index.generation == before
     lib.index(history=True)
     again = lib.index(history=True).history
     assert again is not None
@@ -142,7 +142,7 @@ def test_rewritten_history_is_gone_and_the_rest_stays(
     found = lib.commits("explain rolling back undo", min_confidence=0, limit=10)
     assert "Explain rolling back" not in subjects(found)
     assert "Explain how to undo" in subjects(found)
-    assert found.answer.index.documents == 3
+    assert found.index.documents == 3
 
 
 def test_what_was_rewritten_and_thrown_away_is_noticed_too(
@@ -152,7 +152,7 @@ def test_what_was_rewritten_and_thrown_away_is_noticed_too(
     repository.git("reset", "--quiet", "--hard", "HEAD~1")
     repository.git("reflog", "expire", "--expire=now", "--all")
     repository.git("gc", "--quiet", "--prune=now")
-    assert lib.commits("espresso").answer.index.documents == 2
+    assert lib.commits("espresso").index.documents == 2
 
 
 def test_documents_and_commits_are_asked_together_and_told_apart(lib: marklight.Library) -> None:
@@ -232,9 +232,9 @@ def test_several_repositories_are_told_apart(tmp_path: Path, engine: str) -> Non
     home.mkdir()
     with library(home, engine=engine, collections=folders) as lib:
         found = lib.commits("apples pears", min_confidence=0, mode="keyword")
-        assert {commit.repository for commit, _ in found.hits} == {"one", "two"}
-        assert found.answer.index.documents == 2
+        assert {commit.repository for commit, _ in found.ranked} == {"one", "two"}
+        assert found.index.documents == 2
     shutil.rmtree(two.folder)
     if not engine.startswith("memory"):
         with library(home, engine=engine, collections={"one": str(one.folder)}) as lib:
-            assert lib.commits("pears").answer.index.documents == 1
+            assert lib.commits("pears").index.documents == 1

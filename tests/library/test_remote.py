@@ -76,9 +76,7 @@ def test_a_run_without_the_server_keeps_the_text_and_the_next_one_goes_on(
 ) -> None:
     with remote(folder, address) as lib:
         does.statuses = [503] * 50
-        with pytest.raises(
-            Unanswered, match=r"status 503.*found by its words; the next run goes on"
-        ):
+        with pytest.raises(Unanswered, match="status 503"):
             lib.index()
         assert lib.status()["documents"] == 4
         assert paths(lib.search("espresso machine", mode="keyword"))[0] == "notes.txt"

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ssl import SSLContext
 from typing import Any
 
 import numpy as np
@@ -33,8 +32,6 @@ class Behaviour:
     base64: bool = False
     shuffled: bool = False
     """Answers stand in another order than asked, with their numbers."""
-    refuses: str = ""
-    """Texts with this in them are answered with status 503."""
     longest: int = 0
     """Characters of a text beyond which it is refused, and how: any status."""
     too_long: tuple[int, str] = (400, "the input length exceeds the context length")
@@ -69,7 +66,7 @@ class Behaviour:
 
 
 @contextmanager
-def serving(does: Behaviour, secure: SSLContext | None = None) -> Iterator[str]:
+def serving(does: Behaviour) -> Iterator[str]:
     """The address of a server that behaves so."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -105,9 +102,8 @@ def serving(does: Behaviour, secure: SSLContext | None = None) -> Iterator[str]:
                 return
             status = does.statuses.pop(0) if does.statuses else 0
             if status:
-                said = "too many exceed the limit" if status in (429, 503) else "not now"
                 headers = {"Retry-After": does.retry_after} if does.retry_after else {}
-                self._json(status, {"error": {"message": said}}, headers)
+                self._json(status, {"error": {"message": "not now"}}, headers)
             elif does.says_key or (does.key and does.keys[-1] != f"Bearer {does.key}"):
                 self._json(401, {"error": {"message": f"wrong key: {does.keys[-1]}"}})
             elif does.body is not None:
@@ -132,8 +128,6 @@ def serving(does: Behaviour, secure: SSLContext | None = None) -> Iterator[str]:
         def _embeddings(self, given: Any) -> tuple[int, Any]:
             if does.longest and any(len(text) > does.longest for text in given["input"]):
                 return does.too_long[0], {"error": {"message": does.too_long[1]}}
-            if does.refuses and any(does.refuses in text for text in given["input"]):
-                return 503, {"error": "busy"}
             dimension = given.get("dimensions", does.dimension)
             # Not of length one: that is for us to do.
             rows = 3.0 * FakeEmbedder(dimension=dimension).embed_passages(given["input"])
@@ -183,15 +177,11 @@ def serving(does: Behaviour, secure: SSLContext | None = None) -> Iterator[str]:
         return row.tolist()
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    if secure:
-        server.socket = secure.wrap_socket(
-            server.socket, server_side=True, do_handshake_on_connect=False
-        )
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield f"http{'s' if secure else ''}://127.0.0.1:{server.server_port}"
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
         if does.waits is not None:
             does.waits.set()

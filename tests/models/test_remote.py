@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import ssl
 import sys
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from marklight.errors import ModelError, SettingsError, Unanswered
 from marklight.library.chosen import Model
@@ -299,27 +292,12 @@ def test_a_server_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
     assert "\n" not in said
 
 
-def _never(_: float) -> None:
-    raise AssertionError("waited")
-
-
-def test_a_question_does_not_wait_for_a_server_that_is_not_there(
-    does: Behaviour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with serving(does) as address:
-        assert opened(address, tmp_path).dimension
-    monkeypatch.setattr("time.sleep", _never)
-    for _ in range(2):  # nor is it left alone: it may be back
-        with pytest.raises(Unanswered, match=r"does not answer: Connection refused\. Is"):
-            opened(address, tmp_path).embed_query("a")
-
-
 @pytest.mark.parametrize("drips", [True, False])
 def test_one_that_answers_too_slowly_is_given_up(
     drips: bool, does: Behaviour, address: str, tmp_path: Path
 ) -> None:
-    assert opened(address, tmp_path).dimension
     model = opened(address, tmp_path, timeout_seconds=0.4, query_seconds=0.4, retries=0)
+    assert model.dimension
     if drips:
         does.drip_seconds = 0.01  # 64 numbers are a thousand bytes and more
     else:
@@ -438,46 +416,7 @@ def test_the_proxy_of_the_environment_is_used_but_not_for_this_machine(
     assert len(does.requests) == 1
 
 
-def test_a_certificate_must_be_vouched_for(
-    does: Behaviour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "server.pem"
-    file.write_bytes(certificate())
-    secure = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    secure.load_cert_chain(file)
-    with serving(does, secure) as address:
-        with pytest.raises(Unanswered, match="nobody known vouches for"):
-            opened(address, tmp_path).embed_passages(["a"])
-        assert not does.requests
-        monkeypatch.setenv("SSL_CERT_FILE", str(file))
-        np.testing.assert_allclose(
-            opened(address, tmp_path).embed_query("a"), FAKE.embed_query("a"), atol=1e-6
-        )
-
-
-def certificate() -> bytes:
-    """Key and certificate of this machine's address, signed by itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(here, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    return private + made.public_bytes(serialization.Encoding.PEM)
-
-
-def test_who_speaks_plainly_where_tls_is_asked_for_does_not_answer(
+def test_a_certificate_that_nobody_vouches_for_is_refused_at_once(
     address: str, tmp_path: Path
 ) -> None:
     with pytest.raises(Unanswered, match="does not answer"):
@@ -487,8 +426,8 @@ def test_who_speaks_plainly_where_tls_is_asked_for_does_not_answer(
 def test_a_server_that_kept_us_waiting_is_left_alone_for_a_while_by_every_process(
     does: Behaviour, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert opened(address, tmp_path).dimension
     model = opened(address, tmp_path, query_seconds=1.2, timeout_seconds=1.2)
+    assert model.dimension
     does.waits = threading.Event()
     with pytest.raises(Unanswered, match="in time"):
         model.embed_query("a")

@@ -74,21 +74,6 @@ def test_models_lists_and_verifies_it(
     assert "status 401" in said
 
 
-def test_an_evaluation_is_not_half_by_words(
-    folder: Path, does: Behaviour, monkeypatch: pytest.MonkeyPatch, run: Run
-) -> None:
-    monkeypatch.delenv("MARKLIGHT_RERANKER_NAME")
-    questions = "".join(
-        f'[[questions]]\ntext = "{text}"\nanswers = ["a"]\n' for text in ("access", "zebra token")
-    )
-    write(folder.parent, {"set.toml": f'corpus = "docs"\noff_topic = ["quark"]\n{questions}'})
-    assert run("eval", str(folder.parent / "set.toml"))[0] == 0
-    does.refuses = "zebra"
-    code, said = run("eval", str(folder.parent / "set.toml"))
-    assert code == 3
-    assert "a question was answered by words alone" in said
-
-
 @pytest.mark.parametrize("refused", [False, True])
 def test_a_key_is_never_shown(
     refused: bool,

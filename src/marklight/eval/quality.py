@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from marklight.answer import Answer, Hit, Hits, Query
-from marklight.errors import Unanswered, UsageError
+from marklight.errors import UsageError
 from marklight.eval import metrics
 from marklight.eval.collection import Collection, Place
 from marklight.eval.dataset import Dataset, Question
-from marklight.library import WORDS_ALONE
 from marklight.ports import Progress, silent
 from marklight.search.present import within_budget
 
@@ -168,17 +167,12 @@ def _ask(
     min_confidence: float | None = None,
 ) -> Answer:
     try:
-        answer = collection.library.search(
+        return collection.library.search(
             text, limit=limit, mode=mode, min_confidence=min_confidence, refresh=False
         )
     except UsageError as error:
         refused.append(f"{text!r}: {error}")
         return Answer(Query(text), ())
-    for notice in answer.notices:
-        if notice.startswith(WORDS_ALONE):
-            # Numbers of which some are by words alone say nothing of either.
-            raise Unanswered(f"a question was {notice}")
-    return answer
 
 
 def _without_sources(collection: Collection, hits: Hits, question: Question) -> Hits:

@@ -29,10 +29,8 @@ from marklight.search import picture, present, reference, relations, widen
 from marklight.search.likelihood import is_measured
 from marklight.search.pipeline import GONE
 
-__all__ = ["WORDS_ALONE", "Library"]
+__all__ = ["Library"]
 
-WORDS_ALONE = "answered by words alone"
-"""How a notice begins where the model's server gave no answer."""
 WITH_MODEL = (Mode.HYBRID, Mode.SEMANTIC)
 """Modes that need a model; the others answer without one."""
 
@@ -149,7 +147,7 @@ class Library(Parts):
                 except Unanswered as error:
                     if query.mode is Mode.SEMANTIC:
                         raise
-                    said.append(f"{WORDS_ALONE}: {error}")
+                    said.append(f"answered by words alone: {error}")
                     found = pipeline(query, replace(tools, embedder=None))
                 documents = {hit.chunk.document for hit in found.hits}
                 if counts.documents == 0:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from marklight.answer import Mode, Query
 from marklight.errors import ModelError, UsageError
-from marklight.library.upkeep import name_key
+from marklight.library.embedding import name_key
 from marklight.ports import Embedder, Reader
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from marklight.answer import Filters, Mode, Query
 from marklight.commits import Commits
-from marklight.errors import HistoryError, NotFound
+from marklight.errors import HistoryError, NotFound, Unanswered
 from marklight.ingest.history.pipeline import History
 from marklight.library.asking import Day, Several, ask_history
 from marklight.library.choice import model_for
 from marklight.library.compose import History as Limits
-from marklight.library.compose import Index
 from marklight.library.history import Annals, repositories
 from marklight.library.parts import MANY, Parts, in_turn
-from marklight.ports import Embedder, Progress, Rewrite, Tools
+from marklight.ports import Embedder, Progress, Rewrite, Tools, in_haste
 from marklight.report import Report
 from marklight.search import present
 from marklight.search.pipeline import Pipeline
@@ -29,7 +28,11 @@ LEFT_OUT = ("alive", "same_text", "near_text", "same_meaning")
 
 def annals(parts: Parts, embedder: Embedder | None) -> tuple[Annals, list[str]]:
     """The history of a library, and what hinders; NotFound where no collection is in a repository."""
-    found, refused = repositories(parts.collections)
+    found, refused = parts.repositories, dict[str, HistoryError]()
+    if not found:
+        found, refused = repositories(parts.collections)
+        # Found once, they stay; one that is refused may be allowed meanwhile.
+        parts.repositories = {} if refused else found
     if refused and not found:
         raise next(iter(refused.values()))
     if not found:
@@ -37,7 +40,7 @@ def annals(parts: Parts, embedder: Embedder | None) -> tuple[Annals, list[str]]:
         raise NotFound(f"there is no git repository around {folders}", "`git init` makes one")
     limits = parts.settings.build(Limits, "history")
     history = History(parts.commits_engine, found, embedder, limits.diff_lines, frozenset(refused))
-    kept = Annals(history, parts.settings.build(Index, "index"), limits.read_seconds)
+    kept = Annals(history, parts.limits, limits.read_seconds, parts.embedding_commits)
     return kept, [str(error) for error in refused.values()]
 
 
@@ -89,24 +92,38 @@ def ask_commits(
         embedder, said = model_for(query, reader, wanted, parts.model_named)
         tools = Tools(
             reader,
-            embedder,
+            in_haste(embedder, parts.settings["model.query_seconds"]),
             reranker,
             now=time.time(),
             say=said.append,
             together=parts.together if alone and counts.chunks >= MANY else in_turn,
             going_on=going_on,
         )
-        answer = pipeline(query, tools)
+        try:
+            answer = pipeline(query, tools)
+        except Unanswered as error:
+            if query.mode is Mode.SEMANTIC:
+                raise
+            said.append(f"answered by words alone: {error}")
+            answer = pipeline(query, replace(tools, embedder=None))
         known = kept.commits(reader, [hit.chunk.document for hit in answer.hits])
         modified = reader.modified(known)
+    said += parts.sent_to(embedding=wanted is not None, reranking=reranker is not None)
     notices += [*said, *parts.commits_engine.news()]
     answer = present.within_budget(replace(answer, index=counts, modified=modified))
     if answer.notices:
         shorter = f"the answer is cut to stay within {max_tokens} tokens"
         notices.append(f"{shorter}; `git show` shows a commit whole")
-    took_ms = (time.perf_counter() - began) * 1000
-    answer = replace(answer, notices=tuple(notices), explain=explain, took_ms=took_ms)
-    return Commits(answer, known, len(kept.history.repositories) > 1)
+    answer = replace(
+        answer,
+        notices=tuple(notices),
+        explain=explain,
+        several_collections=len(kept.history.repositories) > 1,
+        took_ms=(time.perf_counter() - began) * 1000,
+    )
+    return Commits(
+        **{each.name: getattr(answer, each.name) for each in fields(answer)}, known=known
+    )
 
 
 def of_commits(pipeline: Pipeline) -> Pipeline:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from threading import Lock
 
 from marklight import engines
 from marklight.answer import Query
-from marklight.commits import Commit
-from marklight.errors import Busy, HistoryError, StoreError
+from marklight.commits import SHORT, Commit
+from marklight.errors import Busy, HistoryError, StoreError, Unanswered
 from marklight.ingest.history.news import known
 from marklight.ingest.history.pipeline import History
 from marklight.ingest.history.repository import Repository, find
 from marklight.library.compose import Index
-from marklight.library.upkeep import EMBED_FIRST, name_key
-from marklight.model import Batch, Document, DocumentId
-from marklight.ports import FIELD_BOOSTS, Engine, Progress, Reader
+from marklight.library.embedding import embed, likely, tidy
+from marklight.library.upkeep import MOMENT_SECONDS
+from marklight.model import Document, DocumentId, Failure
+from marklight.ports import Engine, Progress, Reader
 from marklight.report import Report
-from marklight.text import query_words
 
 FOLDER = "history"
 """Where commits live, in the folder of the library's own index."""
@@ -57,38 +59,52 @@ class Annals:
     history: History
     limits: Index
     read_seconds: float
+    embedding: Lock
+    """Held by the one thread that makes vectors."""
 
     def run(self, progress: Progress, *, rebuild: bool = False) -> Report:
         """All of it, however long it takes: messages and diffs first, then vectors."""
         with self.history.engine.writing(self.limits.wait_seconds):
             report = self.history.text(progress, rebuild=rebuild)
-            self._embed(progress)
+        with self.embedding:
+            embed(self.history, self.limits.wait_seconds, progress)
+            tidy(self.history)
         return replace(report, index=self.history.counts(), notices=self.notices())
 
     def refresh(self, query: Query, progress: Progress) -> list[str]:
         """What came and went, and vectors for a while; what could not be done is said and is not fatal."""
         history, limits = self.history, self.limits
+        told: list[str] = []
         try:
-            differs = history.differs()
-            if not differs and not history.waiting():
-                return []
             empty = not history.counts().documents
-            with history.engine.writing(limits.wait_seconds if empty else 0.0):
-                report = Report()
-                if differs:
+            if history.differs():
+                with history.engine.writing(limits.wait_seconds if empty else MOMENT_SECONDS):
                     report = history.text(progress, time.monotonic() + self.read_seconds)
-                seconds = limits.first_search_seconds if empty else limits.search_seconds
-                self._embed(progress, time.monotonic() + seconds, lambda: self._likely(query))
-            return [
-                *report.notices,
-                *(f"{each.document.path[:7]}: {each.reason}" for each in report.skipped),
-            ]
+                told += [*report.notices, *map(_unread, report.skipped)]
+            if history.waiting() and self.embedding.acquire(blocking=False):
+                try:
+                    self._embed(
+                        query,
+                        progress,
+                        limits.first_search_seconds if empty else limits.search_seconds,
+                    )
+                finally:
+                    self.embedding.release()
+            return told
+        except Unanswered as error:
+            return [*told, f"what is new could not be embedded: {error}"]
         except Busy:
             return ["another process is reading the history; answering from what is there"]
         except (StoreError, HistoryError) as error:
             if not history.counts().documents:
                 raise
             return [f"the history could not be brought up to date: {error}"]
+
+    def _embed(self, query: Query, progress: Progress, seconds: float) -> None:
+        history, until = self.history, time.monotonic() + seconds
+        first = partial(likely, history.engine, query)
+        embed(history.hurried(seconds), self.limits.wait_seconds, progress, until, first)
+        tidy(history)
 
     def notices(self) -> tuple[str, ...]:
         """What the asker should know of the repositories."""
@@ -126,26 +142,9 @@ class Annals:
                 return whole
         return text
 
-    def _embed(
-        self,
-        progress: Progress,
-        until: float | None = None,
-        first: Callable[[], list[str]] = list,
-    ) -> None:
-        model, engine = self.history.embedder, self.history.engine
-        if model is None:
-            return
-        with engine.snapshot() as reader:
-            noted = reader.manifest().get(name_key(model.fingerprint)) == model.name
-        if not noted:
-            engine.commit(Batch(manifest={name_key(model.fingerprint): model.name}))
-        self.history.vectors(progress, until, first)
 
-    def _likely(self, query: Query) -> list[str]:
-        with self.history.engine.snapshot() as reader:
-            words = query_words(query.text)
-            found = reader.keyword(words, FIELD_BOOSTS, query.filters, EMBED_FIRST)
-            return [one.chunk for one in found]
+def _unread(failure: Failure) -> str:
+    return f"the commit {failure.document.path[:SHORT]} cannot be read: {failure.reason}"
 
 
 def _commit(document: Document, refs: Iterable[str]) -> Commit:

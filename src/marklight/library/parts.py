@@ -16,6 +16,7 @@ from marklight.answer import Query
 from marklight.errors import ModelError, UsageError
 from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover
+from marklight.ingest.history.repository import Repository
 from marklight.ingest.pipeline import Ingest
 from marklight.library.bookmark import Bookmark
 from marklight.library.chosen import Model, Reranking
@@ -67,7 +68,9 @@ class Parts:
     ) -> None:
         self.closed = False
         self.looks: Flight[Freshness] = Flight()
-        self.embedding = Lock()
+        self.embedding, self.embedding_commits = Lock(), Lock()
+        self.repositories: Mapping[str, Repository] = {}
+        """Those that hold the collections, once they were asked for."""
         self.following: Following | None = None
         """Who follows the files on the disk, where somebody does."""
         self._places, self._free = BoundedSemaphore(SEARCHES), BoundedSemaphore(1)
@@ -122,8 +125,8 @@ class Parts:
     @once
     def model_named(self) -> Callable[[str], Embedder]:
         """Models by their names, each made once: an earlier one may answer for a while."""
-        # One server for all, so that its key is read once.
-        server, threads = self.server, self.settings.build(Model, "model").threads
+        model = self.settings.build(Model, "model")
+        server, threads = model.server, model.threads
         return cache(lambda name: Remembering(models.load(name, threads=threads, server=server)))
 
     @once
@@ -190,8 +193,7 @@ class Parts:
         chosen = self.settings.build(Reranking, "reranker")
         if chosen.name in ("", "none"):
             return None
-        server = self.reranker_server
-        return models.load_reranker(chosen.name, threads=chosen.threads, server=server)
+        return models.load_reranker(chosen.name, threads=chosen.threads, server=chosen.server)
 
     @once
     def any_reranker(self) -> Reranker:

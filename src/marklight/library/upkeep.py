@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import NamedTuple
 
@@ -14,18 +15,11 @@ from marklight.ingest.look import Look
 from marklight.ingest.pipeline import Ingest
 from marklight.library.bookmark import Bookmark
 from marklight.library.compose import Index
+from marklight.library.embedding import embed, likely, tidy
 from marklight.library.flight import Flight
-from marklight.model import Batch, DocumentId
-from marklight.ports import FIELD_BOOSTS, Progress, Span
+from marklight.model import DocumentId
+from marklight.ports import Progress, Span
 from marklight.report import Report
-from marklight.text import query_words
-
-EMBED_FIRST = 60
-"""Passages that match the question's words and are embedded first while vectors are missing."""
-TIDY_SHARE = 0.25
-"""Unused vectors beyond this share of all passages are dropped after a run."""
-TIDY_LEAST = 1000
-"""Fewer unused vectors are kept: a file that comes back needs them."""
 
 MOMENT_SECONDS = 0.5
 """How long a search waits for whoever writes: commits of vectors are short, those of much text are not."""
@@ -67,11 +61,11 @@ class Upkeep:
         self.ingest.groups()
         with self.embedding:
             try:
-                self._embed(progress)
+                embed(self.ingest, self.limits.wait_seconds, progress)
             except Unanswered as error:
                 hint = f"{error.hint}. {GOES_ON}" if error.hint else GOES_ON
                 raise Unanswered(error.message, hint) from error
-            self._tidy()
+            tidy(self.ingest)
         return report
 
     def refresh(self, progress: Progress, until: float, *, new: bool) -> Freshness:
@@ -93,9 +87,9 @@ class Upkeep:
             with self.ingest.engine.writing(MOMENT_SECONDS):
                 pass  # who could not write the vectors in the end need not make them
             left = max(0.0, until - time.monotonic())
-            hurried = replace(self, ingest=self.ingest.hurried(left))
-            hurried._embed(progress, until, lambda: self._likely(query))
-            self._tidy()
+            first = partial(likely, self.ingest.engine, query)
+            embed(self.ingest.hurried(left), self.limits.wait_seconds, progress, until, first)
+            tidy(self.ingest)
             return ""
         except Unanswered as error:
             return f"what is new could not be embedded: {error}"
@@ -111,11 +105,11 @@ class Upkeep:
         with self.embedding:
             before = self._embedded()
             if self.ingest.waiting():
-                self._embed(progress, time.monotonic() + seconds)
+                embed(self.ingest, self.limits.wait_seconds, progress, time.monotonic() + seconds)
             if self.ingest.waiting():
                 return self._embedded() != before  # else there is something that cannot be done
             self.ingest.groups()
-            self._tidy()
+            tidy(self.ingest)
         return False
 
     def _embedded(self) -> tuple[int, int]:
@@ -177,46 +171,3 @@ class Upkeep:
 
     def _wait(self, new: bool) -> float:
         return self.limits.wait_seconds if new else MOMENT_SECONDS
-
-    def _embed(
-        self,
-        progress: Progress,
-        until: float | None = None,
-        first: Callable[[], Sequence[str]] = tuple,
-    ) -> None:
-        """Note under which name the model can be loaded again, then embed."""
-        model, engine = self.ingest.embedder, self.ingest.engine
-        if model is None:
-            return
-        with engine.snapshot() as reader:
-            key = name_key(model.fingerprint)
-            noted = reader.manifest().get(key) == model.name
-        if not noted:
-            with engine.writing(self.limits.wait_seconds):
-                engine.commit(Batch(manifest={key: model.name}))
-        self.ingest.vectors(progress, until, first)
-
-    def _likely(self, query: Query) -> list[str]:
-        """Passages with the question's words."""
-        with self.ingest.engine.snapshot() as reader:
-            words = query_words(query.text)
-            found = reader.keyword(words, FIELD_BOOSTS, query.filters, EMBED_FIRST)
-            return [one.chunk for one in found]
-
-    def _tidy(self) -> None:
-        """Once the model covers everything, drop the vectors of others and those that nothing uses."""
-        model, engine = self.ingest.embedder, self.ingest.engine
-        if model is None:
-            return
-        with engine.snapshot() as reader:
-            counts, models = reader.counts(model.fingerprint), reader.models()
-        if counts.pending:
-            return
-        unused = engine.waste()
-        if len(models) > 1 or unused > max(TIDY_LEAST, TIDY_SHARE * counts.chunks):
-            engine.clean(keep={model.fingerprint})
-
-
-def name_key(fingerprint: str) -> str:
-    """Where the manifest keeps the name of the model with this fingerprint."""
-    return f"model {fingerprint}"

@@ -23,11 +23,11 @@ def commits_as(found: Commits, format: str, style: Style = PLAIN) -> str:
     if format == "jsonl":
         return "\n".join(to_json(each, indent=None) for each in found.to_dict()["results"])
     if format == "md":
-        return "\n\n".join(_section(commit, hit) for commit, hit in found.hits)
-    several = found.several_repositories
+        return "\n\n".join(_section(commit, hit) for commit, hit in found.ranked)
+    several = found.several_collections
     return "\n\n".join(
         commit_text(rank, commit, hit, several, style)
-        for rank, (commit, hit) in enumerate(found.hits, 1)
+        for rank, (commit, hit) in enumerate(found.ranked, 1)
     )
 
 
@@ -69,9 +69,9 @@ def by_short(found: Commits) -> Answer:
         replace(
             hit, chunk=replace(hit.chunk, document=hit.chunk.document._replace(path=commit.short))
         )
-        for commit, hit in found.hits
+        for commit, hit in found.ranked
     )
-    return replace(found.answer, hits=hits, several_collections=found.several_repositories)
+    return replace(found, hits=hits)
 
 
 def _section(commit: Commit, hit: Hit) -> str:

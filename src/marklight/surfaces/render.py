@@ -84,7 +84,7 @@ def report_text(report: Report) -> str:
         f"{index.documents} documents, {index.chunks} passages, {index.embedded} embedded"
         f" ({report.took_ms / 1000:.1f} s)"
     )
-    if report.history:
+    if report.history is not None:
         lines.append(_history_line(report.history))
     lines += [
         one_line(f"skipped {failure.document.path}: {failure.reason}")

@@ -60,6 +60,7 @@ CALLS = [
     ["related", "guide/auth.md"],
     ["related", "guide/auth.md", "--json"],
     ["related", "nobody.md", "-n", "0"],
+    ["commits", "tokens"],
     ["index", "--json"],
     ["index", "--rebuild", "--json"],
     ["ignored", "espresso.md"],

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from marklight import answer, report
+from marklight import answer, commits, report
 from marklight.surfaces.daemon.wire import packed, unpacked
 from tests.making import chunk
 
@@ -18,6 +18,7 @@ NOUNS = some.one_of(
         some.from_type(kind)
         for kind in (
             answer.Answer,
+            commits.Commit,
             report.Extract,
             report.Outline,
             report.Links,

@@ -94,16 +94,17 @@ def _conditions(filters: Filters) -> tuple[list[str], list[str]]:
         add(f"{holds} = ?)", key, value)
     files, authors = parted(filters)
     if files:
-        # Each path is tried once, however many commits changed it.
+        # Each path is tried once, however many commits changed it: without the limit SQLite would
+        # try it for each of them.
         add(
             "d.row IN (SELECT document FROM facts WHERE key = ? AND value IN (SELECT p.value FROM"
-            " (SELECT DISTINCT value FROM facts WHERE key = ?) p WHERE any_glob(p.value, ?)))",
+            " (SELECT DISTINCT value FROM facts WHERE key = ? LIMIT -1) p WHERE any_glob(p.value, ?)))",
             *(FILES, FILES, listed(files)),
         )
     if authors:
         add(
             "d.row IN (SELECT document FROM facts WHERE key = ? AND value IN (SELECT p.value FROM"
-            " (SELECT DISTINCT value FROM facts WHERE key = ?) p JOIN json_each(?) j"
+            " (SELECT DISTINCT value FROM facts WHERE key = ? LIMIT -1) p JOIN json_each(?) j"
             " ON instr(p.value, j.value) > 0))",
             *(AUTHOR, AUTHOR, listed(authors)),
         )

@@ -99,9 +99,7 @@ def _whole(name: str, repository: Repository, now: Known, reader: Reader) -> New
     """All that is reachable against all that is there; what was cut off at the edge is read again."""
     reached, problem = repository.reachable(now.tips)
     if problem:
-        # One after the other, so that what one damaged branch hides others can still show.
-        walks = (repository.reachable([tip])[0] for tip in sorted(now.tips))
-        reached = list(dict.fromkeys((*reached, *(each for walk in walks for each in walk))))
+        reached = repository.walked(now.tips)
     before = known(reader.manifest(), name)
     again = before.edge ^ now.edge
     have = {id.path: each.recipe for id, each in reader.files().items() if id.collection == name}

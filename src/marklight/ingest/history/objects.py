@@ -49,7 +49,10 @@ class Unreadable:
 
 
 def written(folder: Path, hashes: Sequence[str]) -> Iterator[Written | Unreadable]:
-    """Each of these commits, in order; a damaged one is told and the next is read."""
+    """Each of these commits, in order; a damaged one is told and the next is read.
+
+    More may be appended while they are read.
+    """
     at = 0
     while at < len(hashes):
         with git.stream(folder, "cat-file", "--batch") as asked:

@@ -16,7 +16,7 @@ from marklight.ingest.history.objects import Unreadable, Written, written
 from marklight.ingest.history.repository import Repository
 from marklight.ingest.history.understand import understand
 from marklight.model import Batch, Counts, DocumentId, Entry, Failure
-from marklight.ports import Embedder, Engine, Progress, Reader, silent
+from marklight.ports import Embedder, Engine, Progress, Reader, in_haste, silent
 from marklight.report import Report
 from marklight.text import digest, passage_of
 
@@ -74,6 +74,10 @@ class History:
         with self.engine.snapshot() as reader:
             documents = [found for id in ids if (found := reader.document(id))]
         return [self._fitting(cut.cut(each)) for each in documents]
+
+    def hurried(self, seconds: float) -> History:
+        """The same for a caller who has only so much time, where the model is one to wait for."""
+        return replace(self, embedder=in_haste(self.embedder, seconds))
 
     def waiting(self) -> bool:
         """Whether passages or words are known to have no vector yet."""

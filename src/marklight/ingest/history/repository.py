@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marklight.ingest.history import git
+from marklight.ingest.history.objects import Written, written
 
 BRANCHES = ("refs/heads", "refs/remotes", "refs/tags")
 
@@ -47,15 +48,22 @@ class Repository:
         return code == 0 and b" missing\n" not in said
 
     def reachable(self, tips: Iterable[str], without: Iterable[str] = ()) -> tuple[list[str], str]:
-        """Commits that these reach and those do not, newest first; and why there may be more.
-
-        A damaged commit ends the walk, so what was found until then is not thrown away.
-        """
+        """Commits that these reach and those do not, newest first; and why git could not tell them all."""
         wanted = [*tips, *(f"^{each}" for each in without)]
         asked = "".join(f"{each}\n" for each in wanted).encode()
         arguments = ("rev-list", "--ignore-missing", "--stdin")
         said, code, words = git.attempt(self.folder, *arguments, given=asked)
         return said.decode().split(), git.complaint(words) if code else ""
+
+    def walked(self, tips: Iterable[str]) -> list[str]:
+        """The same commit by commit, around those that are damaged: git itself stops at the first."""
+        order = [whole for each in sorted(tips) if (whole := self.meant(each))]
+        seen = set(order)
+        for found in written(self.folder, order):
+            if isinstance(found, Written):
+                order.extend(new := [each for each in found.parents if each not in seen])
+                seen.update(new)
+        return order
 
     def named(self, hashes: Collection[str]) -> dict[str, list[str]]:
         """Branches and tags that mean exactly these commits."""
@@ -80,20 +88,15 @@ class Repository:
 
 def find(folder: Path) -> Repository | None:
     """The repository that holds a folder; HistoryError where git refuses to read it."""
-    questions = ("--is-bare-repository", "--git-common-dir", "--absolute-git-dir")
-    said, code, words = git.attempt(folder, "rev-parse", *questions)
-    if code:
+    # The last one fails where there are no files around, when the others are answered.
+    questions = ("--git-common-dir", "--absolute-git-dir", "--show-toplevel")
+    said, _, words = git.attempt(folder, "rev-parse", *questions)
+    store, own, root = (*said.decode("utf-8", "surrogateescape").split("\n"), "", "", "")[:3]
+    if not own:
         if "not a git repository" in words or not folder.is_dir():
             return None
         raise git.refusal(folder, words)
-    bare, store, own = said.decode("utf-8", "surrogateescape").splitlines()[:3]
-    inside = Path(own)
-    root = inside
-    if bare != "true":
-        top, code, words = git.attempt(folder, "rev-parse", "--show-toplevel")
-        # A folder inside `.git` itself has no files around it.
-        root = inside if code else Path(top.decode("utf-8", "surrogateescape").rstrip("\n"))
-    return Repository(root.resolve(), (folder / store).resolve(), inside)
+    return Repository(Path(root or own).resolve(), (folder / store).resolve(), Path(own))
 
 
 def is_hash(text: str) -> bool:

@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
-from socket import gaierror
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -42,12 +41,10 @@ class Patience:
     """For one attempt."""
     retries: int
     total_seconds: float
-    awaits_start: bool = True
-    """Whether a server that is not there may be there in a moment."""
 
     def hurried(self, seconds: float) -> Patience:
         """Less of it."""
-        return Patience(min(self.seconds, seconds), min(self.retries, 1), seconds, False)
+        return Patience(min(self.seconds, seconds), min(self.retries, 1), seconds)
 
 
 class Declined(Unanswered):
@@ -109,26 +106,26 @@ class Client:
     ) -> Reply:
         until = time.monotonic() + patience.total_seconds
         for attempt in range(patience.retries + 1):
-            began, last = time.monotonic(), attempt == patience.retries
-            left = until - began
+            left = until - time.monotonic()
             asked: float | None = None
             try:
                 reply = self._follow(method, url, body, headers, min(patience.seconds, left), most)
-                if reply.status not in HOPE:
+                said = _said(reply, self.server.key) if reply.status in HOPE else ""
+                if reply.status not in HOPE or _TOO_LONG.search(said):
                     return reply
                 failure: Unanswered = self._declined(reply)
-                if isinstance(failure, Declined) and failure.is_too_long:
-                    return reply
                 asked = _retry_after(reply)
             except (OSError, HTTPException, ValueError) as error:
                 failure = self._broken(error)
-                absent = isinstance(error, (ConnectionRefusedError, gaierror))
-                last |= _is_final(error) or (absent and not patience.awaits_start)
-            failure.waited_seconds = time.monotonic() - began
+                if (
+                    isinstance(error, TooLarge)
+                    or type(error).__name__ == "SSLCertVerificationError"
+                ):
+                    raise failure from None
             pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
             # By chance, so that those who were turned away together do not come back together.
             pause = asked if asked is not None else pause * random.uniform(0.5, 1.0)
-            if last or time.monotonic() + pause >= until:
+            if attempt == patience.retries or time.monotonic() + pause >= until:
                 # From None: chained errors of sockets tell nothing more, and are long.
                 raise failure from None
             time.sleep(pause)
@@ -187,22 +184,8 @@ class Client:
             return Unanswered(f"{self.server}: {error}", "Is the address right?")
         if isinstance(error, TimeoutError):
             return Unanswered(f"{self.server} does not answer in time", HINT)
-        if _is_unvouched(error):
-            return Unanswered(
-                f"{self.server} has a certificate that nobody known vouches for",
-                "SSL_CERT_FILE may name a file with one that does",
-            )
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return Unanswered(f"{self.server} does not answer: {_line(why, self.server.key)}", HINT)
-
-
-def _is_final(error: Exception) -> bool:
-    return isinstance(error, TooLarge) or _is_unvouched(error)
-
-
-def _is_unvouched(error: Exception) -> bool:
-    # By name: to import ssl costs more than all the rest, and many servers have none.
-    return type(error).__name__ == "SSLCertVerificationError"
 
 
 def _said(reply: Reply, key: Key) -> str:

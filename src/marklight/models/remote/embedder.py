@@ -130,6 +130,7 @@ class RemoteEmbedder:
 
     def learn(self) -> Facts:
         """Ask anew what the server tells, whatever is remembered."""
+        began = time.monotonic()
         try:
             facts = self._speaks.facts(self._question if self._in_haste else self._patience)
             if self.server.dimension not in (0, facts.dimension):
@@ -138,7 +139,7 @@ class RemoteEmbedder:
                     "Leave model.dimension out: this model or server cannot shorten its vectors",
                 )
         except Unanswered as error:
-            self.memory.failed(error)
+            self.memory.failed(error.message, time.monotonic() - began)
             raise
         self.memory.answered()
         self.memory.learn(facts)
@@ -177,13 +178,13 @@ class RemoteEmbedder:
             self.learn()
 
     def _patiently(self, texts: Sequence[str], patience: Patience) -> Matrix:
-        dimension = self.dimension
+        dimension, began = self.dimension, time.monotonic()
         try:
             matrix = self._embed(texts, patience)
         except Unanswered as error:
             # In haste passages that take long say nothing about the next question.
-            if not (self._in_haste and len(texts) > 1):
-                self.memory.failed(error)
+            if not isinstance(error, Declined) and not (self._in_haste and len(texts) > 1):
+                self.memory.failed(error.message, time.monotonic() - began)
             raise
         self.memory.answered()
         if matrix.shape[1] != dimension:

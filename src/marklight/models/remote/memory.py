@@ -80,14 +80,14 @@ class Memory:
                 )
             self._failed = time.time(), why
 
-    def failed(self, error: Unanswered) -> None:
-        """The server gave no answer; one that was long in coming is not waited for again at once."""
+    def failed(self, why: str, seconds: float) -> None:
+        """The server gave no answer, and that took so long."""
         with self._guard:
-            if error.waited_seconds < SLOW_SECONDS:
+            if seconds < SLOW_SECONDS:
                 self._failed = None
                 return
-            self._failed, self._looked = (time.time(), error.message), True
-        self._keep(".failed", {"at": time.time(), "why": error.message})
+            self._failed, self._looked = (time.time(), why), True
+        self._keep(".failed", {"at": time.time(), "why": why})
 
     def answered(self) -> None:
         """The server is well."""

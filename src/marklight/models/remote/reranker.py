@@ -65,7 +65,7 @@ class RemoteReranker:
             except Unanswered as error:
                 if found:
                     break
-                self.memory.failed(error)
+                self.memory.failed(error.message, time.monotonic() - began)
                 raise
         self.memory.answered()
         # Known of one score, it holds for all: else some would be compared as they are with others that are not.
@@ -73,10 +73,9 @@ class RemoteReranker:
         return [_logistic(score) for score in found] if self._raw else found
 
     def _ask(self, question: str, passages: Sequence[str], seconds: float | None) -> list[float]:
-        first = self.server.timeout_seconds
-        patience = Patience(first, 1, first, False)
+        patience = Patience(self.server.timeout_seconds, 1, self.server.timeout_seconds)
         if seconds is not None:
-            patience = Patience(seconds, 0, seconds, False)
+            patience = Patience(seconds, 0, seconds)
         asked = clean(question[:MOST_CHARACTERS])
         texts = [clean(text[:MOST_CHARACTERS]) or "." for text in passages]
         asks = {"model": self.server.model, "query": asked, "documents": texts, "top_n": len(texts)}

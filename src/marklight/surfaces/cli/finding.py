@@ -113,8 +113,10 @@ def search(
     if answer.abstained and format != "json":
         note(f"nothing found: {answer.abstained}")
     if answer.commits and format != "json":
+        from marklight.commits import Commits
         from marklight.surfaces.cli.commits import tell
 
+        assert isinstance(answer.commits, Commits)
         if format in ("text", "md"):
             show("\n## Commits\n" if format == "md" else "\nCommits\n")
         tell(answer.commits, format, style_of(library), options["explain"])

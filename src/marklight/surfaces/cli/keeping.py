@@ -61,7 +61,10 @@ def index(
     for path in paths or (None,):
         with open_library(path, assignments) as library, Bar() as bar:
             report = library.index(rebuild=rebuild, history=history, progress=bar)
-        for notice in (*report.notices, *(report.history.notices if report.history else ())):
+        for notice in (
+            *report.notices,
+            *(report.history.notices if report.history is not None else ()),
+        ):
             note(notice)
         reports.append(report)
     if as_json:

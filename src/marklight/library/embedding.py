@@ -1,0 +1,79 @@
+"""Vectors for what is indexed: those that a question needs first, and none that nothing uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from marklight.answer import Query
+from marklight.model import Batch
+from marklight.ports import FIELD_BOOSTS, Embedder, Engine, Progress
+from marklight.text import query_words
+
+EMBED_FIRST = 60
+"""Passages that match the question's words and are embedded first while vectors are missing."""
+TIDY_SHARE = 0.25
+"""Unused vectors beyond this share of all passages are dropped after a run."""
+TIDY_LEAST = 1000
+"""Fewer unused vectors are kept: a file that comes back needs them."""
+
+
+class Embeds(Protocol):
+    """Whatever keeps an index of texts and vectors: of files, or of commits."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+    @property
+    def embedder(self) -> Embedder | None: ...
+
+    def vectors(
+        self, progress: Progress, until: float | None, first: Callable[[], Sequence[str]]
+    ) -> None: ...
+
+
+def embed(
+    ingest: Embeds,
+    wait_seconds: float,
+    progress: Progress,
+    until: float | None = None,
+    first: Callable[[], Sequence[str]] = tuple,
+) -> None:
+    """Note under which name the model can be loaded again, then embed."""
+    model, engine = ingest.embedder, ingest.engine
+    if model is None:
+        return
+    with engine.snapshot() as reader:
+        key = name_key(model.fingerprint)
+        noted = reader.manifest().get(key) == model.name
+    if not noted:
+        with engine.writing(wait_seconds):
+            engine.commit(Batch(manifest={key: model.name}))
+    ingest.vectors(progress, until, first)
+
+
+def likely(engine: Engine, query: Query) -> list[str]:
+    """Passages with the question's words."""
+    with engine.snapshot() as reader:
+        words = query_words(query.text)
+        found = reader.keyword(words, FIELD_BOOSTS, query.filters, EMBED_FIRST)
+        return [one.chunk for one in found]
+
+
+def tidy(ingest: Embeds) -> None:
+    """Once the model covers everything, drop the vectors of others and those that nothing uses."""
+    model, engine = ingest.embedder, ingest.engine
+    if model is None:
+        return
+    with engine.snapshot() as reader:
+        counts, models = reader.counts(model.fingerprint), reader.models()
+    if counts.pending:
+        return
+    unused = engine.waste()
+    if len(models) > 1 or unused > max(TIDY_LEAST, TIDY_SHARE * counts.chunks):
+        engine.clean(keep={model.fingerprint})
+
+
+def name_key(fingerprint: str) -> str:
+    """Where the manifest keeps the name of the model with this fingerprint."""
+    return f"model {fingerprint}"
