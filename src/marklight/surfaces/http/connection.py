@@ -85,6 +85,10 @@ class Connection(H11Protocol):
         self._awaited = None
         if self.transport.is_closing():
             return
+        if self.transport.get_write_buffer_size():
+            # Our answer is still on its way: it is not the client's turn yet.
+            self._mind()
+            return
         begun = self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]
         if begun and self.conn.our_state is h11.IDLE:
             self.send_400_response("the request did not come in time")
@@ -96,13 +100,25 @@ class Connection(H11Protocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._unread is None:
-            self._unread = self.loop.call_later(self.timeout_seconds, self.transport.abort)
+            self._watch_reader()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
+
+    def _watch_reader(self) -> None:
+        """However slow, whoever reads is waited for; who has read nothing for so long is not."""
+        before = self.transport.get_write_buffer_size()
+
+        def look() -> None:
+            if self.transport.get_write_buffer_size() < before:
+                self._watch_reader()
+            else:
+                self.transport.abort()
+
+        self._unread = self.loop.call_later(self.timeout_seconds, look)
 
     def send_400_response(self, msg: str) -> None:
         """For what cannot be read as HTTP at all."""
