@@ -219,6 +219,14 @@ def test_one_collection_of_several_may_be_away_for_a_while(tmp_path: Path, engin
         until(lambda: lib.search("epsilon", mode="keyword", refresh=False).hits)
 
 
+def test_an_index_that_is_deleted_is_made_again(folder: Path, tmp_path: Path) -> None:
+    with following(folder, f"file:{tmp_path / 'index'}") as (lib, follower, _):
+        until(lambda: settled(lib, follower))
+        shutil.rmtree(tmp_path / "index")
+        assert paths(lib.search("espresso", mode="keyword")) == ["notes.txt"]
+        until(lambda: settled(lib, follower) and lib.ingest.counts().embedded)
+
+
 def test_a_fault_is_told_and_does_not_end_it(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,31 @@ def test_a_hit_that_changed_is_read_again_though_the_look_did_not_come_to_it(
 
 
 @pytest.mark.usefixtures("impatient")
+def test_a_new_file_that_is_asked_for_by_its_name_is_read_though_no_look_came_to_it(
+    tree: Path, engine: str
+) -> None:
+    with library(tree, engine=engine) as lib:
+        lib.index()
+        write(
+            tree,
+            {
+                "f/new.md": "# New\n\n## Part\n\nA walrus.\n",
+                "f/.ignore": "hid.md\n",
+                "f/hid.md": "x",
+            },
+        )
+        assert "walrus" in lib.get("f/new.md#part").text
+        write(tree, {"f/newer.md": "# Newer\n"})
+        assert [each.text for each in lib.outline("newer.md", near=tree / "f").headings] == [
+            "Newer"
+        ]
+        with pytest.raises(NotFound):
+            lib.get("f/hid.md")
+        with pytest.raises(NotFound):
+            lib.get("f/none.md")
+
+
+@pytest.mark.usefixtures("impatient")
 def test_a_hit_that_is_gone_is_never_returned(tree: Path, engine: str) -> None:
     with library(tree, engine=engine, search={"skip": ["alive"]}) as lib:
         lib.index()
@@ -242,3 +267,36 @@ def test_after_whatever_happened_repeated_searches_end_with_the_truth(
                 assert indexed(lib) == indexed(truth)
         finally:
             lib.close()
+
+
+def test_an_index_that_is_deleted_under_a_library_is_made_again(tree: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    with library(tree, engine=f"file:{index}") as lib:
+        lib.index()
+        assert lib.search("all about f", refresh=False).hits
+        shutil.rmtree(index)
+        assert not lib.search("all about f", refresh=False).hits
+        assert paths(lib.search("all about f", mode="keyword"))[0] == "f/page.md"
+        shutil.rmtree(index)
+        write(tree, {"f/page.md": "# f\n\nA walrus.\n"})
+        lib.index()
+        assert paths(lib.search("walrus"))[0] == "f/page.md"
+        before = indexed(lib)
+    with library(tree, engine=f"file:{index}") as again:
+        assert indexed(again) == before
+        assert not again.engine.check()
+
+
+def test_an_index_that_is_replaced_under_a_library_is_the_one_that_answers(
+    tree: Path, tmp_path: Path
+) -> None:
+    index, other = tmp_path / "index", tmp_path / "other"
+    with library(tree, engine=f"file:{index}") as lib:
+        lib.index()
+        assert lib.search("walrus", refresh=False).abstained
+        write(tree, {"f/page.md": "# f\n\nA walrus.\n"})
+        with library(tree, engine=f"file:{other}") as another:
+            another.index()
+        shutil.rmtree(index)
+        other.rename(index)
+        assert paths(lib.search("walrus", mode="keyword", refresh=False)) == ["f/page.md"]

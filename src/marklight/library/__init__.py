@@ -28,6 +28,7 @@ from marklight.report import Extract, Graph, Links, Outline, Page, Register, Rel
 from marklight.search import picture, present, reference, relations, widen
 from marklight.search.likelihood import is_measured
 from marklight.search.pipeline import GONE
+from marklight.search.reference import Find
 
 __all__ = ["Library"]
 
@@ -261,26 +262,25 @@ class Library(Parts):
         """
         wanted, count = level_of(level, context)
 
-        def read(reader: Reader) -> Extract:
-            find = self.files.near(reader, near)
+        def read(reader: Reader, find: Find) -> Extract:
             if collection is not None:
                 find = self.files.exactly(reader, collection)
             extract = reference.follow(ref, reader, find)
             self.files.demand(extract.document)
             return reference.widened(extract, wanted, reader, count) if wanted else extract
 
-        return self._asked(read, progress)
+        return self._asked(read, near, progress)
 
     def outline(
         self, path: str, *, near: Path | None = None, progress: Progress = silent
     ) -> Outline:
         """A document's headings."""
 
-        def read(reader: Reader) -> Outline:
-            document = reference.demand(path, reader, self.files.near(reader, near))
+        def read(reader: Reader, find: Find) -> Outline:
+            document = reference.demand(path, reader, find)
             return Outline(document.id, tuple(document.outline))
 
-        return self._asked(read, progress)
+        return self._asked(read, near, progress)
 
     def page(
         self, path: str, *, line: int = 1, near: Path | None = None, progress: Progress = silent
@@ -289,8 +289,8 @@ class Library(Parts):
         # The parser is heavy, and nothing else shows HTML.
         from marklight.ingest.render import render
 
-        def read(reader: Reader) -> Page:
-            document = reference.demand(path, reader, self.files.near(reader, near))
+        def read(reader: Reader, find: Find) -> Page:
+            document = reference.demand(path, reader, find)
             links = reader.links_from(document.id)
             leads = {each.link.keys: self._called(each.target) for each in links if each.target}
             called, parsers = self._called(document.id), self.reading.discover.parsers
@@ -307,7 +307,7 @@ class Library(Parts):
                 date=document.date,
             )
 
-        return self._asked(read, progress)
+        return self._asked(read, near, progress)
 
     def links(
         self,
@@ -320,13 +320,13 @@ class Library(Parts):
         """Links to and from a document; without one, what in the library leads nowhere or stands alone."""
         whole("the limit", limit, 1, relations.MOST_COUNTED)
 
-        def read(reader: Reader) -> Links:
+        def read(reader: Reader, find: Find) -> Links:
             if path is None:
                 return relations.loose_ends(reader, limit, self.files.has)
-            id = reference.demand(path, reader, self.files.near(reader, near)).id
+            id = reference.demand(path, reader, find).id
             return relations.links(id, reader, limit, self.files.has)
 
-        return self._asked(read, progress)
+        return self._asked(read, near, progress)
 
     def related(
         self, path: str, *, limit: int = 10, near: Path | None = None, progress: Progress = silent
@@ -334,13 +334,13 @@ class Library(Parts):
         """Documents that belong to this one: by links, shared tags and meaning, each with its reasons."""
         whole("the limit", limit, 1, 100)
 
-        def read(reader: Reader) -> Related:
-            document = reference.demand(path, reader, self.files.near(reader, near))
+        def read(reader: Reader, find: Find) -> Related:
+            document = reference.demand(path, reader, find)
             wanted = self.settings["model.name"] != "none"
             model = embedded_with(reader, lambda: self.model_problem()[0]) if wanted else ""
             return relations.related(document, reader, model, limit, self.files.has)
 
-        return self._asked(read, progress)
+        return self._asked(read, near, progress)
 
     def documents(self, *, like: str = "", after: str = "", limit: int = 100) -> Register:
         """The documents that are indexed, in order; `after` is what the part before called `next`.
@@ -445,20 +445,32 @@ class Library(Parts):
 
     # Inside
 
-    def _asked(self, read: Callable[[Reader], About], progress: Progress) -> About:
-        """What is asked about one document, of the file as it is now."""
+    def _asked(
+        self, read: Callable[[Reader, Find], About], near: Path | None, progress: Progress
+    ) -> About:
+        """What is asked about one document, of the file as it is now, though no look came to it yet."""
         notices = self._refresh_known(progress)
-        found, stale = self._read(read)
-        if stale and self.keeping(self.reading).reread(stale, progress):
-            found, stale = self._read(read)
+        missed: list[DocumentId] = []
+
+        def ask() -> tuple[About, list[DocumentId]]:
+            with self.engine.snapshot() as reader:
+                found = read(reader, self.files.near(reader, near, missed.append))
+                asked = [found.document] if found.document else []
+                return found, self.files.changed(reader.indexed(asked))
+
+        def reread(some: list[DocumentId]) -> bool:
+            return bool(some) and self.keeping(self.reading).reread(some, progress)
+
+        try:
+            found, stale = ask()
+        except NotFound:
+            if not reread(missed):
+                raise
+            found, stale = ask()
+        if reread(stale):
+            found, stale = ask()
         told = (*notices, *([_as_before(1)] if stale else []), *found.notices)
         return replace(found, notices=told)
-
-    def _read(self, read: Callable[[Reader], About]) -> tuple[About, list[DocumentId]]:
-        with self.engine.snapshot() as reader:
-            found = read(reader)
-            asked = [found.document] if found.document else []
-            return found, self.files.changed(reader.indexed(asked))
 
     def _without(self, answer: Answer, stale: Iterable[DocumentId]) -> Answer:
         """An answer without what is gone, that says what was not read since it changed."""
@@ -503,8 +515,8 @@ class Library(Parts):
         """
         keep, following = self.keeping(self.reading), self.following
         new = not self.reading.counts().documents
-        if following and new and following.reading:
-            return Freshness((str(following.at),))
+        if following and new and not following.watching:
+            return Freshness(tuple(filter(None, (str(following.at or following.problem),))))
         seconds = self.limits.first_search_seconds if new else self.limits.search_seconds
         until = time.monotonic() + seconds
 

@@ -42,7 +42,7 @@ class Index:
     first_search_seconds: float = 20.0
     """How long the first search in a new library may embed before it answers."""
     search_seconds: float = 3.0
-    """How long any other search may embed what is new before it answers."""
+    """How long any other search may read and embed what is new before it answers."""
     look_ms: float = 50.0
     """How long a search may compare files with the index; of a huge tree the next one sees the rest."""
     debounce_ms: float = 300.0

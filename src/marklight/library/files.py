@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,14 +50,26 @@ class Files:
             if not os.path.isdir(folder)
         ]
 
-    def near(self, reader: Reader, folder: Path | None) -> Find:
-        """How a document is found by what a person calls it: by a path from where they stand first."""
+    def near(
+        self,
+        reader: Reader,
+        folder: Path | None,
+        missed: Callable[[DocumentId], None] = lambda _: None,
+    ) -> Find:
+        """How a document is found by what a person calls it: by a path from where they stand first.
+
+        A file that is there and not in the index is told as one that was missed.
+        """
 
         def find(name: str) -> Document | None:
             id = self._owner(folder / name) if folder is not None else None
             found = (reader.document(id) if id else None) or find_document(name, reader)
             if found:
                 self.demand(found.id)
+            else:
+                others = (self._owner(root / name) for root in self.collections.values())
+                for each in filter(None, {id, *others}):
+                    missed(each)
             return found
 
         return find

@@ -18,9 +18,6 @@ from marklight.library.following import Following
 from marklight.ports import Progress, silent
 from marklight.surfaces import verbs
 
-OWN_LOOK = ("search", "get", "outline", "page", "links", "related", "graph")
-"""Verbs that compare disk and index themselves, unless a run is at it already."""
-
 
 Value = TypeVar("Value")
 

@@ -33,13 +33,17 @@ class EmbeddedEngine:
 
     @contextmanager
     def snapshot(self) -> Iterator[EmbeddedReader]:
+        self._renew()
         with self._parts.store.view() as session:
             yield EmbeddedReader(session, Derived(self._parts, session))
 
     @contextmanager
     def writing(self, wait_seconds: float) -> Iterator[None]:
+        self._renew()
         self._parts.store.make_room()
         with self._parts.turn.hold(wait_seconds) as outermost:
+            if outermost and self._renew():
+                self._parts.store.make_room()
             self._parts.store.make()
             try:
                 yield
@@ -139,6 +143,16 @@ class EmbeddedEngine:
         self._parts.kept.clear()
         self._parts.words.forget()
         self._parts.store.close()
+
+    def _renew(self) -> bool:
+        """Forget all that was known of a library that is no longer there."""
+        if not self._parts.store.lost():
+            return False
+        self._parts.mapped.clear()
+        self._parts.concepts.clear()
+        self._parts.kept.clear()
+        self._parts.words.forget()
+        return True
 
     def _session(self) -> Session:
         if not self._parts.turn.held:

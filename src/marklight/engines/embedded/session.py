@@ -58,6 +58,8 @@ class Session:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.connection = connection
+        self.file: tuple[int, int] | None = None
+        """Which file it is a connection to, where that can change."""
         self._turns = Turns(path)
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:

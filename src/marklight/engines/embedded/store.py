@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -35,6 +35,15 @@ def _any_glob(path: str, globs: str) -> bool:
     return any_glob(path, _globs(globs))
 
 
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file stands at a path; None where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 class Store:
     """Connections to one library: one that writes, and as many as there are readers."""
 
@@ -46,6 +55,7 @@ class Store:
         self._writer: Session | None = None
         self._suffix = "?mode=rw"
         self._closed = False
+        self._file: tuple[int, int] | None = None
         self._made = self._has_tables()
 
     @property
@@ -53,6 +63,24 @@ class Store:
         """Whether the library has been made, by this process or another."""
         self._made = self._made or self._has_tables()
         return self._made
+
+    def lost(self) -> bool:
+        """Whether the library was deleted or replaced while it was open; what is opened next is another."""
+        if not self._made:
+            return False
+        try:
+            now = _identity(self.path)
+        except OSError:
+            return False
+        with self._guard:
+            if now == self._file or self._file is None or self._closed:
+                self._file = self._file or now
+                return False
+            for session in self._idle:
+                session.close()
+            self._idle.clear()
+            self._file, self._made = None, False
+        return True
 
     def make_room(self) -> None:
         """The folder, where even the writer's lock needs one."""
@@ -79,7 +107,7 @@ class Store:
         if session.connection.in_transaction:
             session.connection.rollback()
         with self._guard:
-            if len(self._idle) < _IDLE and not self._closed:
+            if len(self._idle) < _IDLE and not self._closed and session.file == self._file:
                 self._idle.append(session)
                 return
         session.close()
@@ -107,6 +135,9 @@ class Store:
     def writing(self) -> Session:
         """The connection that writes; only the holder of the writer's place may use it."""
         self._demand_open()
+        if self._writer is not None and self._writer.file != self._file:
+            self._writer.close()
+            self._writer = None
         if self._writer is None:
             session = self._connect("?mode=rw")
             try:
@@ -146,6 +177,8 @@ class Store:
         connection.create_function("any_glob", 2, _any_glob, deterministic=True)
         session = Session(self.path, connection)
         try:
+            with suppress(OSError):
+                session.file = self._file = self._file or _identity(self.path)
             session.run("PRAGMA cache_size = -16000")
         except StoreError:
             session.close()
