@@ -18,7 +18,6 @@ from marklight.library.following import Following
 from marklight.ports import Progress, silent
 from marklight.surfaces import verbs
 
-
 Value = TypeVar("Value")
 
 
