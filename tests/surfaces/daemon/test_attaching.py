@@ -170,7 +170,7 @@ def test_settings_that_were_changed_count_from_the_next_call_on(
 
     def found() -> bool:
         _, out, _ = said(capsys, "search", "roll back", "--format", "files")
-        return out.startswith("deploy.md\n")
+        return out.startswith("guide/deploy.md\n")
 
     until(found)
     done = command("status", "--json")
