@@ -56,33 +56,40 @@ def stdio(folder: Path, tmp_path: Path, program: str = PROGRAM) -> StdioServerPa
 @contextmanager
 def http(folder: Path, make: Callable[[Host], LibraryServer] = make_server) -> Iterator[str]:
     """The address of a server in a thread, wired as the program itself does it, which ends with the block."""
-    loop = asyncio.new_event_loop()
-    ready, at = threading.Event(), ""
+    ready = threading.Event()
+    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = []
+    at = ""
 
     async def serve() -> None:
         nonlocal at
+        task = asyncio.current_task()
+        assert task
+        begun.append((asyncio.get_running_loop(), task))
         listening = listen("127.0.0.1", 0)
         port = port_of(listening)
-        at = f"http://127.0.0.1:{port}/mcp"
         host = Host(library(folder))
         app = make_app(host, Door(port=port), server=make(host))
         async with host.open():
+            at = f"http://127.0.0.1:{port}/mcp"
             await serve_http(app, listening, PATIENCE_SECONDS, ready.set)
 
-    task = loop.create_task(serve())
-
     def run() -> None:
-        with suppress(asyncio.CancelledError):
-            loop.run_until_complete(task)
-        loop.close()
+        try:
+            with suppress(asyncio.CancelledError):
+                asyncio.run(serve())
+        finally:
+            ready.set()
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
         assert ready.wait(PATIENCE_SECONDS)
+        assert at, "the server could not start"
         yield at
     finally:
-        loop.call_soon_threadsafe(task.cancel)
+        for loop, task in begun:
+            with suppress(RuntimeError):  # it has ended by itself
+                loop.call_soon_threadsafe(task.cancel)
         thread.join()
 
 

@@ -44,18 +44,32 @@ async def reported(ctx: ServerRequestContext[Any], following: Following) -> Asyn
     def hear(phase: str, done: int, total: int) -> None:
         heard[:] = [At(phase, done, total)]
 
-    async def send() -> None:
-        steps, sent = _Steps(), -1
+    steps, sent = _Steps(), -1
+
+    async def tell() -> None:
+        nonlocal sent
+        at = heard[0] if heard else following.at
+        if at is None:
+            return
+        done, total = steps.after(at)
+        if done > sent:
+            sent = done
+            await ctx.session.report_progress(done, total, str(at))
+
+    async def tell_now_and_then() -> None:
         while True:
-            at = heard[0] if heard else following.at
-            if at is not None:
-                done, total = steps.after(at)
-                if done > sent:
-                    await ctx.session.report_progress(done, total, str(at))
-                    sent = done
+            await tell()
             await anyio.sleep(EVERY_SECONDS)
 
     async with anyio.create_task_group() as group:
-        group.start_soon(send)
-        yield hear
+        group.start_soon(tell_now_and_then)
+        failed: Exception | None = None
+        try:
+            yield hear
+        except Exception as error:
+            failed = error  # the group would wrap it in one of its own
         group.cancel_scope.cancel()
+    if failed:
+        raise failed
+    if heard:
+        await tell()  # how far it came in the end, however quick it was

@@ -33,7 +33,8 @@ Names, error messages and code are found to the letter; quotes ask for a phrase.
 3. outline of a document that matters, to see its sections and their lines.
 4. get_document with a ref to read more: path#anchor for a section, path:120-160 for lines, path for all. A long \
 answer is cut at a line and says with which ref to go on. Read before you rely on a passage.
-5. related_documents for what belongs to a document by links, tags and meaning.
+5. related_documents for what belongs to a document by links, tags and meaning; search_git_history for when, by \
+whom and why something was changed, where the documents are kept in git.
 
 Narrow a search with path ("guide/**"), tags, where (frontmatter), after and before; leave out what you have \
 read with excluded_files. max_tokens bounds each answer (2000).

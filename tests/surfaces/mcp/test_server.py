@@ -1,0 +1,334 @@
+"""The server itself, asked in this process: what it says of itself, addresses, news, giving up."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import mcp_types as types
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp import Client, MCPError
+from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
+
+from marklight.errors import NotFound
+from marklight.model import DocumentId
+from marklight.models.fake import FakeEmbedder
+from marklight.surfaces.host import Host
+from marklight.surfaces.mcp.addresses import address, other_address, read_address
+from marklight.surfaces.mcp.resources import PAGE
+from marklight.surfaces.mcp.server import INSTRUCTIONS, make_server
+from tests.making import library, write
+
+from .serving import PAGES, indexed, names, text_of, until
+
+Check = Callable[[Client, Host], Awaitable[None]]
+
+
+@asynccontextmanager
+async def asked(
+    folder: Path, era: str = "auto", handler: Any = None, **settings: Any
+) -> AsyncIterator[tuple[Client, Host]]:
+    host = Host(library(folder, **settings))
+    async with host.open(), Client(make_server(host), mode=era, message_handler=handler) as client:
+        await indexed(client)
+        yield client, host
+
+
+async def look_again(host: Host) -> None:
+    """As the thread that follows the disk does it; should it be quicker, it has told already."""
+    report = await anyio.to_thread.run_sync(host.library.index)
+    for hear in list(host.following.heard):
+        await anyio.to_thread.run_sync(hear, report)
+
+
+def test_instructions_are_short_and_name_every_tool(tmp_path: Path) -> None:
+    assert len(INSTRUCTIONS) < 2000
+
+    async def main() -> None:
+        async with asked(write(tmp_path, PAGES)) as (client, _):
+            for name in names((await client.list_tools()).tools):
+                assert name in INSTRUCTIONS
+
+    anyio.run(main)
+
+
+def test_parameters_are_those_that_others_rely_on(tmp_path: Path) -> None:
+    filters = ["path", "tags", "where", "after", "before", "excluded_files"]
+
+    async def main() -> None:
+        async with asked(write(tmp_path, PAGES)) as (client, _):
+            known = {
+                tool.name: list(tool.input_schema["properties"])
+                for tool in (await client.list_tools()).tools
+            }
+        search = ["query", "top_n", "min_score", "mode", *filters, "max_chunks_per_document"]
+        search += ["similarity_threshold", "rerank", "parents", "max_tokens", "explain"]
+        assert known["query_documents"] == search
+        imagined = ["hypothesis", "top_n", "min_score", *filters, "max_tokens"]
+        assert known["search_with_hypothesis"] == imagined
+        assert known["get_document"] == ["ref", "max_tokens"]
+        assert known["outline"] == known["related_documents"] == ["path"]
+        assert known["index_status"] == []
+
+    anyio.run(main)
+
+
+def test_settings_of_stages_are_parameters(tmp_path: Path) -> None:
+    words = ("apples", "lemons", "grapes", "cherries", "melons")
+    page = "# Page\n\n" + "".join(
+        f"## {each}\n\nBananas and {f'{each} ' * 50}\n\n" for each in words
+    )
+
+    async def main() -> None:
+        async with asked(write(tmp_path, {"a.md": page})) as (client, _):
+            for most in (1, 2, 4):
+                given = {
+                    "query": "bananas",
+                    "max_chunks_per_document": most,
+                    "similarity_threshold": 1,
+                }
+                found = (await client.call_tool("query_documents", given)).structured_content
+                assert len(found["results"]) == most
+
+    anyio.run(main)
+
+
+def test_a_list_of_many_documents_comes_in_pages(tmp_path: Path) -> None:
+    pages = {f"{n:03}.md": f"# {n}\n" for n in range(PAGE + 5)}
+
+    async def main() -> None:
+        async with asked(write(tmp_path, pages)) as (client, _):
+            first = await client.list_resources()
+            second = await client.list_resources(cursor=first.next_cursor)
+            assert names([*first.resources, *second.resources]) == sorted(pages)
+            assert (len(first.resources), second.next_cursor) == (PAGE, None)
+
+    anyio.run(main)
+
+
+def test_the_collection_is_the_first_folder_where_there_are_several(tmp_path: Path) -> None:
+    write(tmp_path, {"one/b/x.md": "# Of one\n", "two/x.md": "# Of two\n"})
+
+    async def main() -> None:
+        collections = {"a": "one", "b": "two"}
+        async with asked(tmp_path, collections=collections) as (client, _):
+            listed = {each.uri for each in (await client.list_resources()).resources}
+            assert listed == {"marklight://docs/a/b/x.md", "marklight://docs/b/x.md"}
+            [contents] = (await client.read_resource("marklight://docs/b/x.md")).contents
+            assert contents.text == "# Of two"  # type: ignore[union-attr]
+            text = text_of(await client.call_tool("query_documents", {"query": "of two"}))
+            assert text.startswith("[1] b/x.md:1-1 § Of two")
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert "collection" in tools["query_documents"].input_schema["properties"]
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../secret.md",
+        "guide/../../secret.md",
+        "%2e%2e/secret.md",
+        "..%2fsecret.md",
+        "/etc/passwd",
+        "%2Fetc%2Fpasswd",
+        "guide\\..\\..\\secret.md",
+        "guide/auth.md%00",
+        "link.md",
+        "guide",
+        "",
+        "%ff",
+        "x" * 100_000,
+    ],
+)
+def test_reading_never_leaves_the_collections(tmp_path: Path, path: str) -> None:
+    write(tmp_path, {"secret.md": "# Secret\n"})
+    folder = write(tmp_path / "docs", PAGES)
+    (folder / "link.md").symlink_to(tmp_path / "secret.md")
+
+    async def main() -> None:
+        async with asked(folder) as (client, _):
+            with pytest.raises(MCPError, match=r"no document|is called|nothing"):
+                await client.read_resource(f"marklight://docs/{path}")
+
+    anyio.run(main)
+
+
+@given(st.text(min_size=1).filter(lambda text: "\0" not in text), st.booleans())
+def test_an_address_names_one_document(path: str, several: bool) -> None:
+    id = DocumentId("b c", path)
+    collections = ["a", "b c"] if several else ["b c"]
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return
+    for made in (address(id, several), other_address(id, several)):
+        assert read_address(made, collections) == (id, "")
+
+
+def test_an_address_of_no_collection_is_refused() -> None:
+    for wrong in ("marklight://docs/x.md", "marklight://docs/", "http://docs/a/x.md"):
+        with pytest.raises(NotFound):
+            read_address(wrong, ["a", "b"])
+
+
+def test_paths_headings_and_tags_are_completed(tmp_path: Path) -> None:
+    section = types.PromptReference(name="summarize_section")
+    template = types.ResourceTemplateReference(uri="marklight://docs/{path}")
+
+    async def main() -> None:
+        async with asked(write(tmp_path, PAGES)) as (client, _):
+
+            async def values(ref: Any, name: str, typed: str, **known: str) -> list[str]:
+                argument = {"name": name, "value": typed}
+                found = await client.complete(ref, argument, context_arguments=known or None)
+                return found.completion.values
+
+            assert await values(template, "path", "guide/") == ["guide/auth.md", "guide/tokens.md"]
+            assert await values(section, "path", "SOUP") == ["recipes/soup.md"]
+            assert len(await values(section, "path", "")) == 3
+            headings = await values(section, "heading", "tok", path="guide/auth.md")
+            assert headings == ["Token refresh"]
+            research = types.PromptReference(name="research")
+            assert await values(research, "tag", "#sec") == ["security", "security/keys"]
+            assert await values(research, "question", "x") == []
+            assert await values(section, "heading", "x", path="nowhere.md") == []
+
+    anyio.run(main)
+
+
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+def test_a_subscriber_hears_of_its_document_and_of_the_list(tmp_path: Path) -> None:
+    folder, heard = write(tmp_path, PAGES), []
+
+    async def hear(message: Any) -> None:
+        heard.append((message.method, getattr(message.params, "uri", None)))
+
+    async def main() -> None:
+        async with asked(folder, "legacy", hear) as (client, host):
+            assert client.server_capabilities.resources == types.ResourcesCapability(
+                subscribe=True, list_changed=True
+            )
+            uri = "marklight://docs/guide%2Fauth.md"
+            await client.subscribe_resource(uri)
+            await client.set_logging_level("info")
+            write(folder, {"guide/auth.md": "# Auth\n\nAll new.\n", "guide/tokens.md": "# T\n"})
+            await look_again(host)
+            await until(_now(heard), lambda told: ("notifications/resources/updated", uri) in told)
+            (folder / "recipes/soup.md").unlink()
+            await look_again(host)
+            gone = ("notifications/resources/list_changed", None)
+            await until(_now(heard), lambda told: gone in told)
+            updated = {uri for method, uri in heard if method == "notifications/resources/updated"}
+            assert updated == {uri}, "only what was subscribed to"
+            assert "notifications/message" in [method for method, _ in heard]
+            await client.unsubscribe_resource(uri)
+            heard.clear()
+            write(folder, {"guide/auth.md": "# Auth\n\nNewer.\n", "more.md": "# More\n"})
+            await look_again(host)
+            await until(_now(heard), lambda told: gone in told)
+            assert ("notifications/resources/updated", uri) not in heard
+
+    anyio.run(main)
+
+
+def _now(values: list[Any]) -> Callable[[], Awaitable[Any]]:
+    async def look() -> Any:
+        return list(values)
+
+    return look
+
+
+def test_a_listener_hears_of_what_it_asked_for(tmp_path: Path) -> None:
+    folder = write(tmp_path, PAGES)
+    uri = "marklight://docs/guide/auth.md"
+
+    async def main() -> None:
+        async with asked(folder) as (client, host):
+            listening = client.listen(resource_subscriptions=[uri], resources_list_changed=True)
+            async with listening as events:
+                write(folder, {"guide/auth.md": "# Auth\n\nAll new.\n", "new.md": "# New\n"})
+                await look_again(host)
+                heard: set[Any] = set()
+                with anyio.fail_after(60):
+                    async for event in events:
+                        heard.add(event)
+                        if len(heard) == 2:
+                            break
+                assert heard == {ResourceUpdated(uri), ResourcesListChanged()}
+
+    anyio.run(main)
+
+
+def test_a_call_that_is_given_up_stops_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is as slow as one on an old machine; what comes after it is never begun."""
+    begun, go_on, ended = Event(), Event(), Event()
+    usual = FakeEmbedder.embed_query
+
+    def slowly(self: FakeEmbedder, text: str) -> Any:
+        begun.set()
+        assert go_on.wait(60)
+        return usual(self, text)
+
+    async def main() -> None:
+        async with asked(write(tmp_path, PAGES)) as (client, host):
+            after: list[str] = []
+            work = host.library.search
+
+            def watched(*words: Any, **given: Any) -> Any:
+                try:
+                    answer = work(*words, **given)
+                    after.append("answered")
+                    return answer
+                except BaseException as error:
+                    after.append(type(error).__name__)
+                    raise
+                finally:
+                    ended.set()
+
+            monkeypatch.setattr(host.library, "search", watched)
+            monkeypatch.setattr(FakeEmbedder, "embed_query", slowly)
+            async with anyio.create_task_group() as group:
+                group.start_soon(client.call_tool, "query_documents", {"query": "a new question"})
+                await anyio.to_thread.run_sync(begun.wait)
+                group.cancel_scope.cancel()
+            go_on.set()
+            assert await anyio.to_thread.run_sync(lambda: ended.wait(60))
+            assert after == ["Stopped"]
+
+    anyio.run(main)
+
+
+def test_whoever_asks_for_progress_hears_of_a_run_that_only_grows(tmp_path: Path) -> None:
+    heard: list[tuple[float, float | None, str | None]] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        heard.append((progress, total, message))
+
+    async def main() -> None:
+        pages = {f"{n}.md": f"# {n}\n\nBananas, part {n}.\n" for n in range(300)}
+        host = Host(library(write(tmp_path, pages)))
+        # Before the thread that follows the disk: the question itself makes the index.
+        async with Client(make_server(host), mode="legacy") as client:
+            given = {"query": "bananas"}
+            await client.call_tool("query_documents", given, progress_callback=hear)
+            missing = {"ref": "nowhere.md"}
+            wrong = await client.call_tool("get_document", missing, progress_callback=hear)
+            assert "no document is called 'nowhere.md'" in text_of(wrong)
+        host.library.close()
+
+    anyio.run(main)
+    assert heard
+    assert [done for done, *_ in heard] == sorted({done for done, *_ in heard})
+    assert all(total is not None and done <= total for done, total, _ in heard)
+    assert all(message and message.startswith("indexing, ") for *_, message in heard)
