@@ -6,7 +6,7 @@ import re
 from functools import partial
 from urllib.parse import parse_qs, urlsplit
 
-from playwright.sync_api import Page, Request, expect
+from playwright.sync_api import Page, Request, Route, expect
 
 QUOTED = '"exactly ninety minutes"'
 """In quotes, for the fake model knows no meaning."""
@@ -39,6 +39,23 @@ def test_results_come_as_one_types_and_say_where_they_are_from(page: Page) -> No
 def test_a_score_that_was_not_measured_is_not_called_a_probability(page: Page) -> None:
     page.goto("/?q=zebra")
     expect(page.locator(".score").first).to_have_text("by rank")  # the model is a fake
+
+
+def test_a_score_that_was_measured_says_in_words_what_it_means(page: Page) -> None:
+    def measured(route: Route) -> None:
+        route.fulfill(json={**route.fetch().json(), "calibrated": True})
+
+    page.route("**/api/status", measured)
+    page.goto("/?q=zebra")
+    expect(page.locator(".score").first).to_have_text(
+        re.compile(
+            r"^\d+ %, (very likely an answer|likely an answer|maybe an answer|less likely|unlikely)$"
+        )
+    )
+    percent = int(page.locator(".score").first.inner_text().split()[0])
+    expect(page.locator(".score").first).to_have_attribute(
+        "title", f"Of passages with this score, about {percent} of 100 answer the question"
+    )
 
 
 def test_who_types_fast_never_has_two_questions_under_way(page: Page) -> None:

@@ -87,16 +87,20 @@ function failed(problem, question) {
 }
 
 function show(hits, given, whole = true) {
-  if (hits.length) results.show(hits, given, { measured: whole && Boolean(standing.status?.calibrated), whole, several: standing.several });
+  if (hits.length) results.show(hits, given, { measured: whole && isMeasured(given), whole, several: standing.several });
   else results.clear();
   byId("more").hidden = true;
-  const notices = (given?.notices ?? []).filter((said) => !(standing.indexing && /^indexing\b/i.test(said)));
+  // While a run goes on, what it has not done yet is told above, with how far it is.
+  const notices = (given?.notices ?? []).filter((said) => !(standing.indexing && /^(indexing|semantic search is still partial)\b/i.test(said)));
   byId("notices").hidden = !whole || !notices.length;
   byId("notices").replaceChildren(...notices.map((said) => make("li", {}, states.sentence(said))));
   byId("stages").hidden = !whole || !given?.steps.length;
-  if (whole && given?.steps.length) byId("stages").lastElementChild.replaceChildren(...stages(given, Boolean(standing.status?.calibrated)));
+  if (whole && given?.steps.length) byId("stages").lastElementChild.replaceChildren(...stages(given, isMeasured(given)));
   document.title = state.q ? `${state.q} – Marklight` : "Marklight";
 }
+
+// What scores mean was measured with all vectors in place; a few that are missing change little.
+const isMeasured = ({ index }) => Boolean(standing.status?.calibrated) && index.pending * 10 < index.chunks;
 
 // For ears alone where the same is shown at large below.
 function say(text, unseen = false) {
