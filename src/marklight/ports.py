@@ -312,6 +312,14 @@ class Patient(Protocol):
         """The same for a caller who has only so much time."""
 
 
+@runtime_checkable
+class Resting(Protocol):
+    """A model that can give back its memory, such as one in this process."""
+
+    def rest(self) -> None:
+        """Until somebody needs it again."""
+
+
 def in_haste(model: Embedder | None, seconds: float) -> Embedder | None:
     """The model as one asks it who has only so much time; most are never waited for."""
     asked: object = model

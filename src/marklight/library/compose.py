@@ -90,6 +90,8 @@ class Serve:
     """How long a client may take to send a request."""
     idle_minutes: float = 30.0
     """A daemon that a client started leaves after so long without a question."""
+    rest_minutes: float = 15.0
+    """After so long without a question models are given back; the next one loads them again."""
     start: bool = False
     """Whether commands and assistants start a daemon where none runs."""
 
@@ -97,6 +99,7 @@ class Serve:
         demand_within("serve", self, port=(0, 65_535), searches=(1, 1000))
         demand_within("serve", self, wait_seconds=(0, 600), timeout_seconds=(0.1, 600))
         demand_within("serve", self, idle_minutes=(0.01, 525_600))
+        demand_within("serve", self, rest_minutes=(0.01, 525_600))
 
 
 EDITORS = {

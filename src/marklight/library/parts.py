@@ -28,7 +28,7 @@ from marklight.library.locate import index_address, path_of, scope_of
 from marklight.models.remembering import Remembering
 from marklight.once import once
 from marklight.place import Place, locate
-from marklight.ports import Embedder, Engine, Reranker
+from marklight.ports import Embedder, Engine, Reranker, Resting
 from marklight.search.pipeline import Pipeline
 from marklight.search.refine.rerank import Rerank
 from marklight.settings import Settings
@@ -53,6 +53,7 @@ more than it saves, since most of what they do holds Python's lock: on two cores
 turn at 190,000 passages, 11.6 against 10.7 at 19,000."""
 OPEN = ("ingest", "reading", "engine", "commits_engine", "pool")
 """What is open, or made of what is; none of it outlives a library."""
+MODELS = ("embedder", "reranker", "any_reranker")
 
 Value = TypeVar("Value")
 
@@ -275,6 +276,13 @@ class Parts:
         own = {**self._given, **given}
         written = (*self._assignments, *assignments)
         return compose_pipeline(read_settings(self.place.folder, written, own))
+
+    def rest(self) -> None:
+        """Give back the memory of models until somebody needs them again."""
+        for name in MODELS:
+            model = self.__dict__.get(name)
+            if isinstance(model, Resting):
+                model.rest()
 
     def again(self) -> Self:
         """The same library opened anew, with settings as their files say now."""

@@ -70,6 +70,11 @@ class Opened:
         """The graph."""
         return _open_session(self.name, self._open_model())
 
+    def rest(self) -> None:
+        """Give back what is open; whoever needs it next opens it again."""
+        for part in ("session", "tokenizer"):
+            self.__dict__.pop(part, None)
+
 
 def _open_session(name: str, model: bytes | str) -> Session:
     # Read when it is loaded: its packages report their use to their maker unless told not to.

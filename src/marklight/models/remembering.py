@@ -9,7 +9,7 @@ from copy import copy
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from marklight.ports import Patient
+from marklight.ports import Patient, Resting
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
@@ -59,6 +59,11 @@ class Remembering:
         other = copy(self)
         other._model = self._model.hurried(seconds)
         return other
+
+    def rest(self) -> None:
+        """As the model within, if that can; what is remembered stays."""
+        if isinstance(self._model, Resting):
+            self._model.rest()
 
     def embed_query(self, text: str) -> Vector:
         with self._guard:

@@ -94,18 +94,27 @@ class Daemon:
             group.cancel_scope.cancel()
 
     async def _mind(self) -> None:
-        """Heal the file that others find us by; leave when nobody needs us."""
-        busy_at = time.monotonic()
+        """Heal the file that others find us by; rest, and leave, when nobody needs us."""
+        worked_at = held_at = time.monotonic()
+        resting = False
+        rest_seconds = self.host.library.serve.rest_minutes * 60
         while True:
             await anyio.sleep(min(LOOK_SECONDS, (self.idle_seconds or LOOK_SECONDS) / 4))
             if state.read(self.file) != self.door.state:
                 with suppress(OSError):
                     state.make_folder()
                     state.write(self.file, self.door.state)
-            if self.door.connections or self.requests or self.host.following.at:
-                busy_at = time.monotonic()
-            since = time.monotonic() - max(busy_at, self.host.last_asked)
-            if self.idle_seconds is not None and since > self.idle_seconds:
+            now = time.monotonic()
+            if self.host.following.at:
+                worked_at = now
+            if self.door.connections or self.requests:
+                held_at = now
+            worked_at = max(worked_at, self.host.last_asked)
+            # An assistant that is connected all day asks now and then.
+            if now - worked_at > rest_seconds and not resting:
+                self.host.library.rest()
+            resting = now - worked_at > rest_seconds
+            if self.idle_seconds and now - max(worked_at, held_at) > self.idle_seconds:
                 self.over.set()
 
     async def _fresh(self) -> None:

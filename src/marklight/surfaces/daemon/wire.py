@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 LIST, TABLE = "", "{"
@@ -42,15 +44,15 @@ def unpacked(told: Any) -> Any:
     return _noun(kind)(*values)
 
 
+HOMES = ("answer", "model", "report", "commits")
+"""Where our nouns live; one is loaded when it is needed, and the first two for every search."""
+
+
+@cache
 def _noun(kind: str) -> Any:
-    from marklight import answer, model
-
-    found = getattr(answer, kind, None) or getattr(model, kind, None)
-    if found is None:
-        # Its own module, for a search has no use for it.
-        from marklight import commits, report
-
-        found = getattr(report, kind, None) or getattr(commits, kind, None)
-    if not isinstance(found, type) or not found.__module__.startswith("marklight."):
-        raise ValueError(f"{kind!r} is no noun of ours")
-    return found
+    for home in HOMES:
+        module = import_module(f"marklight.{home}")
+        found = vars(module).get(kind)
+        if isinstance(found, type) and found.__module__ == module.__name__:
+            return found
+    raise ValueError(f"{kind!r} is no noun of ours")
