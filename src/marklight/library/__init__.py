@@ -32,6 +32,8 @@ from marklight.search.reference import Find
 
 __all__ = ["Library"]
 
+FEW = 32
+"""Passages without a vector that a search embeds by itself though another thread would do it too."""
 WITH_MODEL = (Mode.HYBRID, Mode.SEMANTIC)
 """Modes that need a model; the others answer without one."""
 
@@ -493,6 +495,8 @@ class Library(Parts):
 
     def _refresh_known(self, progress: Progress) -> list[str]:
         """A look at the disk for a library that is there; only a search or a run makes a new one."""
+        if self.following:
+            self.following.await_text()
         with self.engine.snapshot() as reader:
             if reader.generation == 0:
                 raise NotFound(
@@ -511,10 +515,13 @@ class Library(Parts):
     def _fresh(self, query: Query | None, progress: Progress) -> Freshness:
         """A look at the disk, one for all who ask at once; then vectors for a while.
 
-        Vectors are left to whoever follows the disk, and so is a library that is not read yet.
+        Many vectors are left to whoever follows the disk, and so is a library that is not read yet.
         """
         keep, following = self.keeping(self.reading), self.following
         new = not self.reading.counts().documents
+        if following and new:
+            following.await_text()
+            new = not self.reading.counts().documents
         if following and new and not following.watching:
             return Freshness(tuple(filter(None, (str(following.at or following.problem),))))
         seconds = self.limits.first_search_seconds if new else self.limits.search_seconds
@@ -533,8 +540,10 @@ class Library(Parts):
             return Freshness(
                 (str(at or "this library is being indexed; answering from what is there"),)
             )
-        if query is None or query.mode not in WITH_MODEL or following:
+        if query is None or query.mode not in WITH_MODEL:
             return found
+        if following and self.ingest.counts().pending > FEW:
+            return found  # whoever follows the disk makes them
         if new:  # reading has taken its own time
             until = time.monotonic() + seconds
         said = self.keeping(self.ingest).embed_for(query, progress, until)

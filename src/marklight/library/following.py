@@ -24,6 +24,8 @@ SLICE_SECONDS = 2.0
 """How long passages are embedded before changes of files are asked for."""
 LOOK_SHARE = 20
 """Where the system tells nothing, the disk is looked at for at most one part in so many of the time."""
+FIRST_SECONDS = 1.0
+"""How long a question waits for a library that is being read for the first time."""
 MODEL_SECONDS = 30.0
 """When a model that is not there is asked for again."""
 LOOKING = "Looking at files"
@@ -69,7 +71,7 @@ class Following:
         self._stuck = ""
         """Why no vectors can be made."""
         self._model_at = 0.0
-        self._over, self._wake = Event(), Event()
+        self._over, self._wake, self._tried = Event(), Event(), Event()
         self._thread = Thread(target=self._run, name="marklight-following", daemon=True)
 
     def start(self) -> None:
@@ -102,6 +104,10 @@ class Following:
         at = self.at
         return at is not None and not at.phase.startswith("Embedding")
 
+    def await_text(self) -> None:
+        """A moment for the first run: a small library is read before anybody could ask twice."""
+        self._tried.wait(FIRST_SECONDS)
+
     def told(self, report: Report) -> None:
         """Something changed, whoever found it; vectors for it are made soon."""
         if report:
@@ -123,6 +129,7 @@ class Following:
             except Exception as error:  # nobody else would ever hear of it
                 self.problem = f"following the files failed: {type(error).__name__}: {error}"
             self.at, self.watching = None, False
+            self._tried.set()
             self._over.wait(self.library.limits.poll_seconds)
 
     def _follow(self) -> None:
@@ -188,6 +195,7 @@ class Following:
             return library.looks.alone(read)
         finally:
             self.at = None
+            self._tried.set()
 
     def _embed(self) -> bool:
         """Vectors for a while; whether there is more to do. Without a model, words are followed all the same."""

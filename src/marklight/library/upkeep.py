@@ -81,7 +81,7 @@ class Upkeep:
 
     def embed_for(self, query: Query, progress: Progress, until: float) -> str:
         """Vectors for a while, those that this question needs first; what could not be done is said."""
-        if not self.ingest.waiting() or not self.embedding.acquire(blocking=False):
+        if not self.ingest.waiting() or not self.embedding.acquire(timeout=MOMENT_SECONDS):
             return ""  # another thread is at it
         try:
             with self.ingest.engine.writing(MOMENT_SECONDS):

@@ -36,18 +36,18 @@ from .serving import (
 STUCK = f"""
 import time
 from marklight.library.upkeep import Upkeep
-def run(self, progress, **given):
+def read(self, look, progress, *given):
     while True:
         progress("Reading text", 42, 100)
         time.sleep(0.01)
-Upkeep.run = run
+Upkeep.read = read
 {PROGRAM}
 """
 """A program whose first run never comes to an end."""
 DEAF = f"""
 import time
 from marklight.library.upkeep import Upkeep
-Upkeep.run = lambda self, progress, **given: time.sleep(600)
+Upkeep.read = lambda self, *given: time.sleep(600)
 {PROGRAM}
 """
 """The same, and it does not listen to anybody who wants it to stop."""
