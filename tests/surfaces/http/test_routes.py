@@ -131,7 +131,7 @@ def test_a_passage_is_got_by_its_id(served: Served) -> None:
         ("/api/documents/auth.md?heading=nothing", 404, "no heading"),
         ("/api/documents/nothing.md", 404, "no document is called"),
         ("/api/documents/", 404, "nothing at this address"),
-        ("/api/commits", 404, "nothing at this address"),
+        ("/api/commits", 405, "does not take that method"),
         ("/nowhere", 404, "nothing at this address"),
         ("/health/", 404, "nothing at this address"),
         ("/health?secrets=all", 422, "no parameter"),
