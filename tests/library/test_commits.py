@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -238,3 +242,30 @@ def test_several_repositories_are_told_apart(tmp_path: Path, engine: str) -> Non
     if not engine.startswith("memory"):
         with library(home, engine=engine, collections={"one": str(one.folder)}) as lib:
             assert lib.commits("pears").index.documents == 1
+
+
+KILLED = """
+import sys, os, signal
+import marklight
+from marklight.ingest.history import pipeline
+pipeline.BATCH = 2
+def progress(phase, done, total):
+    if done >= 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+with marklight.open(sys.argv[1], {"model": {"name": "fake"}, "engine": sys.argv[2]}) as lib:
+    lib.commits("anything", progress=progress)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no process is killed so there")
+def test_a_process_that_is_killed_loses_no_more_than_its_last_batch(tmp_path: Path) -> None:
+    made = Repository(tmp_path / "docs")
+    for number in range(7):
+        made.commit(f"Number {number}", {"a.md": f"{number}\n"})
+    address = f"file:{tmp_path / 'index'}"
+    done = subprocess.run([sys.executable, "-c", KILLED, str(made.folder), address], check=False)
+    assert done.returncode == -signal.SIGKILL
+    with library(made.folder, engine=address) as lib:
+        assert lib.commits("number", refresh=False).index.documents == 4
+        assert lib.commits("number").index.documents == 7
+        assert lib.index().history.index.pending == 0  # type: ignore[union-attr]

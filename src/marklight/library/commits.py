@@ -173,6 +173,7 @@ def told_status(parts: Parts, fingerprint: str) -> dict[str, Any]:
     """What is known of the history; nothing where it was never asked."""
     with parts.commits_engine.snapshot() as reader:
         counts, failures = reader.counts(fingerprint), reader.failures()
+        remarks = reader.remarks()
     if not counts.generation:
         return {}
     told = {
@@ -181,6 +182,7 @@ def told_status(parts: Parts, fingerprint: str) -> dict[str, Any]:
         "embedded": counts.embedded,
         "pending": counts.pending,
         "failed": [{"commit": one.document.path, "reason": one.reason} for one in failures],
+        "remarks": [{"commit": id.path, "remark": said} for id, said in remarks],
         "sizes": dict(parts.commits_engine.sizes()),
     }
     return {"history": told}

@@ -17,7 +17,7 @@ LARGEST_DIFF = 16_000_000
 """Bytes of a diff that are looked at; of a larger one a few files are asked for by their names."""
 FEW = 50
 """So many files."""
-MOST_FILES = 20_000
+MOST_FILES = 100_000
 """Files of one commit that can be filtered by."""
 IN_A_ROW = 5
 """Diffs that may fail one after the other before no more are asked for: a partial clone has none at all."""

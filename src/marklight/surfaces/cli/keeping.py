@@ -97,16 +97,18 @@ def status(
     found["calibrated"] = (
         "yes" if found["calibrated"] else "no, scores were not measured with this model"
     )
-    commits = found.get("history", {"failed": []})
+    commits = found.get("history", {"failed": [], "remarks": []})
     for each in (found, commits):
         sizes = each.get("sizes", {})
         each["sizes"] = {part: f"{size / 1e6:.1f} MB" for part, size in sizes.items()}
-    unread = commits.pop("failed")
+    unread, odd_commits = commits.pop("failed"), commits.pop("remarks")
     show(render.table(render.flat(found) | {"failed": len(failed), "remarks": len(remarks)}))
     for failure in failed:
         show(one_line(f"  failed {failure['path']}: {failure['reason']}"))
     for failure in unread:
         show(one_line(f"  failed commit {failure['commit'][:7]}: {failure['reason']}"))
+    for odd in odd_commits:
+        show(one_line(f"  remark commit {odd['commit'][:7]}: {odd['remark']}"))
     for odd in remarks:
         show(one_line(f"  remark {odd['path']}: {odd['remark']}"))
     return 0
