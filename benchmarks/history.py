@@ -109,22 +109,34 @@ def reading(folder: Path) -> dict[str, float]:
     return {"seconds": round(seconds, 1), "commits_per_second": round(len(hashes) / seconds)}
 
 
+def asking(library: marklight.Library, questions: list[str]) -> dict[str, Any]:
+    """Questions with each of the filters."""
+    asked = {}
+    for name, filters in FILTERS.items():
+        times = [1000 * timed(partial(library.commits, each, **filters)) for each in questions]
+        asked[name] = {
+            "p50_ms": round(statistics.median(times), 1),
+            "p95_ms": round(statistics.quantiles(times, n=20)[-1], 1),
+        }
+    return asked
+
+
+def with_vectors(folder: Path, questions: list[str]) -> dict[str, Any]:
+    """The same by words and by meaning, with vectors of a model that costs nothing."""
+    with marklight.open(folder, {"model": {"name": "fake"}}) as library:
+        library.index(history=True)
+        return asking(library, questions)
+
+
 def keeping(folder: Path, questions: list[str]) -> dict[str, Any]:
     """Words of all commits, without vectors: reading, asking with filters, and one more commit."""
     settings = {"model": {"name": "none"}, "history": {"read_seconds": 3600}}
     with marklight.open(folder, settings) as library:
         first = timed(lambda: library.commits("cache token budget"))
         index = library.commits("cache token budget").index
-        asked = {}
-        for name, filters in FILTERS.items():
-            times = [1000 * timed(partial(library.commits, each, **filters)) for each in questions]
-            asked[name] = {
-                "p50_ms": round(statistics.median(times), 1),
-                "p95_ms": round(statistics.quantiles(times, n=20)[-1], 1),
-            }
+        asked = asking(library, questions)
         new = []
         for number in range(7):
-            (folder / "docs").mkdir(exist_ok=True)
             message = ("commit", "--quiet", "--allow-empty", "-m", f"Zebra {number}")
             own = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
             subprocess.run(["git", "-C", str(folder), *own, *message], check=True)
@@ -158,9 +170,7 @@ def says_something(asked: str) -> bool:
 def quality(folder: Path) -> dict[str, Any]:
     """Of 30 sampled commits, how many are among the first five."""
     with marklight.open(folder) as library:
-        began = time.perf_counter()
-        library.index(history=True)
-        seconds = time.perf_counter() - began
+        seconds = timed(lambda: library.index(history=True))
         with library.commits_engine.snapshot() as reader:
             known = [each for id in sorted(reader.files()) if (each := reader.document(id))]
         told = library.status()["history"]
@@ -201,6 +211,7 @@ def main() -> None:
             "reading_by_git": reading(large),
             "small": keeping(small, questions[:20]),
             "large": keeping(large, questions),
+            "large_with_vectors": with_vectors(large, questions),
         }
         one = "question_after_one_new_commit_ms"
         figures["one_new_commit_large_to_small"] = round(
