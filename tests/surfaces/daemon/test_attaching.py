@@ -110,9 +110,8 @@ def test_status_tells_of_the_daemon(daemon: Path, capsys: pytest.CaptureFixture[
     assert json.loads(out)["pid"] == told.pid
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_an_attached_command_loads_no_library_and_no_model(daemon: Path) -> None:
+    for arguments in (
         ["search", "roll back", "--json"],
         ["get", "espresso.md"],
         ["outline", "espresso.md"],
@@ -120,17 +119,12 @@ def test_status_tells_of_the_daemon(daemon: Path, capsys: pytest.CaptureFixture[
         ["related", "guide/auth.md"],
         ["status"],
         ["index"],
-    ],
-    ids=lambda arguments: arguments[0],
-)
-def test_an_attached_command_loads_no_library_and_no_model(
-    daemon: Path, arguments: list[str]
-) -> None:
-    done = command(*arguments)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
-    assert loaded(done) == set()
-    assert "marklight.library" in loaded(command(*arguments, MARKLIGHT_DAEMON="off"))
+    ):
+        done = command(*arguments)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout, arguments
+        assert loaded(done) == set(), arguments
+    assert "marklight.library" in loaded(command("--no-daemon", "search", "roll back"))
 
 
 def test_questions_in_a_session_go_to_the_daemon(
@@ -257,9 +251,3 @@ def test_where_the_settings_say_so_a_search_starts_a_daemon_for_the_next(folder:
     assert loaded(second) == set()
     assert second.stdout == first.stdout
     until(lambda: not list(states()))
-
-
-def test_one_can_insist_on_working_alone(
-    daemon: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert "marklight.library" in loaded(command("--no-daemon", "search", "roll back"))
