@@ -31,7 +31,7 @@ def search_text(found: Found, several: bool, state: str, tokens: int = MOST_TOKE
     """Each passage under the line that says where it stands; where there is none, why."""
     notes = [*([state] if state else []), *_notes(found)]
     index = found["index"]
-    if index["pending"] and not state:
+    if index["pending"] and not any("embedded" in said for said in notes):
         notes.append(
             f"note: {index['pending']:,} of {index['chunks']:,} passages are found by words only, not by meaning yet"
         )

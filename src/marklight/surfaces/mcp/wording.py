@@ -9,6 +9,7 @@ from marklight.shown import one_line
 
 _TOOLS = {
     "Name the library's folder with --in, or run `marklight index`": "index_status tells how far it is",
+    "`marklight index` does the rest": "the rest follows by itself",
     "`marklight get`": "get_document",
     "`marklight search`": "query_documents",
     "`marklight status`": "index_status",
