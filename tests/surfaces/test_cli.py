@@ -299,3 +299,12 @@ def test_a_place_names_its_collection_where_there_are_several(
     assert "Tokens expire" in out
     _, out, _ = said(capsys, "search", "grind the beans", "-n", "1")
     assert out.startswith("[1] all/espresso.md:")
+
+
+def test_a_token_is_not_among_the_settings_that_are_shown(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more in ((), ("--json",)):
+        _, out, _ = said(capsys, "settings", "--set", "serve.token=hush", *more)
+        assert "serve.token" in out
+        assert "hush" not in out

@@ -170,7 +170,7 @@ def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -
         found = library.settings
     if as_json:
         rows = {
-            key: {"value": found.values[key], "source": found.sources[key]}
+            key: {"value": _told(key, found.values[key]), "source": found.sources[key]}
             for key in sorted(found.values)
         }
         show(render.to_json(rows))
@@ -178,12 +178,20 @@ def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -
         show(
             render.table(
                 {
-                    key: f"{_shown(found.values[key])}  ({found.sources[key]})"
+                    key: f"{_shown(_told(key, found.values[key]))}  ({found.sources[key]})"
                     for key in sorted(found.values)
                 }
             )
         )
     return 0
+
+
+SECRET = ("serve.token",)
+"""Settings whose values nobody is shown."""
+
+
+def _told(key: str, value: Any) -> Any:
+    return "…" if key in SECRET and value else value
 
 
 def _shown(value: Any) -> str:
