@@ -191,10 +191,27 @@ def read_settings(
     found.build(Model, "model")
     found.build(Reranking, "reranker")
     demand_trusted(found, folder)
+    _demand_personal(found, folder)
     _demand_known([found["search.fuse"]], map(stage_name, pipeline.FUSE), "search.fuse")
     _demand_known(found["search.skip"], map(stage_name, SKIPPABLE), "search.skip")
     _demand_known(found["search.use"], pipeline.OFF, "search.use")
     return found
+
+
+def _demand_personal(found: Settings, folder: Path | None) -> None:
+    """A folder's own file may not say who may reach it, nor what a click in a terminal opens.
+
+    Whoever serves a folder that someone else has written would let them in.
+    """
+    own, *theirs = map(str, settings.files_for(folder))
+    local, known = ("127.0.0.1", "localhost", "::1"), ("", *EDITORS)
+    fine = {"serve.host": local, "serve.token": ("",), "terminal.link": known}
+    for key, values in fine.items():
+        if found.sources[key] in theirs and found[key] not in values:
+            raise SettingsError(
+                f"{key} stands in {found.sources[key]}: a folder must not decide that",
+                f"Put it into {own}",
+            )
 
 
 def compose_pipeline(found: Settings) -> pipeline.Pipeline:
