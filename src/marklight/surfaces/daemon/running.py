@@ -83,14 +83,15 @@ class Daemon:
                 version=__version__,
                 started=datetime.now(UTC).isoformat(timespec="seconds"),
             )
-            state.write(self.file, self.door.state)
-            try:
-                ready(self.door.state)
-                group.start_soon(self._mind)
-                with self._signals(), self._parent():
+            # Before anybody can know of us, and so end us.
+            with self._signals(), self._parent():
+                state.write(self.file, self.door.state)
+                try:
+                    ready(self.door.state)
+                    group.start_soon(self._mind)
                     await self.over.wait()
-            finally:
-                state.forget(self.file, self.door.state)
+                finally:
+                    state.forget(self.file, self.door.state)
             group.cancel_scope.cancel()
 
     async def _mind(self) -> None:
