@@ -9,8 +9,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from marklight.answer import Answer, Filters, Hit, Query
+    from marklight.commits import Commit, Commits
     from marklight.errors import (
         Busy,
+        HistoryError,
         MarklightError,
         ModelError,
         NotFound,
@@ -28,10 +30,12 @@ __version__ = "0.1.0"
 _HOMES = {
     "marklight.library": ("Library",),
     "marklight.answer": ("Answer", "Filters", "Hit", "Query"),
+    "marklight.commits": ("Commit", "Commits"),
     "marklight.report": ("Extract", "Links", "Outline", "Related", "Report"),
     "marklight.model": ("Chunk", "Document"),
     "marklight.errors": (
         "Busy",
+        "HistoryError",
         "MarklightError",
         "ModelError",
         "NotFound",
@@ -46,9 +50,12 @@ __all__ = [
     "Answer",
     "Busy",
     "Chunk",
+    "Commit",
+    "Commits",
     "Document",
     "Extract",
     "Filters",
+    "HistoryError",
     "Hit",
     "Library",
     "Links",

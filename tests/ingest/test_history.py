@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from marklight import engines
 from marklight.errors import HistoryError
 from marklight.ingest.history import changes, cut, objects
+from marklight.ingest.history.news import known
 from marklight.ingest.history.pipeline import History
 from marklight.ingest.history.repository import find
 from marklight.model import Document, DocumentId
@@ -332,6 +333,25 @@ def test_a_damaged_commit_hides_what_is_behind_it_and_no_more(repository: Reposi
         assert "problem" in reader.manifest()["history all"]
     assert [each.document.path for each in report.skipped] == [bad]
     assert not kept.differs()
+
+
+def test_a_partial_clone_is_searched_by_messages_and_fetches_nothing(
+    repository: Repository, tmp_path: Path
+) -> None:
+    for number in range(8):
+        repository.commit(f"number {number}", {f"{number}.txt": f"{number}\n"})
+    repository.git("config", "uploadpack.allowFilter", "true")
+    clone = tmp_path / "clone"
+    lean = ("--no-checkout", "--filter=tree:0")
+    repository.git("clone", "--quiet", *lean, f"file://{repository.folder}", str(clone))
+    here = ["git", "-C", str(clone), "count-objects", "-v"]
+    before = subprocess.run(here, capture_output=True, check=True).stdout
+    kept = history(clone)
+    read(kept)
+    assert set(documents(kept)) == {f"number {number}" for number in range(8)}
+    assert subprocess.run(here, capture_output=True, check=True).stdout == before
+    with kept.engine.snapshot() as reader:
+        assert known(reader.manifest(), "all").lacking
 
 
 def test_a_missing_commit_is_told_and_the_others_are_read(repository: Repository) -> None:

@@ -118,8 +118,15 @@ class Annals:
                     f"{each.folder} is a shallow clone, so older commits are not here;"
                     " `git fetch --unshallow` gets them"
                 )
-            if problem := known(manifest, name).problem:
-                said.append(f"{each.folder} is damaged, so some commits cannot be read: {problem}")
+            read = known(manifest, name)
+            if read.problem:
+                said.append(
+                    f"{each.folder} is damaged, so some commits cannot be read: {read.problem}"
+                )
+            if read.lacking:
+                said.append(
+                    f"diffs in {each.folder} cannot be read, so messages alone are searched: {read.lacking}"
+                )
             if not count:
                 said.append(f"there are no commits in {each.folder} yet")
         return tuple(said)

@@ -44,6 +44,8 @@ class Changes:
         self._folder, self._most_lines = folder, most_lines
         self._tells = Telling(folder)
         self._failed = 0
+        self.lacking = ""
+        """Why no more diffs are asked for."""
 
     def close(self) -> None:
         """Let go of what was asked."""
@@ -53,8 +55,8 @@ class Changes:
         """Of each of these commits, in order."""
         at = 0
         while at < len(hashes):
-            if self._failed >= IN_A_ROW:
-                yield Changed(remarks=("its diff cannot be read, like those before it",))
+            if self.lacking:
+                yield Changed()
                 at += 1
                 continue
             # Whatever a file holds, nobody can have written this line.
@@ -83,7 +85,10 @@ class Changes:
         if len(frame) > LARGEST_DIFF:
             return self._a_few(hash, names)
         self._failed += 1
-        return self._told(names, b"", f"its diff cannot be read: {asked.last_words()}")
+        why = asked.last_words()
+        if self._failed == IN_A_ROW:
+            self.lacking = why
+        return self._told(names, b"", f"its diff cannot be read: {why}")
 
     def _a_few(self, hash: str, names: Sequence[bytes]) -> Changed:
         """The first files that tell something, asked for by name."""

@@ -23,6 +23,8 @@ class Known:
     recipe: str = ""
     problem: str = ""
     """Why not all of it could be read."""
+    lacking: str = ""
+    """Why diffs could not be read."""
 
     def noted(self, name: str) -> Mapping[str, str]:
         """As the manifest holds it."""
@@ -31,6 +33,7 @@ class Known:
             "edge": sorted(self.edge),
             "recipe": self.recipe,
             "problem": self.problem,
+            "lacking": self.lacking,
         }
         return {_KEY + name: json.dumps(value)}
 
@@ -51,7 +54,7 @@ def known(manifest: Mapping[str, str], name: str) -> Known:
     try:
         value = json.loads(manifest[_KEY + name])
         tips, edge = frozenset(value["tips"]), frozenset(value["edge"])
-        return Known(tips, edge, value["recipe"], value["problem"])
+        return Known(tips, edge, value["recipe"], value["problem"], value["lacking"])
     except (KeyError, ValueError, TypeError):
         return Known()
 
@@ -89,7 +92,7 @@ def news(name: str, repository: Repository, recipe: str, reader: Reader) -> News
     have = reader.modified(DocumentId(name, each) for each in (*new, *gone))
     return News(
         name,
-        Known(tips, edge, recipe),
+        Known(tips, edge, recipe, lacking=before.lacking),
         tuple(each for each in new if (name, each) not in have),
         tuple(each for each in gone if (name, each) in have),
     )

@@ -143,8 +143,9 @@ class History:
             left = f"{done} of {total} commits are read; the next question goes on from there"
             return replace(report, notices=(*report.notices, left))
         gone = tuple(DocumentId(found.name, hash) for hash in found.gone)
+        now = replace(found.now, lacking=changes.lacking or found.now.lacking)
         # With this the repository counts as read; until then every look finds what is missing.
-        self.engine.commit(Batch(removed=gone, manifest=found.now.noted(found.name)))
+        self.engine.commit(Batch(removed=gone, manifest=now.noted(found.name)))
         return replace(report, removed=(*report.removed, *gone))
 
     def _read(

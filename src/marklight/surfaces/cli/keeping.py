@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from marklight.library import Library
     from marklight.surfaces.daemon.remote import Remote
 
+MOST_ODD = 20
+"""Commits that something is odd about, told by name."""
+
 
 @click.command()
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
@@ -107,8 +110,10 @@ def status(
         show(one_line(f"  failed {failure['path']}: {failure['reason']}"))
     for failure in unread:
         show(one_line(f"  failed commit {failure['commit'][:7]}: {failure['reason']}"))
-    for odd in odd_commits:
+    for odd in odd_commits[:MOST_ODD]:
         show(one_line(f"  remark commit {odd['commit'][:7]}: {odd['remark']}"))
+    if len(odd_commits) > MOST_ODD:
+        show(f"  … and {len(odd_commits) - MOST_ODD} more; --json lists them")
     for odd in remarks:
         show(one_line(f"  remark {odd['path']}: {odd['remark']}"))
     return 0
