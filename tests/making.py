@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, cast
 
 import marklight
@@ -50,3 +52,23 @@ def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
 def library(folder: Path, **settings: Any) -> marklight.Library:
     """A library with the fake model, which is as quick as it is simple."""
     return marklight.open(folder, {"model": {"name": "fake"}, **settings})
+
+
+@contextmanager
+def written_by_another(lib: marklight.Library) -> Iterator[None]:
+    """Somebody else holds the writer's place, so nothing is brought up to date meanwhile."""
+    held, over = Event(), Event()
+
+    def hold() -> None:
+        with lib.engine.writing(5):
+            held.set()
+            over.wait(60)
+
+    other = Thread(target=hold)
+    other.start()
+    try:
+        assert held.wait(10)
+        yield
+    finally:
+        over.set()
+        other.join()

@@ -9,7 +9,7 @@ import pytest
 import marklight
 from marklight.errors import NotFound, UsageError
 from marklight.report import Graph
-from tests.making import library, write
+from tests.making import library, write, written_by_another
 
 # far ── mid ⇄ hub ─► one, two; two ─► one; alone has no link, and hub one that leads nowhere.
 PAGES = {
@@ -85,14 +85,11 @@ def test_a_library_is_drawn_by_its_best_linked_documents(lib: marklight.Library)
     )
 
 
-def test_what_is_gone_from_the_disk_is_not_drawn(
-    lib: marklight.Library, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_gone_from_the_disk_is_not_drawn(lib: marklight.Library) -> None:
     (lib.place.folder / "mid.md").unlink()
-    # As while another process writes: the index is not brought up to date first.
-    monkeypatch.setattr(lib, "_refresh_known", lambda progress: [])
-    assert sorted(names(lib.graph("hub.md", depth=3))) == ["hub", "one", "two"]
-    assert "mid" not in names(lib.graph())
+    with written_by_another(lib):
+        assert sorted(names(lib.graph("hub.md", depth=3))) == ["hub", "one", "two"]
+        assert "mid" not in names(lib.graph())
 
 
 def test_what_makes_no_sense_is_refused(lib: marklight.Library) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import marklight
 from marklight.errors import NotFound, UsageError
-from tests.making import library, write
+from tests.making import library, write, written_by_another
 
 WORDS = " ".join(f"w{number}" for number in range(60))
 PAGE = "# Page\n\n## Parts\n\n" + "\n\n".join(
@@ -93,11 +93,8 @@ def test_levels_that_make_no_sense_are_clear_errors(lib: marklight.Library) -> N
         lib.get("page.md", context=21)
 
 
-def test_a_passage_of_a_file_that_is_gone_is_not_shown(
-    lib: marklight.Library, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_passage_of_a_file_that_is_gone_is_not_shown(lib: marklight.Library) -> None:
     chunk = lib.search("what says part 3", limit=1).hits[0].chunk
-    monkeypatch.setattr(lib, "_refresh_known", lambda progress: [])
     (lib.place.folder / "page.md").unlink()
-    with pytest.raises(NotFound, match="no longer on the disk"):
+    with written_by_another(lib), pytest.raises(NotFound, match="no longer on the disk"):
         lib.get(chunk.id)

@@ -10,7 +10,7 @@ import marklight
 from marklight.errors import NotFound, UsageError
 from marklight.model import DocumentId
 from marklight.search.relations import links
-from tests.making import library, write
+from tests.making import library, write, written_by_another
 
 PAGES = {
     "hub.md": "# Hub\n\nSee [rollback](deploy/rollback.md#undo) and [[scale]] and [[nowhere]].\n\n"
@@ -140,16 +140,15 @@ def test_the_limit_is_kept_and_must_make_sense(lib: marklight.Library) -> None:
 
 
 def test_what_is_gone_from_the_disk_is_neither_linked_nor_related(
-    lib: marklight.Library, folder: Path, monkeypatch: pytest.MonkeyPatch
+    lib: marklight.Library, folder: Path
 ) -> None:
     (folder / "deploy" / "scale.md").unlink()
-    # As while another process writes: the index is not brought up to date first.
-    monkeypatch.setattr(lib, "_refresh_known", lambda progress: [])
-    assert [link.link.target for link in lib.links("hub.md").unresolved] == ["scale", "nowhere"]
-    related = [each.document.path for each in lib.related("hub.md").relatives]
-    assert "deploy/scale.md" not in related
-    with pytest.raises(NotFound, match="no longer on the disk"):
-        lib.links("deploy/scale.md")
+    with written_by_another(lib):
+        assert [link.link.target for link in lib.links("hub.md").unresolved] == ["scale", "nowhere"]
+        related = [each.document.path for each in lib.related("hub.md").relatives]
+        assert "deploy/scale.md" not in related
+        with pytest.raises(NotFound, match="no longer on the disk"):
+            lib.links("deploy/scale.md")
 
 
 def test_a_document_that_is_not_there_is_a_clear_error(lib: marklight.Library) -> None:

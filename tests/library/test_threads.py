@@ -116,7 +116,7 @@ def test_nothing_is_still_at_work_when_a_task_fails(pages: Path) -> None:
         for tasks in ([slow, failing], [failing, slow], [slow, failing, slow]):
             ended.clear()
             with pytest.raises(OSError, match="no disk"):
-                lib.together(tasks)
+                lib.crew.together(tasks)
             assert len(ended) == len(tasks) - 1
 
 
@@ -124,10 +124,10 @@ def test_tasks_may_have_tasks_of_their_own(pages: Path) -> None:
     """More tasks than threads, each of which waits for others: nobody waits for ever."""
 
     def inner(number: int) -> int:
-        return sum(lib.together([lambda: number, lambda: 10 * number, lambda: 100 * number]))
+        return sum(lib.crew.together([lambda: number, lambda: 10 * number, lambda: 100 * number]))
 
     with library(pages, engine="memory:") as lib:
-        found = lib.together([partial(inner, number) for number in range(9)])
+        found = lib.crew.together([partial(inner, number) for number in range(9)])
     assert found == [111 * number for number in range(9)]
 
 

@@ -1,4 +1,4 @@
-"""What a caller asks for, in whatever form, to a query that makes sense; else a clear error."""
+"""What callers give, in whatever form, to the values that a query holds; else a clear error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import TypeVar
 
-from marklight.answer import Filters, Mode, Query
+from marklight.answer import Mode
 from marklight.dates import demand_moment
 from marklight.errors import UsageError
 from marklight.text import demand_tame
@@ -23,90 +23,6 @@ Value = TypeVar("Value")
 Number = TypeVar("Number", int, float)
 
 
-def ask(
-    text: str,
-    *,
-    limit: int,
-    mode: str,
-    min_confidence: float | None,
-    max_tokens: int | None,
-    rerank: bool | None,
-    parents: bool,
-    context: int,
-    expand_context: bool,
-    hypothesis: str | None,
-    path: Several,
-    tag: Several,
-    where: Mapping[str, str] | Several,
-    after: Day,
-    before: Day,
-    exclude: Several,
-    collection: Several,
-    known_collections: Iterable[str],
-    here: str,
-    within: tuple[tuple[str, str], ...],
-) -> Query:
-    """The query; `within` is the part of the library that was named by its folder."""
-    query = Query(
-        text=_question(text),
-        limit=whole("the limit", limit, 1, 100),
-        mode=_mode(mode),
-        min_confidence=min_confidence,
-        max_tokens=_budget(max_tokens),
-        rerank=rerank,
-        parents=parents,
-        context=whole("the context", context, 0, 20),
-        expand_context=expand_context,
-        hypothesis=_question(hypothesis, "hypothesis") if hypothesis is not None else "",
-        here=here,
-        filters=Filters(
-            collections=_known(_several(collection), known_collections),
-            paths=_globs(path),
-            exclude=_globs(exclude),
-            tags=tuple(one.removeprefix("#") for one in _several(tag)),
-            where=_pairs(where),
-            after=_day(after),
-            before=_day(before),
-            within=within,
-        ),
-    )
-    if min_confidence is not None:
-        in_range("the least confidence", min_confidence, 0, 1)
-    return query
-
-
-def ask_history(
-    text: str,
-    *,
-    limit: int,
-    mode: str,
-    min_confidence: float | None,
-    max_tokens: int | None,
-    rerank: bool | None,
-    files: Several,
-    author: Several,
-    after: Day,
-    before: Day,
-) -> Query:
-    """The same of commits."""
-    if min_confidence is not None:
-        in_range("the least confidence", min_confidence, 0, 1)
-    return Query(
-        text=_question(text),
-        limit=whole("the limit", limit, 1, 100),
-        mode=_mode(mode),
-        min_confidence=min_confidence,
-        max_tokens=_budget(max_tokens),
-        rerank=rerank,
-        filters=Filters(
-            files=_globs(files),
-            authors=tuple(one.strip() for one in _several(author) if one.strip()),
-            after=_day(after),
-            before=_day(before),
-        ),
-    )
-
-
 def level_of(level: str | None, context: int | None) -> tuple[str, int]:
     """How much around a passage is wanted: a level, or nothing, and the number of neighbours."""
     if context is None:
@@ -119,7 +35,8 @@ def level_of(level: str | None, context: int | None) -> tuple[str, int]:
     return "neighbours", whole("the context", context, 0, 20)
 
 
-def _question(text: str, name: str = "query") -> str:
+def question(text: str, name: str = "query") -> str:
+    """The words, if there are any."""
     if not isinstance(text, str):
         raise UsageError(f"a {name} is a text, not {type(text).__name__}")
     if not text.strip():
@@ -135,7 +52,13 @@ def whole(name: str, value: int, least: int, most: int) -> int:
     return in_range(name, value, least, most)
 
 
-def _budget(tokens: int | None) -> int | None:
+def confidence(least: float | None) -> float | None:
+    """The least that is wanted."""
+    return None if least is None else in_range("the least confidence", least, 0, 1)
+
+
+def budget(tokens: int | None) -> int | None:
+    """How long an answer may be."""
     if tokens is None:
         return None
     if not isinstance(tokens, int) or tokens < 1:
@@ -150,7 +73,8 @@ def in_range(name: str, value: Number, least: int, most: int) -> Number:
     return value
 
 
-def _several(value: Several) -> tuple[str, ...]:
+def several(value: Several) -> tuple[str, ...]:
+    """The texts of a filter."""
     if value is None:
         return ()
     if isinstance(value, str | os.PathLike):
@@ -182,37 +106,43 @@ def _text(value: str | os.PathLike[str]) -> str:
     return text
 
 
-def _globs(value: Several) -> tuple[str, ...]:
-    return tuple(demand_tame(pattern) for pattern in _several(value))
+def globs(value: Several) -> tuple[str, ...]:
+    """The same where they are patterns of paths."""
+    return tuple(demand_tame(pattern) for pattern in several(value))
 
 
-def _known(names: tuple[str, ...], known: Iterable[str]) -> tuple[str, ...]:
+def collections(value: Several, known: Iterable[str]) -> tuple[str, ...]:
+    """The same where they are names of collections."""
+    names = several(value)
     for name in names:
         if name not in known:
             raise UsageError(f"no collection is called {name!r}", f"Known: {', '.join(known)}")
     return names
 
 
-def _pairs(where: Mapping[str, str] | Several) -> tuple[tuple[str, str], ...]:
+def pairs(where: Mapping[str, str] | Several) -> tuple[tuple[str, str], ...]:
+    """Keys and values of frontmatter."""
     if isinstance(where, Mapping):
         return tuple((_text(str(key)), _text(str(value))) for key, value in _few(where.items()))
-    pairs = []
-    for one in _several(where):
+    found = []
+    for one in several(where):
         key, equals, value = one.partition("=")
         if not equals or not key.strip():
             raise UsageError(f"a frontmatter filter is KEY=VALUE, not {one!r}")
-        pairs.append((key.strip(), value.strip()))
-    return tuple(pairs)
+        found.append((key.strip(), value.strip()))
+    return tuple(found)
 
 
-def _mode(mode: str) -> Mode:
+def mode_named(mode: str) -> Mode:
+    """The mode of this name."""
     try:
         return Mode(mode)
     except ValueError:
         raise UsageError(f"no mode is called {mode!r}", f"Known: {', '.join(Mode)}") from None
 
 
-def _day(day: Day) -> str | None:
+def moment(day: Day) -> str | None:
+    """A day, or a time of one, as it is compared."""
     if day is None:
         return None
     return demand_moment(day.isoformat() if isinstance(day, date) else _text(day))

@@ -9,6 +9,9 @@ from marklight.errors import ModelError, UsageError
 from marklight.library.embedding import name_key
 from marklight.ports import Embedder, Reader
 
+WITH_MODEL = (Mode.HYBRID, Mode.SEMANTIC)
+"""Modes that need a model; the others answer without one."""
+
 
 def model_for(
     query: Query, reader: Reader, wanted: Embedder | None, load: Callable[[str], Embedder]

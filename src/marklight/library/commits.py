@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from marklight.answer import Filters, Mode, Query
+from marklight.answer import Filters, Query
 from marklight.commits import Commits
-from marklight.errors import HistoryError, NotFound, Unanswered
+from marklight.errors import HistoryError, NotFound
 from marklight.ingest.history.pipeline import History
-from marklight.library.asking import Day, Several, ask_history
-from marklight.library.choice import model_for
+from marklight.library import asking
+from marklight.library.answering import Question, answer, prepare
+from marklight.library.asking import Day, Several
 from marklight.library.compose import History as Limits
 from marklight.library.history import Annals, repositories
-from marklight.library.parts import MANY, Parts, in_turn
-from marklight.ports import Embedder, Progress, Rewrite, Tools, in_haste
+from marklight.library.parts import Parts
+from marklight.ports import Embedder, Progress, Rewrite, Tools, nobody_stops, silent
 from marklight.report import Report
 from marklight.search import present
 from marklight.search.pipeline import Pipeline
@@ -26,104 +26,113 @@ LEFT_OUT = ("alive", "same_text", "near_text", "same_meaning")
 """Stages that do not look at commits: they have no file, and two that say the same are two all the same."""
 
 
-def annals(parts: Parts, embedder: Embedder | None) -> tuple[Annals, list[str]]:
+def annals(library: Parts, embedder: Embedder | None) -> tuple[Annals, list[str]]:
     """The history of a library, and what hinders; NotFound where no collection is in a repository."""
-    found, refused = parts.repositories, dict[str, HistoryError]()
+    found, refused = library.repositories, dict[str, HistoryError]()
     if not found:
-        found, refused = repositories(parts.collections)
+        found, refused = repositories(library.collections)
         # Found once, they stay; one that is refused may be allowed meanwhile.
-        parts.repositories = {} if refused else found
+        library.repositories = {} if refused else found
     if refused and not found:
         raise next(iter(refused.values()))
     if not found:
-        folders = ", ".join(map(str, parts.collections.values()))
+        folders = ", ".join(map(str, library.collections.values()))
         raise NotFound(f"there is no git repository around {folders}", "`git init` makes one")
-    limits = parts.settings.build(Limits, "history")
-    history = History(parts.commits_engine, found, embedder, limits.diff_lines, frozenset(refused))
-    kept = Annals(history, parts.limits, limits.read_seconds, parts.embedding_commits)
+    limits = library.settings.build(Limits, "history")
+    history = History(
+        library.commits_engine, found, embedder, limits.diff_lines, frozenset(refused)
+    )
+    kept = Annals(history, library.limits, limits.read_seconds, library.embedding_commits)
     return kept, [str(error) for error in refused.values()]
 
 
-def ask_commits(
-    parts: Parts,
+def commits(
+    library: Parts,
     text: str,
     *,
-    limit: int,
-    files: Several,
-    author: Several,
-    after: Day,
-    before: Day,
-    mode: str,
-    min_confidence: float | None,
-    max_tokens: int | None,
-    rerank: bool | None,
-    explain: bool,
-    refresh: bool,
-    settings: Mapping[str, Any] | None,
-    assignments: Sequence[str],
-    progress: Progress,
-    going_on: Callable[[], None],
+    limit: int = 5,
+    files: Several = (),
+    author: Several = (),
+    after: Day = None,
+    before: Day = None,
+    mode: str = "hybrid",
+    min_confidence: float | None = None,
+    max_tokens: int | None = None,
+    rerank: bool | None = None,
+    explain: bool = False,
+    refresh: bool = True,
+    settings: Mapping[str, Any] | None = None,
+    assignments: Sequence[str] = (),
+    progress: Progress = silent,
+    going_on: Callable[[], None] = nobody_stops,
 ) -> Commits:
-    """Find commits by the passages of their messages and diffs, one result for each."""
-    began = time.perf_counter()
-    query = ask_history(
-        text,
-        limit=limit,
-        mode=mode,
-        min_confidence=min_confidence,
-        max_tokens=max_tokens,
+    """Find commits of the repositories that hold the collections; new ones are read first.
+
+    `files` are globs of what a commit changed, `author` a part of a name or an address.
+    """
+    query = Query(
+        text=asking.question(text),
+        limit=asking.whole("the limit", limit, 1, 100),
+        mode=asking.mode_named(mode),
+        min_confidence=asking.confidence(min_confidence),
+        max_tokens=asking.budget(max_tokens),
         rerank=rerank,
-        files=files,
-        author=author,
-        after=after,
-        before=before,
+        filters=Filters(
+            files=asking.globs(files),
+            authors=tuple(one.strip() for one in asking.several(author) if one.strip()),
+            after=asking.moment(after),
+            before=asking.moment(before),
+        ),
     )
-    pipeline = of_commits(parts.pipeline_with(settings or {}, assignments))
-    reranker = parts.reranker_for(query, pipeline)
-    wanted = parts.embedder if query.mode in (Mode.HYBRID, Mode.SEMANTIC) else None
-    kept, notices = annals(parts, wanted)
+    pipeline = of_commits(library.pipeline_with(settings, assignments))
+    question = prepare(library, query, pipeline, going_on)
+    return answered(library, question, progress if refresh else None, explain=explain)
+
+
+def also(library: Parts, asked: Question, progress: Progress | None, *, explain: bool) -> Commits:
+    """What the history says to a question that was asked of the documents."""
+    query, days = asked.query, asked.query.filters
+    plain = Query(
+        text=query.text,
+        limit=query.limit,
+        mode=query.mode,
+        min_confidence=query.min_confidence,
+        max_tokens=query.max_tokens,
+        rerank=query.rerank,
+        filters=Filters(after=days.after, before=days.before),
+    )
+    question = prepare(library, plain, of_commits(asked.pipeline), asked.going_on)
+    return answered(library, question, progress, explain=explain)
+
+
+def answered(
+    library: Parts, question: Question, progress: Progress | None, *, explain: bool
+) -> Commits:
+    """Found by the passages of messages and diffs, one result for each; without a progress, as indexed."""
+    kept, notices = annals(library, question.embedder)
+    query = question.query
     if (whole := kept.meant(query.text)) != query.text:
-        query = replace(query, text=whole, asked=query.text)
-    if refresh:
-        notices += kept.refresh(query, progress)
+        question = replace(question, query=replace(query, text=whole, asked=query.text))
+    if progress:
+        notices += kept.refresh(question.query, progress)
     notices += kept.notices()
-    with parts.at_work() as alone, parts.commits_engine.snapshot() as reader:
-        counts = reader.counts(parts.model_problem()[0])
-        embedder, said = model_for(query, reader, wanted, parts.model_named)
-        tools = Tools(
-            reader,
-            in_haste(embedder, parts.settings["model.query_seconds"]),
-            reranker,
-            now=time.time(),
-            say=said.append,
-            together=parts.together if alone and counts.chunks >= MANY else in_turn,
-            going_on=going_on,
-        )
-        try:
-            answer = pipeline(query, tools)
-        except Unanswered as error:
-            if query.mode is Mode.SEMANTIC:
-                raise
-            said.append(f"answered by words alone: {error}")
-            answer = pipeline(query, replace(tools, embedder=None))
-        known = kept.commits(reader, [hit.chunk.document for hit in answer.hits])
+    with library.crew.at_work() as alone, library.commits_engine.snapshot() as reader:
+        found = answer(library, question, reader, alone=alone)
+        known = kept.commits(reader, [hit.chunk.document for hit in found.hits])
         modified = reader.modified(known)
-    said += parts.sent_to(embedding=wanted is not None, reranking=reranker is not None)
-    notices += [*said, *parts.commits_engine.news()]
-    answer = present.within_budget(replace(answer, index=counts, modified=modified))
-    if answer.notices:
-        shorter = f"the answer is cut to stay within {max_tokens} tokens"
+    notices += [*found.notices, *question.sent(library), *library.commits_engine.news()]
+    found = present.within_budget(replace(found, modified=modified, notices=()))
+    if found.notices:
+        shorter = f"the answer is cut to stay within {query.max_tokens} tokens"
         notices.append(f"{shorter}; `git show` shows a commit whole")
-    answer = replace(
-        answer,
+    found = replace(
+        found,
         notices=tuple(notices),
         explain=explain,
         several_collections=len(kept.history.repositories) > 1,
-        took_ms=(time.perf_counter() - began) * 1000,
+        took_ms=question.took_ms,
     )
-    return Commits(
-        **{each.name: getattr(answer, each.name) for each in fields(answer)}, known=known
-    )
+    return Commits(**{each.name: getattr(found, each.name) for each in fields(found)}, known=known)
 
 
 def of_commits(pipeline: Pipeline) -> Pipeline:
@@ -153,25 +162,25 @@ def _by_files(operators: Rewrite) -> Rewrite:
 
 
 def keep_commits(
-    parts: Parts, wanted: bool | None, progress: Progress, *, rebuild: bool
+    library: Parts, wanted: bool | None, progress: Progress, *, rebuild: bool
 ) -> Report | None:
     """Read and embed all of the history where that is wanted, or was asked before."""
     if wanted is None:
-        with parts.commits_engine.snapshot() as reader:
+        with library.commits_engine.snapshot() as reader:
             wanted = reader.generation > 0
     if not wanted:
         return None
     try:
-        kept, hindered = annals(parts, parts.embedder)
+        kept, hindered = annals(library, library.embedder)
         report = kept.run(progress, rebuild=rebuild)
     except (HistoryError, NotFound) as error:
         return Report(notices=(str(error),))
     return replace(report, notices=(*hindered, *report.notices))
 
 
-def told_status(parts: Parts, fingerprint: str) -> dict[str, Any]:
+def told_status(library: Parts, fingerprint: str) -> dict[str, Any]:
     """What is known of the history; nothing where it was never asked."""
-    with parts.commits_engine.snapshot() as reader:
+    with library.commits_engine.snapshot() as reader:
         counts, failures = reader.counts(fingerprint), reader.failures()
         remarks = reader.remarks()
     if not counts.generation:
@@ -183,6 +192,6 @@ def told_status(parts: Parts, fingerprint: str) -> dict[str, Any]:
         "pending": counts.pending,
         "failed": [{"commit": one.document.path, "reason": one.reason} for one in failures],
         "remarks": [{"commit": id.path, "remark": said} for id, said in remarks],
-        "sizes": dict(parts.commits_engine.sizes()),
+        "sizes": dict(library.commits_engine.sizes()),
     }
     return {"history": told}

@@ -18,7 +18,7 @@ from marklight.ports import Span
 from marklight.report import Report
 
 if TYPE_CHECKING:
-    from marklight.library import Library
+    from marklight.library.parts import Parts
 
 SLICE_SECONDS = 2.0
 """How long passages are embedded before changes of files are asked for."""
@@ -55,7 +55,7 @@ class At:
 class Following:
     """One library's files, followed by one thread."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Parts) -> None:
         self.library = library
         self.at: At | None = None
         """How far the run is that goes on now; None when nothing is to do."""
@@ -184,7 +184,7 @@ class Following:
             return library.reading.look(spans=spans, claimed=self._claimed)
 
         def read() -> Look:
-            keep = library.keeping(library.reading)
+            keep = library.upkeep(library.reading)
             found, report = keep.read(look, self._tell, MOMENT_SECONDS)
             self.told(report)
             if spans is None:
@@ -203,7 +203,7 @@ class Following:
             return False
         try:
             library = self.library
-            more = library.keeping(library.ingest).embed_some(self._tell, SLICE_SECONDS)
+            more = library.upkeep(library.ingest).embed_some(self._tell, SLICE_SECONDS)
         except ModelError as error:
             self._stuck, more = str(error), False
             self._model_at = time.monotonic() + MODEL_SECONDS
@@ -219,7 +219,7 @@ class Following:
         self.at = At(phase, done, total)
 
 
-def followed(library: Library) -> Generator[Report, None, None]:
+def followed(library: Parts) -> Generator[Report, None, None]:
     """A report for each batch of changes; what goes wrong is a report with notices alone."""
     found: SimpleQueue[Report] = SimpleQueue()
     following = Following(library)

@@ -1,4 +1,4 @@
-"""The documents of a library a part at a time, in an order that additions do not upset."""
+"""The verbs documents and tags: what there is, a part at a time, in an order that additions do not upset."""
 
 from __future__ import annotations
 
@@ -7,9 +7,26 @@ from collections.abc import Iterable, Mapping
 from heapq import nsmallest
 
 from marklight.errors import UsageError
+from marklight.library.asking import whole
+from marklight.library.parts import Parts
 from marklight.model import DocumentId
 from marklight.ports import Indexed
 from marklight.report import Register
+
+
+def documents(library: Parts, *, like: str = "", after: str = "", limit: int = 100) -> Register:
+    """The documents that are indexed, in order; `after` is what the part before called `next`.
+
+    With `like`, those whose path holds this text, whoever begins with it first.
+    """
+    with library.engine.snapshot() as reader:
+        return listed(reader.files(), like, after, whole("the limit", limit, 1, 1000))
+
+
+def tags(library: Parts) -> dict[str, int]:
+    """Every tag with how many documents have it, or one nested below it."""
+    with library.engine.snapshot() as reader:
+        return dict(sorted(reader.tags().items()))
 
 
 def listed(files: Mapping[DocumentId, Indexed], like: str, after: str, limit: int) -> Register:

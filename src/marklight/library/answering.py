@@ -1,0 +1,82 @@
+"""One question through the stages: with the models that it needs, or by words alone where a server is silent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from marklight.answer import Answer, Mode, Query
+from marklight.errors import Unanswered
+from marklight.library.choice import WITH_MODEL, model_for
+from marklight.library.crew import MANY
+from marklight.library.parts import Parts
+from marklight.model import DocumentId
+from marklight.ports import Embedder, Reader, Reranker, Tools, in_haste
+from marklight.search.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query, the stages that answer it, and the models that these work with."""
+
+    query: Query
+    pipeline: Pipeline
+    embedder: Embedder | None
+    reranker: Reranker | None
+    going_on: Callable[[], None]
+    began: float
+
+    @property
+    def took_ms(self) -> float:
+        """Since it was asked."""
+        return (time.perf_counter() - self.began) * 1000
+
+    def sent(self, library: Parts) -> list[str]:
+        """Which servers get texts for this, where nobody was told before."""
+        return library.sent_to(
+            embedding=self.embedder is not None, reranking=self.reranker is not None
+        )
+
+
+def prepare(
+    library: Parts, query: Query, pipeline: Pipeline, going_on: Callable[[], None]
+) -> Question:
+    """The models are looked for before any work is done, so that a missing one is told at once."""
+    began = time.perf_counter()
+    reranker = library.reranker_for(query, pipeline)
+    embedder = library.embedder if query.mode in WITH_MODEL else None
+    return Question(query, pipeline, embedder, reranker, going_on, began)
+
+
+def answer(
+    library: Parts,
+    question: Question,
+    reader: Reader,
+    *,
+    alone: bool,
+    exists: Callable[[DocumentId], bool] = lambda _: True,
+) -> Answer:
+    """What this commit of the index says; `alone` is whether no other search is at work."""
+    query, pipeline = question.query, question.pipeline
+    counts = reader.counts(library.model_problem()[0])
+    embedder, said = model_for(query, reader, question.embedder, library.model_named)
+    tools = Tools(
+        reader,
+        in_haste(embedder, library.settings["model.query_seconds"]),
+        question.reranker,
+        exists=exists,
+        now=time.time(),
+        say=said.append,
+        going_on=question.going_on,
+    )
+    if alone and counts.chunks >= MANY:
+        tools = replace(tools, together=library.crew.together)
+    try:
+        found = pipeline(query, tools)
+    except Unanswered as error:
+        if query.mode is Mode.SEMANTIC:
+            raise
+        said.append(f"answered by words alone: {error}")
+        found = pipeline(query, replace(tools, embedder=None))
+    return replace(found, index=counts, notices=said)

@@ -1,0 +1,98 @@
+"""Verbs that keep the index and tell about it: index, watch, status and ignored."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from marklight.ingest.discover import Discover
+from marklight.library.commits import keep_commits, told_status
+from marklight.library.parts import Parts
+from marklight.model import DocumentId
+from marklight.ports import Progress, silent
+from marklight.report import Report
+from marklight.search.likelihood import is_measured
+
+
+def index(
+    library: Parts,
+    *,
+    rebuild: bool = False,
+    history: bool | None = None,
+    progress: Progress = silent,
+) -> Report:
+    """Bring the index up to date: text first, searchable at once, then vectors.
+
+    Commits too with `history`, or where they were asked for before.
+    """
+    began = time.perf_counter()
+    before = library.ingest.counts()
+    report = library.upkeep(library.ingest).run(progress, rebuild=rebuild)
+    after = library.ingest.counts()
+    commits = keep_commits(library, history, progress, rebuild=rebuild)
+    return replace(
+        report,
+        history=commits,
+        index=after,
+        newly_embedded=max(0, after.embedded - before.embedded),
+        notices=(*library.notices(), *library.sent_to(embedding=True), *library.engine.news()),
+        took_ms=(time.perf_counter() - began) * 1000,
+    )
+
+
+def watch(library: Parts) -> Generator[Report, None, None]:
+    """Follow the files: a report for each batch of changes, until nobody asks for the next.
+
+    What goes wrong meanwhile is a report with notices alone.
+    """
+    from marklight.library.following import followed
+
+    return followed(library)
+
+
+def ignored(library: Parts, path: Path | str) -> str:
+    """Why a file is left out of the index; empty when it is not."""
+    discover = library.settings.build(Discover, "files")
+    return discover.why_ignored(Path(path), library.collections) or ""
+
+
+def status(library: Parts) -> dict[str, Any]:
+    """What is indexed, what is still to do, what failed."""
+    fingerprint, problem = library.model_problem()
+    with library.engine.snapshot() as reader:
+        counts, failures = reader.counts(fingerprint), reader.failures()
+        remarks = reader.remarks()
+        documents = Counter(id.collection for id in reader.files())
+    server, reranker = library.server, library.reranker_server
+    return {
+        "documents": counts.documents,
+        "chunks": counts.chunks,
+        "embedded": counts.embedded,
+        "pending": counts.pending,
+        "failed": [{**_place(one.document), "reason": one.reason} for one in failures],
+        "remarks": [{**_place(id), "remark": said} for id, said in remarks],
+        "generation": counts.generation,
+        "model": library.settings["model.name"],
+        **({"model_address": server.address} if server else {}),
+        **({"model_problem": problem} if problem else {}),
+        "calibrated": is_measured("hybrid", fingerprint),
+        "reranker": library.settings["reranker.name"] or "none",
+        **({"reranker_address": reranker.address} if reranker else {}),
+        **({"reranker_problem": unfit} if (unfit := library.reranker_problem()) else {}),
+        "engine": library.engine.describe(),
+        "sizes": dict(library.engine.sizes()),
+        "unused_vectors": library.engine.waste(),
+        **told_status(library, fingerprint),
+        "collections": {
+            each: {"path": str(folder), "documents": documents[each]}
+            for each, folder in library.collections.items()
+        },
+    }
+
+
+def _place(id: DocumentId) -> dict[str, str]:
+    return {"path": id.path, "collection": id.collection}

@@ -1,0 +1,98 @@
+"""A look at the disk before a question is answered, and at the files of the answer after it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from marklight.answer import Query
+from marklight.errors import NotFound
+from marklight.library.choice import WITH_MODEL
+from marklight.library.parts import Parts
+from marklight.library.upkeep import MOMENT_SECONDS, Freshness
+from marklight.model import DocumentId
+from marklight.ports import Progress
+
+FEW = 32
+"""Passages without a vector that a search embeds by itself though another thread would do it too."""
+
+Found = TypeVar("Found")
+
+
+def look(library: Parts, query: Query | None, progress: Progress) -> Freshness:
+    """A look at the disk, one for all who ask at once; then vectors for a while.
+
+    Many vectors are left to whoever follows the disk, and so is a library that is not read yet.
+    """
+    following = library.following
+    new = not library.reading.counts().documents
+    if following and new:
+        following.await_text()
+        new = not library.reading.counts().documents
+    if following and new and not following.watching:
+        return Freshness(tuple(filter(None, (str(following.at or following.problem),))))
+    limits = library.limits
+    seconds = limits.first_search_seconds if new else limits.search_seconds
+    until = time.monotonic() + seconds
+
+    def compare() -> Freshness:
+        fresh = library.upkeep(library.reading).refresh(progress, until, new=new)
+        if following:
+            following.told(fresh.report)
+        return fresh
+
+    found = library.looks.share(compare, limits.wait_seconds if new else MOMENT_SECONDS)
+    if found is None:
+        at = following.at if following else None
+        return Freshness(
+            (str(at or "this library is being indexed; answering from what is there"),)
+        )
+    if query is None or query.mode not in WITH_MODEL:
+        return found
+    if following and library.ingest.counts().pending > FEW:
+        return found  # whoever follows the disk makes them
+    if new:  # reading has taken its own time
+        until = time.monotonic() + seconds
+    said = library.upkeep(library.ingest).embed_for(query, progress, until)
+    more = (said,) if said and said not in found.notices else ()
+    return found._replace(notices=(*found.notices, *more))
+
+
+def look_at_known(library: Parts, progress: Progress) -> tuple[str, ...]:
+    """The same for a library that is there; only a search or a run makes a new one."""
+    if library.following:
+        library.following.await_text()
+    with library.engine.snapshot() as reader:
+        if reader.generation == 0:
+            raise NotFound(
+                f"nothing is indexed in {library.place.folder} yet",
+                "Name the library's folder with --in, or run `marklight index`",
+            )
+    return look(library, None, progress).notices
+
+
+def reread(library: Parts, some: list[DocumentId], progress: Progress) -> bool:
+    """Whether there was something to read again, and that could be done."""
+    return bool(some) and library.upkeep(library.reading).reread(some, progress)
+
+
+def as_now(
+    library: Parts, ask: Callable[[], tuple[Found, list[DocumentId]]], progress: Progress
+) -> tuple[Found, list[DocumentId]]:
+    """What is found in files as they are now; with those that could not be read since they changed.
+
+    A look may not have come to them yet: it has its time, and a huge tree takes several.
+    """
+    found, stale = ask()
+    return ask() if reread(library, stale, progress) else (found, stale)
+
+
+def as_before(count: int) -> list[str]:
+    """What is said of files that are shown though they changed."""
+    if not count:
+        return []
+    files = "a file is" if count == 1 else f"{count} files are"
+    return [
+        f"{files} shown as before the last change; without --no-refresh, a search reads what changed"
+    ]

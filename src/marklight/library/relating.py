@@ -1,0 +1,78 @@
+"""Verbs that tell how documents belong together: links, related and graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from marklight.library.asking import whole
+from marklight.library.choice import embedded_with
+from marklight.library.looking import look_at_known
+from marklight.library.parts import Parts
+from marklight.library.showing import about
+from marklight.ports import Progress, Reader, silent
+from marklight.report import Graph, Links, Related
+from marklight.search import picture, reference, relations
+from marklight.search.reference import Find
+
+
+def links(
+    library: Parts,
+    path: str | None = None,
+    *,
+    limit: int = 100,
+    near: Path | None = None,
+    progress: Progress = silent,
+) -> Links:
+    """Links to and from a document; without one, what in the library leads nowhere or stands alone."""
+    whole("the limit", limit, 1, relations.MOST_COUNTED)
+
+    def read(reader: Reader, find: Find) -> Links:
+        if path is None:
+            return relations.loose_ends(reader, limit, library.files.has)
+        id = reference.demand(path, reader, find).id
+        return relations.links(id, reader, limit, library.files.has)
+
+    return about(library, read, near, progress)
+
+
+def related(
+    library: Parts,
+    path: str,
+    *,
+    limit: int = 10,
+    near: Path | None = None,
+    progress: Progress = silent,
+) -> Related:
+    """Documents that belong to this one: by links, shared tags and meaning, each with its reasons."""
+    whole("the limit", limit, 1, 100)
+
+    def read(reader: Reader, find: Find) -> Related:
+        document = reference.demand(path, reader, find)
+        wanted = library.settings["model.name"] != "none"
+        model = embedded_with(reader, lambda: library.model_problem()[0]) if wanted else ""
+        return relations.related(document, reader, model, limit, library.files.has)
+
+    return about(library, read, near, progress)
+
+
+def graph(
+    library: Parts,
+    path: str | None = None,
+    *,
+    depth: int = 1,
+    limit: int = 100,
+    near: Path | None = None,
+    progress: Progress = silent,
+) -> Graph:
+    """Documents and the links between them: around one, or without one the best linked of all."""
+    whole("the depth", depth, 1, picture.DEEPEST)
+    whole("the limit", limit, 1, picture.MOST_NODES)
+    notices = look_at_known(library, progress)
+    with library.engine.snapshot() as reader:
+        if path is None:
+            found = picture.best_linked(reader, limit, library.files.has)
+        else:
+            id = reference.demand(path, reader, library.files.near(reader, near)).id
+            found = picture.around(id, reader, depth, limit, library.files.has)
+    return replace(found, notices=notices)

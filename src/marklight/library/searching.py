@@ -1,0 +1,157 @@
+"""The verb search: from what a caller asks to passages of files as they are now, and what to know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from marklight.answer import Answer, Filters, Query
+from marklight.errors import HistoryError, NotFound
+from marklight.library import asking
+from marklight.library.answering import Question, answer, prepare
+from marklight.library.asking import Day, Several
+from marklight.library.commits import also
+from marklight.library.locate import scope_of, standing
+from marklight.library.looking import as_before, as_now, look
+from marklight.library.parts import Parts
+from marklight.library.upkeep import Freshness
+from marklight.model import DocumentId
+from marklight.ports import Progress, nobody_stops, silent
+from marklight.search import present, widen
+from marklight.search.pipeline import GONE
+
+
+def search(
+    library: Parts,
+    text: str,
+    *,
+    limit: int = 5,
+    mode: str = "hybrid",
+    min_confidence: float | None = None,
+    path: Several = (),
+    tag: Several = (),
+    where: Mapping[str, str] | Several = (),
+    after: Day = None,
+    before: Day = None,
+    exclude: Several = (),
+    collection: Several = (),
+    max_tokens: int | None = None,
+    rerank: bool | None = None,
+    parents: bool = False,
+    context: int = 0,
+    expand_context: bool = False,
+    hypothesis: str | None = None,
+    with_history: bool = False,
+    explain: bool = False,
+    refresh: bool = True,
+    settings: Mapping[str, Any] | None = None,
+    near: Path | None = None,
+    part: Path | None = None,
+    assignments: Sequence[str] = (),
+    progress: Progress = silent,
+    going_on: Callable[[], None] = nobody_stops,
+) -> Answer:
+    """Find passages; the index is compared with the disk first unless told not to.
+
+    `near` is the folder that the asker stands in, `part` a folder that alone is asked, and
+    `assignments` are settings as a command line writes them.
+    """
+    query = Query(
+        text=asking.question(text),
+        limit=asking.whole("the limit", limit, 1, 100),
+        mode=asking.mode_named(mode),
+        min_confidence=asking.confidence(min_confidence),
+        max_tokens=asking.budget(max_tokens),
+        rerank=rerank,
+        parents=parents,
+        context=asking.whole("the context", context, 0, 20),
+        expand_context=expand_context,
+        hypothesis="" if hypothesis is None else asking.question(hypothesis, "hypothesis"),
+        here=_standing(library, near),
+        filters=Filters(
+            collections=asking.collections(collection, library.collections),
+            paths=asking.globs(path),
+            exclude=asking.globs(exclude),
+            tags=tuple(one.removeprefix("#") for one in asking.several(tag)),
+            where=asking.pairs(where),
+            after=asking.moment(after),
+            before=asking.moment(before),
+            within=scope_of(library.collections, part) if part else library.scope,
+        ),
+    )
+    question = prepare(library, query, library.pipeline_with(settings, assignments), going_on)
+    fresh = look(library, query, progress) if refresh else Freshness()
+    found = _found(library, question, progress if refresh else None)
+    found = replace(
+        found,
+        index=replace(found.index, unread=fresh.unread),
+        notices=[
+            *library.notices(),
+            *_unsaid(fresh.notices, found.notices),
+            *found.notices,
+            *question.sent(library),
+            *library.engine.news(),
+        ],
+        explain=explain,
+        several_collections=len(library.collections) > 1,
+    )
+    found = present.within_budget(found)
+    if with_history:
+        try:
+            commits = also(library, question, progress if refresh else None, explain=explain)
+            found = replace(found, commits=commits)
+        except (HistoryError, NotFound) as error:  # no reason to hide the documents
+            found = replace(found, notices=(*found.notices, str(error)))
+    return replace(found, took_ms=question.took_ms)
+
+
+def _found(library: Parts, question: Question, progress: Progress | None) -> Answer:
+    """Passages of files as they are now; without a progress, as they are indexed."""
+
+    def ask() -> tuple[Answer, list[DocumentId]]:
+        with library.crew.at_work() as alone, library.engine.snapshot() as reader:
+            found = answer(library, question, reader, alone=alone, exists=library.files.has)
+            documents = {hit.chunk.document for hit in found.hits}
+            empty = [f"there are no documents in {library.place.folder}"]
+            found = replace(
+                found,
+                modified=reader.modified(documents),
+                levels=widen.levels((hit.chunk for hit in found.hits), widen.Leaves(reader)),
+                notices=[*found.notices, *([] if found.index.documents else empty)],
+            )
+            return found, library.files.changed(reader.indexed(documents))
+
+    found, stale = as_now(library, ask, progress) if progress else ask()
+    return _without(found, stale, library.files.has) if stale else found
+
+
+def _without(
+    answer: Answer, stale: Iterable[DocumentId], exists: Callable[[DocumentId], bool]
+) -> Answer:
+    """An answer without what is gone, that says what was not read since it changed."""
+    gone = {id for id in stale if not exists(id)}
+    hits = tuple(hit for hit in answer.hits if hit.chunk.document not in gone)
+    changed = len({hit.chunk.document for hit in hits}.intersection(stale))
+    return replace(
+        answer,
+        hits=hits,
+        abstained=answer.abstained if hits else GONE,
+        notices=[*answer.notices, *as_before(changed)],
+    )
+
+
+def _standing(library: Parts, near: Path | None) -> str:
+    several = len(library.collections) > 1
+    return standing(library.collections, near or Path.cwd()) if several else ""
+
+
+def _unsaid(notices: Iterable[str], said: Iterable[str]) -> list[str]:
+    """Those whose reason was not given already: what could not be done twice is said once."""
+    reasons = {_reason(one) for one in said}
+    return [one for one in notices if _reason(one) not in reasons]
+
+
+def _reason(notice: str) -> str:
+    return notice.partition(": ")[2] or notice

@@ -1,0 +1,123 @@
+"""Verbs that show one document: get, outline and page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from marklight.errors import NotFound
+from marklight.library.asking import level_of
+from marklight.library.looking import as_before, as_now, look_at_known, reread
+from marklight.library.parts import Parts
+from marklight.model import DocumentId
+from marklight.ports import Progress, Reader, silent
+from marklight.report import Extract, Links, Outline, Page, Related
+from marklight.search import reference
+from marklight.search.reference import Find
+
+About = TypeVar("About", bound=Extract | Outline | Page | Links | Related)
+"""What is told about one document."""
+
+
+def get(
+    library: Parts,
+    ref: str,
+    *,
+    level: str | None = None,
+    context: int | None = None,
+    collection: str | None = None,
+    near: Path | None = None,
+    progress: Progress = silent,
+) -> Extract:
+    """A document or a part of it: path, path#heading, path:10-40 or a passage's id.
+
+    A path is one below its collection, or one from the folder `near`. With a level, such as
+    `section`, that much around the passage that the reference names. Where a collection is
+    named a path is exactly one of its own, and no name of a document will do.
+    """
+    wanted, count = level_of(level, context)
+
+    def read(reader: Reader, find: Find) -> Extract:
+        if collection is not None:
+            find = library.files.exactly(reader, collection)
+        extract = reference.follow(ref, reader, find)
+        library.files.demand(extract.document)
+        return reference.widened(extract, wanted, reader, count) if wanted else extract
+
+    return about(library, read, near, progress)
+
+
+def outline(
+    library: Parts, path: str, *, near: Path | None = None, progress: Progress = silent
+) -> Outline:
+    """A document's headings."""
+
+    def read(reader: Reader, find: Find) -> Outline:
+        document = reference.demand(path, reader, find)
+        return Outline(document.id, tuple(document.outline))
+
+    return about(library, read, near, progress)
+
+
+def page(
+    library: Parts,
+    path: str,
+    *,
+    line: int = 1,
+    near: Path | None = None,
+    progress: Progress = silent,
+) -> Page:
+    """A document as safe HTML; of a very long one the part around a line."""
+    # The parser is heavy, and nothing else shows HTML.
+    from marklight.ingest.render import render
+
+    def called(id: DocumentId) -> str:
+        """What a document is asked for by: its collection stands before it where there are several."""
+        return f"{id.collection}/{id.path}" if len(library.collections) > 1 else id.path
+
+    def read(reader: Reader, find: Find) -> Page:
+        document = reference.demand(path, reader, find)
+        links = reader.links_from(document.id)
+        leads = {each.link.keys: called(each.target) for each in links if each.target}
+        parsers = library.reading.discover.parsers
+        rendered = render(document, called(document.id), leads.get, line, parsers)
+        return Page(
+            document=document.id,
+            title=document.title,
+            html=rendered.html,
+            lines=rendered.lines,
+            of_lines=document.text.count("\n") + 1,
+            headings=document.outline,
+            blocks=document.blocks,
+            tags=document.tags,
+            date=document.date,
+        )
+
+    return about(library, read, near, progress)
+
+
+def about(
+    library: Parts,
+    read: Callable[[Reader, Find], About],
+    near: Path | None,
+    progress: Progress,
+) -> About:
+    """What is asked about one document, of the file as it is now, though no look came to it yet."""
+    notices = look_at_known(library, progress)
+    missed: list[DocumentId] = []
+
+    def ask() -> tuple[About, list[DocumentId]]:
+        with library.engine.snapshot() as reader:
+            found = read(reader, library.files.near(reader, near, missed.append))
+            asked = [found.document] if found.document else []
+            return found, library.files.changed(reader.indexed(asked))
+
+    try:
+        found, stale = as_now(library, ask, progress)
+    except NotFound:
+        if not reread(library, missed, progress):
+            raise
+        found, stale = as_now(library, ask, progress)
+    return replace(found, notices=(*notices, *as_before(len(stale)), *found.notices))
