@@ -31,9 +31,11 @@ def test_it_tells_where_it_serves_and_answers_there(folder: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_in_order(folder: Path, number: signal.Signals) -> None:
     with serving(folder) as process:
-        of(folder)
+        settled(folder)
         process.send_signal(number)
         assert process.wait(30) == 0
+        assert process.stderr
+        assert process.stderr.read() == b""
         assert list(states()) == []
 
 

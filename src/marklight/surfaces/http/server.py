@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import ceil
 
+import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
@@ -85,8 +86,9 @@ async def serve_http(
         await asyncio.shield(serving)
     except asyncio.CancelledError:
         server.should_exit = True
-        # Cancelled a second time we leave at once; what is open is closed with the loop.
-        await asyncio.shield(serving)
+        # A scope that is cancelled cancels again and again whatever waits in it, and the socket would be closed too early.
+        with anyio.CancelScope(shield=True):
+            await asyncio.shield(serving)
         raise
     finally:
         with suppress(OSError):
