@@ -31,7 +31,7 @@ LINES = 200
 def history(folder: Path, engine: Engine | None = None, lines: int = LINES) -> History:
     found = find(folder)
     assert found
-    return History(engine or engines.open("memory:"), {"all": found}, None, lines)
+    return History(engine or engines.open("memory:"), None, {"all": found}, lines)
 
 
 def read(kept: History) -> Report:

@@ -9,28 +9,28 @@ from pathlib import Path
 
 from marklight.ingest.chunk import Chunker
 from marklight.ingest.communities import regroup
-from marklight.ingest.concepts import embed_vocabulary, words_missing
 from marklight.ingest.discover import Claims, Discover
-from marklight.ingest.embed import embed_pending
 from marklight.ingest.look import TRIED, Look, batches, compare
 from marklight.ingest.parse import fingerprint
 from marklight.ingest.read import Source
+from marklight.ingest.vectors import Indexing
 from marklight.ingest.work import Work, moves
-from marklight.model import Batch, Counts, DocumentId, Entry, Failure
-from marklight.ports import Embedder, Engine, Indexed, Progress, Span, in_haste, silent
+from marklight.model import Batch, DocumentId, Entry, Failure
+from marklight.ports import Indexed, Progress, Span, silent
 from marklight.report import Report
 from marklight.text import digest
 
 
 @dataclass(frozen=True, slots=True)
-class Ingest:
-    """Full, incremental and watched indexing: the same path with a different list of files."""
+class Ingest(Indexing):
+    """Full, incremental and watched indexing: the same path with a different list of files.
 
-    engine: Engine
+    Its last step, `vectors`, is the same for commits and stands in vectors.py.
+    """
+
     collections: Mapping[str, Path]
     discover: Discover
     chunker: Chunker
-    embedder: Embedder | None
     max_bytes: int
 
     def look(
@@ -81,18 +81,6 @@ class Ingest:
         """Which documents belong together, where links changed."""
         regroup(self.engine)
 
-    def vectors(
-        self,
-        progress: Progress = silent,
-        until: float | None = None,
-        first: Callable[[], Sequence[str]] = tuple,
-    ) -> None:
-        """Embed what has no vector yet, passages before words, until it is done or the time is over."""
-        if self.embedder is not None:
-            embed_pending(self.engine, self.embedder, self.recut, progress, until, first)
-            if not self.counts().pending:
-                embed_vocabulary(self.engine, self.embedder, progress, until)
-
     def recut(self, ids: Iterable[DocumentId]) -> list[Entry]:
         """Documents with passages too long for the model, cut anew with its tokens counted."""
         with self.engine.snapshot() as reader:
@@ -106,23 +94,6 @@ class Ingest:
         return [
             replace(entries[each.id], document=each) for each in documents if each.id in entries
         ]
-
-    def hurried(self, seconds: float) -> Ingest:
-        """The same for a caller who has only so much time, where the model is one to wait for."""
-        return replace(self, embedder=in_haste(self.embedder, seconds))
-
-    def waiting(self) -> bool:
-        """Whether passages or words are known to have no vector yet."""
-        if self.embedder is None:
-            return False
-        with self.engine.snapshot() as reader:
-            model = self.embedder.fingerprint
-            return reader.counts(model).pending > 0 or words_missing(reader.manifest(), model)
-
-    def counts(self) -> Counts:
-        """How much there is now, by the configured model."""
-        with self.engine.snapshot() as reader:
-            return reader.counts(self.embedder.fingerprint if self.embedder else "")
 
     @property
     def recipe(self) -> str:

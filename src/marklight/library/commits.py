@@ -40,7 +40,7 @@ def annals(library: Parts, embedder: Embedder | None) -> tuple[Annals, list[str]
         raise NotFound(f"there is no git repository around {folders}", "`git init` makes one")
     limits = library.settings.build(Limits, "history")
     history = History(
-        library.commits_engine, found, embedder, limits.diff_lines, frozenset(refused)
+        library.commits_engine, embedder, found, limits.diff_lines, frozenset(refused)
     )
     kept = Annals(history, library.limits, limits.read_seconds, library.embedding_commits)
     return kept, [str(error) for error in refused.values()]

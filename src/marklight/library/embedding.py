@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from marklight.answer import Query
+from marklight.ingest.vectors import Indexing
 from marklight.model import Batch
-from marklight.ports import FIELD_BOOSTS, Embedder, Engine, Progress
+from marklight.ports import FIELD_BOOSTS, Engine, Progress
 from marklight.text import query_words
 
 EMBED_FIRST = 60
@@ -18,22 +18,8 @@ TIDY_LEAST = 1000
 """Fewer unused vectors are kept: a file that comes back needs them."""
 
 
-class Embeds(Protocol):
-    """Whatever keeps an index of texts and vectors: of files, or of commits."""
-
-    @property
-    def engine(self) -> Engine: ...
-
-    @property
-    def embedder(self) -> Embedder | None: ...
-
-    def vectors(
-        self, progress: Progress, until: float | None, first: Callable[[], Sequence[str]]
-    ) -> None: ...
-
-
 def embed(
-    ingest: Embeds,
+    ingest: Indexing,
     wait_seconds: float,
     progress: Progress,
     until: float | None = None,
@@ -60,7 +46,7 @@ def likely(engine: Engine, query: Query) -> list[str]:
         return [one.chunk for one in found]
 
 
-def tidy(ingest: Embeds) -> None:
+def tidy(ingest: Indexing) -> None:
     """Once the model covers everything, drop the vectors of others and those that nothing uses."""
     model, engine = ingest.embedder, ingest.engine
     if model is None:

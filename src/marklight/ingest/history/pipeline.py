@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from marklight.ingest.concepts import embed_vocabulary, words_missing
-from marklight.ingest.embed import embed_pending
 from marklight.ingest.history import cut
 from marklight.ingest.history.changes import Changed, Changes
 from marklight.ingest.history.news import News, differs, forgotten, names, news
 from marklight.ingest.history.objects import Unreadable, Written, written
 from marklight.ingest.history.repository import Repository
 from marklight.ingest.history.understand import understand
-from marklight.model import Batch, Counts, DocumentId, Entry, Failure
-from marklight.ports import Embedder, Engine, Progress, Reader, in_haste, silent
+from marklight.ingest.vectors import Indexing
+from marklight.model import Batch, DocumentId, Entry, Failure
+from marklight.ports import Progress, Reader, silent
 from marklight.report import Report
 from marklight.text import digest, passage_of
 
@@ -25,12 +24,10 @@ BATCH = 256
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class History(Indexing):
     """Repositories, and the engine that their commits live in."""
 
-    engine: Engine
     repositories: Mapping[str, Repository]
-    embedder: Embedder | None
     diff_lines: int
     unread: frozenset[str] = frozenset()
     """Repositories that git does not read now; what is known of them stays."""
@@ -57,40 +54,11 @@ class History:
             report = self._follow(repository, found, report, progress, until)
         return report
 
-    def vectors(
-        self,
-        progress: Progress = silent,
-        until: float | None = None,
-        first: Callable[[], Sequence[str]] = tuple,
-    ) -> None:
-        """Embed what has no vector yet, passages before words, until it is done or the time is over."""
-        if self.embedder is not None:
-            embed_pending(self.engine, self.embedder, self.recut, progress, until, first)
-            if not self.counts().pending:
-                embed_vocabulary(self.engine, self.embedder, progress, until)
-
     def recut(self, ids: Iterable[DocumentId]) -> list[Entry]:
         """Commits with passages too long for the model, in smaller ones."""
         with self.engine.snapshot() as reader:
             documents = [found for id in ids if (found := reader.document(id))]
         return [self._fitting(cut.cut(each)) for each in documents]
-
-    def hurried(self, seconds: float) -> History:
-        """The same for a caller who has only so much time, where the model is one to wait for."""
-        return replace(self, embedder=in_haste(self.embedder, seconds))
-
-    def waiting(self) -> bool:
-        """Whether passages or words are known to have no vector yet."""
-        if self.embedder is None:
-            return False
-        with self.engine.snapshot() as reader:
-            model = self.embedder.fingerprint
-            return reader.counts(model).pending > 0 or words_missing(reader.manifest(), model)
-
-    def counts(self) -> Counts:
-        """How much there is now, by the configured model."""
-        with self.engine.snapshot() as reader:
-            return reader.counts(self.embedder.fingerprint if self.embedder else "")
 
     @property
     def recipe(self) -> str:
