@@ -21,6 +21,10 @@ class DocumentId(NamedTuple):
     collection: str
     path: str
 
+    def named(self, several_collections: bool) -> str:
+        """What it is asked for by: its path, with its collection first where there are several."""
+        return f"{self.collection}/{self.path}" if several_collections else self.path
+
 
 class Kind(StrEnum):
     """What most of a passage is."""

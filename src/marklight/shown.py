@@ -31,8 +31,7 @@ def one_line(text: str) -> str:
 
 def path(document: DocumentId, several_collections: bool = False) -> str:
     """A document's path, with its collection first where there are several."""
-    collection, path = document
-    return one_line(f"{collection}/{path}" if several_collections else path)
+    return one_line(document.named(several_collections))
 
 
 def place(piece: Chunk | Extract, several_collections: bool = False) -> str:

@@ -73,16 +73,14 @@ def page(
     # The parser is heavy, and nothing else shows HTML.
     from marklight.ingest.render import render
 
-    def called(id: DocumentId) -> str:
-        """What a document is asked for by: its collection stands before it where there are several."""
-        return f"{id.collection}/{id.path}" if len(library.collections) > 1 else id.path
+    several = len(library.collections) > 1
 
     def read(reader: Reader, find: Find) -> Page:
         document = reference.demand(path, reader, find)
         links = reader.links_from(document.id)
-        leads = {each.link.keys: called(each.target) for each in links if each.target}
+        leads = {each.link.keys: each.target.named(several) for each in links if each.target}
         parsers = library.reading.discover.parsers
-        rendered = render(document, called(document.id), leads.get, line, parsers)
+        rendered = render(document, document.id.named(several), leads.get, line, parsers)
         return Page(
             document=document.id,
             title=document.title,

@@ -16,14 +16,12 @@ MOST_SIGNS = 20_000
 
 def address(id: DocumentId, several_collections: bool) -> str:
     """Where there are several collections, a document's own is the first folder."""
-    path = f"{id.collection}/{id.path}" if several_collections else id.path
-    return ROOT + quote(path, safe="/", errors="replace")
+    return ROOT + quote(id.named(several_collections), safe="/", errors="replace")
 
 
 def other_address(id: DocumentId, several_collections: bool) -> str:
     """The same as a client writes it that fills the template by its rules: slashes are signs too."""
-    path = f"{id.collection}/{id.path}" if several_collections else id.path
-    return ROOT + quote(path, safe="", errors="replace")
+    return ROOT + quote(id.named(several_collections), safe="", errors="replace")
 
 
 def read_address(address: str, collections: Collection[str]) -> tuple[DocumentId, str]:
