@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from marklight.surfaces import explain, history
-from marklight.surfaces.cli.options import MODE, SET, note, open_library, show, style_of
+from marklight.surfaces.cli.options import (
+    AFTER,
+    BEFORE,
+    EXPLAIN,
+    MAX_TOKENS,
+    MIN_CONFIDENCE,
+    MODE,
+    RERANK,
+    SET,
+    note,
+    open_library,
+    show,
+    style_of,
+)
 from marklight.surfaces.cli.progress import Bar
 from marklight.surfaces.style import Style
 
@@ -28,7 +41,7 @@ if TYPE_CHECKING:
     default="text",
     help="How to print the results.",
 )
-@click.option("--explain", is_flag=True, help="Show stages, times and each hit's score in parts.")
+@EXPLAIN
 @MODE
 @click.option(
     "--files",
@@ -39,15 +52,11 @@ if TYPE_CHECKING:
 @click.option(
     "--author", multiple=True, metavar="NAME", help="Only by this author: a part of name or e-mail."
 )
-@click.option("--after", metavar="DATE", help="Only of this day or later: 2026-01-31, 2026-01.")
-@click.option("--before", metavar="DATE", help="Only of this day or earlier.")
-@click.option(
-    "--min-confidence", type=float, metavar="X", help="Leave out lower scores, 0 to 1; 0 shows all."
-)
-@click.option("--max-tokens", type=int, metavar="N", help="Keep the answer within this size.")
-@click.option(
-    "--rerank/--no-rerank", default=None, help="Let a cross-encoder look at the best results."
-)
+@AFTER
+@BEFORE
+@MIN_CONFIDENCE
+@MAX_TOKENS
+@RERANK
 @click.option("--no-refresh", is_flag=True, help="Do not look for new commits first.")
 @SET
 def commits(

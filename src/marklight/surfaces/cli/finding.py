@@ -10,10 +10,16 @@ import click
 from marklight.surfaces import render
 from marklight.surfaces.cli import completing
 from marklight.surfaces.cli.options import (
+    AFTER,
     AS_JSON,
+    BEFORE,
     COLOR,
+    EXPLAIN,
     IN_LIBRARY,
+    MAX_TOKENS,
+    MIN_CONFIDENCE,
     MODE,
+    RERANK,
     SET,
     note,
     open_library,
@@ -35,7 +41,7 @@ from marklight.surfaces.cli.progress import Bar
     default="text",
     help="How to print the results.",
 )
-@click.option("--explain", is_flag=True, help="Show stages, times and each hit's score in parts.")
+@EXPLAIN
 @MODE
 @click.option(
     "--collection",
@@ -66,15 +72,11 @@ from marklight.surfaces.cli.progress import Bar
     help="Only documents with this tag, or one nested below it.",
 )
 @click.option("--where", multiple=True, metavar="KEY=VALUE", help="Only with this frontmatter.")
-@click.option("--after", metavar="DATE", help="Only of this day or later: 2026-01-31, 2026-01.")
-@click.option("--before", metavar="DATE", help="Only of this day or earlier.")
-@click.option(
-    "--min-confidence", type=float, metavar="X", help="Leave out lower scores, 0 to 1; 0 shows all."
-)
-@click.option("--max-tokens", type=int, metavar="N", help="Keep the answer within this size.")
-@click.option(
-    "--rerank/--no-rerank", default=None, help="Let a cross-encoder look at the best results."
-)
+@AFTER
+@BEFORE
+@MIN_CONFIDENCE
+@MAX_TOKENS
+@RERANK
 @click.option("--parents", is_flag=True, help="Whole sections in place of passages.")
 @click.option(
     "--context", default=0, metavar="N", help="Show N neighbours on each side of a passage."

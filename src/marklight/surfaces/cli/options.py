@@ -30,6 +30,22 @@ MODE = click.option(
     show_default=True,
     help="Which retrievers answer.",
 )
+EXPLAIN = click.option(
+    "--explain", is_flag=True, help="Show stages, times and each hit's score in parts."
+)
+AFTER = click.option(
+    "--after", metavar="DATE", help="Only of this day or later: 2026-01-31, 2026-01."
+)
+BEFORE = click.option("--before", metavar="DATE", help="Only of this day or earlier.")
+MIN_CONFIDENCE = click.option(
+    "--min-confidence", type=float, metavar="X", help="Leave out lower scores, 0 to 1; 0 shows all."
+)
+MAX_TOKENS = click.option(
+    "--max-tokens", type=int, metavar="N", help="Keep the answer within this size."
+)
+RERANK = click.option(
+    "--rerank/--no-rerank", default=None, help="Let a cross-encoder look at the best results."
+)
 COLOR_KEY = "marklight.color"
 
 
