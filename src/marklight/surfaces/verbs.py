@@ -105,75 +105,29 @@ class Told(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """Something a library does, what it needs to be told, and who does it."""
+    """Something a library does, under the same name, and what it needs to be told."""
 
     parameters: Sequence[Parameter]
-    run: Callable[..., Told | dict[str, Any]]
+    subject: str = ""
+    """The parameter that the library takes first and without a name."""
     by: tuple[str, ...] = ()
     """Which of the caller's own matters it takes: progress, going_on, near, part, assignments."""
-
-
-def _search(library: Library, **given: Any) -> Told:
-    return library.search(given.pop("query"), **given)
-
-
-def _commits(library: Library, **given: Any) -> Told:
-    return library.commits(given.pop("query"), **given)
-
-
-def _get(library: Library, **given: Any) -> Told:
-    return library.get(given.pop("ref"), **given)
-
-
-def _outline(library: Library, **given: Any) -> Told:
-    return library.outline(given.pop("path"), **given)
-
-
-def _page(library: Library, **given: Any) -> Told:
-    return library.page(given.pop("path"), **given)
-
-
-def _links(library: Library, **given: Any) -> Told:
-    return library.links(given.pop("path", None), **given)
-
-
-def _related(library: Library, **given: Any) -> Told:
-    return library.related(given.pop("path"), **given)
-
-
-def _graph(library: Library, **given: Any) -> Told:
-    return library.graph(given.pop("path", None), **given)
-
-
-def _documents(library: Library, **given: Any) -> Told:
-    return library.documents(**given)
-
-
-def _tags(library: Library) -> dict[str, Any]:
-    return {"tags": library.tags()}
-
-
-def _index(library: Library, **given: Any) -> Told:
-    return library.index(**given)
-
-
-def _status(library: Library) -> dict[str, Any]:
-    return library.status()
+    told: Callable[[Any], Told | dict[str, Any]] = lambda found: found
 
 
 VERBS: Mapping[str, Verb] = {
-    "search": Verb(SEARCH, _search, ("progress", "going_on", "near", "part", "assignments")),
-    "commits": Verb(COMMITS, _commits, ("progress", "going_on", "assignments")),
-    "get": Verb(GET, _get, ("progress", "near")),
-    "outline": Verb(OUTLINE, _outline, ("progress", "near")),
-    "page": Verb(PAGE, _page, ("progress", "near")),
-    "links": Verb(LINKS, _links, ("progress", "near")),
-    "related": Verb(RELATED, _related, ("progress", "near")),
-    "graph": Verb(GRAPH, _graph, ("progress", "near")),
-    "documents": Verb(DOCUMENTS, _documents),
-    "tags": Verb((), _tags),
-    "index": Verb(INDEX, _index, ("progress",)),
-    "status": Verb((), _status),
+    "search": Verb(SEARCH, "query", ("progress", "going_on", "near", "part", "assignments")),
+    "commits": Verb(COMMITS, "query", ("progress", "going_on", "assignments")),
+    "get": Verb(GET, "ref", ("progress", "near")),
+    "outline": Verb(OUTLINE, "path", ("progress", "near")),
+    "page": Verb(PAGE, "path", ("progress", "near")),
+    "links": Verb(LINKS, "path", ("progress", "near")),
+    "related": Verb(RELATED, "path", ("progress", "near")),
+    "graph": Verb(GRAPH, "path", ("progress", "near")),
+    "documents": Verb(DOCUMENTS),
+    "tags": Verb((), told=lambda found: {"tags": found}),
+    "index": Verb(INDEX, by=("progress",)),
+    "status": Verb(()),
 }
 
 
@@ -190,7 +144,9 @@ def do(library: Library, name: str, values: Mapping[str, Any], **own: Any) -> To
     for folder in ("near", "part"):
         if folder in taken:
             taken[folder] = Path(taken[folder])
-    return verb.run(library, **values, **taken)
+    rest = {key: value for key, value in values.items() if key != verb.subject}
+    subject = [values.get(verb.subject)] if verb.subject else []
+    return verb.told(getattr(library, name)(*subject, **rest, **taken))
 
 
 def known(name: str) -> Verb:

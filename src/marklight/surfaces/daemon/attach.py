@@ -20,8 +20,6 @@ GREET_SECONDS = 2.0
 """For a daemon to answer at all; one that is stopped or stuck is not waited for."""
 SILENT_SECONDS = 20.0
 """While it works it says every second that it lives."""
-
-
 LONGEST_GREETING = 65_536
 ALONE = "this works alone; `marklight stop` ends it"
 

@@ -15,6 +15,7 @@ from anyio.abc import ByteStream, SocketAttribute
 
 from marklight.errors import MarklightError, SettingsError
 from marklight.surfaces import verbs
+from marklight.surfaces.daemon.attach import LONGEST_GREETING
 from marklight.surfaces.daemon.lines import BROKEN, LONGEST_LINE, Lines
 from marklight.surfaces.daemon.state import State
 from marklight.surfaces.daemon.wire import packed
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from marklight.library import Library
 
-LONGEST_GREETING = 65_536
 MOST_CONNECTIONS = 200
 GREET_SECONDS = 2.0
 """For a client to say who it is."""

@@ -42,6 +42,5 @@ def state(following: Following) -> str:
 
 def error_text(error: MarklightError, following: Following) -> str:
     """What happened and what to do next, for the model to read."""
-    said = f"{error.message}. {error.hint}" if error.hint else error.message
     now = state(following)
-    return for_assistants(said) + (f"\n{now}" if now else "")
+    return for_assistants(str(error)) + (f"\n{now}" if now else "")
