@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from marklight.models.fake import FakeEmbedder
 from marklight.report import Report
 from tests.library.conftest import paths
 from tests.making import library, write
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from marklight.model import Matrix
@@ -32,15 +32,6 @@ if TYPE_CHECKING:
 SECONDS = 30.0
 """Longer than anything here takes; only a test that fails waits for so long."""
 QUICK = {"debounce_ms": 20.0, "poll_seconds": 0.1}
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    """Wait for a condition."""
-    end = time.monotonic() + SECONDS
-    while not (found := holds()):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
-    return found
 
 
 @dataclass(frozen=True, slots=True)

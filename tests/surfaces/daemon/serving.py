@@ -6,17 +6,16 @@ import json
 import os
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from marklight.surfaces.daemon.state import State, states
+from tests.waiting import PATIENCE_SECONDS, until
 
 PROGRAM = (sys.executable, "-P", "-c", "from marklight.surfaces.cli import main; main()")
-PATIENCE_SECONDS = 60.0
 HEAVY = ("numpy", "onnxruntime", "tantivy", "marklight.library", "mcp", "asyncio", "http.client")
 TELLING = f"""
 import sys
@@ -26,17 +25,6 @@ print("loaded:", *[name for name in {HEAVY!r} if name in sys.modules], file=sys.
 sys.exit(code)
 """
 """A command that tells at its end what it had to load."""
-
-Value = TypeVar("Value")
-
-
-def until(found: Callable[[], Value | None]) -> Value:
-    """What there is to find, as soon as it is there."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (value := found()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
-    return value
 
 
 @contextmanager

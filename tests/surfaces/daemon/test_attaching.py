@@ -19,9 +19,9 @@ from tests.surfaces.daemon.serving import (
     of,
     serving,
     settled,
-    until,
     without_times,
 )
+from tests.waiting import until
 
 CALLS = [
     ["search", "when do tokens expire"],

@@ -15,7 +15,8 @@ import pytest
 
 from marklight.surfaces.cli.app import run
 from marklight.surfaces.daemon.state import states
-from tests.surfaces.daemon.serving import PROGRAM, command, of, serving, settled, until
+from tests.surfaces.daemon.serving import PROGRAM, command, of, serving, settled
+from tests.waiting import until
 
 
 def test_it_tells_where_it_serves_and_answers_there(folder: Path) -> None:

@@ -19,7 +19,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from marklight.surfaces.daemon.state import states
 from marklight.surfaces.daemon.tunnel import Alone, Tunnel
-from tests.surfaces.daemon.serving import PROGRAM, of, serving, settled, until
+from tests.surfaces.daemon.serving import PROGRAM, of, serving, settled
+from tests.waiting import until
 
 MOST_KILOBYTES = 80_000
 """Of a second client's memory: it holds no model."""

@@ -6,7 +6,6 @@ import asyncio
 import http.client
 import json
 import socket
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from marklight.surfaces.http.app import make_app
 from marklight.surfaces.http.door import Door
 from marklight.surfaces.http.server import listen, port_of, serve_http
 from tests.making import library, write
+from tests.waiting import until
 
 PAGES = {
     "auth.md": "---\ntitle: Authentication\ntags: [security]\nstatus: draft\n---\n\nTokens expire after an hour.\n\n"
@@ -98,14 +98,6 @@ def everything(made: socket.socket) -> bytes:
     except ConnectionError:
         pass
     return b"".join(parts)
-
-
-def until(true: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait for something that must happen."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
 
 
 @contextmanager

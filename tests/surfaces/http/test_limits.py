@@ -14,8 +14,9 @@ from marklight.errors import UsageError
 from marklight.surfaces.http import connection
 from marklight.surfaces.http.server import listen, port_of
 from tests.making import write
-from tests.surfaces.http.serving import PAGES, Served, everything, serving, until
+from tests.surfaces.http.serving import PAGES, Served, everything, serving
 from tests.surfaces.http.test_stream import Slow
+from tests.waiting import until
 
 HASTY = {"timeout_seconds": 0.3}
 """How long a client may take in these tests."""
@@ -96,7 +97,7 @@ def test_who_asks_and_does_not_read_is_cut_off(large: Served) -> None:
         made.sendall(f"GET /api/documents/big.md HTTP/1.1\r\n{host}".encode())
         assert made.recv(20).startswith(b"HTTP/1.1 200")
         # In the end the server has nobody to talk to.
-        until(lambda: not is_open(large), 20)
+        until(lambda: not is_open(large))
     assert large.get("/health").status == 200
 
 

@@ -16,7 +16,8 @@ from marklight.errors import Stopped
 from marklight.ports import Tools
 from tests.making import write
 from tests.models import pairs
-from tests.surfaces.http.serving import PAGES, Served, serving, until
+from tests.surfaces.http.serving import PAGES, Served, serving
+from tests.waiting import until
 
 Events = list[tuple[str, dict[str, Any]]]
 
