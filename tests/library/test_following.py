@@ -108,6 +108,7 @@ def test_an_edit_is_found_at_once_while_vectors_are_made(
         answer = lib.search("zebra stripes")
         assert paths(answer)[0] == "zebra.md"
         assert answer.index.pending > 0
+        assert any(each.endswith("the rest follows by itself") for each in answer.notices)
         assert not any("process" in each for each in answer.notices)
         model.gate.set()
         until(lambda: not lib.ingest.waiting())
@@ -128,8 +129,9 @@ def test_before_text_is_in_a_search_answers_at_once_and_says_how_far_it_is(
         until(lambda: follower.at and follower.at.total)
         answer = lib.search("espresso", mode="keyword")
         assert not answer.hits
-        said = [each for each in answer.notices if each.startswith("indexing, ")]
-        assert said[0].endswith("of 4)")
+        (said,) = answer.notices  # nothing about what is there or not: nobody knows yet
+        assert said.startswith("indexing, ")
+        assert said.endswith("of 4)")
         gate.set()
         until(lambda: settled(lib, follower))
         assert paths(lib.search("espresso", mode="keyword")) == ["notes.txt"]

@@ -116,3 +116,8 @@ def test_bash_completes_for_a_person(folder: Path) -> None:
     """
     done = subprocess.run(["bash", "-c", said], cwd=folder, capture_output=True, text=True)
     assert done.stdout == "guide/backup.md\n", done.stderr
+
+
+def test_what_stands_behind_serve_and_which_assistants_there_are(folder: Path) -> None:
+    assert offered(folder, "serve", "st") == ["st", "status", "stop"]
+    assert offered(folder, "install-mcp", "cl") == ["claude-code", "claude-desktop"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from marklight.answer import Answer, Mode, Query
 from marklight.errors import Unanswered
-from marklight.library.choice import WITH_MODEL, model_for
+from marklight.library.choice import BY_COMMAND, WITH_MODEL, model_for
 from marklight.library.crew import MANY
 from marklight.library.parts import Parts
 from marklight.model import DocumentId
@@ -56,11 +56,12 @@ def answer(
     *,
     alone: bool,
     exists: Callable[[DocumentId], bool] = lambda _: True,
+    rest: str = BY_COMMAND,
 ) -> Answer:
     """What this commit of the index says; `alone` is whether no other search is at work."""
     query, pipeline = question.query, question.pipeline
     counts = reader.counts(library.model_problem()[0])
-    embedder, said = model_for(query, reader, question.embedder, library.model_named)
+    embedder, said = model_for(query, reader, question.embedder, library.model_named, rest)
     tools = Tools(
         reader,
         in_haste(embedder, library.settings["model.query_seconds"]),

@@ -11,12 +11,18 @@ from marklight.ports import Embedder, Reader
 
 WITH_MODEL = (Mode.HYBRID, Mode.SEMANTIC)
 """Modes that need a model; the others answer without one."""
+BY_COMMAND = "`marklight index` does the rest"
+BY_ITSELF = "the rest follows by itself"
 
 
 def model_for(
-    query: Query, reader: Reader, wanted: Embedder | None, load: Callable[[str], Embedder]
+    query: Query,
+    reader: Reader,
+    wanted: Embedder | None,
+    load: Callable[[str], Embedder],
+    rest: str = BY_COMMAND,
 ) -> tuple[Embedder | None, list[str]]:
-    """The model to ask with, and what the asker should know about it."""
+    """The model to ask with, and what the asker should know about it; `rest` says who makes the vectors that lack."""
     if wanted is None:
         if query.mode is Mode.SEMANTIC:
             raise UsageError(
@@ -28,7 +34,7 @@ def model_for(
     have = covered.get(wanted.fingerprint, 0)
     if have >= total:
         return wanted, []
-    done = f"{have} of {total} passages are embedded; `marklight index` does the rest"
+    done = f"{have} of {total} passages are embedded; {rest}"
     before = _better(reader, covered, have, load)
     if before is not None:
         return before, [f"{before.name} answers until {wanted.name} is ready: {done}"]

@@ -37,7 +37,9 @@ def annals(library: Parts, embedder: Embedder | None) -> tuple[Annals, list[str]
         raise next(iter(refused.values()))
     if not found:
         folders = ", ".join(map(str, library.collections.values()))
-        raise NotFound(f"there is no git repository around {folders}", "`git init` makes one")
+        raise NotFound(
+            f"there is no git repository around {folders}", "Only what is kept in git has a history"
+        )
     limits = library.settings.build(Limits, "history")
     history = History(
         library.commits_engine, embedder, found, limits.diff_lines, frozenset(refused)

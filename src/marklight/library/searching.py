@@ -12,6 +12,7 @@ from marklight.errors import HistoryError, NotFound
 from marklight.library import asking
 from marklight.library.answering import Question, answer, prepare
 from marklight.library.asking import Day, Several
+from marklight.library.choice import BY_COMMAND, BY_ITSELF
 from marklight.library.commits import also
 from marklight.library.locate import scope_of, standing
 from marklight.library.looking import as_before, as_now, look
@@ -110,11 +111,18 @@ def search(
 def _found(library: Parts, question: Question, progress: Progress | None) -> Answer:
     """Passages of files as they are now; without a progress, as they are indexed."""
 
+    following = library.following
+    rest = BY_ITSELF if following else BY_COMMAND
+    # Before a library is read nobody knows; how far that is has been told.
+    unknown = following is not None and following.reading
+    empty = [] if unknown else [f"there are no documents in {library.place.folder}"]
+
     def ask() -> tuple[Answer, list[DocumentId]]:
         with library.crew.at_work() as alone, library.engine.snapshot() as reader:
-            found = answer(library, question, reader, alone=alone, exists=library.files.has)
+            found = answer(
+                library, question, reader, alone=alone, exists=library.files.has, rest=rest
+            )
             documents = {hit.chunk.document for hit in found.hits}
-            empty = [f"there are no documents in {library.place.folder}"]
             found = replace(
                 found,
                 modified=reader.modified(documents),

@@ -63,6 +63,19 @@ def test_it_is_ended_by_stop_whoever_asks(
     assert run(["stop", "--all"]) == 1
 
 
+def test_status_and_stop_take_the_folder_as_other_commands_do(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(folder) as process:
+        told = of(folder)
+        monkeypatch.chdir(folder.parent)
+        assert run(["serve", "status", folder.name]) == 0
+        assert told.address in capsys.readouterr().out
+        assert run(["serve", folder.name, "other"]) == 2
+        assert run(["serve", "stop", folder.name]) == 0
+        assert process.wait(30) == 0
+
+
 def test_a_second_one_says_where_the_first_is(folder: Path) -> None:
     with serving(folder):
         told = of(folder)

@@ -10,7 +10,7 @@ import click
 from marklight.surfaces.cli.options import IN_LIBRARY, SET, note, open_own
 
 
-@click.command()
+@click.command(short_help="Serve a library to an assistant, over MCP.")
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @IN_LIBRARY
 @SET

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from marklight.commits import Commits
 
 
-@click.command()
+@click.command(short_help="Find commits by what their messages and diffs say.")
 @click.argument("query")
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("-n", "--limit", default=5, show_default=True, help="How many commits, 1 to 100.")

@@ -11,6 +11,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from click.shell_completion import CompletionItem
+
     from marklight.library import Library
 
 MOST = 200
@@ -18,7 +20,7 @@ MOST = 200
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command()
+@click.command(short_help="Print what makes the Tab key complete.")
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> int:
     """Print what makes a shell complete commands, options, paths, collections and tags.
@@ -64,6 +66,28 @@ def references(context: click.Context, parameter: click.Parameter, begun: str) -
         return [f"{path}#{each.anchor}" for each in library.outline(path).headings if each.anchor]
 
     return _offered(context, begun, anchors)
+
+
+def clients(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 - click's shape
+    """Assistants that `install-mcp` knows."""
+    from marklight.surfaces.setup.clients import CLIENTS
+
+    return [each for each in CLIENTS if each.startswith(begun)]
+
+
+def served(
+    context: click.Context,  # noqa: ARG001 - click's shape
+    parameter: click.Parameter,  # noqa: ARG001 - click's shape
+    begun: str,
+) -> list[CompletionItem]:
+    """What stands behind `serve`: a folder, status or stop."""
+    from click.shell_completion import CompletionItem
+
+    # The folder first: bash forgets what it was told before one.
+    return [
+        CompletionItem(begun, type="dir"),
+        *(CompletionItem(each) for each in ("status", "stop") if each.startswith(begun)),
+    ]
 
 
 def _paths(library: Library, begun: str) -> list[str]:

@@ -12,7 +12,7 @@ from marklight.surfaces.cli.options import AS_JSON, MODE, SET, note, show
 from marklight.surfaces.cli.progress import Bar
 
 
-@click.command("eval")
+@click.command("eval", short_help="Measure how good the answers are.")
 @click.argument("dataset", required=False, type=click.Path(path_type=Path))
 @AS_JSON
 @MODE

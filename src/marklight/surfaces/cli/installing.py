@@ -11,6 +11,7 @@ import click
 
 from marklight.errors import UsageError
 from marklight.shown import one_line
+from marklight.surfaces.cli import completing
 from marklight.surfaces.cli.options import note, show
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("install-mcp")
-@click.argument("client")
+@click.argument("client", shell_complete=completing.clients)
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("--project", is_flag=True, help="Only for the project in the current folder.")
 @click.option("--name", default="marklight", show_default=True, help="What the client calls it.")

@@ -130,7 +130,7 @@ def running(library: Library | Remote) -> dict[str, Any] | None:
     return None
 
 
-@click.command()
+@click.command(short_help="Say whether a file is left out, and by which rule.")
 @click.argument("path", type=click.Path(path_type=Path))
 @IN_LIBRARY
 @AS_JSON

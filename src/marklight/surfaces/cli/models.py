@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from marklight.models.store import ModelRow
 
 
-@click.group()
+@click.group(short_help="List, pull, verify and import models.")
 def models() -> None:
     """List, pull, verify and import embedding models and cross-encoders."""
 

@@ -48,7 +48,7 @@ def links(
     return 0
 
 
-@click.command()
+@click.command(short_help="Show documents that belong to one, with reasons.")
 @click.argument("path", shell_complete=completing.documents)
 @click.option("-n", "--limit", default=10, show_default=True, help="How many documents, 1 to 100.")
 @IN_LIBRARY

@@ -10,6 +10,7 @@ import click
 
 from marklight.errors import NotFound, StoreError, UsageError
 from marklight.surfaces import render
+from marklight.surfaces.cli import completing
 from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, note, show
 
 if TYPE_CHECKING:
@@ -21,11 +22,24 @@ READY_SECONDS = 30.0
 STOP_SECONDS = 20.0
 
 
-@click.command()
-@click.argument("path", required=False, type=click.Path(), metavar="[PATH]|status|stop")
+@click.command(short_help="Serve a library: web page, HTTP API and MCP.")
+@click.argument(
+    "path",
+    required=False,
+    type=click.Path(),
+    metavar="[PATH]|status|stop",
+    shell_complete=completing.served,
+)
+@click.argument("served", required=False, type=click.Path(path_type=Path), metavar="")
 @IN_LIBRARY
-@click.option("--host", metavar="ADDRESS", help="Where to listen; any but loopback needs a token.")
-@click.option("--port", type=click.IntRange(0, 65_535), help="The port; 0 takes a free one.")
+@click.option(
+    "--host",
+    metavar="ADDRESS",
+    help="Where to listen, else serve.host; any but loopback needs a token.",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), help="Else serve.port, 7433; 0 takes a free one."
+)
 @click.option("--token", help="What others must send as `Authorization: Bearer …`.")
 @click.option("--detach", is_flag=True, help="Return once it answers; it goes on by itself.")
 @click.option("--leave-idle", is_flag=True, hidden=True)
@@ -33,6 +47,7 @@ STOP_SECONDS = 20.0
 @SET
 def serve(
     path: str | None,
+    served: Path | None,
     folder: Path | None,
     as_json: bool,
     assignments: tuple[str, ...],
@@ -42,12 +57,17 @@ def serve(
 ) -> int:
     """Serve a library: web page, HTTP API, MCP at /mcp; other commands attach to it.
 
-    `serve status` and `serve stop` tell of and end the one that runs; a folder of such a name is ./status.
+    `serve status [PATH]` and `serve stop [PATH]` tell of and end the one that runs; a folder of such a name is ./status.
     """
     if path == "status":
-        return _tell(folder, as_json)
+        return _tell(folder or served, as_json)
     if path == "stop":
-        return _end(folder, False)
+        return _end(folder or served, False)
+    if served:
+        raise UsageError(
+            f"one folder is served, not {path} and {served}",
+            "`[collections]` in marklight.toml makes one library of several",
+        )
     asked = {name: value for name, value in given.items() if value is not None}
     place = folder or (Path(path) if path else None)
     if detach:
@@ -96,7 +116,7 @@ def _serve(
             note(library.notice)
 
         async def run() -> None:
-            await Daemon(library, listening, file, settings, idle).run(_greet)
+            await Daemon(library, listening, file, settings, idle).run(_greet_here)
 
         anyio.run(run)
     return 0
@@ -122,6 +142,12 @@ def _listen(library: Library, explicit: bool) -> Any:
 def _greet(state: State) -> None:
     show(f"serving {state.folder}\npage  {state.address}\nMCP   {state.address}mcp")
     sys.stdout.flush()
+
+
+def _greet_here(state: State) -> None:
+    _greet(state)
+    if sys.stdout.isatty():
+        note("Ctrl-C ends it")
 
 
 def _detach(folder: Path | None, asked: dict[str, Any], assignments: tuple[str, ...]) -> int:

@@ -29,7 +29,9 @@ def place(found: Found, several: bool, lines: bool = True) -> str:
 
 def search_text(found: Found, several: bool, state: str, tokens: int = MOST_TOKENS) -> str:
     """Each passage under the line that says where it stands; where there is none, why."""
-    notes = [*([state] if state else []), *_notes(found)]
+    # How far a run is stands in the state already, and is a moment newer there.
+    told = [each for each in _notes(found) if not (state and each.startswith("note: indexing"))]
+    notes = [*([state] if state else []), *told]
     index = found["index"]
     if index["pending"] and not any("embedded" in said for said in notes):
         notes.append(
