@@ -105,19 +105,20 @@ def _notes(part: type) -> dict[str, str]:
 
 def architecture(text: str) -> str:
     """The page on the architecture with its tables of modules, in the modules' own first sentences."""
-    for room in re.findall(r"<!-- modules of (\S+) -->", text):
-        rows = ["| module | its duty |", "|---|---|", *map(_module_row, _modules(room))]
+    rooms = re.findall(r"<!-- modules of (\S+) -->", text)
+    for room in rooms:
+        rows = ["| module | its duty |", "|---|---|", *map(_module_row, _modules(room, rooms))]
         start, end = f"<!-- modules of {room} -->", "<!-- end -->"
         before, _, rest = text.partition(start)
         text = before + start + "\n" + "\n".join(rows) + "\n" + end + rest.partition(end)[2]
     return text
 
 
-def _modules(room: str) -> list[Path]:
-    """A room's modules; of the whole package only those that stand in no room."""
-    if room == "marklight":
-        return sorted(SOURCE.glob("*.py"))
-    return sorted((SOURCE / room).rglob("*.py"))
+def _modules(room: str, rooms: list[str]) -> list[Path]:
+    """A room's modules, but for those of a room within it that has a table of its own."""
+    here = SOURCE if room == "marklight" else SOURCE / room
+    within = [SOURCE / each for each in rooms if here in (SOURCE / each).parents]
+    return sorted(path for path in here.rglob("*.py") if not set(path.parents) & set(within))
 
 
 def _module_row(path: Path) -> str:
