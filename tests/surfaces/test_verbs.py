@@ -1,0 +1,41 @@
+"""One name for one thing: flags, parameters of programs and keywords of the library."""
+
+from __future__ import annotations
+
+import inspect
+
+import click
+import pytest
+
+from marklight.library import Library
+from marklight.surfaces.cli.commits import commits
+from marklight.surfaces.cli.finding import search
+from marklight.surfaces.verbs import VERBS
+
+PRINTING = {"format", "as_json", "color"}
+"""Flags that say how an answer is printed, which a library does not do."""
+OTHERWISE = {"no_refresh": "refresh", "paths": "path", "assignments": "settings"}
+
+
+def keywords(verb: str) -> set[str]:
+    taken = inspect.signature(getattr(Library, verb)).parameters.values()
+    return {each.name for each in taken if each.kind is each.KEYWORD_ONLY}
+
+
+@pytest.mark.parametrize("command", [search, commits])
+def test_every_flag_is_a_keyword_of_the_library(command: click.Command) -> None:
+    flags = {str(each.name) for each in command.params if isinstance(each, click.Option)}
+    assert command.name
+    named = {OTHERWISE.get(flag, flag) for flag in flags - PRINTING}
+    assert len(named) > 10
+    assert named <= keywords(command.name)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_programs_give_a_verb_is_what_the_library_takes(verb: str) -> None:
+    found = VERBS[verb]
+    given = {each.name for each in found.parameters} - {found.subject}
+    known = keywords(verb)
+    assert given | set(found.by) <= known
+    # What is left is for whoever has the library in hand.
+    assert known - given - set(found.by) <= {"near", "part", "assignments", "progress", "going_on"}
