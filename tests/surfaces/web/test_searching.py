@@ -200,3 +200,20 @@ def test_whatever_is_typed_is_a_question(page: Page) -> None:
         expect(page.locator("#state .state, #results > li").first).to_be_visible()
         expect(page.locator("#state")).not_to_contain_text("Ask your documents")
         assert "did not work" not in page.locator("#state").inner_text()
+
+
+def test_who_is_in_the_list_stays_in_it_when_that_result_goes(page: Page) -> None:
+    page.goto("/?q=zebra&nearest=1")
+    links = page.locator("#results h3 a")
+    expect(links).to_have_count(10)
+    links.nth(0).focus()
+    page.evaluate(
+        """(asked) => {
+            const question = document.querySelector("#q");
+            question.value = asked;
+            question.dispatchEvent(new Event("input", { bubbles: true }));
+        }""",
+        QUOTED,
+    )
+    expect(page.locator("#results .path").first).to_have_text("guide/tokens.md")
+    expect(links.nth(0)).to_be_focused()

@@ -21,10 +21,11 @@ export class Results {
 
   show(hits, answer, { measured, whole, several }) {
     const words = pattern(answer.query.text, ...answer.query.expanded_with);
-    const focused = document.activeElement?.closest?.("#results > li")?.dataset.id;
+    const focused = document.activeElement?.closest?.("#results > li");
+    const at = [...this.#list.children].indexOf(focused);
     this.#list.replaceChildren(...hits.map((hit) => this.#item(hit, words, bar(hit.score, measured, whole), several)));
     // Typing goes on elsewhere; but who was in the list must not be thrown out of it.
-    if (focused) this.#list.querySelector(`li[data-id="${CSS.escape(focused)}"] h3 a`)?.focus();
+    if (focused) (this.#list.querySelector(`li[data-id="${CSS.escape(focused.dataset.id)}"] h3 a`) ?? this.#links()[at] ?? this.#links().at(-1))?.focus();
     this.mark(this.#current.open, this.#current.lines);
   }
 
