@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -116,7 +117,11 @@ def told(folder: Path, port: int, **others: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize("said", [b"", b"\n", b"[]\n", b'{"proof": "x"}\n', b"HTTP/1.1 400\r\n"])
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"\n", b"[]\n", b'{"proof": "x"}\n', b"HTTP/1.1 400\r\n", b"[" * 60_000 + b"\n"],
+    ids=range(6),
+)
 def test_a_stranger_at_the_port_never_hears_the_question(
     folder: Path, capsys: pytest.CaptureFixture[str], said: bytes
 ) -> None:
@@ -126,6 +131,41 @@ def test_a_stranger_at_the_port_never_hears_the_question(
     assert heard
     assert not any(b"private" in each or b"MARKLIGHT" in each for each in heard)
     assert not file.exists()
+
+
+def test_a_stranger_who_says_nothing_is_known_by_the_lock_that_nobody_holds(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        file = told(folder, silent.getsockname()[1])
+        assert run(["search", "roll back"]) == 0
+        # Its number may be another's process by now, which nobody is told to kill.
+        assert f"process {os.getpid()}" not in capsys.readouterr().err
+        assert not file.exists()
+
+
+def test_whoever_greets_sign_by_sign_is_not_waited_for(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heard: list[bytes] = []
+
+    def drip(listening: socket.socket) -> None:
+        line, _ = listening.accept()
+        with line, suppress(OSError):
+            for each in b'{"proof": "p"}\n':
+                line.sendall(bytes([each]))
+                time.sleep(0.25)
+            line.settimeout(5)
+            while part := line.recv(65_536):
+                heard.append(part)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = Thread(target=drip, args=[listening])
+        thread.start()
+        told(folder, listening.getsockname()[1])
+        assert run(["search", "roll back"]) == 0
+        thread.join()
+    assert b"settings" not in b"".join(heard)
 
 
 def test_a_daemon_of_another_version_is_left_alone_and_told_of(

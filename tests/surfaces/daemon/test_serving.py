@@ -38,6 +38,8 @@ def test_a_signal_ends_it_in_order(folder: Path, number: signal.Signals) -> None
         assert process.stderr
         assert process.stderr.read() == b""
         assert list(states()) == []
+        assert process.stderr
+        assert process.stderr.read() == b""
 
 
 def test_it_ends_when_the_pipe_from_its_parent_is_closed(folder: Path) -> None:

@@ -175,6 +175,19 @@ def test_it_leaves_when_its_input_ends(tmp_path: Path, program: str) -> None:
         assert process.wait(PATIENCE_SECONDS) == 0
 
 
+def test_it_leaves_when_nobody_reads_its_output(tmp_path: Path) -> None:
+    folder = write(tmp_path / "docs", PAGES)
+    with started(command(folder), tmp_path) as process:
+        greet(process)
+        assert process.stdout
+        process.stdout.close()
+        send(process, {"jsonrpc": "2.0", "id": 2, "method": "ping"})
+        assert process.wait(PATIENCE_SECONDS) == 0
+        assert process.stderr
+        assert process.stderr.read() == b""
+        process.stdout = None
+
+
 @pytest.mark.parametrize("program", [PROGRAM, STUCK])
 @pytest.mark.skipif(os.name == "nt", reason="signals are another thing there")
 def test_it_leaves_when_it_is_told_to(tmp_path: Path, program: str) -> None:
@@ -378,6 +391,7 @@ def test_odd_questions_are_questions(serving: subprocess.Popen[bytes], query: st
             -32600,
         ),
         (b'{"jsonrpc": "2.0", "id": 71, "method": 7}\n', None, -32600),
+        (b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "ping"}\n', None, -32600),
         (b'{"jsonrpc": "2.0", "id": 72, \n', None, -32700),
         (b"\0\n", None, -32700),
     ],

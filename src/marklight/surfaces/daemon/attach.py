@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -53,15 +54,27 @@ class Line:
         self.reading = self._socket.makefile("rb")
         try:
             self.send({"secret": state.secret, "version": __version__, "wants": wants})
-            told = json.loads(self.reading.readline(LONGEST_GREETING))
+            told = json.loads(self._greeting())
             if not isinstance(told, dict) or told.get("proof") != state.proof:
                 raise Stranger
+            self._socket.settimeout(GREET_SECONDS)
         except TimeoutError:
             self.close()
             raise Gone from None
-        except (OSError, ValueError, Stranger, Gone):
+        except (OSError, ValueError, RecursionError, Stranger, Gone):
             self.close()
             raise Stranger from None
+
+    def _greeting(self) -> bytes:
+        """The first line; whoever sends it sign by sign has no more time than others."""
+        until, line = time.monotonic() + GREET_SECONDS, b""
+        while not line.endswith(b"\n"):
+            self._socket.settimeout(max(0.001, until - time.monotonic()))
+            more = self._socket.recv(LONGEST_GREETING)
+            line += more
+            if not more or len(line) > LONGEST_GREETING:
+                raise Stranger
+        return line
 
     def settle(self, assignments: Sequence[str]) -> dict[str, Any]:
         """Tell by which settings we want to be answered; what the daemon says of its library."""
@@ -138,5 +151,23 @@ def greet(file: Path, state: State, wants: str) -> Line | None:
     try:
         return Line(state, wants)
     except Stranger:
-        forget(file, state)
-        return None
+        pass
+    except Gone:
+        if lives(file):
+            raise
+    forget(file, state)
+    return None
+
+
+def lives(file: Path) -> bool:
+    """Whether a daemon holds the lock of this file, as each does until it ends, however it does.
+
+    The number of its process may be another's by now, and so may its port.
+    """
+    from filelock import FileLock, Timeout  # loads much, and nobody asks who is answered
+
+    try:
+        with FileLock(file.with_suffix(".lock"), timeout=0, mode=0o600):
+            return False
+    except (Timeout, OSError):
+        return True

@@ -79,7 +79,7 @@ class Door:
             self.connections += 1
             try:
                 # Whoever breaks off, is too slow or sends what is no line of JSON is let go.
-                with suppress(*BROKEN, TimeoutError, ValueError):
+                with suppress(*BROKEN, TimeoutError, ValueError, RecursionError):
                     await self._converse(Lines(stream))
             except Exception as error:
                 # One client's fault, or one of ours, ends one conversation.

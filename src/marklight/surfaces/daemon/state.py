@@ -88,7 +88,7 @@ def read(file: Path) -> State | None:
             if hasattr(os, "getuid") and os.fstat(opened.fileno()).st_uid != os.getuid():
                 return None
             told = State(**json.loads(opened.read()))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
     return told if _is_sound(told) else None
 

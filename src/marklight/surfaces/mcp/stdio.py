@@ -41,7 +41,11 @@ async def _serve(library: Library) -> None:
         group.start_soon(_leave_when_told)
         async with host.open():
             async with stdio_server() as (read, write):
-                await serve_streams(make_server(host), read, write)
+                try:
+                    await serve_streams(make_server(host), read, write)
+                except anyio.get_cancelled_exc_class():
+                    # Nobody reads what we say; the thread that reads standard input cannot be woken.
+                    os._exit(0)
             # A search that nobody waits for any more, or a run amid a batch, must not hold the process.
             _leave_soon()
         group.cancel_scope.cancel()
@@ -78,8 +82,17 @@ def unread(error: Exception) -> types.JSONRPCError | None:
         if isinstance(message, dict):
             if "id" not in message:
                 return None
-            id = message["id"] if isinstance(message["id"], int | str) else None
+            id = message["id"] if _is_id(message["id"]) else None
     return types.JSONRPCError(jsonrpc="2.0", id=id, error=types.ErrorData(code=code, message=said))
+
+
+def _is_id(told: object) -> bool:
+    """Whether it can be sent back: half a character cannot be written."""
+    if isinstance(told, str):
+        with suppress(UnicodeEncodeError):
+            told.encode()
+            return True
+    return isinstance(told, int)
 
 
 async def _leave_when_told() -> None:
