@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from select import select
 from threading import Thread
 from typing import Any
 
@@ -205,6 +206,68 @@ def test_another_server_hears_all_that_still_counts_and_the_assistant_nothing_of
         "initialize", "notifications/initialized", "resources/subscribe", "die", "tools/call",
     ]  # fmt: skip
     assert second[2]["params"] == {"uri": "a"}
+
+
+FATAL = """
+import json, os, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "fatal":
+        os._exit(9)
+    print(json.dumps({"id": message["id"], "result": {}}), flush=True)
+"""
+"""A server that one request ends, whoever it is put to."""
+
+
+@contextmanager
+def carried(first: Alone, another: Callable[[], Alone]) -> Iterator[Callable[..., list[Any]]]:
+    """Requests through a tunnel, and what each is answered with."""
+    one, two = os.pipe(), os.pipe()
+    with (
+        open(one[0], "rb") as coming,
+        open(one[1], "wb") as to_tunnel,
+        open(two[0], "rb") as from_tunnel,
+        open(two[1], "wb") as going,
+    ):
+        thread = Thread(target=Tunnel(first, another).run, args=(coming, going), daemon=True)
+        thread.start()
+
+        def ask(*methods: str) -> list[Any]:
+            answers = []
+            for id, method in enumerate(methods):
+                to_tunnel.write(json.dumps({"id": id, "method": method}).encode() + b"\n")
+                to_tunnel.flush()
+                assert select([from_tunnel], [], [], 30)[0], "no answer"
+                answers.append(json.loads(from_tunnel.readline()))
+            return answers
+
+        yield ask
+        to_tunnel.close()
+        thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_a_request_that_ends_whoever_is_asked_is_refused_in_the_end() -> None:
+    def peer() -> Alone:
+        return Alone([sys.executable, "-c", FATAL])
+
+    with carried(peer(), peer) as ask:
+        answers = ask("initialize", "ping", "fatal", "ping")
+    assert ["error" in each for each in answers] == [False, False, True, False]
+    assert "ended" in answers[2]["error"]["message"]
+
+
+def test_where_no_server_can_be_started_each_request_tries_once_and_is_told() -> None:
+    tried: list[Alone] = []
+
+    def unable() -> Alone:
+        tried.append(Alone([sys.executable, "-c", ""]))
+        return tried[-1]
+
+    with carried(Alone([sys.executable, "-c", FATAL]), unable) as ask:
+        answers = ask("initialize", "fatal", "ping", "ping")
+    assert ["error" in each for each in answers] == [False, True, True, True]
+    assert len(tried) == 3
 
 
 def test_where_the_settings_say_so_an_assistant_starts_a_daemon(folder: Path) -> None:

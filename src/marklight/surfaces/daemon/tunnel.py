@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from marklight.place import locate
 from marklight.surfaces.daemon.attach import PROGRAM, Gone, Line, Stranger, attach, is_off
@@ -25,6 +25,9 @@ START_SECONDS = 10.0
 WATCH_SECONDS = 5.0
 STUCK_SECONDS = 10.0
 """A request may take as long as it likes; after so long we ask whether the daemon still lives."""
+MOST_SENT = 2
+"""Servers that may end over one request; it is not put to a third."""
+INTERNAL_ERROR = -32_603
 
 
 def tunnel(
@@ -130,20 +133,27 @@ class Alone:
         self.reading.close()
 
 
+class Asked(NamedTuple):
+    """A request that nobody has answered yet."""
+
+    since: float
+    line: bytes
+    sent: int = 1
+
+
 class Tunnel:
     """One assistant's session, and what of it another server must hear to go on with it."""
 
     def __init__(self, peer: Peer, another: Callable[[], Peer]) -> None:
         self._peer, self._another = peer, another
         self._lock = Lock()
-        self._over = Event()
+        self._over, self._spoken = Event(), Event()
         self._begin: dict[str, Any] | None = None
         """The handshake, where there was one."""
         self._begun: bytes | None = None
         self._standing: dict[str, dict[str, Any]] = {}
         """What still counts after it was answered: subscriptions, how much is logged."""
-        self._open: dict[str, tuple[float, bytes]] = {}
-        """Requests that nobody has answered yet, and since when."""
+        self._open: dict[str, Asked] = {}
 
     def run(self, coming: BinaryIO, going: BinaryIO) -> int:
         """Carry lines until the assistant closes its side."""
@@ -154,6 +164,7 @@ class Tunnel:
             if line.strip():
                 self._carry(line if line.endswith(b"\n") else line + b"\n")
         self._over.set()
+        self._spoken.set()
         self._peer.finish()
         back.join(LAST_SECONDS)
         self._peer.close()
@@ -167,6 +178,7 @@ class Tunnel:
                 self._note(message, line)
             with suppress(Gone):  # who carries back notices it, and sends what is open again
                 self._peer.send_raw(line)
+            self._spoken.set()
 
     def _note(self, message: dict[str, Any], line: bytes) -> None:
         method, id = message.get("method"), message.get("id")
@@ -182,59 +194,79 @@ class Tunnel:
         elif method == "resources/unsubscribe":
             self._standing.pop(f"resources/subscribe{params.get('uri', '')}", None)
         if method is not None and id is not None:
-            self._open[_key(id)] = time.monotonic(), json.dumps(message).encode() + b"\n"
+            self._open[_key(id)] = Asked(time.monotonic(), json.dumps(message).encode() + b"\n")
 
     # Back
 
     def _carry_back(self, going: BinaryIO) -> None:
+        able = True
         while True:
             for line in _lines(self._peer.reading):
+                able = True
                 with self._lock:
                     for message in _messages(line):
                         if "method" not in message:
                             self._open.pop(_key(message.get("id")), None)
-                if OWN.encode() in line and _is_own(line):
-                    continue
-                try:
-                    going.write(line)
-                    going.flush()
-                except OSError:
-                    os._exit(0)  # nobody reads us; the thread that reads cannot be woken
+                if not (OWN.encode() in line and _is_own(line)):
+                    _put(going, line)
+            if not self._over.is_set():
+                self._give_up(going)
+                if not able:
+                    # One that ends before its first word would be followed by another such at once.
+                    self._spoken.wait()
             if self._over.is_set():
                 return
-            self._go_on()
+            able = self._go_on()
 
-    def _go_on(self) -> None:
-        """With another server, from where the last one left: it hears all that still matters."""
+    def _give_up(self, going: BinaryIO) -> None:
+        """Answer what nobody can, or what ends whoever tries."""
+        with self._lock:
+            for key, asked in list(self._open.items()):
+                if asked.sent >= MOST_SENT:
+                    del self._open[key]
+                    _put(going, _refusal(json.loads(key)))
+            if not self._open:
+                self._spoken.clear()
+
+    def _go_on(self) -> bool:
+        """With another server, from where the last one left: it hears all that still matters.
+
+        Whether it is able to serve, as far as it has been asked anything.
+        """
+        able = False
         with self._lock:
             self._peer.close()
             self._peer = self._another()
+            for key, asked in self._open.items():
+                self._open[key] = asked._replace(sent=asked.sent + 1)
             with suppress(Gone):  # it is gone as well, and is noticed as the first was
                 answered = self._begin and _key(self._begin.get("id")) not in self._open
                 if self._begin and answered:
-                    self._say_again(self._begin, wait=True)
+                    able = self._say_again(self._begin, wait=True)
                     if self._begun:
                         self._peer.send_raw(self._begun)
                 for message in self._standing.values():
                     if _key(message.get("id")) not in self._open:
                         self._say_again(message)
-                for _, line in self._open.values():
-                    self._peer.send_raw(line)
+                for asked in self._open.values():
+                    self._peer.send_raw(asked.line)
+        return able
 
-    def _say_again(self, message: dict[str, Any], *, wait: bool = False) -> None:
-        """What was answered before; the answer is for us."""
+    def _say_again(self, message: dict[str, Any], *, wait: bool = False) -> bool:
+        """What was answered before; the answer is for us. Whether there was one, where we wait for it."""
         id = f"{OWN}{message['id']}"
         self._peer.send_raw(json.dumps({**message, "id": id}).encode() + b"\n")
         if wait:
             for line in _lines(self._peer.reading):
                 if any(each.get("id") == id for each in _messages(line)):
-                    return
+                    return True
+        return False
 
     def _watch(self) -> None:
         """A daemon that is stuck breaks no connection: after a while we look whether it lives."""
         while not self._over.wait(WATCH_SECONDS):
             with self._lock:
-                oldest = min((since for since, _ in self._open.values()), default=None)
+                oldest = min((asked.since for asked in self._open.values()), default=None)
                 peer = self._peer
             if oldest and time.monotonic() - oldest > STUCK_SECONDS and not peer.lives():
                 peer.close()
@@ -259,6 +291,20 @@ def _lines(reading: BinaryIO) -> Iterator[bytes]:
         if not line.endswith(b"\n"):
             return
         yield line
+
+
+def _put(going: BinaryIO, line: bytes) -> None:
+    try:
+        going.write(line)
+        going.flush()
+    except OSError:
+        os._exit(0)  # nobody reads us; the thread that reads cannot be woken
+
+
+def _refusal(id: Any) -> bytes:
+    said = "every server that tried to answer this ended; `marklight doctor` may tell why"
+    told = {"jsonrpc": "2.0", "id": id, "error": {"code": INTERNAL_ERROR, "message": said}}
+    return json.dumps(told).encode() + b"\n"
 
 
 def _is_own(line: bytes) -> bool:
