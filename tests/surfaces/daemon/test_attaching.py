@@ -213,9 +213,10 @@ def test_a_daemon_that_hangs_is_not_waited_for(
         assert code == 0
         assert "undo command" in out
         assert f"process {state.pid}, does not answer" in err
-        code, _, err = said(capsys, "stop")
-        assert code == 3
-        assert "does not answer" in err
+        for asked in (["stop"], ["serve", "status"], ["serve", "--port", "0"]):
+            code, _, err = said(capsys, *asked)
+            assert code == 3, asked
+            assert f"process {state.pid}, does not answer. `kill -9 {state.pid}`" in err
     finally:
         os.kill(state.pid, signal.SIGCONT)
     until(lambda: "does not answer" not in said(capsys, "search", "roll back")[2])

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from marklight.surfaces.cli.app import run
-from marklight.surfaces.daemon.state import states
+from marklight.surfaces.daemon.starting import file_for
+from marklight.surfaces.daemon.state import own_settings, states
 from tests.surfaces.daemon.serving import PROGRAM, command, of, serving, settled
 from tests.waiting import until
 
@@ -167,3 +168,13 @@ def _lives(pid: int) -> bool:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
+
+
+def test_a_state_that_cannot_be_written_is_told_and_leaves_nothing(folder: Path) -> None:
+    file = file_for(folder.resolve(), own_settings())
+    file.mkdir()
+    done = command("serve", "--port", "0")
+    assert done.returncode == 3
+    assert file.name in done.stderr
+    assert "fault" not in done.stderr
+    assert {each.name for each in file.parent.iterdir()} <= {file.name, f"{file.stem}.lock"}

@@ -93,7 +93,7 @@ def _serve(
     from marklight.library import Library
     from marklight.surfaces.daemon.running import Daemon
     from marklight.surfaces.daemon.starting import answering, file_for
-    from marklight.surfaces.daemon.state import own_settings
+    from marklight.surfaces.daemon.state import own_settings, read
 
     library = Library(folder, {"serve": asked}, assignments)
     settings = own_settings(assignments)
@@ -102,7 +102,10 @@ def _serve(
     try:
         lock.acquire(timeout=0)
     except Timeout:
+        before = read(file)
         first = answering(file)
+        if before and not first and read(file) == before:
+            raise _stuck(before) from None
         where = f"at {first.address} (process {first.pid})" if first else "and starts just now"
         told = f"{library.place.folder} is served already, {where}"
         if first and asked.keys() & {"host", "port", "token"}:
@@ -118,8 +121,16 @@ def _serve(
         async def run() -> None:
             await Daemon(library, listening, file, settings, idle).run(_greet_here)
 
-        anyio.run(run)
+        try:
+            anyio.run(run)
+        except BaseExceptionGroup as several:
+            # Of what failed, the first is why the rest did.
+            raise _first(several) from several
     return 0
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _listen(library: Library, explicit: bool) -> Any:
@@ -194,10 +205,26 @@ def _tell(folder: Path | None, as_json: bool) -> int:
 
 
 def _running(folder: Path | None) -> list[State]:
-    from marklight.surfaces.daemon.starting import answering
+    from marklight.surfaces.daemon.attach import Gone, greet
     from marklight.surfaces.daemon.state import states
 
-    return [found for file, _ in list(states(folder)) if (found := answering(file))]
+    found = []
+    for file, state in list(states(folder)):
+        try:
+            line = greet(file, state, "control")
+        except Gone:
+            raise _stuck(state) from None
+        if line:
+            line.close()
+            found.append(state)
+    return found
+
+
+def _stuck(state: State) -> StoreError:
+    return StoreError(
+        f"the daemon, process {state.pid}, does not answer",
+        f"`kill -9 {state.pid}` ends it; nothing is lost",
+    )
 
 
 def _end(folder: Path | None, every: bool) -> int:
@@ -220,10 +247,7 @@ def _end(folder: Path | None, every: bool) -> int:
             with FileLock(file.with_suffix(".lock"), timeout=STOP_SECONDS):
                 pass
         except (Gone, Timeout):
-            raise StoreError(
-                f"the daemon, process {state.pid}, does not answer",
-                f"`kill -9 {state.pid}` ends it; nothing is lost",
-            ) from None
+            raise _stuck(state) from None
         ended = True
         show(f"stopped {state.address} (process {state.pid})")
     if not ended:

@@ -105,9 +105,14 @@ def write(file: Path, told: State) -> None:
     draft = file.with_name(f"{file.name}.{os.getpid()}")
     with suppress(FileNotFoundError):
         draft.unlink()
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
-        json.dump(told._asdict(), opened)
-    os.replace(draft, file)
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
+            json.dump(told._asdict(), opened)
+        os.replace(draft, file)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink()
+        raise
 
 
 def forget(file: Path, told: State) -> None:
