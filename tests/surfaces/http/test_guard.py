@@ -17,7 +17,7 @@ from marklight.surfaces.http.guard import Guard
 from tests.surfaces.http.serving import Served, serving
 
 EVERYWHERE = ("/", "/health", "/openapi.json", "/api/status", "/api/search?q=a", "/mcp", "/nowhere")
-TOKEN, SECRET = "correct-horse", "battery-staple"
+TOKEN = "correct-horse"
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("locked") / "docs"
-    with serving(folder, {"token": TOKEN, "secrets": (SECRET,)}) as each:
+    with serving(folder, {"token": TOKEN}) as each:
         yield each
 
 
@@ -123,8 +123,7 @@ def test_this_machine_takes_none(host: str) -> None:
 
 
 def test_a_token_does_not_show_where_the_door_is_printed() -> None:
-    assert TOKEN not in repr(Door(token=TOKEN, secrets=(SECRET,)))
-    assert SECRET not in repr(Door(token=TOKEN, secrets=(SECRET,)))
+    assert TOKEN not in repr(Door(token=TOKEN))
 
 
 def test_a_token_is_one_word() -> None:
@@ -160,12 +159,11 @@ def test_without_the_token_nothing_is_told(
     assert told.json()["error"]["type"] == "Unauthorized"
 
 
-def test_with_the_token_or_the_secret_of_our_own_clients_all_is_told(locked: Served) -> None:
+def test_with_the_token_all_is_told(locked: Served) -> None:
     assert locked.get("/health").status == 200
-    for each in (TOKEN, SECRET):
-        told = locked.get("/api/search?q=token", Authorization=f"Bearer {each}")
-        assert told.status == 200
-        assert told.json()["results"]
+    told = locked.get("/api/search?q=token", Authorization=f"Bearer {TOKEN}")
+    assert told.status == 200
+    assert told.json()["results"]
 
 
 def test_the_token_does_not_open_the_door_to_strangers(locked: Served) -> None:

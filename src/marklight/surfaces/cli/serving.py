@@ -163,13 +163,14 @@ def _greet_here(state: State) -> None:
 
 def _detach(folder: Path | None, asked: dict[str, Any], assignments: tuple[str, ...]) -> int:
     from marklight.place import locate
+    from marklight.surfaces.daemon.attach import as_arguments
     from marklight.surfaces.daemon.starting import file_for, start, wait_for
     from marklight.surfaces.daemon.state import own_settings
 
     place, settings = locate(folder), own_settings(assignments)
     arguments = [
         *(word for name in ("host", "port") if name in asked for word in (f"--{name}", str(asked[name]))),
-        *(word for one in assignments for word in ("--set", one)),
+        *as_arguments(assignments),
     ]  # fmt: skip
     process = start(place.folder, arguments, settings, asked.get("token", ""))
     file = file_for(place.folder, settings)

@@ -141,6 +141,11 @@ def attach(
     return None
 
 
+def as_arguments(assignments: Sequence[str]) -> list[str]:
+    """Settings for one call, as the command line takes them."""
+    return [word for one in assignments for word in ("--set", one)]
+
+
 def is_off() -> bool:
     """Whether the user wants every process to work alone."""
     return os.environ.get("MARKLIGHT_DAEMON") == "off"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from marklight.surfaces.daemon import state
-from marklight.surfaces.daemon.attach import PROGRAM, Gone, greet
+from marklight.surfaces.daemon.attach import PROGRAM, Gone, as_arguments, greet
 from marklight.surfaces.daemon.state import State, own_settings
 from marklight.text.digests import digest
 
@@ -47,8 +47,8 @@ def start(
 
 def start_for_client(folder: Path, assignments: Sequence[str]) -> subprocess.Popen[bytes]:
     """One that leaves again when nobody has asked for a while; where one is, the second ends at once."""
-    assigned = [word for one in assignments for word in ("--set", one)]
-    return start(folder, ["--leave-idle", *assigned], own_settings(assignments))
+    arguments = ["--leave-idle", *as_arguments(assignments)]
+    return start(folder, arguments, own_settings(assignments))
 
 
 def is_wanted(folder: Path, assignments: Sequence[str]) -> bool:

@@ -13,7 +13,15 @@ from threading import Event, Lock, Thread
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from marklight.place import locate
-from marklight.surfaces.daemon.attach import PROGRAM, Gone, Line, Stranger, attach, is_off
+from marklight.surfaces.daemon.attach import (
+    PROGRAM,
+    Gone,
+    Line,
+    Stranger,
+    as_arguments,
+    attach,
+    is_off,
+)
 from marklight.surfaces.daemon.state import own_settings
 
 OWN = "marklight:again:"
@@ -54,8 +62,8 @@ def tunnel(
         return reach() if starting.wait_for(file, process, START_SECONDS) else None
 
     def another() -> Peer:
-        assigned = [word for one in assignments for word in ("--set", one)]
-        return reach() or start() or Alone([*PROGRAM, "mcp", "--in", str(place.folder), *assigned])
+        alone = [*PROGRAM, "mcp", "--in", str(place.folder), *as_arguments(assignments)]
+        return reach() or start() or Alone(alone)
 
     first = reach() or start()
     return Tunnel(first, another) if first else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,7 +11,6 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
 
 from marklight.errors import ModelError
 from marklight.library import Library
@@ -29,12 +28,7 @@ from marklight.surfaces.mcp.server import LibraryServer, make_server
 from marklight.surfaces.mcp.streamable import make_streamable
 
 
-def make_app(
-    host: Host,
-    door: Door,
-    more: Sequence[BaseRoute] = (),
-    server: LibraryServer | None = None,
-) -> Starlette:
+def make_app(host: Host, door: Door, server: LibraryServer | None = None) -> Starlette:
     """An application for a host that whoever runs it has opened, for as long as its lifespan."""
     assistants, sessions = make_streamable(server or make_server(host))
 
@@ -49,7 +43,6 @@ def make_app(
             route("/openapi.json", _description(host, door), "GET"),
             route("/mcp", assistants, "POST", "GET", "DELETE"),
             *page_routes(),
-            *more,
         ],
         lifespan=lifespan,
         middleware=[

@@ -24,8 +24,6 @@ class Door:
     port: int = 7433
     token: str = field(default="", repr=False)
     """What everybody must show; empty asks for nothing."""
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-    """What is taken in the token's place: our own clients have one."""
 
     def __post_init__(self) -> None:
         if not self.token and not is_loopback(self.host):
