@@ -138,3 +138,17 @@ def test_sizes_are_told_by_part(tmp_path: Path) -> None:
     assert set(sizes) == {"library", "words", "vectors"}
     assert sizes["vectors"] == 256 + 16 * 4
     engine.close()
+
+
+@pytest.mark.parametrize("below", [".marklight", ".marklight/history"])
+def test_documents_that_were_moved_away_are_not_made_anew(tmp_path: Path, below: str) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    engine = engines.open(folder / below)
+    with engine.writing(1):
+        pass
+    folder.rename(tmp_path / "away")
+    with pytest.raises(StoreError, match="is not there"), engine.writing(1):
+        pass
+    assert not folder.exists()
+    engine.close()

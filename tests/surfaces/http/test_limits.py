@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -209,3 +211,27 @@ def test_a_port_that_is_taken_is_a_clear_error() -> None:
 def test_what_is_no_address_is_a_clear_error() -> None:
     with pytest.raises(UsageError, match="no address"):
         listen("no.such.host.invalid", 0)
+
+
+def test_the_parts_of_an_answer_do_not_wait_for_each_other() -> None:
+    found: list[int] = []
+
+    async def main() -> None:
+        heard = asyncio.Event()
+
+        async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            made = writer.get_extra_info("socket")
+            found.append(made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            heard.set()
+            writer.close()
+
+        listening = listen("127.0.0.1", 0)
+        async with await asyncio.start_server(answer, sock=listening):
+            _, writer = await asyncio.open_connection("127.0.0.1", port_of(listening))
+            await heard.wait()
+            writer.close()
+            await writer.wait_closed()
+
+    asyncio.run(main())
+    assert found
+    assert all(found)

@@ -11,6 +11,7 @@ from marklight.engines.embedded.schema import APPLICATION, TABLES, VERSION
 from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.trouble import explain
 from marklight.errors import StoreError
+from marklight.place import INDEX_FOLDER
 from marklight.text import terms_recipe
 
 HISTORY = "history"
@@ -42,6 +43,10 @@ def blank(path: Path) -> Session:
 
 def make_folder(folder: Path) -> None:
     """Where the library will be; git ignores it, unless it also holds what is not ours."""
+    # A folder of documents that was moved away is not made anew: nobody could move it back.
+    for beside in (folder, *folder.parents):
+        if beside.name == INDEX_FOLDER and not beside.parent.is_dir():
+            raise StoreError(f"{beside.parent} is not there", "Move it back, or name another")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if all(each.name == HISTORY for each in folder.iterdir()):

@@ -129,7 +129,7 @@ class MatrixFile:
         """From the tables, in blocks; the old file is replaced when the new one is whole."""
         fresh = self.path.with_suffix(f".{secrets.token_hex(4)}.new")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(exist_ok=True)
             with fresh.open("wb") as file:
                 file.write(self.header)
                 for start, block in self.blocks(session):

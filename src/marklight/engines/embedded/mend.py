@@ -142,7 +142,7 @@ def _rebuild(folder: Path, session: Session, library: str) -> None:
     )
     sweep(folder)
     try:
-        fresh.mkdir(parents=True)
+        fresh.mkdir()
         _fill(tantivy.Index(schema(), path=str(fresh)), session)
         put_stamp(fresh, Stamp(library, recipe(), died(session), whole=True))
         if folder.exists():

@@ -29,7 +29,9 @@ def listen(host: str, port: int) -> socket.socket:
         kind, *_, address = socket.getaddrinfo(
             host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        made = socket.socket(kind, socket.SOCK_STREAM)
+        # Of a socket that is not called TCP, asyncio does not know that small parts are to be sent at
+        # once: the second part of every answer would wait 40 ms for the client's system.
+        made = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except (OSError, UnicodeError) as error:
         raise UsageError(f"{host} is no address to serve at: {error}") from None
     try:
