@@ -198,13 +198,20 @@ STATUS = object_of(
         "engine": _of("string", "Where the index lives."),
         "sizes": _of("object", "Bytes by part.", additionalProperties=WHOLE),
         "unused_vectors": WHOLE,
+        "following": object_of(
+            {
+                "indexing": _or_null("object", "The run that goes on: phase, done and total."),
+                "watching": _of("boolean", "Whether the system tells what changes."),
+                "problem": _of("string", "What is in the way; empty if nothing is."),
+            }
+        ),
         "collections": _of(
             "object",
             "Collections by name.",
             additionalProperties=object_of({"path": TEXT, "documents": WHOLE}),
         ),
     },
-    optional=("model_problem", "reranker_problem"),
+    optional=("model_problem", "reranker_problem", "following"),
 )
 REPORT = object_of(
     {

@@ -84,10 +84,20 @@ def test_the_command_line_and_http_say_the_same_to_the_byte(
     assert told.status == 200
     assert told.headers["content-type"] == "application/json"
     ours, theirs = told.json(), json.loads(printed)
-    if "took_ms" in ours:
+    if ours.pop("following", None):
+        assert ours == theirs
+    elif "took_ms" in ours:
         assert timeless(ours) == timeless(theirs)
     else:
         assert told.body.decode() == printed
+
+
+def test_who_serves_tells_how_far_a_run_is_and_what_is_in_its_way(served: Served) -> None:
+    following = served.get("/api/status").json()["following"]
+    assert following == {"indexing": None, "watching": True, "problem": ""}
+    served.host.following.problem = "the folder is away"
+    assert served.get("/api/status").json()["following"]["problem"] == "the folder is away"
+    served.host.following.problem = ""
 
 
 def test_documents_and_tags_are_listed(served: Served) -> None:
