@@ -12,14 +12,17 @@ from marklight.errors import NotFound, StoreError, UsageError
 from marklight.surfaces import render
 from marklight.surfaces.cli import completing
 from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, note, show
+from marklight.surfaces.cli.progress import Bar
 
 if TYPE_CHECKING:
     from marklight.library import Library
+    from marklight.surfaces.daemon.running import Daemon
     from marklight.surfaces.daemon.state import State
 
 READY_SECONDS = 30.0
 """For a daemon to answer; it loads no model before it does."""
 STOP_SECONDS = 20.0
+REDRAW_SECONDS = 0.2
 
 
 @click.command(short_help="Serve a library: web page, HTTP API and MCP.")
@@ -87,6 +90,8 @@ def stop(path: Path | None, folder: Path | None, every: bool) -> int:
 def _serve(
     folder: Path | None, asked: dict[str, Any], assignments: tuple[str, ...], leave_idle: bool
 ) -> int:
+    import asyncio
+
     import anyio
     from filelock import FileLock, Timeout
 
@@ -119,7 +124,13 @@ def _serve(
             note(library.notice)
 
         async def run() -> None:
-            await Daemon(library, listening, file, settings, idle).run(_greet_here)
+            daemon = Daemon(library, listening, file, settings, idle)
+            showing = asyncio.create_task(_show_runs(daemon)) if sys.stderr.isatty() else None
+            try:
+                await daemon.run(_greet_here)
+            finally:
+                if showing:
+                    showing.cancel()
 
         try:
             anyio.run(run)
@@ -131,6 +142,18 @@ def _serve(
 
 def _first(error: BaseException) -> BaseException:
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+async def _show_runs(daemon: Daemon) -> None:
+    """How far indexing is, for a person who watches; nothing once all is done."""
+    import anyio
+
+    while True:
+        with Bar() as bar:
+            while (at := daemon.host.following.at) and at.total:
+                bar(at.phase, at.done, at.total)
+                await anyio.sleep(REDRAW_SECONDS)
+        await anyio.sleep(REDRAW_SECONDS)
 
 
 def _listen(library: Library, explicit: bool) -> Any:
