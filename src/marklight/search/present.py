@@ -11,6 +11,8 @@ from marklight.answer import CHARACTERS_PER_TOKEN, Answer, Hit
 MOST_NAMED = 3
 """Places that a notice of what is left out names."""
 
+SHOWS_WHOLE = "shows a passage whole: "
+
 _SENTENCE_END = re.compile(r"[.!?。！？](?=\s)|\n\s*\n")
 
 
@@ -41,7 +43,7 @@ def within_budget(answer: Answer) -> Answer:
         shown.place(hit.chunk, answer.several_collections)
         for hit in (left_out or kept[-1:])[:MOST_NAMED]
     )
-    notice = f"{said} to stay within {max_tokens} tokens; `marklight get` shows a passage whole: {places}"
+    notice = f"{said} to stay within {max_tokens} tokens; `marklight get` {SHOWS_WHOLE}{places}"
     return replace(answer, hits=tuple(kept), notices=(*answer.notices, notice))
 
 

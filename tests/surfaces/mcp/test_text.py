@@ -76,6 +76,19 @@ def test_what_is_cut_or_left_out_can_be_asked_for(lib: Library) -> None:
     assert "bananas" in call(lib, "get", {"ref": ref})["content"]
 
 
+def test_what_the_library_left_out_is_told_once_with_what_is_left_out_of_the_text(
+    lib: Library,
+) -> None:
+    found = call(lib, "search", {"query": "bananas", "limit": 5, "max_tokens": 120})
+    text = telling.search_text(found, False, "", 120)
+    whole = call(lib, "search", {"query": "bananas", "limit": 5})
+    assert len(found["results"]) < len(whole["results"])
+    assert text.count("left out to stay within 120 tokens") == 1
+    shown = sum(line.startswith("[") and "(0." in line for line in text.splitlines())
+    told = int(text.split(" left out")[0].split()[-2])
+    assert shown + told == len(whole["results"])
+
+
 @given(
     st.lists(st.tuples(st.text(max_size=50), st.text(max_size=500)), max_size=8),
     st.lists(st.text(max_size=100), max_size=3),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from marklight.search.present import cut
+from marklight.search.present import SHOWS_WHOLE, cut
 from marklight.surfaces.mcp.wording import room_of
 
 LEAST_OF_A_PASSAGE = 60
@@ -33,34 +34,58 @@ def within(
     `by` is what shows one whole.
     """
     room = room_of(tokens)
-    for whole in range(len(blocks), -1, -1):
-        text = _composed(blocks, whole, notes, tokens, room, by)
+    text = _joined([*map(str, blocks)], notes)
+    if len(text) <= room:
+        return text
+    # What the library left out already is told with what is left out here.
+    others = [note for note in notes if SHOWS_WHOLE not in note]
+    beyond = Beyond.of(notes)
+    for whole in range(len(blocks) - 1, -1, -1):
+        text = _composed(blocks, whole, others, tokens, beyond, by)
         if len(text) <= room:
             return text
-    return text[:room]
+    return cut(text, room - len(" …")) if room > len(" …") else text[:room]
+
+
+class Beyond(NamedTuple):
+    """Results that the library left out of its answer: how many, and the places that it names."""
+
+    count: int = 0
+    refs: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, notes: Sequence[str]) -> Beyond:
+        """As one of the notes tells them."""
+        for note in notes:
+            if found := _LEFT_OUT.search(note):
+                return cls(int(found[1]), tuple(found[2].split(", ")))
+        return cls()
+
+
+_LEFT_OUT = re.compile(rf"(\d+) results? left out .*{SHOWS_WHOLE}(.*)$")
 
 
 def _composed(
-    blocks: Sequence[Block], whole: int, notes: Sequence[str], tokens: int, room: int, by: str
+    blocks: Sequence[Block], whole: int, notes: Sequence[str], tokens: int, beyond: Beyond, by: str
 ) -> str:
     shown, rest = [str(block) for block in blocks[:whole]], blocks[whole:]
-    if not rest:
-        return _joined(shown, notes)
     closing = [f"[{whole + 1}] is cut; {by} {rest[0].ref!r} shows it whole"]
-    closing += _left_out(rest[1:], tokens, by)
-    free = room - len(_joined([*shown, rest[0].head], [*closing, *notes])) - len("\n …")
+    closing += _left_out(rest[1:], tokens, beyond, by)
+    around = len(_joined([*shown, rest[0].head], [*closing, *notes])) + len("\n …")
+    free = room_of(tokens) - around
     if free >= min(LEAST_OF_A_PASSAGE, len(rest[0].passage)):
         part = f"{rest[0].head}\n{cut(rest[0].passage, free)}"
         return _joined([*shown, part], [*closing, *notes])
-    return _joined(shown, [*_left_out(rest, tokens, by), *notes])
+    return _joined(shown, [*_left_out(rest, tokens, beyond, by), *notes])
 
 
-def _left_out(blocks: Sequence[Block], tokens: int, by: str) -> list[str]:
-    if not blocks:
+def _left_out(blocks: Sequence[Block], tokens: int, beyond: Beyond, by: str) -> list[str]:
+    count, refs = len(blocks) + beyond.count, [*(block.ref for block in blocks), *beyond.refs]
+    if not count:
         return []
-    named = ", ".join(repr(block.ref) for block in blocks[:MOST_NAMED])
-    more = f" and {len(blocks) - MOST_NAMED} more" if len(blocks) > MOST_NAMED else ""
-    results = "1 result" if len(blocks) == 1 else f"{len(blocks)} results"
+    named = ", ".join(map(repr, refs[:MOST_NAMED]))
+    more = f" and {count - MOST_NAMED} more" if count > MOST_NAMED else ""
+    results = "1 result" if count == 1 else f"{count} results"
     return [f"{results} left out to stay within {tokens} tokens; {by} shows {named}{more}"]
 
 
