@@ -50,7 +50,7 @@ def within(
 class Beyond(NamedTuple):
     """Results that the library left out of its answer: how many, and the places that it names."""
 
-    count: int = 0
+    number: int = 0
     refs: tuple[str, ...] = ()
 
     @classmethod
@@ -80,7 +80,7 @@ def _composed(
 
 
 def _left_out(blocks: Sequence[Block], tokens: int, beyond: Beyond, by: str) -> list[str]:
-    count, refs = len(blocks) + beyond.count, [*(block.ref for block in blocks), *beyond.refs]
+    count, refs = len(blocks) + beyond.number, [*(block.ref for block in blocks), *beyond.refs]
     if not count:
         return []
     named = ", ".join(map(repr, refs[:MOST_NAMED]))
