@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -176,6 +177,19 @@ def test_settings_that_were_changed_count_from_the_next_call_on(
     (daemon / "marklight.toml").unlink()
     until(lambda: said(capsys, "search", "beans", "--format", "files")[1].startswith("espresso"))
     assert loaded(command("search", "beans")) == set()
+
+
+def test_settings_that_were_changed_count_for_those_who_never_attach_too(daemon: Path) -> None:
+    address = of(daemon).address
+
+    def collections() -> list[str]:
+        with urllib.request.urlopen(f"{address}api/status") as response:
+            return list(json.load(response)["collections"])
+
+    (daemon / "marklight.toml").write_text("[collections\n")
+    assert collections() == ["default"]
+    (daemon / "marklight.toml").write_text('[collections]\nbook = "guide"\n')
+    until(lambda: collections() == ["book"])
 
 
 def test_what_is_edited_is_found_through_the_daemon(

@@ -8,6 +8,7 @@ import secrets
 import signal
 import socket
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ import anyio
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from marklight import __version__
+from marklight.errors import SettingsError
 from marklight.library import Library
 from marklight.settings import files_for
 from marklight.surfaces.daemon import state
@@ -33,7 +35,7 @@ from marklight.surfaces.http.app import make_app
 from marklight.surfaces.http.server import port_of, serve_http
 
 LOOK_SECONDS = 2.0
-"""How often a daemon looks whether its file is still there, and whether anybody needs it."""
+"""How often a daemon looks whether its file is still there, its settings the same, and anybody needs it."""
 
 
 class Daemon:
@@ -56,6 +58,8 @@ class Daemon:
         self.over = asyncio.Event()
         self._read = _files(library)
         self._renewing = anyio.Lock()
+        self._unread = ""
+        """Why the settings could not be read again."""
         self.door = Door(
             self.host,
             settings,
@@ -105,6 +109,7 @@ class Daemon:
                 with suppress(OSError):
                     state.make_folder()
                     state.write(self.file, self.door.state)
+            await self._renewed()
             now = time.monotonic()
             if self.host.following.at:
                 worked_at = now
@@ -125,6 +130,17 @@ class Daemon:
             if now != self._read:
                 await self.host.renew()
                 self._read = now
+
+    async def _renewed(self) -> None:
+        """The same for those who never attach; settings that make no sense are told once, and the old go on."""
+        try:
+            await self._fresh()
+        except SettingsError as error:
+            if self._unread != str(error):
+                print(f"the settings stay as they were: {error}", file=sys.stderr, flush=True)
+            self._unread = str(error)
+        else:
+            self._unread = ""
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
