@@ -64,7 +64,8 @@ def _leaves(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]
 
 
 def _command(name: str, command: click.Command) -> Iterator[str]:
-    context = click.Context(command, info_name=name)
+    # As everywhere: click keeps the first answer for good.
+    context = click.Context(command, info_name=name, help_option_names=["-h", "--help"])
     yield f".SS {_plain(name)}"
     yield _plain(" ".join([name, *command.collect_usage_pieces(context)]))
     yield ".PP"
