@@ -76,6 +76,14 @@ def test_what_is_cut_or_left_out_can_be_asked_for(lib: Library) -> None:
     assert "bananas" in call(lib, "get", {"ref": ref})["content"]
 
 
+def test_a_little_of_an_answer_comes_before_what_is_said_about_it(lib: Library) -> None:
+    found = call(lib, "search", {"query": "bananas", "limit": 5, "max_tokens": 100})
+    found["notices"] = ["another matter, told at length " * 4, *found["notices"]]
+    text = telling.search_text(found, False, "indexing, 15 % (embedding passages, 3 of 20)", 100)
+    assert text.startswith("[1] ")
+    assert len(text) <= 100 * CHARACTERS_PER_TOKEN
+
+
 def test_what_the_library_left_out_is_told_once_with_what_is_left_out_of_the_text(
     lib: Library,
 ) -> None:

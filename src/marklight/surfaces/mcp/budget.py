@@ -40,10 +40,13 @@ def within(
     # What the library left out already is told with what is left out here.
     others = [note for note in notes if SHOWS_WHOLE not in note]
     beyond = Beyond.of(notes)
-    for whole in range(len(blocks) - 1, -1, -1):
-        text = _composed(blocks, whole, others, tokens, beyond, by)
-        if len(text) <= room:
-            return text
+    # A little of an answer is worth more than all that can be said about it.
+    for said in (others, others[:1], []):
+        for whole in range(len(blocks) - 1, -1, -1):
+            text = _composed(blocks, whole, said, tokens, beyond, by)
+            if text and len(text) <= room:
+                return text
+    text = _joined([], [*_left_out(blocks, tokens, beyond, by), *others])
     return cut(text, room - len(" …")) if room > len(" …") else text[:room]
 
 
@@ -76,7 +79,7 @@ def _composed(
     if free >= min(LEAST_OF_A_PASSAGE, len(rest[0].passage)):
         part = f"{rest[0].head}\n{cut(rest[0].passage, free)}"
         return _joined([*shown, part], [*closing, *notes])
-    return _joined(shown, [*_left_out(rest, tokens, beyond, by), *notes])
+    return _joined(shown, [*_left_out(rest, tokens, beyond, by), *notes]) if shown else ""
 
 
 def _left_out(blocks: Sequence[Block], tokens: int, beyond: Beyond, by: str) -> list[str]:

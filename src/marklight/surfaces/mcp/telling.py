@@ -17,6 +17,7 @@ MOST_FILES = 10
 """Files of a commit that are named below its message."""
 WHOLE_COMMIT = "git show"
 """What shows a commit whole."""
+TOLD_BY_STATE = ("note: indexing", "note: semantic search is still partial")
 MOST_FAILURES = 10
 """Files that could not be indexed, told by name."""
 
@@ -30,10 +31,10 @@ def place(found: Found, several: bool, lines: bool = True) -> str:
 def search_text(found: Found, several: bool, state: str, tokens: int = MOST_TOKENS) -> str:
     """Each passage under the line that says where it stands; where there is none, why."""
     # How far a run is stands in the state already, and is a moment newer there.
-    told = [each for each in _notes(found) if not (state and each.startswith("note: indexing"))]
+    told = [each for each in _notes(found) if not (state and each.startswith(TOLD_BY_STATE))]
     notes = [*([state] if state else []), *told]
     index = found["index"]
-    if index["pending"] and not any("embedded" in said for said in notes):
+    if index["pending"] and not any("embedd" in said for said in notes):
         notes.append(
             f"note: {index['pending']:,} of {index['chunks']:,} passages are found by words only, not by meaning yet"
         )

@@ -34,7 +34,8 @@ def state(following: Following) -> str:
     """How far a run is that goes on now, or why the last one failed; empty when all is well."""
     at = following.at
     if at is not None:
-        return f"{at}; what is not indexed yet cannot be found"
+        lacks = "what is not indexed yet cannot be found"
+        return f"{at}; {lacks if following.reading else 'until then the rest is found by words'}"
     return for_assistants(f"the index is not up to date: {following.problem}") * bool(
         following.problem
     )
