@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.models.serving import Behaviour, serving
 
 # How long one example takes tells about the machine, and whether numpy was loaded before.
 settings.register_profile("unhurried", deadline=None)
@@ -26,3 +29,16 @@ def eval_root() -> Path:
     if not root.is_dir():
         pytest.skip(f"no real documents at {root}; set EVAL_ROOT to the folder that has them")
     return root
+
+
+@pytest.fixture
+def does() -> Behaviour:
+    """How the server of models at `address` behaves; a test may change it."""
+    return Behaviour()
+
+
+@pytest.fixture
+def address(does: Behaviour) -> Iterator[str]:
+    """A server of models on this machine."""
+    with serving(does) as address:
+        yield address

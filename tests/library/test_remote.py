@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,6 @@ from marklight.models.remote import client
 from tests.library.conftest import paths
 from tests.making import library, write
 from tests.models.serving import Behaviour, serving
-
-
-@pytest.fixture
-def does() -> Behaviour:
-    return Behaviour()
-
-
-@pytest.fixture
-def address(does: Behaviour) -> Iterator[str]:
-    with serving(does) as address:
-        yield address
 
 
 @pytest.fixture(autouse=True)

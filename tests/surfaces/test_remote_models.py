@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,21 +15,10 @@ from marklight.errors import ModelError
 from marklight.models.remote import client
 from marklight.surfaces.cli.app import run as main
 from tests.making import write
-from tests.models.serving import Behaviour, serving
+from tests.models.serving import Behaviour
 
 Run = Callable[..., tuple[int, str]]
 KEY = "secret-key-of-the-test"
-
-
-@pytest.fixture
-def does() -> Behaviour:
-    return Behaviour()
-
-
-@pytest.fixture
-def address(does: Behaviour) -> Iterator[str]:
-    with serving(does) as address:
-        yield address
 
 
 @pytest.fixture

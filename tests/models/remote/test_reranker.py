@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import exp
 from pathlib import Path
 from typing import Any
@@ -12,31 +11,14 @@ import pytest
 from marklight.errors import ModelError, Unanswered
 from marklight.library.chosen import Reranking
 from marklight.models import load_reranker
-from marklight.models.remote import client
 from marklight.models.remote.reranker import RemoteReranker
-from tests.models.serving import Behaviour, serving
+from tests.models.serving import Behaviour
 
 QUESTION = "undo a rollout"
 PASSAGES = ["grind coffee", "undo it", "undo a rollout of the app", "a rollout", "tea", "undo"]
 SHARES = [0.0, 0.5, 1.0, 0.5, 0.0, 0.5]
 """Of the two words that are no stop words."""
 LONG_MS = 60_000.0
-
-
-@pytest.fixture
-def does() -> Behaviour:
-    return Behaviour()
-
-
-@pytest.fixture
-def address(does: Behaviour) -> Iterator[str]:
-    with serving(does) as address:
-        yield address
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_PAUSE_SECONDS", 0.01)
 
 
 def opened(address: str, cache: Path, **more: Any) -> RemoteReranker:

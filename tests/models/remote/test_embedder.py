@@ -1,0 +1,119 @@
+"""A model on a server: what is asked of it, and what its answers become."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from marklight.errors import Unanswered
+from tests.models.remote.opening import FAKE, KINDS, opened
+from tests.models.serving import Behaviour
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_its_vectors_are_the_servers_brought_to_length_one(
+    kind: str, address: str, tmp_path: Path
+) -> None:
+    model = opened(address, tmp_path, kind)
+    texts = ["the cat sat", "a dog ran"]
+    np.testing.assert_allclose(model.embed_passages(texts), FAKE.embed_passages(texts), atol=1e-6)
+    np.testing.assert_allclose(model.embed_query("a cat"), FAKE.embed_query("a cat"), atol=1e-6)
+    assert (model.name, model.dimension) == (f"{kind}:m", 64)
+
+
+def test_rows_stand_where_their_numbers_say(does: Behaviour, address: str, tmp_path: Path) -> None:
+    does.shuffled = True
+    texts = ["one", "two", "three"]
+    found = opened(address, tmp_path).embed_passages(texts)
+    np.testing.assert_allclose(found, FAKE.embed_passages(texts), atol=1e-6)
+
+
+def test_vectors_in_base64_are_read_too(does: Behaviour, address: str, tmp_path: Path) -> None:
+    does.base64 = True
+    found = opened(address, tmp_path).embed_passages(["one", "two"])
+    np.testing.assert_allclose(found, FAKE.embed_passages(["one", "two"]), atol=1e-6)
+
+
+def test_prefixes_are_put_before_questions_and_passages(
+    does: Behaviour, address: str, tmp_path: Path
+) -> None:
+    model = opened(address, tmp_path, query_prefix="Q: ", passage_prefix="P: ")
+    model.embed_query("one")
+    model.embed_passages(["two"])
+    assert [given["input"] for given in does.asked("/v1/embeddings")][-2:] == [
+        ["Q: one"],
+        ["P: two"],
+    ]
+
+
+def test_requests_are_bounded_by_texts_and_by_characters(
+    does: Behaviour, address: str, tmp_path: Path
+) -> None:
+    model = opened(address, tmp_path, batch_texts=3, batch_characters=20, threads=1)
+    texts = ["abcd"] * 4 + ["x" * 18, "y" * 30, "z"]
+    found = model.embed_passages(texts)
+    sent = [given["input"] for given in does.asked("/v1/embeddings")][1:]
+    assert sent == [["abcd"] * 3, ["abcd"], ["x" * 18], ["y" * 30], ["z"]]
+    np.testing.assert_allclose(found, FAKE.embed_passages(texts), atol=1e-6)
+
+
+def test_shorter_vectors_are_asked_for_where_the_settings_want_them(
+    does: Behaviour, address: str, tmp_path: Path
+) -> None:
+    assert opened(address, tmp_path, dimension=16).embed_passages(["a"]).shape == (1, 16)
+    does.wrong = _all_of_64
+    with pytest.raises(Unanswered, match="gives 64 numbers, not 16"):
+        opened(address, tmp_path / "new", dimension=16).embed_query("a")
+
+
+def _all_of_64(told: Any) -> Any:
+    for item in told["data"]:
+        item["embedding"] = [1.0] * 64
+    return told
+
+
+def test_connections_are_kept(does: Behaviour, address: str, tmp_path: Path) -> None:
+    model = opened(address, tmp_path)
+    for number in range(5):
+        model.embed_query(f"question {number}")
+    assert does.connections == 1
+
+
+def test_an_empty_text_is_never_sent(does: Behaviour, address: str, tmp_path: Path) -> None:
+    opened(address, tmp_path).embed_passages(["", " \n"])
+    assert does.asked("/v1/embeddings")[-1]["input"] == [".", "."]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        (400, "the input length exceeds the context length"),
+        (400, "This model's maximum context length is 8192 tokens"),
+        (413, "Payload too large"),
+        (422, "Input validation error: `inputs` must have less than 512 tokens. Given: 700"),
+        (500, "input is too large to process. increase the physical batch size"),
+    ],
+)
+def test_a_text_that_the_server_refuses_as_too_long_is_cut_and_the_others_are_not(
+    refusal: tuple[int, str], does: Behaviour, address: str, tmp_path: Path
+) -> None:
+    does.longest, does.too_long = 300, refusal
+    long = "word " * 200
+    found = opened(address, tmp_path, retries=0).embed_passages(["one", long, "two", "three"])
+    expected = FAKE.embed_passages(["one", long[:250], "two", "three"])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_a_server_that_finds_everything_too_long_is_not_asked_for_ever(
+    does: Behaviour, address: str, tmp_path: Path
+) -> None:
+    model = opened(address, tmp_path)
+    assert model.dimension == 64
+    does.longest = 1
+    before = len(does.requests)
+    with pytest.raises(Unanswered, match="exceeds the context length"):
+        model.embed_passages(["some text that is not long at all " * 4])
+    assert len(does.requests) - before < 5

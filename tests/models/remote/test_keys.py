@@ -1,0 +1,105 @@
+"""A key comes from a variable or a command, and is shown to nobody but its server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marklight.errors import ModelError, SettingsError, Unanswered
+from marklight.library.compose import read_settings
+from tests.models.remote.opening import opened
+from tests.models.serving import Behaviour
+
+
+def test_the_key_comes_from_a_variable(
+    does: Behaviour, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "secret-key-of-the-test\n")
+    does.key = "secret-key-of-the-test"
+    opened(address, tmp_path, key_variable="MY_KEY").embed_query("a")
+    assert set(does.keys) == {"Bearer secret-key-of-the-test"}
+
+
+def test_the_key_comes_from_a_command_that_no_shell_sees(
+    does: Behaviour, address: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "a command.py"
+    script.write_text("import sys; print(sys.argv[1])")
+    command = f'"{sys.executable}" "{script}" "$HOME;echo"'
+    does.says_key = True
+    with pytest.raises(Unanswered, match="refuses our key"):
+        opened(address, tmp_path, key_command=command).embed_query("a")
+    assert does.keys[-1] == "Bearer $HOME;echo"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"key_variable": "NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE .* is empty"),
+        ({"key_command": "no-such-program-anywhere show"}, "cannot be run"),
+        ({"key_command": f"{sys.executable} -c exit(3)"}, "status 3"),
+        ({"key_command": f'{sys.executable} -c "print(str(1) + chr(10) + str(2))"'}, "is no key"),
+    ],
+)
+def test_a_key_that_cannot_be_had_is_told_before_anything_is_sent(
+    given: dict[str, str], said: str, does: Behaviour, address: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ModelError, match=said):
+        opened(address, tmp_path, **given).embed_query("a")
+    assert not does.requests
+
+
+def test_a_key_that_a_server_repeats_is_not_repeated_by_us(
+    does: Behaviour, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "secret-key-of-the-test")
+    does.says_key = True
+    model = opened(address, tmp_path, key_variable="MY_KEY")
+    with pytest.raises(Unanswered) as told:
+        model.embed_query("a")
+    assert "wrong key: Bearer …" in str(told.value)
+    assert "secret" not in repr(model) + repr(model.server) + str(told.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"key_variable": "sk-proj-abcdefghijklmnop123456"},
+        {"key_variable": "hf_AbCdEfGhIjKlMnOpQr"},
+        {"key_command": "echo sk-proj-abcdefghijklmnop123456"},
+        {"key_command": "sk-proj-abcdefghijklmnop123456"},
+        {"key_command": "/bin/echo 0123456789abcdef01234567"},
+        {"key_command": "keeper --key=x sk-proj-abcdefghijklmnop123456"},
+        {"address": "https://me:secret@example.com"},
+        {"address": "https://example.com/v1?api_key=abcdef"},
+        {"api_key": "abcdef"},
+        {"key": "abcdef"},
+        {"key_variable": ["abcdef"]},
+    ],
+)
+def test_a_key_in_the_settings_is_refused_and_not_shown(given: dict[str, Any]) -> None:
+    (name, value), *_ = given.items()
+    with pytest.raises(SettingsError) as told:
+        read_settings(None, given={"model": {"name": "openai:m", "address": "http://h", **given}})
+    assert str(value) not in str(told.value)
+    assert "key_variable" in str(told.value)
+    written = value if isinstance(value, str) else value[0]
+    with pytest.raises(SettingsError) as told:
+        read_settings(None, ["model.name=openai:m", f"model.{name}={written}"])
+    assert written not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"key_variable": "OPENAI_API_KEY_OF_THE_SECOND_TEAM_2"},
+        {"key_variable": "hf_token"},
+        {"key_command": "op read op://Private/abcdefghij1234567890klmnop/credential"},
+        {"key_command": "pass show openai/key-2"},
+    ],
+)
+def test_names_of_variables_and_of_entries_are_not_taken_for_keys(given: dict[str, str]) -> None:
+    read_settings(None, given={"model": {"name": "ollama:m", **given}})

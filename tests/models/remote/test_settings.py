@@ -1,0 +1,88 @@
+"""What may be said of a server in settings, and by whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marklight.errors import ModelError, SettingsError
+from marklight.library.chosen import Model
+from marklight.library.compose import read_settings
+from marklight.models import load
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"name": "openai:"}, "names no model"),
+        ({"name": "openai:m"}, "model.address is missing"),
+        ({"name": "ollama:m", "address": "example"}, "no address"),
+        ({"name": "ollama:m", "address": "ftp://example.com"}, "no address"),
+        ({"name": "ollama:m", "address": "http://h:99999"}, "no address"),
+        ({"name": "ollama:m", "address": "http://[::1"}, "no address"),
+        ({"name": "ollama:m", "key_variable": "A", "key_command": "b"}, "both given"),
+        ({"name": "ollama:m", "key_command": '"'}, "cannot be read"),
+        ({"retries": -1}, "model.retries"),
+        ({"timeout_seconds": 0.0}, "model.timeout_seconds"),
+        ({"batch_texts": 0}, "model.batch_texts"),
+        ({"token_limit": 3}, "model.token_limit"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        read_settings(None, given={"model": given})
+
+
+@pytest.mark.parametrize(
+    ("name", "address", "base"),
+    [
+        ("ollama:m", "", "http://127.0.0.1:11434"),
+        ("ollama:m", "http://h:1/", "http://h:1"),
+        ("openai:m", "http://h:1", "http://h:1/v1"),
+        ("openai:m", "http://h:1/v1/", "http://h:1/v1"),
+        ("openai:m", "https://h/v1beta/openai", "https://h/v1beta/openai"),
+    ],
+)
+def test_an_address_is_taken_as_people_write_it(name: str, address: str, base: str) -> None:
+    server = Model(name=name, address=address).server
+    assert server is not None
+    assert server.base == base
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        'address = "http://192.168.1.5:11434"',
+        'address = "https://example.com"\nkey_variable = "HOME"',
+        'key_command = "touch it"',
+    ],
+)
+def test_a_folder_does_not_decide_what_leaves_this_machine_nor_what_is_run(
+    table: str, tmp_path: Path
+) -> None:
+    (tmp_path / "marklight.toml").write_text(f'[model]\nname = "ollama:m"\n{table}\n')
+    with pytest.raises(SettingsError, match=r"config\.toml.*MARKLIGHT_MODEL_"):
+        read_settings(tmp_path)
+
+
+def test_a_folder_may_name_a_server_on_this_machine(tmp_path: Path) -> None:
+    given = '[model]\nname = "ollama:m"\naddress = "http://127.0.0.1:9"\nkey_variable = "K"\n'
+    (tmp_path / "marklight.toml").write_text(given)
+    assert read_settings(tmp_path)["model.address"] == "http://127.0.0.1:9"
+
+
+def test_a_folder_does_not_send_a_key_of_the_user_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "marklight.toml").write_text('[model]\naddress = "https://example.com"\n')
+    environ = {"MARKLIGHT_MODEL_NAME": "openai:m", "MARKLIGHT_MODEL_KEY_VARIABLE": "MY_KEY"}
+    with pytest.raises(SettingsError, match="must not decide"):
+        read_settings(tmp_path, environ=environ)
+
+
+def test_a_server_that_the_settings_do_not_name_is_never_asked() -> None:
+    with pytest.raises(ModelError, match="name no server for ollama:m"):
+        load("ollama:m")
+    other = Model(name="ollama:other").server
+    with pytest.raises(ModelError, match="name no server for ollama:m"):
+        load("ollama:m", server=other)
