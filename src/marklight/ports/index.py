@@ -1,13 +1,12 @@
-"""The promises: what engines, models and stages owe to each other."""
+"""What an engine owes: views of one commit, and one writer who makes the next."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from marklight.answer import Filters, Hit, Hits, Query, Why
+from marklight.answer import Filters
 from marklight.model import (
     Batch,
     Chunk,
@@ -22,7 +21,7 @@ from marklight.model import (
 )
 
 if TYPE_CHECKING:
-    from marklight.model import Matrix, Vector
+    from marklight.model import Vector
 
 
 class Indexed(NamedTuple):
@@ -277,128 +276,3 @@ class Engine(Protocol):
     def describe(self) -> str: ...
 
     def close(self) -> None: ...
-
-
-class Embedder(Protocol):
-    """Text to vectors of length one."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes whenever a vector would."""
-
-    @property
-    def dimension(self) -> int: ...
-
-    @property
-    def token_limit(self) -> int: ...
-
-    def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Length of each passage by the model's own tokenizer, prefix and special tokens included."""
-
-    def embed_passages(self, texts: Sequence[str]) -> Matrix:
-        """One row for each text, in order; batches inside are bounded by tokens."""
-
-    def embed_query(self, text: str) -> Vector: ...
-
-
-@runtime_checkable
-class Patient(Protocol):
-    """A model that may be waited for, such as one on a server."""
-
-    def hurried(self, seconds: float) -> Embedder:
-        """The same for a caller who has only so much time."""
-
-
-@runtime_checkable
-class Resting(Protocol):
-    """A model that can give back its memory, such as one in this process."""
-
-    def rest(self) -> None:
-        """Until somebody needs it again."""
-
-
-def in_haste(model: Embedder | None, seconds: float) -> Embedder | None:
-    """The model as one asks it who has only so much time; most are never waited for."""
-    asked: object = model
-    return asked.hurried(seconds) if isinstance(asked, Patient) else model
-
-
-class Reranker(Protocol):
-    """Scores of passages for a question, higher is better."""
-
-    @property
-    def name(self) -> str: ...
-
-    def score(self, question: str, passages: Sequence[str], budget_ms: float) -> list[float]:
-        """One number in 0 to 1 for each passage, in order; fewer when the time is over, never none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What stages need at run time; their fields hold settings and nothing else."""
-
-    reader: Reader
-    embedder: Embedder | None = None
-    reranker: Reranker | None = None
-    exists: Callable[[DocumentId], bool] = lambda _: True
-    """Whether a document's file is still there."""
-    now: float = 0.0
-    """Seconds since the epoch, so that the same question gives the same answer."""
-    say: Callable[[str], None] = lambda _: None
-    """Tells the asker one thing that the hits do not show."""
-    together: Callable[[Sequence[Callable[[], Any]]], list[Any]] = lambda tasks: [
-        task() for task in tasks
-    ]
-    """Does several things at once and returns what each gave, in order."""
-    going_on: Callable[[], None] = lambda: None
-    """Raises Stopped when nobody waits for the answer any more."""
-
-    def hits(self, found: Sequence[Scored], by: str) -> Hits:
-        """What a retriever found, with the passages themselves."""
-        chunks = {chunk.id: chunk for chunk in self.reader.chunks([one.chunk for one in found])}
-        return tuple(
-            Hit(chunks[one.chunk], one.score, (Why(by, one.score),))
-            for one in found
-            if one.chunk in chunks
-        )
-
-
-class Rewrite(Protocol):
-    """A stage that looks at the question first."""
-
-    def __call__(self, query: Query, tools: Tools) -> Query: ...
-
-
-class Retrieve(Protocol):
-    """A stage that finds candidates."""
-
-    def __call__(self, query: Query, tools: Tools) -> Hits: ...
-
-
-class Fuse(Protocol):
-    """A stage that makes one list of several."""
-
-    def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits: ...
-
-
-class Refine(Protocol):
-    """A stage that changes, drops or re-orders hits."""
-
-    def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits: ...
-
-
-class Progress(Protocol):
-    """Told how far a long run is; a surface shows it."""
-
-    def __call__(self, phase: str, done: int, total: int) -> None: ...
-
-
-def silent(phase: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""
-
-
-def nobody_stops() -> None:
-    """Work that is always waited for."""

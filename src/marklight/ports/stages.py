@@ -1,0 +1,68 @@
+"""The four shapes of a stage, and the tools that each is handed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from marklight.answer import Hit, Hits, Query, Why
+from marklight.model import (
+    DocumentId,
+)
+from marklight.ports.index import Reader, Scored
+from marklight.ports.models import Embedder, Reranker
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What stages need at run time; their fields hold settings and nothing else."""
+
+    reader: Reader
+    embedder: Embedder | None = None
+    reranker: Reranker | None = None
+    exists: Callable[[DocumentId], bool] = lambda _: True
+    """Whether a document's file is still there."""
+    now: float = 0.0
+    """Seconds since the epoch, so that the same question gives the same answer."""
+    say: Callable[[str], None] = lambda _: None
+    """Tells the asker one thing that the hits do not show."""
+    together: Callable[[Sequence[Callable[[], Any]]], list[Any]] = lambda tasks: [
+        task() for task in tasks
+    ]
+    """Does several things at once and returns what each gave, in order."""
+    going_on: Callable[[], None] = lambda: None
+    """Raises Stopped when nobody waits for the answer any more."""
+
+    def hits(self, found: Sequence[Scored], by: str) -> Hits:
+        """What a retriever found, with the passages themselves."""
+        chunks = {chunk.id: chunk for chunk in self.reader.chunks([one.chunk for one in found])}
+        return tuple(
+            Hit(chunks[one.chunk], one.score, (Why(by, one.score),))
+            for one in found
+            if one.chunk in chunks
+        )
+
+
+class Rewrite(Protocol):
+    """A stage that looks at the question first."""
+
+    def __call__(self, query: Query, tools: Tools) -> Query: ...
+
+
+class Retrieve(Protocol):
+    """A stage that finds candidates."""
+
+    def __call__(self, query: Query, tools: Tools) -> Hits: ...
+
+
+class Fuse(Protocol):
+    """A stage that makes one list of several."""
+
+    def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits: ...
+
+
+class Refine(Protocol):
+    """A stage that changes, drops or re-orders hits."""
+
+    def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits: ...
