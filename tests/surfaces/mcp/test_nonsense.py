@@ -1,0 +1,162 @@
+"""What a process says to lines, requests and questions that make no sense."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.making import write
+from tests.surfaces.mcp.serving import (
+    PAGES,
+    command,
+)
+from tests.surfaces.mcp.speaking import asked, called, greet, heard, send, started
+
+HOSTILE: list[bytes] = [
+    b"\n",
+    b"\0\n",
+    b"not JSON\n",
+    b"{" * 5000 + b"\n",
+    b"[" * 100_000 + b"\n",
+    b"[]\n",
+    b"7\n",
+    b'"text"\n',
+    b"null\n",
+    b"{}\n",
+    b"\xff\xfe\xfd\n",
+    b'{"jsonrpc": "1.0", "id": 5, "method": "ping"}\n',
+    b'{"jsonrpc": "2.0", "id": {}, "method": "ping"}\n',
+    b'{"jsonrpc": "2.0", "id": 5, "method": 7}\n',
+    b'{"jsonrpc": "2.0", "id": 5}\n',
+    b'{"jsonrpc": "2.0", "id": 5, "result": {}}\n',
+    b'{"jsonrpc": "2.0", "id": 5, "method": "ping", "params": []}\n',
+    b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": {}}}\n',
+    b'{"jsonrpc": "2.0", "method": "no/such/notification"}\n',
+    b'{"jsonrpc": "2.0", "id": "x", "method": "' + b"m" * 1_000_000 + b'"}\n',
+    b" " * 3_000_000 + b"\n",
+]
+
+
+def test_lines_that_are_no_messages_harm_nobody(tmp_path: Path) -> None:
+    folder = write(tmp_path / "docs", PAGES)
+    with started(command(folder), tmp_path) as process:
+        greet(process)
+        send(process, *HOSTILE)
+        send(process, {"jsonrpc": "2.0", "id": "last", "method": "ping"})
+        while (answer := heard(process)).get("id") != "last":
+            assert "error" in answer
+        assert answer["result"] == {}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("no/such/method", {}, -32601),
+        ("tools/call", {}, -32602),
+        ("tools/call", {"name": 7}, -32602),
+        ("tools/call", {"name": "get_document", "arguments": []}, -32602),
+        ("tools/call", {"name": "no_such_tool"}, -32602),
+        ("tools/call", {"name": "x\0" * 1000}, -32602),
+        ("resources/read", {"uri": "marklight://docs/nowhere.md"}, -32002),
+        ("resources/read", {"uri": "file:///etc/passwd"}, -32002),
+        ("resources/list", {"cursor": "nonsense"}, -32602),
+        ("resources/subscribe", {"uri": "https://example.org"}, -32602),
+        ("prompts/get", {"name": "nothing"}, -32602),
+        ("prompts/get", {"name": "research", "arguments": {"questio": "x"}}, -32602),
+        ("prompts/get", {"name": "summarize_section", "arguments": {"path": "nowhere.md"}}, -32602),
+        ("completion/complete", {"ref": {"type": "ref/nothing"}, "argument": {}}, -32602),
+        ("logging/setLevel", {"level": "loud"}, -32602),
+    ],
+)
+def test_requests_that_make_no_sense_are_answered_with_an_error(
+    serving: subprocess.Popen[bytes], method: str, params: dict[str, Any], code: int
+) -> None:
+    answer = asked(serving, method, params)
+    assert answer["error"]["code"] == code, answer
+    assert answer["error"]["message"]
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[bytes]]:
+    tmp_path = tmp_path_factory.mktemp("served")
+    with started(command(write(tmp_path / "docs", PAGES)), tmp_path) as process:
+        greet(process)
+        while (
+            "indexing" in called(process, "index_status", {})["content"][0]["text"]
+            or not called(process, "index_status", {})["structuredContent"]["documents"]
+        ):
+            time.sleep(0.05)
+        yield process
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "said"),
+    [
+        ("query_documents", {}, "'query' is missing"),
+        ("query_documents", {"query": ""}, "the query is empty"),
+        ("query_documents", {"query": 7}, "'query' must be a text, not 7"),
+        ("query_documents", {"query": "x" * 1_000_000}, "'query' has 1,000,000 signs"),
+        ("query_documents", {"query": "x", "top_k": 3}, "Did you mean 'top_n'?"),
+        ("query_documents", {"query": "x", "top_n": 0}, "'top_n' must be 1 to 100, not 0"),
+        ("query_documents", {"query": "x", "top_n": True}, "'top_n' must be a whole number"),
+        ("query_documents", {"query": "x", "mode": "magic"}, "Known: hybrid"),
+        ("query_documents", {"query": "x", "after": "soon"}, "soon"),
+        ("query_documents", {"query": "x", "where": {"a": 1}}, "'where.a' must be a text"),
+        ("query_documents", {"query": "x", "path": [["x"]]}, "'path' must be a text"),
+        ("query_documents", {"query": "x", "similarity_threshold": 0}, "0.01 to 1"),
+        ("get_document", {"ref": "guide/aut.md"}, "Did you mean guide/auth.md"),
+        ("get_document", {"ref": "../docs/guide/auth.md"}, "no document is called"),
+        ("get_document", {"ref": "/etc/passwd"}, "no document is called"),
+        ("get_document", {"ref": "guide/auth.md\0"}, "no document is called"),
+        ("get_document", {"ref": "guide/auth.md:900-999"}, "has only"),
+        ("related_documents", {"path": "nowhere"}, "no document is called"),
+        ("index_status", {"verbose": True}, "Known: none"),
+    ],
+)
+def test_errors_reach_the_model_as_text_that_helps(
+    serving: subprocess.Popen[bytes], tool: str, given: dict[str, Any], said: str
+) -> None:
+    result = called(serving, tool, given)
+    assert result["isError"] is True
+    [content] = result["content"]
+    assert said in content["text"]
+    assert "Traceback" not in content["text"]
+    assert "marklight get" not in content["text"]
+
+
+@pytest.mark.parametrize("query", ["soup\0carrots", "c++ && \"'`$(x)", "🥕" * 1000, "a" * 99_999])
+def test_odd_questions_are_questions(serving: subprocess.Popen[bytes], query: str) -> None:
+    assert not called(serving, "query_documents", {"query": query}).get("isError")
+
+
+@pytest.mark.parametrize(
+    ("line", "id", "code"),
+    [
+        (
+            b'{"jsonrpc": "2.0", "id": 70, "method": "ping", "params": {"x": "\\ud800"}}\n',
+            70,
+            -32600,
+        ),
+        (b'{"jsonrpc": "2.0", "id": 71, "method": 7}\n', None, -32600),
+        (b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "ping"}\n', None, -32600),
+        (b'{"jsonrpc": "2.0", "id": 72, \n', None, -32700),
+        (b"\0\n", None, -32700),
+    ],
+)
+def test_whoever_sends_what_cannot_be_read_is_told(
+    serving: subprocess.Popen[bytes], line: bytes, id: int | None, code: int
+) -> None:
+    send(serving, line)
+    answer = heard(serving)
+    assert (answer["id"], answer["error"]["code"]) == (id, code)
+
+
+def test_one_value_is_taken_where_a_list_of_one_is_meant(serving: subprocess.Popen[bytes]) -> None:
+    given = {"query": "token", "path": "guide/**", "tags": "security"}
+    found = called(serving, "query_documents", given)["structuredContent"]
+    assert found["query"]["filters"] == {"paths": ["guide/**"], "tags": ["security"]}
