@@ -16,7 +16,10 @@ from marklight.surfaces.daemon.state import State, states
 from tests.waiting import PATIENCE_SECONDS, until
 
 PROGRAM = (sys.executable, "-P", "-c", "from marklight.surfaces.cli import main; main()")
-HEAVY = ("numpy", "onnxruntime", "tantivy", "marklight.library", "mcp", "asyncio", "http.client")
+HEAVY = (
+    *("numpy", "onnxruntime", "tantivy", "marklight.library"),
+    *("mcp", "starlette", "uvicorn", "asyncio", "http.client"),
+)
 TELLING = f"""
 import sys
 from marklight.surfaces.cli.app import run

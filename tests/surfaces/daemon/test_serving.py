@@ -16,7 +16,7 @@ import pytest
 from marklight.surfaces.cli.app import run
 from marklight.surfaces.daemon.starting import file_for
 from marklight.surfaces.daemon.state import own_settings, states
-from tests.surfaces.daemon.serving import PROGRAM, command, of, serving, settled
+from tests.surfaces.daemon.serving import PROGRAM, command, loaded, of, serving, settled
 from tests.waiting import until
 
 
@@ -107,6 +107,23 @@ def test_no_other_machine_gets_in_without_a_token(folder: Path) -> None:
     assert refused.returncode == 2
     assert "token" in refused.stderr
     assert list(states()) == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--host", "0.0.0.0"),
+        ("--host", "127.0.0.1.9"),
+        ("--host", "192.0.2.1", "--token", "t"),
+        ("--set", "serve.port=many"),
+    ],
+)
+def test_where_nothing_can_be_served_is_refused_before_a_server_is_loaded(
+    folder: Path, given: tuple[str, ...]
+) -> None:
+    refused = command("serve", "--port", "0", *given)
+    assert refused.returncode == 2
+    assert not loaded(refused) & {"asyncio", "starlette", "uvicorn", "mcp"}
 
 
 def test_a_detached_one_goes_on_until_it_is_stopped(

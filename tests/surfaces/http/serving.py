@@ -14,9 +14,10 @@ from threading import Event, Thread
 from typing import Any
 
 from marklight.surfaces.host import Host
+from marklight.surfaces.http.address import Address
 from marklight.surfaces.http.app import make_app
-from marklight.surfaces.http.door import Door
-from marklight.surfaces.http.server import listen, port_of, serve_http
+from marklight.surfaces.http.listening import listen, port_of
+from marklight.surfaces.http.server import serve_http
 from tests.making import library, write
 from tests.waiting import until
 
@@ -104,7 +105,7 @@ def everything(made: socket.socket) -> bytes:
 def serving(
     folder: Path,
     door: Mapping[str, Any] | None = None,
-    make: Callable[[Host, Door], Any] = make_app,
+    make: Callable[[Host, Address], Any] = make_app,
     port: int = 0,
     indexed: bool = True,
     **settings: Any,
@@ -119,7 +120,7 @@ def serving(
     options = {"host": "127.0.0.1", **(door or {})}
     listening = listen(options["host"], port)
     port = port_of(listening)
-    app = make(host, Door(port=port, **options))
+    app = make(host, Address(port=port, **options))
     ready, over, loops = Event(), Event(), list[asyncio.AbstractEventLoop]()
     tasks: list[asyncio.Task[None]] = []
 

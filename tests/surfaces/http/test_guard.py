@@ -11,7 +11,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from marklight.errors import UsageError
-from marklight.surfaces.http.door import Door
+from marklight.surfaces.http.address import Address
 from marklight.surfaces.http.errors import Forbidden
 from marklight.surfaces.http.guard import Guard
 from tests.surfaces.http.serving import Served, serving
@@ -113,22 +113,22 @@ def test_what_a_proxy_says_about_the_host_does_not_count(served: Served) -> None
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org", ""])
 def test_an_address_beyond_this_machine_takes_a_token(host: str) -> None:
     with pytest.raises(UsageError, match="token"):
-        Door(host)
-    assert Door(host, token="t").token == "t"
+        Address(host)
+    assert Address(host, token="t").token == "t"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "::1", "[::1]"])
 def test_this_machine_takes_none(host: str) -> None:
-    assert not Door(host).token
+    assert not Address(host).token
 
 
-def test_a_token_does_not_show_where_the_door_is_printed() -> None:
-    assert TOKEN not in repr(Door(token=TOKEN))
+def test_a_token_does_not_show_where_the_address_is_printed() -> None:
+    assert TOKEN not in repr(Address(token=TOKEN))
 
 
 def test_a_token_is_one_word() -> None:
     with pytest.raises(UsageError, match="one word"):
-        Door(token="two words")
+        Address(token="two words")
 
 
 @pytest.mark.parametrize("target", [each for each in EVERYWHERE if each != "/health"])
@@ -227,7 +227,7 @@ def test_a_machine_that_is_reached_at_all_its_addresses_is_called_by_each(
         "headers": [(b"host", called.encode())],
         "server": (own, 7433),
     }
-    guard = Guard(inside, Door(host, token=TOKEN))
+    guard = Guard(inside, Address(host, token=TOKEN))
     with nullcontext() if welcome else pytest.raises(Forbidden):
         anyio.run(guard, scope, nothing, nothing)
     assert bool(came) is welcome

@@ -14,7 +14,7 @@ import pytest
 
 from marklight.errors import UsageError
 from marklight.surfaces.http import connection
-from marklight.surfaces.http.server import listen, port_of
+from marklight.surfaces.http.listening import listen, port_of
 from tests.making import write
 from tests.surfaces.http.serving import PAGES, Served, everything, serving
 from tests.surfaces.http.test_stream import Slow

@@ -15,9 +15,10 @@ import anyio
 from mcp import Client, StdioServerParameters
 
 from marklight.surfaces.host import Host
+from marklight.surfaces.http.address import Address
 from marklight.surfaces.http.app import make_app
-from marklight.surfaces.http.door import Door
-from marklight.surfaces.http.server import listen, port_of, serve_http
+from marklight.surfaces.http.listening import listen, port_of
+from marklight.surfaces.http.server import serve_http
 from marklight.surfaces.mcp.server import LibraryServer, make_server
 from tests.making import library
 
@@ -68,7 +69,7 @@ def http(folder: Path, make: Callable[[Host], LibraryServer] = make_server) -> I
         listening = listen("127.0.0.1", 0)
         port = port_of(listening)
         host = Host(library(folder))
-        app = make_app(host, Door(port=port), server=make(host))
+        app = make_app(host, Address(port=port), server=make(host))
         async with host.open():
             at = f"http://127.0.0.1:{port}/mcp"
             await serve_http(app, listening, PATIENCE_SECONDS, ready.set)

@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marklight.errors import NotFound, StoreError, UsageError
+from marklight.errors import NotFound, UsageError
 from marklight.surfaces import render
 from marklight.surfaces.cli import completing
 from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, note, show
 from marklight.surfaces.cli.progress import Bar
 
 if TYPE_CHECKING:
-    from marklight.library import Library
     from marklight.surfaces.daemon.running import Daemon
     from marklight.surfaces.daemon.state import State
 
-READY_SECONDS = 30.0
-"""For a daemon to answer; it loads no model before it does."""
-STOP_SECONDS = 20.0
 REDRAW_SECONDS = 0.2
 
 
@@ -90,58 +86,18 @@ def stop(path: Path | None, folder: Path | None, every: bool) -> int:
 def _serve(
     folder: Path | None, asked: dict[str, Any], assignments: tuple[str, ...], leave_idle: bool
 ) -> int:
-    import asyncio
+    from marklight.surfaces.daemon.serving import serve
 
-    import anyio
-    from filelock import FileLock, Timeout
-
-    from marklight.library import Library
-    from marklight.surfaces.daemon.running import Daemon
-    from marklight.surfaces.daemon.starting import answering, file_for
-    from marklight.surfaces.daemon.state import own_settings, read
-
-    library = Library(folder, {"serve": asked}, assignments)
-    settings = own_settings(assignments)
-    file = file_for(library.place.folder, settings)
-    lock = FileLock(file.with_suffix(".lock"), mode=0o600)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        before = read(file)
-        first = answering(file)
-        if before and not first and read(file) == before:
-            raise _stuck(before) from None
-        where = f"at {first.address} (process {first.pid})" if first else "and starts just now"
-        told = f"{library.place.folder} is served already, {where}"
-        if first and asked.keys() & {"host", "port", "token"}:
-            raise UsageError(told, "`marklight stop` ends it") from None
-        note(told)
-        return 0
-    with lock:
-        listening = _listen(library, "port" in asked)
-        idle = library.serve.idle_minutes * 60 if leave_idle else None
-        if library.notice:
-            note(library.notice)
-
-        async def run() -> None:
-            daemon = Daemon(library, listening, file, settings, idle)
-            showing = asyncio.create_task(_show_runs(daemon)) if sys.stderr.isatty() else None
-            try:
-                await daemon.run(_greet_here)
-            finally:
-                if showing:
-                    showing.cancel()
-
-        try:
-            anyio.run(run)
-        except BaseExceptionGroup as several:
-            # Of what failed, the first is why the rest did.
-            raise _first(several) from several
+    serve(
+        folder,
+        asked,
+        assignments,
+        leave_idle=leave_idle,
+        ready=_greet_here,
+        say=note,
+        watch=_show_runs if sys.stderr.isatty() else None,
+    )
     return 0
-
-
-def _first(error: BaseException) -> BaseException:
-    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 async def _show_runs(daemon: Daemon) -> None:
@@ -156,23 +112,6 @@ async def _show_runs(daemon: Daemon) -> None:
         await anyio.sleep(REDRAW_SECONDS)
 
 
-def _listen(library: Library, explicit: bool) -> Any:
-    """A socket where the settings say; where that is taken and nobody insists, at a free port."""
-    from marklight.surfaces.http.door import Door
-    from marklight.surfaces.http.server import listen
-
-    wanted = library.serve
-    Door(wanted.host, wanted.port, wanted.token)  # refuses what must not be opened
-    try:
-        return listen(wanted.host, wanted.port)
-    except UsageError as error:
-        if explicit or library.settings.sources["serve.port"] != "built-in":
-            raise
-        made = listen(wanted.host, 0)
-        note(f"{error.message}, so a free port is taken")
-        return made
-
-
 def _greet(state: State) -> None:
     show(f"serving {state.folder}\npage  {state.address}\nMCP   {state.address}mcp")
     sys.stdout.flush()
@@ -185,41 +124,18 @@ def _greet_here(state: State) -> None:
 
 
 def _detach(folder: Path | None, asked: dict[str, Any], assignments: tuple[str, ...]) -> int:
-    from marklight.place import locate
-    from marklight.surfaces.daemon.attach import as_arguments
-    from marklight.surfaces.daemon.starting import file_for, start, wait_for
-    from marklight.surfaces.daemon.state import own_settings
+    from marklight.surfaces.daemon.detaching import detach
 
-    place, settings = locate(folder), own_settings(assignments)
-    arguments = [
-        *(word for name in ("host", "port") if name in asked for word in (f"--{name}", str(asked[name]))),
-        *as_arguments(assignments),
-    ]  # fmt: skip
-    process = start(place.folder, arguments, settings, asked.get("token", ""))
-    file = file_for(place.folder, settings)
-    found = wait_for(file, process, READY_SECONDS)
-    if found is None:
-        said = file.with_suffix(".log").read_text("utf-8", "replace").strip().splitlines()
-        reason = said[-1].removeprefix("marklight: ") if said else "it does not answer"
-        error = UsageError if process.poll() == UsageError.exit_code else StoreError
-        raise error(f"no daemon could be started: {reason}")
-    if found.pid != process.pid and process.poll() is None:
-        process.wait(READY_SECONDS)
-    if found.pid != process.pid:
-        note(f"it was running already, as process {found.pid}")
-        if process.returncode:
-            raise UsageError(
-                f"{place.folder} is served at {found.address}", "`marklight stop` ends it"
-            )
-    _greet(found)
+    _greet(detach(folder, asked, assignments, note))
     return 0
 
 
 def _tell(folder: Path | None, as_json: bool) -> int:
     from marklight.place import locate
+    from marklight.surfaces.daemon.control import running
 
     place = locate(folder)
-    found = _running(place.folder)
+    found = running(place.folder)
     if not found:
         raise NotFound(f"no daemon serves {place.folder}", "`marklight serve --detach` starts one")
     for each in found:
@@ -228,52 +144,11 @@ def _tell(folder: Path | None, as_json: bool) -> int:
     return 0
 
 
-def _running(folder: Path | None) -> list[State]:
-    from marklight.surfaces.daemon.attach import Gone, greet
-    from marklight.surfaces.daemon.state import states
-
-    found = []
-    for file, state in list(states(folder)):
-        try:
-            line = greet(file, state, "control")
-        except Gone:
-            raise _stuck(state) from None
-        if line:
-            line.close()
-            found.append(state)
-    return found
-
-
-def _stuck(state: State) -> StoreError:
-    return StoreError(
-        f"the daemon, process {state.pid}, does not answer",
-        f"`kill -9 {state.pid}` ends it; nothing is lost",
-    )
-
-
 def _end(folder: Path | None, every: bool) -> int:
-    from filelock import FileLock, Timeout
-
     from marklight.place import locate
-    from marklight.surfaces.daemon.attach import Gone, greet
-    from marklight.surfaces.daemon.state import states
+    from marklight.surfaces.daemon.control import end
 
     place = None if every else locate(folder).folder
-    ended = False
-    for file, state in list(states(place)):
-        try:
-            if (line := greet(file, state, "control")) is None:
-                continue
-            line.send({"do": "stop"})
-            line.receive()
-            line.close()
-            # Which it holds as long as it lives.
-            with FileLock(file.with_suffix(".lock"), timeout=STOP_SECONDS):
-                pass
-        except (Gone, Timeout):
-            raise _stuck(state) from None
-        ended = True
-        show(f"stopped {state.address} (process {state.pid})")
-    if not ended:
+    if not end(place, lambda each: show(f"stopped {each.address} (process {each.pid})")):
         raise NotFound(f"no daemon serves {place}" if place else "no daemon runs")
     return 0

@@ -10,7 +10,7 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -30,9 +30,10 @@ from marklight.surfaces.daemon.assisting import assist
 from marklight.surfaces.daemon.door import Door
 from marklight.surfaces.daemon.state import State
 from marklight.surfaces.host import Host
-from marklight.surfaces.http import door as http
+from marklight.surfaces.http.address import Address
 from marklight.surfaces.http.app import make_app
-from marklight.surfaces.http.server import port_of, serve_http
+from marklight.surfaces.http.listening import port_of
+from marklight.surfaces.http.server import serve_http
 
 LOOK_SECONDS = 2.0
 """How often a daemon looks whether its file is still there, its settings the same, and anybody needs it."""
@@ -71,7 +72,7 @@ class Daemon:
     async def run(self, ready: Callable[[State], None]) -> None:
         """Serve; `ready` hears where, once somebody would be answered."""
         library, answering = self.host.library, anyio.Event()
-        own = http.Door(library.serve.host, port_of(self.listening), library.serve.token)
+        own = Address(library.serve.host, port_of(self.listening), library.serve.token)
         async with self.host.open(), self.door.open(), anyio.create_task_group() as group:
             app = self._counted(make_app(self.host, own))
             wait = library.serve.timeout_seconds
@@ -83,7 +84,7 @@ class Daemon:
                 port=self.door.port,
                 secret=secrets.token_urlsafe(32),
                 proof=secrets.token_urlsafe(32),
-                address=f"{own.address}/",
+                address=f"{own.url}/",
                 version=__version__,
                 started=datetime.now(UTC).isoformat(timespec="seconds"),
             )
@@ -186,6 +187,41 @@ class Daemon:
                 self.requests -= 1
 
         return counted
+
+
+Watch = Callable[[Daemon], Coroutine[Any, Any, None]]
+"""Whoever shows a person how far it is, as long as it runs."""
+
+
+def run(
+    library: Library,
+    listening: socket.socket,
+    file: Path,
+    settings: Mapping[str, Any],
+    idle_seconds: float | None,
+    ready: Callable[[State], None],
+    watch: Watch | None = None,
+) -> None:
+    """A daemon in an event loop of its own, until it ends."""
+
+    async def serve() -> None:
+        daemon = Daemon(library, listening, file, settings, idle_seconds)
+        watching = asyncio.create_task(watch(daemon)) if watch else None
+        try:
+            await daemon.run(ready)
+        finally:
+            if watching:
+                watching.cancel()
+
+    try:
+        anyio.run(serve)
+    except BaseExceptionGroup as several:
+        # Of what failed, the first is why the rest did.
+        raise _first(several) from several
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _is_pipe(descriptor: int) -> bool:

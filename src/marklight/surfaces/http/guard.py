@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from marklight.surfaces.http.door import Door
+from marklight.surfaces.http.address import Address
 from marklight.surfaces.http.errors import BadRequest, Forbidden, Unauthorized
 
 OPEN = "/health"
@@ -25,12 +25,12 @@ machine: somebody else."""
 class Guard:
     """Turns strangers away, on every route and where there is none."""
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, address: Address) -> None:
         self.app = app
-        self.door = door
+        self.address = address
         # Cookies go to every port of a host: the token itself must not be one, and this ends with us.
         self._session = token_urlsafe(32)
-        self._cookie = f"marklight-{door.port}"
+        self._cookie = f"marklight-{address.port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -38,7 +38,7 @@ class Guard:
             return
         self._demand_plain(scope)
         self._demand_ours(scope)
-        if self.door.token and scope["path"] != OPEN:
+        if self.address.token and scope["path"] != OPEN:
             if entry := self._entry(scope):
                 await entry(scope, receive, send)
                 return
@@ -58,7 +58,7 @@ class Guard:
         names = self._names(scope)
         if len(hosts) != 1 or hosts[0].lower() not in names:
             raise Forbidden(
-                "this server is not asked by that name", f"Use {self.door.address} to ask it"
+                "this server is not asked by that name", f"Use {self.address.url} to ask it"
             )
         for origin in _values(scope, b"origin"):
             if origin not in {f"{scope['scheme']}://{name}" for name in names}:
@@ -69,10 +69,10 @@ class Guard:
 
     def _names(self, scope: Scope) -> frozenset[str]:
         own = scope.get("server")
-        if not self.door.everywhere or not own:
-            return self.door.names
+        if not self.address.everywhere or not own:
+            return self.address.names
         # The address that this very connection came to: a number, which nobody can point elsewhere.
-        return self.door.names | set(self.door.named(own[0].removeprefix("::ffff:")))
+        return self.address.names | set(self.address.named(own[0].removeprefix("::ffff:")))
 
     def _demand_token(self, scope: Scope) -> None:
         shown = [
@@ -80,7 +80,7 @@ class Guard:
             for value in _values(scope, b"authorization")
             if value[:7].lower() == "bearer "
         ]
-        if any(_same(each, self.door.token) for each in shown):
+        if any(_same(each, self.address.token) for each in shown):
             return
         if any(_same(each, self._session) for each in _cookies(scope, self._cookie)):
             return
@@ -96,7 +96,7 @@ class Guard:
             return None
         pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         shown = [value for name, value in pairs if name == "token"]
-        if not any(_same(each, self.door.token) for each in shown):
+        if not any(_same(each, self.address.token) for each in shown):
             return None
         rest = urlencode([pair for pair in pairs if pair[0] != "token"])
         cookie = f"{self._cookie}={self._session}; Path=/; HttpOnly; SameSite=Strict"

@@ -17,7 +17,7 @@ PLAIN_PORT = 80
 
 
 @dataclass(frozen=True)
-class Door:
+class Address:
     """An address with its rules; one beyond this machine demands a token."""
 
     host: str = "127.0.0.1"
@@ -51,7 +51,7 @@ class Door:
         return self.host in EVERYWHERE
 
     @property
-    def address(self) -> str:
+    def url(self) -> str:
         """Where a browser on this machine finds us."""
         host = "127.0.0.1" if self.host == "0.0.0.0" else "::1" if self.host == "::" else self.host
         return f"http://{self.named(host)[0]}"
