@@ -191,6 +191,14 @@ class Answer:
     """Whether a path needs its collection before it to be told from another."""
     commits: Answer | None = None
     """What the history says to the same question, where it was asked too."""
+    withheld: bool = False
+    """Whether candidates were held back as too unlikely, by a measure that the asker did not choose."""
+
+    def why_nothing(self, shows_all: str) -> str | None:
+        """Why there are no results, and what would show the nearest ones, as it is called where this is read."""
+        if self.abstained is None or not self.withheld:
+            return self.abstained
+        return f"{self.abstained}; {shows_all} shows what comes nearest"
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as JSON holds it, the same on every surface."""
@@ -202,7 +210,7 @@ class Answer:
                 "filters": self.query.filters.to_dict(),
             },
             "results": [self._result(rank, hit) for rank, hit in enumerate(self.hits, 1)],
-            "abstained": self.abstained,
+            "abstained": self.why_nothing("min_confidence 0"),
             "stats": dict(self.stats),
             "steps": [
                 {"stage": step.stage, "count": step.count, "ms": round(step.ms, 3)}

@@ -94,4 +94,5 @@ def answer_html(answer: Answer) -> str:
 
 
 def _nothing(answer: Answer) -> str:
-    return one_line(f"nothing found: {answer.abstained or 'no passage matches the question'}")
+    why = answer.why_nothing("min_confidence=0")
+    return one_line(f"nothing found: {why or 'no passage matches the question'}")

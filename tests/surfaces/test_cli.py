@@ -113,6 +113,16 @@ def test_nothing_found_is_exit_code_1_and_says_why(
     assert json.loads(out)["abstained"] == "no passage matches the question"
 
 
+def test_what_shows_the_nearest_is_called_as_it_is_where_the_advice_is_read(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("search", "espresso beans", "--set", "search.confidence.threshold=1")
+    _, _, err = said(capsys, *asked)
+    assert "; --min-confidence 0 shows what comes nearest" in err
+    _, out, _ = said(capsys, *asked, "--json")
+    assert json.loads(out)["abstained"].endswith("; min_confidence 0 shows what comes nearest")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "part"),
     [

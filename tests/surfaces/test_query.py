@@ -116,6 +116,20 @@ def test_a_number_with_other_words_is_a_question(said: Callable[..., Said]) -> N
     assert "guide/auth.md:8-8" in out
 
 
+def test_what_is_too_unlikely_is_shown_by_what_the_advice_says(said: Callable[..., Said]) -> None:
+    unlikely = ("--mode", "keyword", "-n", "1", "--set", "search.confidence.threshold=1")
+    _, out, beside = said("beans", options=unlikely)
+    assert out == ""
+    advised = re.search(r"; (\S+) shows what comes nearest$", beside[0])
+    assert advised
+    code, out, beside = said("beans", advised[1], ":n", "water", options=unlikely)
+    heads = [line.split()[0] for line in out.splitlines() if "  prose  " in line]
+    assert heads == ["1", "2"]
+    # The next question is measured as usual.
+    assert len(beside) == 2
+    assert code == 1
+
+
 def test_more_results_keep_the_numbers_of_those_before(said: Callable[..., Said]) -> None:
     _, out, beside = said("beans", ":n", ":more", "2", options=("--mode", "keyword", "-n", "1"))
     heads = [line.split()[0] for line in out.splitlines() if "  prose  " in line]
@@ -200,7 +214,7 @@ def test_what_cannot_be_done_is_one_line_and_the_session_goes_on(
     assert "guide/auth.md:8-8" in out
 
 
-@pytest.mark.parametrize("line", ["1", ":n", ":explain", ":o 1"])
+@pytest.mark.parametrize("line", ["1", ":n", ":nearest", ":explain", ":o 1"])
 def test_before_any_question_there_is_nothing_to_look_at(
     said: Callable[..., Said], line: str
 ) -> None:

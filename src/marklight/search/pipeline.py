@@ -95,10 +95,12 @@ class Pipeline:
         last = hits
         for name, refine in self.refine.items():
             last, hits = hits or last, timed(steps, name, refine, query, hits, tools=tools)
+        abstained, withheld = (None, False) if hits else why_nothing(query, steps, last)
         return Answer(
             query=query,
             hits=hits[: query.limit],
-            abstained=None if hits else why_nothing(query, steps, last),
+            abstained=abstained,
+            withheld=withheld,
             stats=stats(steps),
             steps=tuple(steps),
         )
@@ -130,16 +132,18 @@ def stats(steps: list[Step]) -> dict[str, int]:
     return counted
 
 
-def why_nothing(query: Query, steps: list[Step], last: Hits) -> str:
-    """In words: was nothing found at all, or was all that was left in the end too unlikely?"""
+def why_nothing(query: Query, steps: list[Step], last: Hits) -> tuple[str, bool]:
+    """In words: was nothing found at all, or was all that was left in the end too unlikely? And whether
+    it was held back by a measure that nobody asked for."""
     if not last:
         if not query.filters:
-            return "no passage matches the question"
-        return f"no passage matches the question among those that pass the filters: {in_words(query.filters)}"
+            return "no passage matches the question", False
+        among = in_words(query.filters)
+        return f"no passage matches the question among those that pass the filters: {among}", False
     if any(step.stage == "alive" and step.count == 0 for step in steps):
-        return GONE
-    best, among = max(hit.score for hit in last), stats(steps)["original_count"]
-    if query.min_confidence is not None:
-        return f"the best of {among} candidates scores {best:.2f}, less than {query.min_confidence}"
+        return GONE, False
+    if (least := query.min_confidence) is not None:
+        best, count = max(hit.score for hit in last), stats(steps)["original_count"]
+        return f"the best of {count} candidates scores {best:.2f}, less than {least}", False
     likely = max(answered(hit) for hit in last)
-    return f"an answer is unlikely ({likely:.2f}); --min-confidence 0 shows what comes nearest"
+    return f"an answer is unlikely ({likely:.2f})", True

@@ -162,7 +162,8 @@ def test_nothing_found_abstained_not_indexed_and_empty_are_different_texts(lib: 
 
 def test_text_names_tools_and_no_commands(lib: Library) -> None:
     text = searched(lib, query="zebra crossing quantum", tokens=300)
-    assert "--min-confidence" not in text
+    assert "confidence" not in text
+    assert "; min_score 0 shows what comes nearest" in text
     assert "marklight" not in text
 
 

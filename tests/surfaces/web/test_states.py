@@ -59,6 +59,7 @@ def test_what_nothing_answers_is_said_and_the_nearest_can_be_seen(
     ):
         page.goto("/?q=heron+nests")
         expect(page.locator("#state h2")).to_have_text("Nothing here is likely to answer that")
+        expect(page.locator("#state p")).not_to_contain_text("confidence")
         assert "--" not in page.locator("#state").inner_text()
         page.get_by_role("button", name="Show what comes nearest").click()
         expect(page.locator("#results .path").first).to_have_text("a.md")

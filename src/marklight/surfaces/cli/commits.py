@@ -17,6 +17,7 @@ from marklight.surfaces.cli.options import (
     MODE,
     RERANK,
     SET,
+    SHOWS_ALL,
     note,
     open_library,
     show,
@@ -84,5 +85,5 @@ def tell(found: Commits, format: str, style: Style, explained: bool) -> None:
         show(history.commits_as(found, format, style))
     if explained and format != "json":
         click.echo(f"\n{explain.explanation(history.by_short(found))}", err=format != "text")
-    if found.abstained and format != "json":
-        note(f"no commit found: {found.abstained}")
+    if (why := found.why_nothing(SHOWS_ALL)) and format != "json":
+        note(f"no commit found: {why}")

@@ -21,6 +21,7 @@ from marklight.surfaces.cli.options import (
     MODE,
     RERANK,
     SET,
+    SHOWS_ALL,
     note,
     open_library,
     show,
@@ -112,8 +113,8 @@ def search(
 
         # What reads the other formats expects nothing but results.
         click.echo(f"\n{explanation(answer)}", err=format != "text")
-    if answer.abstained and format != "json":
-        note(f"nothing found: {answer.abstained}")
+    if (why := answer.why_nothing(SHOWS_ALL)) and format != "json":
+        note(f"nothing found: {why}")
     if answer.commits and format != "json":
         from marklight.commits import Commits
         from marklight.surfaces.cli.commits import tell

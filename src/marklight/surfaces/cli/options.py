@@ -40,6 +40,8 @@ BEFORE = click.option("--before", metavar="DATE", help="Only of this day or earl
 MIN_CONFIDENCE = click.option(
     "--min-confidence", type=float, metavar="X", help="Leave out lower scores, 0 to 1; 0 shows all."
 )
+SHOWS_ALL = "--min-confidence 0"
+"""What is advised where everything was held back."""
 MAX_TOKENS = click.option(
     "--max-tokens", type=int, metavar="N", help="Keep the answer within this size."
 )

@@ -50,6 +50,8 @@ class Session:
         """Whether a person sits there."""
         self.question, self.filters = "", ""
         self.answer: Answer | None = None
+        self.nearest = False
+        """Whether it shows what is unlikely as well."""
         self.code = 0
         """The worst exit code so far, for a script."""
 
@@ -102,9 +104,9 @@ class Session:
 
     # Commands
 
-    def _ask(self, question: str) -> None:
-        answer = self._search(question, self.page)
-        self.question, self.answer = question, answer
+    def _ask(self, question: str, nearest: bool = False) -> None:
+        answer = self._search(question, self.page, nearest)
+        self.question, self.answer, self.nearest = question, answer, nearest
         if answer.hits:
             self._list(answer.hits, 1)
         self._tell(answer)
@@ -114,7 +116,7 @@ class Session:
             raise UsageError("nothing was asked yet", "Ask in words")
         shown = {hit.chunk.id for hit in self.hits}
         wanted = min(MOST, len(shown) + self.page)
-        answer = self._search(self.question, wanted)
+        answer = self._search(self.question, wanted, self.nearest)
         fresh = [hit for hit in answer.hits if hit.chunk.id not in shown][: wanted - len(shown)]
         # Numbers that were given stay: what comes is put behind them, in its own order.
         first = len(self.hits) + 1
@@ -126,6 +128,11 @@ class Session:
         if not fresh:
             raise NotFound("there are no more results")
         self._list(fresh, first)
+
+    def _nearest(self, _: str) -> None:
+        if self.answer is None:
+            raise UsageError("nothing was asked yet", "Ask in words")
+        self._ask(self.question, nearest=True)
 
     def _widen(self, words: str) -> None:
         number, _, level = words.partition(" ")
@@ -168,12 +175,13 @@ class Session:
 
     # Inside
 
-    def _search(self, question: str, limit: int) -> Answer:
+    def _search(self, question: str, limit: int, nearest: bool) -> Answer:
         with Bar() as bar:
             return self.library.search(
                 f"{question} {self.filters}".strip(),
                 limit=limit,
                 mode=self.mode,
+                min_confidence=0 if nearest else None,
                 explain=True,
                 progress=bar,
             )
@@ -210,8 +218,8 @@ class Session:
     def _tell(self, answer: Answer) -> None:
         for notice in answer.notices:
             note(notice)
-        if answer.abstained:
-            note(f"nothing found: {answer.abstained}")
+        if why := answer.why_nothing(":nearest"):
+            note(f"nothing found: {why}")
         if not answer.hits:
             self.code = max(self.code, NotFound.exit_code)
 
@@ -275,6 +283,9 @@ COMMANDS = (
         ("o", "open"), "N", "open its file at its line, with $VISUAL or $EDITOR", Session._open
     ),
     Command(("n", "more"), "", "more results", Session._more),
+    Command(
+        ("nearest",), "", "the last question again, with what is unlikely too", Session._nearest
+    ),
     Command(
         ("f", "filter"), "[WORDS]", "add these to every question; :f - ends it", Session._filter
     ),

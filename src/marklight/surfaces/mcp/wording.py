@@ -13,9 +13,9 @@ _TOOLS = {
     "`marklight get`": "get_document",
     "`marklight search`": "query_documents",
     "`marklight status`": "index_status",
-    "--min-confidence": "min_score",
+    "min_confidence": "min_score",
 }
-"""Commands and flags that messages name, and what an assistant has in their place."""
+"""Commands and parameters that messages name, and what an assistant has in their place."""
 
 
 def for_assistants(said: str) -> str:

@@ -3,7 +3,7 @@
 import { byId, counted, make } from "./dom.js";
 
 const state = () => byId("state");
-const FOR_A_TERMINAL = /[;,.]?\s+--[a-z]/; // from here on an answer tells which option helps, and here a button does
+const FOR_A_PROGRAM = /; min_confidence/; // from here on an answer tells which parameter helps, and here a button does
 
 export function nothing() {
   state().replaceChildren();
@@ -39,7 +39,7 @@ export function abstained(answer, nearest, filters, { showNearest, clearFilters 
   if (filters.length) buttons.push(make("button", { type: "button", click: clearFilters }, "Ask without filters"));
   state().replaceChildren(make("div", { class: "state" },
     make("h2", {}, nearest ? "Nothing was found" : "Nothing here is likely to answer that"),
-    make("p", {}, sentence((answer.abstained || "No passage was found").split(FOR_A_TERMINAL)[0])),
+    make("p", {}, sentence((answer.abstained || "No passage was found").split(FOR_A_PROGRAM)[0])),
     make("div", { class: "buttons" }, ...buttons)));
 }
 
