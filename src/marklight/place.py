@@ -32,9 +32,14 @@ def locate(asked: Path | None) -> Place:
         raise UsageError(f"{start} is not a folder", "Give the folder that holds the file")
     start = start.resolve()
     for folder in (start, *start.parents):
-        if (folder / INDEX_FOLDER / "library.db").is_file() or (folder / PROJECT_FILE).is_file():
+        if is_library(folder):
             return Place(folder, None if asked is None or start == folder else start)
     return Place(start)
+
+
+def is_library(folder: Path) -> bool:
+    """Whether it has an index or a settings file of its own."""
+    return (folder / INDEX_FOLDER / "library.db").is_file() or (folder / PROJECT_FILE).is_file()
 
 
 def _exists(path: Path) -> bool:

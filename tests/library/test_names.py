@@ -20,6 +20,22 @@ THINGS = "apple pear plum fig grape melon lemon lime peach cherry mango papaya".
 DEEDS = "growing picking storing".split()
 
 
+def test_for_a_name_that_is_not_there_only_what_is_like_it_is_offered(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"guide/auth.md": "# Auth\n\n## Token refresh\n\nAn hour.\n"})
+    with library(folder) as lib:
+        lib.index()
+        for ref, hint in {
+            "guide/auht.md": "Did you mean guide/auth.md?",
+            "guide/nonsense.md": "`marklight search` finds documents",
+            "guide/auth.md#token-refersh": "Did you mean #token-refresh?",
+            "guide/auth.md#Token Refesh": "Did you mean #token-refresh?",
+            "guide/auth.md#nonsense": "It has: auth, token-refresh",
+        }.items():
+            with pytest.raises(marklight.NotFound) as error:
+                lib.get(ref)
+            assert error.value.hint == hint
+
+
 def pages() -> dict[str, str]:
     """37 documents that speak of one another, so that words alone do not tell them apart."""
     chance = random.Random(7)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,11 +11,14 @@ from marklight.model import Chunk, Document, DocumentId, Heading
 from marklight.ports import Reader
 from marklight.report import Extract
 from marklight.search import widen
+from marklight.search.near import near_keys, near_paths
 from marklight.search.page import Page
 
 _LINES = re.compile(r"^(?P<path>.+):(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?$", re.DOTALL)
 _CHUNK_ID = re.compile(r"^[0-9a-f]{16}$")
-
+MOST_COMPARED = 20_000
+"""Paths of a library that a name is compared with: some hundredths of a second."""
+MOST_LISTED = 20
 
 Find = Callable[[str], Document | None]
 """How a document is found by what somebody calls it."""
@@ -96,7 +98,7 @@ def demand(name: str, reader: Reader, find: Find) -> Document:
 
 def _missing(name: str, reader: Reader) -> NotFound:
     paths = [id.path for id in reader.files()]
-    near = difflib.get_close_matches(name, paths, n=3, cutoff=0.5) if len(paths) < 20_000 else []
+    near = near_paths(name, paths) if len(paths) < MOST_COMPARED else []
     hint = f"Did you mean {' or '.join(near)}?" if near else "`marklight search` finds documents"
     return NotFound(f"no document is called {name!r} in this library", hint)
 
@@ -122,8 +124,13 @@ def _part(document: Document, fragment: str) -> Extract:
     for heading in document.outline:
         if wanted in (heading.anchor.lower(), heading.text.lower()):
             return _lines_of(document, *heading.lines)
-    known = ", ".join(heading.anchor for heading in document.outline[:20])
-    raise NotFound(f"{document.id.path} has no heading {fragment!r}", f"It has: {known or 'none'}")
+    called = {name: each.anchor for each in document.outline for name in (each.anchor, each.text)}
+    if near := near_keys(fragment, called):
+        hint = f"Did you mean {' or '.join(f'#{anchor}' for anchor in near)}?"
+    else:
+        anchors = [heading.anchor for heading in document.outline]
+        hint = f"It has: {', '.join(anchors[:MOST_LISTED]) or 'none'}"
+    raise NotFound(f"{document.id.path} has no heading {fragment!r}", hint)
 
 
 def _trail(outline: Sequence[Heading], line: int) -> tuple[str, ...]:

@@ -176,6 +176,25 @@ def test_below_a_library_the_library_is_served_and_a_part_only_if_it_is_asked_fo
     assert person.servers("cursor")["marklight"]["args"][-1] == str(part)
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_a_home_folder_is_served_only_if_it_is_named_or_a_library(
+    person: Person, monkeypatch: pytest.MonkeyPatch, dry: tuple[str, ...]
+) -> None:
+    for folder in (person.home, person.home.parent):
+        monkeypatch.chdir(folder)
+        code, out, err = person.types("claude-code", *dry)
+        assert (code, out) == (2, "")
+        assert (
+            "Name the folder of your documents: `marklight install-mcp claude-code ~/notes`" in err
+        )
+    assert not person.file("claude-code").exists()
+    assert person.types("claude-code", str(person.home), *dry)[0] == 0
+    assert person.types("claude-code", "--remove", *dry)[0] == 0
+    monkeypatch.chdir(person.home)
+    (person.home / "marklight.toml").touch()
+    assert person.types("claude-code", *dry)[0] == 0
+
+
 def test_a_file_that_its_own_program_writes_meanwhile_is_read_again(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:

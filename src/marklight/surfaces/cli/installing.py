@@ -57,7 +57,7 @@ def install_mcp(
     if remove:
         _remove(known, name, place, skill_place, dry_run)
         return 0
-    folder = _served(path)
+    folder = _served(path, client)
     entry = known.entry(clients.starting(folder))
     if dry_run:
         _print(known, name, place, skill_place, entry)
@@ -125,12 +125,19 @@ def _remove(
         _tell(take_skill(skill_place), "the skill")
 
 
-def _served(path: Path | None) -> Path:
+def _served(path: Path | None, client: str) -> Path:
     """The folder that is to be served, in full: the one asked for, or the library around us."""
-    from marklight.place import locate
+    from marklight.place import is_library, locate
 
     found = locate(path)
     folder = found.part or found.folder
+    home = Path.home().resolve()
+    if path is None and folder in (home, *home.parents) and not is_library(folder):
+        # Where a terminal opens. Nobody who names nothing means all that they have.
+        raise UsageError(
+            f"no folder is named, and {folder} is no library",
+            f"Name the folder of your documents: `marklight install-mcp {client} {Path('~', 'notes')}`",
+        )
     try:
         str(folder).encode()
     except UnicodeEncodeError:

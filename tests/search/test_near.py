@@ -1,0 +1,47 @@
+"""Names that are offered for one that is not there."""
+
+from __future__ import annotations
+
+import pytest
+
+from marklight.search.near import near_keys, near_paths
+
+PATHS = [
+    *("guide/auth.md", "guide/deployment.md", "guide/rolling-back.md", "guide/license.md"),
+    *("notes/2026-03-01.md", "README.md", "api/index.md", "cli/index.md"),
+    *("guide/index.md", "search/index.md"),
+]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("guide/auht.md", ["guide/auth.md"]),
+        ("handbook/auth.md", ["guide/auth.md"]),
+        ("guide/Deploy.md", ["guide/deployment.md"]),
+        ("guide/rollingback.md", ["guide/rolling-back.md"]),
+        ("readme.txt", ["README.md"]),
+        # They end alike and stand in the same folder, and mean nothing of the kind.
+        ("guide/nonsense.md", []),
+        ("nonsense.md", []),
+        ("guide/x.md", []),
+        # Four are called so: only the folder tells which.
+        ("guides/index.md", ["guide/index.md"]),
+        ("entirely/else/index.md", []),
+    ],
+)
+def test_only_what_differs_by_a_slip_is_offered(written: str, meant: list[str]) -> None:
+    assert near_paths(written, PATHS) == meant
+
+
+def test_three_are_offered_at_most_the_likest_first() -> None:
+    paths = [f"notes/chapter-{number}.md" for number in range(5)]
+    assert near_paths("notes/chapter-3x.md", paths)[0] == "notes/chapter-3.md"
+    assert len(near_paths("notes/chapter-3x.md", paths)) == 3
+
+
+def test_a_section_is_known_by_its_anchor_and_its_words_and_offered_once() -> None:
+    called = {"token-refresh": "token-refresh", "Token refresh": "token-refresh", "Undo": "undo"}
+    assert near_keys("Token Refersh", called) == ["token-refresh"]
+    assert near_keys("token-refersh", called) == ["token-refresh"]
+    assert near_keys("nonsense", called) == []
