@@ -137,6 +137,25 @@ def test_before_text_is_in_a_search_answers_at_once_and_says_how_far_it_is(
         assert paths(lib.search("espresso", mode="keyword")) == ["notes.txt"]
 
 
+def test_the_first_files_of_many_are_found_while_the_others_are_read(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write(tmp_path, {f"{number:03}.md": f"# Note {number}\n" for number in range(80)})
+    gate, read = Event(), reading.read
+
+    def slow(path: Any, *given: Any) -> Any:
+        assert str(path) < str(folder / "060") or gate.wait(SECONDS)
+        return read(path, *given)
+
+    monkeypatch.setattr(work, "read", slow)
+    with following(folder, engine) as (lib, _, _):
+        until(lambda: lib.reading.counts().documents)
+        answer = lib.search("note 7", mode="keyword", min_confidence=0)
+        assert "007.md" in paths(answer)
+        assert any(said.startswith("indexing, ") for said in answer.notices)
+        gate.set()
+
+
 def test_what_a_search_finds_changed_is_heard_of_too(folder: Path, engine: str) -> None:
     with following(folder, engine, {"debounce_ms": 60_000.0}) as (lib, follower, reports):
         until(lambda: settled(lib, follower))
@@ -243,7 +262,7 @@ def test_where_the_system_tells_nothing_the_disk_is_looked_at(
         raise OSError("OS file watch limit reached")
 
     monkeypatch.setattr(watchfiles._rust_notify, "RustNotify", full)
-    with following(folder, engine) as (lib, follower, _):
+    with following(folder, engine) as (lib, _, _):
         until(lambda: lib.reading.counts().documents == 4)
         write(folder, {"zebra.md": "# Zebra\n"})
         until(lambda: lib.reading.counts().documents == 5)

@@ -19,7 +19,8 @@ BATCH_BYTES = 2_000_000
 """Of files in one commit: few enough to bound memory, enough that a commit's own cost vanishes."""
 BATCH_FILES = 500
 HURRIED_BYTES, HURRIED_FILES = 200_000, 50
-"""The same for a caller with little time: a tenth of a second."""
+"""The same for a caller with little time, a tenth of a second, and for the first of a library: each after it is
+twice as large, so that a question is answered soon and the commits more are only a few."""
 TRIED = "failures_recipe"
 """Under this key the index notes by which recipe its failures were tried; another may do better."""
 
@@ -121,8 +122,9 @@ def _standing(
 
 def batches(look: Look, progress: Progress, until: float | None) -> Iterator[list[Found]]:
     """The files to read, in portions bounded by bytes and number, until a `time.monotonic`; never none."""
+    hurried = until is not None or not look.known
     most_bytes, most_files = (
-        (BATCH_BYTES, BATCH_FILES) if until is None else (HURRIED_BYTES, HURRIED_FILES)
+        (HURRIED_BYTES, HURRIED_FILES) if hurried else (BATCH_BYTES, BATCH_FILES)
     )
     batch: list[Found] = []
     size = 0
@@ -133,7 +135,10 @@ def batches(look: Look, progress: Progress, until: float | None) -> Iterator[lis
         if size >= most_bytes or len(batch) >= most_files:
             yield batch
             batch, size = [], 0
-            if until is not None and time.monotonic() >= until:
+            if until is None:
+                most_bytes = min(2 * most_bytes, BATCH_BYTES)
+                most_files = min(2 * most_files, BATCH_FILES)
+            elif time.monotonic() >= until:
                 return
     if batch:
         yield batch

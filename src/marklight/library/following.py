@@ -104,9 +104,9 @@ class Following:
         at = self.at
         return at is not None and not at.phase.startswith("Embedding")
 
-    def await_text(self) -> None:
-        """A moment for the first run: a small library is read before anybody could ask twice."""
-        self._tried.wait(FIRST_SECONDS)
+    def await_text(self) -> bool:
+        """A moment for the first run, and whether it is over: a small library is read before anybody could ask twice."""
+        return self._tried.wait(FIRST_SECONDS)
 
     def told(self, report: Report) -> None:
         """Something changed, whoever found it; vectors for it are made soon."""

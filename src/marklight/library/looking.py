@@ -28,10 +28,10 @@ def look(library: Parts, query: Query | None, progress: Progress) -> Freshness:
     following = library.following
     new = not library.reading.counts().documents
     if following and new:
-        following.await_text()
+        over = following.await_text()
         new = not library.reading.counts().documents
-    if following and new and not following.watching:
-        return Freshness(tuple(filter(None, (str(following.at or following.problem),))))
+        if not following.watching and (new or not over):
+            return Freshness(tuple(filter(None, (str(following.at or following.problem),))))
     limits = library.limits
     seconds = limits.first_search_seconds if new else limits.search_seconds
     until = time.monotonic() + seconds

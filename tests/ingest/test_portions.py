@@ -1,0 +1,58 @@
+"""In which portions files are read: the first of a library soon, later ones large."""
+
+from __future__ import annotations
+
+import math
+
+from marklight.ingest.discover import Found
+from marklight.ingest.look import (
+    BATCH_BYTES,
+    BATCH_FILES,
+    HURRIED_BYTES,
+    HURRIED_FILES,
+    Look,
+    batches,
+)
+from marklight.ingest.plan import plan
+from marklight.model import DocumentId, FileState
+from marklight.ports import Indexed, silent
+
+
+def look(count: int, size: int, known: int = 0) -> Look:
+    """So many files to read, of a library that has some others already."""
+    files = {DocumentId("c", f"{number:05}"): FileState(size, 1) for number in range(count)}
+    index = {
+        DocumentId("d", f"{number}"): Indexed(FileState(1, 1), "", "r") for number in range(known)
+    }
+    return Look(
+        generation=0,
+        found={id: Found(id, file, f"/{id.path}") for id, file in files.items()},
+        known=index,
+        failed={},
+        tried="",
+        plan=plan(files, {}, (), (), "r"),
+        unreadable=(),
+        rebuild=False,
+    )  # fmt: skip
+
+
+def sizes(found: Look, until: float | None = None) -> list[int]:
+    return [len(batch) for batch in batches(found, silent, until)]
+
+
+def test_the_first_portion_of_a_library_is_small_and_each_after_it_twice_as_large() -> None:
+    growing = [HURRIED_FILES * 2**step for step in range(4)]
+    assert growing == [50, 100, 200, 400]
+    assert sizes(look(2000, 1)) == [*growing, BATCH_FILES, BATCH_FILES, 250]
+    per_file = HURRIED_BYTES // 2
+    assert sizes(look(100, per_file))[:4] == [2, 4, 8, 16]
+    assert max(sizes(look(100, per_file))) == BATCH_BYTES // per_file
+
+
+def test_where_something_can_be_found_already_all_portions_are_large() -> None:
+    assert sizes(look(1100, 1, known=1)) == [BATCH_FILES, BATCH_FILES, 100]
+
+
+def test_who_has_little_time_gets_small_ones_only_and_one_at_least() -> None:
+    assert set(sizes(look(500, 1, known=1), math.inf)) == {HURRIED_FILES}
+    assert sizes(look(500, 1), 0.0) == [HURRIED_FILES]
