@@ -262,7 +262,7 @@ def test_where_the_system_tells_nothing_the_disk_is_looked_at(
         raise OSError("OS file watch limit reached")
 
     monkeypatch.setattr(watchfiles._rust_notify, "RustNotify", full)
-    with following(folder, engine) as (lib, _, _):
+    with following(folder, engine) as (lib, follower, _):
         until(lambda: lib.reading.counts().documents == 4)
         write(folder, {"zebra.md": "# Zebra\n"})
         until(lambda: lib.reading.counts().documents == 5)
