@@ -8,7 +8,7 @@ import socket
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
@@ -16,8 +16,22 @@ import pytest
 
 from marklight.surfaces.cli.app import run
 from marklight.surfaces.daemon import state
+from marklight.surfaces.daemon.attach import Line
+from marklight.surfaces.daemon.door import MOST_CONNECTIONS, MOST_TOLD
 from marklight.surfaces.daemon.state import State
 from tests.surfaces.daemon.serving import of, serving
+from tests.waiting import until
+
+
+@contextmanager
+def crowd(daemon: State, count: int) -> Iterator[None]:
+    """So many clients that stay."""
+    with ExitStack() as lines:
+        for _ in range(count):
+            line = Line(daemon, "call")
+            lines.callback(line.close)
+            line.settle(())
+        yield
 
 
 @pytest.fixture
@@ -115,6 +129,29 @@ def told(folder: Path, port: int, **others: str) -> Path:
     values = {"secret": "s", "proof": "p", "version": __version__, **others}
     state.write(file, State(str(folder.resolve()), os.getpid(), port, **values))
     return file
+
+
+def test_who_finds_no_room_is_told_and_works_alone_and_the_daemon_can_be_ended(
+    daemon: State, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = f"note: the daemon, process {daemon.pid}, has as many clients as it takes: this works alone\n"
+    with crowd(daemon, MOST_CONNECTIONS):
+        assert run(["search", "roll back"]) == 0
+        out, err = capsys.readouterr()
+        assert "guide/deploy.md" in out
+        assert err == full
+        # Those who cannot even be told do not take it for gone either.
+        silent = [socket.create_connection(("127.0.0.1", daemon.port)) for _ in range(MOST_TOLD)]
+        assert run(["search", "roll back"]) == 0
+        assert "does not answer: this works alone" in capsys.readouterr().err
+        assert of(folder) == daemon
+        for each in silent:
+            each.close()
+        until(lambda: run(["serve", "status"]) == 0)
+    capsys.readouterr()
+    until(lambda: run(["search", "roll back"]) == 0 and not capsys.readouterr().err)
+    with crowd(daemon, MOST_CONNECTIONS):
+        assert run(["stop"]) == 0
 
 
 @pytest.mark.parametrize(

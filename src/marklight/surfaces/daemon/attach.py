@@ -33,6 +33,10 @@ class Stranger(Exception):
     """Nobody listens where a daemon was, or somebody else does."""
 
 
+class Full(Exception):
+    """The daemon lives, and has as many clients as it takes."""
+
+
 class Elsewhere(Exception):
     """The daemon lives, and would answer by other settings than ours."""
 
@@ -57,13 +61,21 @@ class Line:
             told = json.loads(self._greeting())
             if not isinstance(told, dict) or told.get("proof") != state.proof:
                 raise Stranger
+            if told.get("full") and wants != "control":
+                raise Full
             self._socket.settimeout(GREET_SECONDS)
-        except TimeoutError:
+        except (
+            OSError,
+            Gone,
+        ):  # too late, or hung up on: by a daemon too, if it has no room to say so
             self.close()
             raise Gone from None
-        except (OSError, ValueError, RecursionError, Stranger, Gone):
+        except (ValueError, RecursionError, Stranger):
             self.close()
             raise Stranger from None
+        except Full:
+            self.close()
+            raise
 
     def _greeting(self) -> bytes:
         """The first line; whoever sends it sign by sign has no more time than others."""
@@ -72,7 +84,9 @@ class Line:
             self._socket.settimeout(max(0.001, until - time.monotonic()))
             more = self._socket.recv(LONGEST_GREETING)
             line += more
-            if not more or len(line) > LONGEST_GREETING:
+            if not more:
+                raise Gone
+            if len(line) > LONGEST_GREETING:
                 raise Stranger
         return line
 
@@ -136,6 +150,10 @@ def attach(
             line.close()
         except Gone:
             say(f"the daemon, process {state.pid}, does not answer: {ALONE}")
+        except Full:
+            say(
+                f"the daemon, process {state.pid}, has as many clients as it takes: this works alone"
+            )
         except Elsewhere:
             pass
     return None

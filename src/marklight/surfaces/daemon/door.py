@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from marklight.library import Library
 
 MOST_CONNECTIONS = 200
+MOST_TOLD = 50
+"""Beyond those, who are told at once that there is no room, and can still ask us to end."""
 GREET_SECONDS = 2.0
 """For a client to say who it is."""
 PULSE_SECONDS = 1.0
@@ -74,28 +76,31 @@ class Door:
 
     async def _answer(self, stream: ByteStream) -> None:
         async with stream:
-            if self.connections >= MOST_CONNECTIONS:
+            full = self.connections >= MOST_CONNECTIONS
+            if self.connections >= MOST_CONNECTIONS + MOST_TOLD:
                 return
             self.connections += 1
             try:
                 # Whoever breaks off, is too slow or sends what is no line of JSON is let go.
                 with suppress(*BROKEN, TimeoutError, ValueError, RecursionError):
-                    await self._converse(Lines(stream))
+                    await self._converse(Lines(stream), full)
             except Exception as error:
                 # One client's fault, or one of ours, ends one conversation.
                 print(f"at the door: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             finally:
                 self.connections -= 1
 
-    async def _converse(self, lines: Lines) -> None:
+    async def _converse(self, lines: Lines, full: bool) -> None:
         with anyio.fail_after(GREET_SECONDS):
             hello = await lines.receive(LONGEST_GREETING)
         secret = str(hello.get("secret", "")).encode("utf-8", "surrogatepass")
         if not hmac.compare_digest(secret, self.state.secret.encode()):
             return
-        await lines.send({"proof": self.state.proof, "pid": self.state.pid})
+        await lines.send({"proof": self.state.proof, "pid": self.state.pid, "full": full})
         if hello.get("wants") == "control":
             await self._obey(lines)
+        elif full:
+            return
         elif await self._settled(lines):
             await (self.assist if hello.get("wants") == "mcp" else self._call_after_call)(lines)
 
