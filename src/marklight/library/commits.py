@@ -117,6 +117,8 @@ def answered(
         question = replace(question, query=replace(query, text=whole, asked=query.text))
     if progress:
         notices += kept.refresh(question.query, progress)
+        if library.following:
+            library.following.wake()  # it makes the vectors that there was no time for
     notices += kept.notices()
     with library.crew.at_work() as alone, library.commits_engine.snapshot() as reader:
         found = answer(library, question, reader, alone=alone)
@@ -178,6 +180,22 @@ def keep_commits(
     except (HistoryError, NotFound) as error:
         return Report(notices=(str(error),))
     return replace(report, notices=(*hindered, *report.notices))
+
+
+def embed_commits(library: Parts, progress: Progress, seconds: float) -> bool:
+    """Vectors for a while, where a history is indexed at all; whether there is more to do."""
+    with library.commits_engine.snapshot() as reader:
+        if not reader.generation:
+            return False
+    limits = library.settings.build(Limits, "history")
+    # Nothing is read, so nobody has to ask git which repositories there are.
+    history = History(library.commits_engine, library.embedder, {}, limits.diff_lines)
+    kept = Annals(history, library.limits, limits.read_seconds, library.embedding_commits)
+
+    def tell(phase: str, done: int, total: int) -> None:
+        progress(f"{phase} of commits", done, total)
+
+    return kept.embed_some(tell, seconds)
 
 
 def told_status(library: Parts, fingerprint: str) -> dict[str, Any]:

@@ -9,10 +9,11 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from marklight.errors import MarklightError, ModelError, Stopped
+from marklight.errors import MarklightError, ModelError, Stopped, StoreError
 from marklight.ingest.discover import Claims
 from marklight.ingest.look import Look
 from marklight.ingest.watch import Watch
+from marklight.library.commits import embed_commits
 from marklight.library.upkeep import MOMENT_SECONDS
 from marklight.ports import Span
 from marklight.report import Report
@@ -71,6 +72,8 @@ class Following:
         self._stuck = ""
         """Why no vectors can be made."""
         self._model_at = 0.0
+        self._behind = ""
+        """Why those of commits cannot."""
         self._over, self._wake, self._tried = Event(), Event(), Event()
         self._thread = Thread(target=self._run, name="marklight-following", daemon=True)
 
@@ -114,7 +117,11 @@ class Following:
             report = replace(report, index=self.library.reading.counts())
             for each in tuple(self.heard):
                 each(report)
-            self._wake.set()
+            self.wake()
+
+    def wake(self) -> None:
+        """There may be vectors to make."""
+        self._wake.set()
 
     # In the thread
 
@@ -172,7 +179,9 @@ class Following:
         self.watching = not watch.problem
         every = self.library.limits.poll_seconds
         self.remark = watch.problem and f"{watch.problem}; it is looked at every {every:g} s"
-        self.problem = ". ".join(filter(None, (self._stuck, *self.library.files.missing())))
+        self.problem = ". ".join(
+            filter(None, (self._stuck, self._behind, *self.library.files.missing()))
+        )
 
     def _read(self, spans: Sequence[Span] | None) -> Look:
         """Bring the text up to date, while no search does; everything or some spans of it."""
@@ -204,6 +213,7 @@ class Following:
         try:
             library = self.library
             more = library.upkeep(library.ingest).embed_some(self._tell, SLICE_SECONDS)
+            more = more or self._embed_commits()
         except ModelError as error:
             self._stuck, more = str(error), False
             self._model_at = time.monotonic() + MODEL_SECONDS
@@ -211,6 +221,16 @@ class Following:
             self._stuck = ""
         if not more:
             self.at = None
+        return more
+
+    def _embed_commits(self) -> bool:
+        """The same for a history; one that cannot be written must not keep us from the files."""
+        try:
+            more = embed_commits(self.library, self._tell, SLICE_SECONDS)
+        except StoreError as error:
+            self._behind = f"vectors of commits could not be made: {error}"
+            return False
+        self._behind = ""
         return more
 
     def _tell(self, phase: str, done: int, total: int) -> None:

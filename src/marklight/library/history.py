@@ -106,6 +106,25 @@ class Annals:
         embed(history.hurried(seconds), self.limits.wait_seconds, progress, until, first)
         tidy(history)
 
+    def embed_some(self, progress: Progress, seconds: float) -> bool:
+        """Vectors for a while; whether there is more to do. A question that makes some itself comes first."""
+        history = self.history
+        if not history.waiting():
+            return False
+        if not self.embedding.acquire(timeout=MOMENT_SECONDS):
+            return True
+        try:
+            before = history.counts().embedded
+            embed(history, MOMENT_SECONDS, progress, time.monotonic() + seconds)
+            if history.waiting():
+                return (
+                    history.counts().embedded != before
+                )  # else there is something that cannot be done
+            tidy(history)
+            return False
+        finally:
+            self.embedding.release()
+
     def notices(self) -> tuple[str, ...]:
         """What the asker should know of the repositories."""
         said = []
