@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
-
-from marklight.answer import Hits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,24 +17,6 @@ own; a prime, so that what remains of a run spreads evenly."""
 _WORDS = -(-_BITS // 64)
 _NARROW = 1024
 """Three characters below it fit a number of half the size, which sorts in half the time."""
-
-
-_FRONT = 4
-"""Hits that are compared at first, for each result asked for."""
-
-
-def thinned(hits: Hits, limit: int, unlike: Callable[[Hits], Hits]) -> Hits:
-    """Hits without those that are like a better one, as far back as an answer may reach.
-
-    Comparing is what costs, and few of the hits are shown: further ones are compared only until
-    there are as many documents as results.
-    """
-    front = _FRONT * limit
-    while True:
-        kept = unlike(hits[:front])
-        if front >= len(hits) or len({hit.chunk.document for hit in kept}) >= limit:
-            return (*kept, *hits[front:])
-        front *= 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from typing import Any
 
 from marklight.answer import Hits, Query
 from marklight.ports import Tools
-from marklight.search.likeness import sketch, thinned
+from marklight.search.front import thinned
+from marklight.search.likeness import sketch
 from marklight.settings import ABOVE_ZERO, demand_within
 from marklight.text import flat
 

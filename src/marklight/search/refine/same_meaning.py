@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from marklight.answer import Hits, Query
 from marklight.ports import Reader, Tools
-from marklight.search.likeness import thinned
+from marklight.search.front import thinned
 from marklight.settings import ABOVE_ZERO, demand_within
 
 
