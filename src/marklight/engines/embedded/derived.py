@@ -16,7 +16,6 @@ from marklight.engines.embedded.words import (
     Unfit,
     Words,
     died,
-    rows_of,
     sound,
 )
 from marklight.errors import StoreError
@@ -101,7 +100,7 @@ class Derived:
         """How much of these words each of these passages has."""
         from marklight.engines.embedded.covering import covered
 
-        rows = rows_of(self._session, chunks)
+        rows = self.kept.rows_of(self._session, chunks)
         return self._searched(lambda searcher: covered(searcher, words, rows)) if rows else {}
 
     def holding(self, words: Sequence[str], may: Allowed | None) -> list[int]:

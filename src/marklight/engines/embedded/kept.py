@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from marklight.engines.embedded import read
+from marklight.engines.embedded import edges, nearby, read
 from marklight.engines.embedded.session import Session
-from marklight.engines.embedded.words import living
+from marklight.engines.embedded.words import living, rows_of
 from marklight.model import Chunk, DocumentId
 
 if TYPE_CHECKING:
@@ -70,33 +70,52 @@ class Kept(NamedTuple):
 
     library: str
     generation: int
-    passages: Recent[str, Chunk]
+    passages: Recent[str, read.Passage]
     documents: Recent[DocumentId, read.Facts]
     rows: Recent[int, str]
     """Passages by their rows."""
+    linked: dict[int, Recent[DocumentId, int]]
+    """How many documents each is linked with, by how far that was counted."""
     models: dict[tuple[int, int], Standing]
     """By the row and the epoch of each."""
 
     def chunks(self, session: Session, ids: Collection[str]) -> list[Chunk]:
         """These passages in this order."""
 
-        def fresh(some: list[str]) -> Mapping[str, Chunk]:
-            chunks, facts = read.chunks(session, some)
+        def fresh(some: list[str]) -> Mapping[str, read.Passage]:
+            passages, facts = read.passages(session, some)
             self.documents.note(facts)
-            return chunks
+            return passages
 
         known = self.passages.of(ids, fresh)
-        return [known[id] for id in ids if id in known]
+        return [known[id].chunk for id in ids if id in known]
 
     def owners(self, session: Session, ids: Collection[str]) -> Mapping[str, DocumentId]:
         """Whose they are; passages are not read for that."""
-        found = {id: chunk.document for id, chunk in self.passages.known(ids).items()}
+        found = {id: each.chunk.document for id, each in self.passages.known(ids).items()}
         lacking = [id for id in ids if id not in found]
         return {**found, **read.owners(session, lacking)} if lacking else found
 
     def living(self, session: Session, rows: Collection[int]) -> Mapping[int, str]:
         """Of these passages, the ones that the view has."""
         return self.rows.of(rows, lambda some: living(session, some))
+
+    def rows_of(self, session: Session, ids: Collection[str]) -> Mapping[int, str]:
+        """Passages by their rows; those that the view does not have are left out."""
+        found = {each.row: id for id, each in self.passages.known(ids).items()}
+        lacking = set(ids).difference(found.values())
+        return {**found, **rows_of(session, list(lacking))} if lacking else found
+
+    def degrees(
+        self, session: Session, documents: Collection[DocumentId], most: int
+    ) -> Mapping[DocumentId, int]:
+        """How many documents each is linked with, counted up to so many each way."""
+
+        def count(some: list[DocumentId]) -> Mapping[DocumentId, int]:
+            ask = edges.degrees if edges.right(session) else nearby.degrees
+            return ask(session, some, most)
+
+        return self.linked.setdefault(most, Recent(DOCUMENTS)).of(documents, count)
 
     def standing(self, shelf: Shelf) -> Standing:
         """Of the vectors on this shelf."""
@@ -115,7 +134,7 @@ def kept(cache: dict[str, Kept], library: str, generation: int) -> Kept:
     last = cache.get(library)
     if last and last.generation == generation:
         return last
-    now = Kept(library, generation, Recent(PASSAGES), Recent(DOCUMENTS), Recent(PLACES), {})
+    now = Kept(library, generation, Recent(PASSAGES), Recent(DOCUMENTS), Recent(PLACES), {}, {})
     if last is None or last.generation < generation:
         cache[library] = now
     return now

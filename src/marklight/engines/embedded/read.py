@@ -61,14 +61,6 @@ def files_within(session: Session, span: Span) -> Mapping[DocumentId, Indexed]:
     return _files(session.all(f"{_FILES} WHERE {within}", values))
 
 
-def indexed(session: Session, documents: Sequence[DocumentId]) -> Mapping[DocumentId, Indexed]:
-    """The same of these, in one question."""
-    columns = _FILE.replace("d.", "x.")
-    return _files(
-        session.all(f"SELECT x.collection, x.path, {columns} FROM {ASKED}", [listed(documents)])
-    )
-
-
 def _files(rows: Iterable[Sequence[Any]]) -> Mapping[DocumentId, Indexed]:
     return {
         DocumentId(collection, path): Indexed(FileState(size, mtime_ns, ctime_ns), digest, recipe)
@@ -89,20 +81,24 @@ def column(session: Session, name: str, documents: Iterable[DocumentId]) -> dict
 class Facts(NamedTuple):
     """What stages ask of the document of every hit."""
 
-    mtime_ns: int
+    indexed: Indexed
     moment: float
     community: int | None
 
 
+_FACTS = f"{_FILE}, d.moment, d.community"
+
+
 def facts(session: Session, documents: Sequence[DocumentId]) -> Mapping[DocumentId, Facts]:
     """The same of all that stages ask for, in one question too."""
-    found = session.all(
-        f"SELECT s.key, x.mtime_ns, x.moment, x.community FROM {ASKED}", [listed(documents)]
-    )
-    return {
-        documents[at]: Facts(mtime_ns, seconds(moment), community)
-        for at, mtime_ns, moment, community in found
-    }
+    columns = _FACTS.replace("d.", "x.")
+    found = session.all(f"SELECT s.key, {columns} FROM {ASKED}", [listed(documents)])
+    return {documents[at]: _facts(columns) for at, *columns in found}
+
+
+def _facts(columns: Sequence[Any]) -> Facts:
+    *file, digest, recipe, moment, community = columns
+    return Facts(Indexed(FileState(*file), digest, recipe), seconds(moment), community)
 
 
 def listed_documents(session: Session, may: Allowed | None, limit: int) -> list[DocumentId]:
@@ -201,21 +197,33 @@ def text_of(session: Session, id: DocumentId) -> tuple[str, tuple[Heading, ...]]
     return (row[0], records.outline(json.loads(row[1])["outline"])) if row else None
 
 
-def chunks(
+class Passage(NamedTuple):
+    """A passage with its row."""
+
+    row: int
+    chunk: Chunk
+
+
+def passages(
     session: Session, ids: Sequence[str]
-) -> tuple[Mapping[str, Chunk], Mapping[DocumentId, Facts]]:
+) -> tuple[Mapping[str, Passage], Mapping[DocumentId, Facts]]:
     """These passages, and what is asked of their documents next."""
-    known: dict[str, Chunk] = {}
+    known: dict[str, Passage] = {}
     facts: dict[DocumentId, Facts] = {}
-    for mtime_ns, moment, community, *row in session.all(
-        f"SELECT d.mtime_ns, d.moment, d.community, {records.CHUNK} FROM json_each(?) i"
+    for row, *columns in session.all(
+        f"SELECT c.row, {_FACTS}, {records.CHUNK} FROM json_each(?) i"
         " CROSS JOIN chunks c ON c.id = i.value CROSS JOIN documents d ON d.row = c.document",
         [listed(ids)],
     ):
-        chunk = known[row[0]] = records.chunk(row)
+        chunk = records.chunk(columns[_OWN:])
+        known[chunk.id] = Passage(row, chunk)
         if chunk.document not in facts:
-            facts[chunk.document] = Facts(mtime_ns, seconds(moment), community)
+            facts[chunk.document] = _facts(columns[:_OWN])
     return known, facts
+
+
+_OWN = _FACTS.count("d.")
+"""Columns of the document before those of the passage."""
 
 
 def owners(session: Session, chunks: Sequence[str]) -> Mapping[str, DocumentId]:

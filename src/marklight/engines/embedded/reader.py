@@ -47,13 +47,16 @@ class EmbeddedReader:
         self._guard = Lock()
         self._allowed: dict[Filters, Allowed | None] = {}
         self._last = Worded((), 0, [])
+        self._counts: dict[str, Counts] = {}
 
     @property
     def generation(self) -> int:
         return int(self._derived.generation)
 
     def counts(self, model: str) -> Counts:
-        return read.counts(self._session, model)
+        if model not in self._counts:
+            self._counts[model] = read.counts(self._session, model)
+        return self._counts[model]
 
     def manifest(self) -> Mapping[str, str]:
         return dict(self._session.all("SELECT key, value FROM manifest"))
@@ -68,10 +71,10 @@ class EmbeddedReader:
         return {id: each for some in found for id, each in some.items()}
 
     def indexed(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, Indexed]:
-        return read.indexed(self._session, list(documents))
+        return {id: each.indexed for id, each in self._facts(documents).items()}
 
     def modified(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
-        return {id: each.mtime_ns for id, each in self._facts(documents).items()}
+        return {id: each.indexed.file.mtime_ns for id, each in self._facts(documents).items()}
 
     def moments(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, float]:
         return {id: each.moment for id, each in self._facts(documents).items()}
@@ -132,8 +135,7 @@ class EmbeddedReader:
         return ask(self._session, documents, most)
 
     def degrees(self, documents: Sequence[DocumentId], most: int) -> Mapping[DocumentId, int]:
-        ask = edges.degrees if self._paired else nearby.degrees
-        return ask(self._session, documents, most)
+        return self._derived.kept.degrees(self._session, documents, most)
 
     def edges(self) -> Iterable[tuple[DocumentId, DocumentId]]:
         ask = edges.pairs if self._paired else nearby.pairs
