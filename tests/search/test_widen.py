@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from marklight.errors import UsageError
+from marklight.levels import LEVELS
 from marklight.model import Chunk, Kind
 from marklight.ports import Reader
-from marklight.search.page import Page
-from marklight.search.widen import LEVELS, Leaves, levels, widen
+from marklight.search.widen import Leaves, levels, widen
+from marklight.text.page import Page
 from tests.making import library, write
 
 CODE = "\n".join(f"call({number})  # {'x' * 60}" for number in range(120))
@@ -181,7 +182,7 @@ LINE = st.sampled_from(["```", "````", "~~~", "``` py", "text", "", "# h", "   `
 def test_fences_are_where_commonmark_has_them(lines: list[str]) -> None:
     text = "\n".join([*lines, "end"])
     fences = [token.map for token in MarkdownIt().parse(text) if token.type == "fence"]
-    found = [(first - 1, last) for first, last in Page(text).fenced(len(lines) + 1)]
+    found = [(first - 1, last) for first, last in Page(text).fenced]
     assert found == [tuple(each) for each in fences if each is not None]
 
 
@@ -205,3 +206,12 @@ def test_every_level_has_its_lines(reader: Reader) -> None:
             first, last = leaves.lines(chunk, level)
             assert first <= chunk.lines[0]
             assert chunk.lines[1] <= last
+
+
+def test_what_is_kept_of_levels_is_what_looking_at_the_page_gives(reader: Reader) -> None:
+    (id,) = reader.files()
+    chunks = reader.chunks_of(id)
+    kept = reader.levels([chunk.id for chunk in chunks])
+    leaves = Leaves(reader)
+    assert kept == {chunk.id: leaves.levels(chunk) for chunk in chunks}
+    assert reader.levels(["nobody"]) == {}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from marklight.search.widen import LEVELS
+from marklight.levels import LEVELS
 from marklight.surfaces.cli.app import run
 from marklight.surfaces.cli.session import COMMANDS, Session
 from tests.making import library, write

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from marklight.answer import Filters
+from marklight.answer import Filters, Level
 from marklight.model import (
     Batch,
     Chunk,
@@ -155,6 +155,9 @@ class Reader(Protocol):
 
     def beside(self, document: DocumentId, ordinal: int, count: int) -> list[Chunk]:
         """A document's passage of this place, between so many before it and after it, in order."""
+
+    def levels(self, ids: Sequence[str]) -> Mapping[str, tuple[Level, ...]]:
+        """How far each of these passages can be widened; those of which that is not kept are left out."""
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None: ...
 

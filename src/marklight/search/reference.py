@@ -12,7 +12,7 @@ from marklight.ports import Reader
 from marklight.report import Extract
 from marklight.search import widen
 from marklight.search.near import near_keys, near_paths
-from marklight.search.page import Page
+from marklight.text.page import Page
 
 _LINES = re.compile(r"^(?P<path>.+):(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?$", re.DOTALL)
 _CHUNK_ID = re.compile(r"^[0-9a-f]{16}$")

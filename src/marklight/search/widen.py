@@ -1,29 +1,19 @@
-"""How far a passage can be widened, and the text of each level."""
+"""Passages, their parents and what stands around them, as a view of the index has them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from functools import partial
 
 from marklight.answer import Level
 from marklight.errors import NotFound, UsageError
-from marklight.model import Chunk, DocumentId, Heading
+from marklight.levels import LEVELS, Leaf, beside, levels_of, lines_of, narrowest, reach_of
+from marklight.model import Chunk, DocumentId
 from marklight.ports import Reader
 from marklight.report import Extract
-from marklight.search.page import Lines, Page
 from marklight.text import digest, passage
-
-MOST_IN_PARENT = 20
-"""Passages of one parent: it has at most 2,000 characters, and few passages under 100."""
-LEVELS = ("passage", "neighbours", "block", "parent", "section", "document")
-
-
-class Leaf(NamedTuple):
-    """A document by its lines and headings."""
-
-    page: Page
-    outline: Sequence[Heading]
+from marklight.text.page import Lines, Page
 
 
 class Leaves(dict[DocumentId, Leaf | None]):
@@ -40,33 +30,24 @@ class Leaves(dict[DocumentId, Leaf | None]):
 
     def lines(self, chunk: Chunk, level: str, count: int = 1) -> Lines:
         """Which lines a level of this passage has; never fewer than the passage itself."""
-        leaf, own = self[chunk.document], chunk.lines
-        if leaf is None or level == "passage":
-            return own
-        page = leaf.page
-        if level == "neighbours":
-            return page.trimmed(_around(own, *self._beside(chunk, count)))
-        if level == "block":
-            return page.block(own, chunk.kind)
-        if level == "parent":
-            found = self.reader.section(chunk.parent)
-            return page.trimmed(_around(own, found[1].lines)) if found else own
-        if level == "section":
-            return page.trimmed(_around(own, _section(leaf, own)))
-        return page.trimmed((1, len(page)))
+        leaf = self[chunk.document]
+        if leaf is None:
+            return chunk.lines
+        return lines_of(chunk, level, leaf, partial(self._parts, chunk, count=count))
 
-    def _beside(self, chunk: Chunk, count: int) -> list[Lines]:
-        if chunk.id != chunk.parent:
-            found = self.reader.beside(chunk.document, chunk.ordinal, count)
-            return [each.lines for each in found]
-        # A parent stands between the passages before its first and those after its last.
-        near = self.reader.beside(chunk.document, chunk.ordinal, count + MOST_IN_PARENT)
-        within = [each.ordinal for each in near if each.parent == chunk.id]
-        return [
-            each.lines
-            for each in near
-            if within and within[0] - count <= each.ordinal <= within[-1] + count
-        ]
+    def levels(self, chunk: Chunk) -> tuple[Level, ...]:
+        """Each level with its size, the narrowest first."""
+        leaf = self[chunk.document]
+        if leaf is None:
+            return (Level(narrowest(chunk), chunk.lines, len(chunk.text)),)
+        return levels_of(chunk, leaf, partial(self._parts, chunk))
+
+    def _parts(self, chunk: Chunk, level: str, count: int = 1) -> Sequence[Lines]:
+        if level == "neighbours":
+            reach = reach_of(chunk, count)
+            return beside(chunk, self.reader.beside(chunk.document, chunk.ordinal, reach), count)
+        found = self.reader.section(chunk.parent)
+        return [found[1].lines] if found else []
 
 
 def parent(chunk: Chunk, leaves: Leaves) -> Chunk:
@@ -95,9 +76,12 @@ def levels(chunks: Iterable[Chunk], leaves: Leaves) -> dict[str, tuple[Level, ..
     have been widened already: its levels are those that it has in the index.
     """
     shown = {chunk.id: chunk for chunk in chunks}
-    known = {chunk.id: chunk for chunk in leaves.reader.chunks(list(shown))}
+    kept = leaves.reader.levels(list(shown))
+    others = [id for id in shown if id not in kept]
+    known = {chunk.id: chunk for chunk in leaves.reader.chunks(others)}
     return {
-        id: _levels(known.get(id) or parent(chunk, leaves), leaves) for id, chunk in shown.items()
+        id: kept.get(id) or leaves.levels(known.get(id) or parent(chunk, leaves))
+        for id, chunk in shown.items()
     }
 
 
@@ -110,52 +94,6 @@ def widen(chunk: Chunk, level: str, leaves: Leaves, count: int = 1) -> Extract:
         raise NotFound(f"{chunk.path} is not in the index")
     lines = leaves.lines(chunk, level, count)
     text = leaf.page.between(*lines)
-    if level in ("passage", _narrowest(chunk)):
+    if level in ("passage", narrowest(chunk)):
         text = chunk.text
     return Extract(chunk.document, chunk.title, chunk.headings, lines, text, chunk.id)
-
-
-def _levels(chunk: Chunk, leaves: Leaves) -> tuple[Level, ...]:
-    leaf = leaves[chunk.document]
-    found = [Level(_narrowest(chunk), chunk.lines, len(chunk.text))]
-    if leaf is None:
-        return tuple(found)
-    page = leaf.page
-    wider = {
-        name: leaves.lines(chunk, name) for name in LEVELS if name not in ("passage", found[0].name)
-    }
-    for name, lines in sorted(wider.items(), key=lambda one: page.length(one[1])):
-        if lines != found[-1].lines or (len(found) == 1 and _is_part(chunk, page)):
-            found.append(Level(name, lines, page.length(lines)))
-    return tuple(found)
-
-
-def _narrowest(chunk: Chunk) -> str:
-    return "parent" if chunk.id == chunk.parent else "passage"
-
-
-def _is_part(chunk: Chunk, page: Page) -> bool:
-    """Whether its lines hold more than the passage: those of a long line all stand on that one."""
-    return page.between(*chunk.lines).strip() != chunk.text.strip()
-
-
-def _section(leaf: Leaf, lines: Lines) -> Lines:
-    """The smallest section that holds these lines: a deeper one comes after those around it.
-
-    The section of a page's title is the page, a level of its own: what stands under the title alone
-    reaches from one heading to the next.
-    """
-    outline = leaf.outline
-    titled = bool(outline) and outline[0].lines[1] >= outline[-1].lines[1]
-    for heading in reversed(outline[1:] if titled else outline):
-        if heading.lines[0] <= lines[0] and lines[1] <= heading.lines[1]:
-            return heading.lines
-    starts = [heading.lines[0] for heading in outline]
-    return (
-        max((start for start in starts if start <= lines[0]), default=leaf.page.body),
-        min((start - 1 for start in starts if start > lines[1]), default=len(leaf.page)),
-    )
-
-
-def _around(*parts: Lines) -> Lines:
-    return min(first for first, _ in parts), max(last for _, last in parts)

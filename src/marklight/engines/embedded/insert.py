@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from marklight.engines.calling import entry_callings
-from marklight.engines.embedded.records import packed, record, texts
+from marklight.engines.embedded.records import levels_row, packed, record, texts
 from marklight.engines.embedded.refill import INSERT_CALLING
 from marklight.engines.embedded.session import Session
 from marklight.engines.facts import facts, moment, storable
+from marklight.levels import entry_levels
 from marklight.model import Entry
 
 
@@ -69,7 +70,7 @@ def add_documents(session: Session, placed: Sequence[Placed]) -> None:
 def add_chunks(session: Session, placed: Sequence[Placed]) -> None:
     """Passages under the rows that were set aside for them."""
     session.many(
-        "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (
                 row,
@@ -87,9 +88,12 @@ def add_chunks(session: Session, placed: Sequence[Placed]) -> None:
                 texts(chunk.languages),
                 chunk.code,
                 chunk.text,
+                levels_row(levels),
             )
             for each in placed
-            for row, chunk in enumerate(each.entry.chunks, each.first_chunk)
+            for row, (chunk, levels) in enumerate(
+                zip(each.entry.chunks, entry_levels(each.entry), strict=True), each.first_chunk
+            )
         ),
     )
     session.many(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from marklight.answer import Level
 from marklight.engines.embedded import records
 from marklight.engines.embedded.allowed import Allowed, which
 from marklight.engines.embedded.session import Session, listed
@@ -249,6 +250,16 @@ def beside(session: Session, id: DocumentId, ordinal: int, count: int) -> list[C
     where = "WHERE d.collection = ? AND d.path = ? AND c.ordinal BETWEEN ? AND ? ORDER BY c.ordinal"
     places = [*id, ordinal - count, ordinal + count]
     return [records.chunk(row) for row in session.all(f"{_CHUNKS} {where}", places)]
+
+
+def levels(session: Session, ids: Sequence[str]) -> Mapping[str, tuple[Level, ...]]:
+    """As they were kept when the passage came; libraries of older formats have none."""
+    found = session.all(
+        "SELECT c.id, c.levels FROM json_each(?) i CROSS JOIN chunks c ON c.id = i.value"
+        " WHERE c.levels <> ''",
+        [listed(ids)],
+    )
+    return {id: records.levels(stored) for id, stored in found}
 
 
 def section(session: Session, id: str) -> tuple[DocumentId, Section] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from marklight.answer import Filters
+from marklight.answer import Filters, Level
 from marklight.engines.embedded import edges, graph, nearby, read, vocabulary
 from marklight.engines.embedded.allowed import Allowed, allowed
 from marklight.engines.embedded.named import named
@@ -114,6 +114,9 @@ class EmbeddedReader:
 
     def beside(self, document: DocumentId, ordinal: int, count: int) -> list[Chunk]:
         return read.beside(self._session, document, ordinal, count)
+
+    def levels(self, ids: Sequence[str]) -> Mapping[str, tuple[Level, ...]]:
+        return read.levels(self._session, ids)
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None:
         return read.section(self._session, id)

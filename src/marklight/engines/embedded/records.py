@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from marklight.answer import Level
 from marklight.engines.embedded.session import Row
 from marklight.model import (
     Chunk,
@@ -139,3 +140,16 @@ def section(row: Row) -> Section:
     """A section from `id, headings, anchor, first_line, last_line, span_from, span_to`."""
     id, headings, anchor, first, last, start, end = row
     return Section(id, unpacked(headings), anchor, (first, last), (start, end))
+
+
+def levels_row(levels: Iterable[Level]) -> str:
+    """How far a passage can be widened, as one text."""
+    return packed([(each.name, *each.lines, each.characters) for each in levels])
+
+
+def levels(stored: str) -> tuple[Level, ...]:
+    """The same back."""
+    return tuple(
+        Level(name, (first, last), characters)
+        for name, first, last, characters in json.loads(stored)
+    )

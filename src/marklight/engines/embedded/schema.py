@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-VERSION = 3
+VERSION = 4
 APPLICATION = 0x4D4B4C54
 """`MKLT`: tells the file apart from any other SQLite database."""
 
@@ -55,7 +55,8 @@ CREATE TABLE chunks (
     kind TEXT NOT NULL, parent TEXT NOT NULL, anchor TEXT NOT NULL,
     first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
     title TEXT NOT NULL, headings TEXT NOT NULL, merged TEXT NOT NULL, languages TEXT NOT NULL,
-    code TEXT NOT NULL, text TEXT NOT NULL
+    code TEXT NOT NULL, text TEXT NOT NULL,
+    levels TEXT NOT NULL DEFAULT ''      -- how far it can be widened, empty where nobody looked
 );
 -- With all that a filtered search by meaning needs, so that it never opens the long rows.
 CREATE INDEX chunks_of ON chunks (document, ordinal, digest, id);

@@ -59,8 +59,14 @@ CREATE TEMP VIEW callings AS
     SELECT value AS name, document, 0 AS first, 1000000000 AS last, 1.0 AS score
     FROM main.facts WHERE key IN ('title', 'aliases');
 CREATE TEMP VIEW concepts AS SELECT '' AS term, 0 AS documents WHERE false;
-CREATE TEMP VIEW concept_vectors AS SELECT 0 AS row, 0 AS model, '' AS term, x'' AS vector WHERE false
+CREATE TEMP VIEW concept_vectors AS SELECT 0 AS row, 0 AS model, '' AS term, x'' AS vector WHERE false;
+CREATE TEMP VIEW chunks AS SELECT *, '' AS levels FROM main.chunks
 """,
+    ),
+    3: Older(
+        # Of passages that are there, levels are found when they are asked for.
+        change="ALTER TABLE chunks ADD COLUMN levels TEXT NOT NULL DEFAULT ''",
+        stand_in="CREATE TEMP VIEW chunks AS SELECT *, '' AS levels FROM main.chunks",
     ),
 }
 """Each with the one step to its next, so that a format more is an entry more."""

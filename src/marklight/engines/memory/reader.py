@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from marklight.answer import Filters
+from marklight.answer import Filters, Level
 from marklight.engines.facts import TAG, fact_key, facts, moment, seconds
 from marklight.engines.fields import CODE
 from marklight.engines.memory import concepts, graph, ranking
 from marklight.engines.memory.state import State
+from marklight.levels import entry_levels
 from marklight.model import (
     Chunk,
     Counts,
@@ -129,6 +130,15 @@ class MemoryReader:
 
     def beside(self, document: DocumentId, ordinal: int, count: int) -> list[Chunk]:
         return [each for each in self.chunks_of(document) if abs(each.ordinal - ordinal) <= count]
+
+    def levels(self, ids: Sequence[str]) -> Mapping[str, tuple[Level, ...]]:
+        owners = [self.state.entries[id] for id in set(self.owners(ids).values())]
+        known = {
+            chunk.id: levels
+            for entry in owners
+            for chunk, levels in zip(entry.chunks, entry_levels(entry), strict=True)
+        }
+        return {id: known[id] for id in ids if id in known}
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None:
         for entry in self.state.entries.values():

@@ -7,9 +7,9 @@ from math import inf
 
 from marklight.answer import Hit, Hits, Query
 from marklight.ports import Tools
-from marklight.search.page import Lines, Page
 from marklight.search.widen import Leaves
 from marklight.settings import demand_within
+from marklight.text.page import Lines, Page
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.answer import Answer, Hit, Mode
 from marklight.errors import MarklightError, NotFound, UsageError
+from marklight.levels import LEVELS
 from marklight.report import Extract
-from marklight.search.widen import LEVELS
 from marklight.shown import one_line
 from marklight.surfaces import render
 from marklight.surfaces.cli.editor import open_at

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from marklight.levels import LEVELS
 from marklight.library.compose import SKIPPABLE, stage_name
 from marklight.search import pipeline
 from marklight.surfaces import verbs
@@ -26,7 +27,6 @@ DAY = "^[1-9][0-9]{3}(?:-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|1[0-9]|2[0-8]))?)?$"
 _PLAIN = '"[^"\\\\\\u0000-\\u001f]*"'
 NEXT = f"^(?:\\[{_PLAIN}, {_PLAIN}\\])?$"
 """What a part of a list calls the one that follows (library/register.py)."""
-LEVELS = ("passage", "neighbours", "block", "parent", "section", "document")
 
 
 def precise(parameter: Parameter, collections: Sequence[str], reranks: bool) -> Schema:

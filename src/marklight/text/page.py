@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate
 
 from marklight.model import Kind
@@ -75,16 +76,20 @@ class Page:
         if kind is not Kind.CODE:
             return lines
         first, last = lines
-        touched = [each for each in self.fenced(last) if each[1] >= first]
+        begun = bisect_right(self.fenced, last, key=lambda each: each[0])
+        before = bisect_left(self.fenced, first, key=lambda each: each[1])
+        touched = self.fenced[before:begun]
         if touched:
             return min(first, touched[0][0]), max(last, touched[-1][1])
         # Code without a fence is indented.
         return self.trimmed(self._while(lines, lambda line: not line.strip() or line[0] in " \t"))
 
-    def fenced(self, until: int) -> Iterator[Lines]:
-        """Code blocks that begin up to this line, from the top: a fence's meaning hangs on those before."""
+    @cached_property
+    def fenced(self) -> Sequence[Lines]:
+        """Code blocks from the top: a fence's meaning hangs on those before."""
+        found: list[Lines] = []
         closed = self.body - 1
-        for opening in sorted({*self._lines_with("```", until), *self._lines_with("~~~", until)}):
+        for opening in sorted({*self._lines_with("```"), *self._lines_with("~~~")}):
             if opening <= closed:
                 continue
             line = self._line(opening)
@@ -92,7 +97,8 @@ class Page:
             fence = _FENCE.match(line, before.end()) if before else None
             if before and fence:
                 closed = self._closing(opening, before[0].expandtabs(4), fence[0])
-                yield opening, closed
+                found.append((opening, closed))
+        return found
 
     def _closing(self, opening: int, before: str, fence: str) -> int:
         """The line of the fence that closes a block, else the last one of what the block stands in."""
@@ -125,11 +131,10 @@ class Page:
     def _line(self, number: int) -> str:
         return self._lines[number - 1] if number <= len(self._lines) else ""
 
-    def _lines_with(self, sign: str, until: int) -> Iterator[int]:
+    def _lines_with(self, sign: str) -> Iterator[int]:
         # Looking for the sign itself: a pattern for lines that begin with it takes twenty times as long.
-        end = self.start(until + 1)
-        at = self.text.find(sign, 0, end)
+        at = self.text.find(sign)
         while at >= 0:
             line = self.line_at(at)
             yield line
-            at = self.text.find(sign, self.start(line + 1), end)
+            at = self.text.find(sign, self.start(line + 1))
