@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
 import tantivy
 from tantivy import Occur, Query
@@ -14,6 +15,7 @@ from marklight.ports import Covered
 
 AT_ONCE = 12
 """Words in one question: each has two bits of a score, and its numbers have 24."""
+_OWN = (1 << AT_ONCE) - 1
 
 
 def covered(
@@ -24,16 +26,18 @@ def covered(
     rarities = {
         word: covering.weight(searcher.num_docs, searcher.doc_freq(WHOLE, word)) for word in wanted
     }
-    held: dict[int, list[str]] = {}
-    titled: dict[int, list[str]] = {}
+    held: dict[int, int] = {}
+    titled: dict[int, int] = {}
     for at in range(0, len(wanted), AT_ONCE):
-        some = wanted[at : at + AT_ONCE]
-        for row, bits in _bits(searcher, some, list(chunks)):
-            held.setdefault(row, []).extend(_named(some, bits))
-            titled.setdefault(row, []).extend(_named(some, bits >> AT_ONCE))
-    return {
-        chunks[row]: covering.covered(rarities, found, titled[row]) for row, found in held.items()
-    }
+        for row, bits in _bits(searcher, wanted[at : at + AT_ONCE], list(chunks)):
+            held[row] = held.get(row, 0) | (bits & _OWN) << at
+            titled[row] = titled.get(row, 0) | (bits >> AT_ONCE) << at
+
+    @cache  # most passages have one of a few choices of the words
+    def share(held: int, titled: int) -> Covered:
+        return covering.covered(rarities, _named(wanted, held), _named(wanted, titled))
+
+    return {chunks[row]: share(found, titled[row]) for row, found in held.items()}
 
 
 def _bits(
@@ -63,5 +67,5 @@ def _bits(
     return zip(found, (int(score) for score, _ in hits), strict=True)
 
 
-def _named(words: Sequence[str], bits: int) -> Iterator[str]:
-    return (word for place, word in enumerate(words) if bits >> place & 1)
+def _named(words: Sequence[str], bits: int) -> list[str]:
+    return [word for place, word in enumerate(words) if bits >> place & 1]
