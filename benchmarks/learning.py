@@ -216,7 +216,10 @@ def checked(weights: Weights, some: Sequence[Case]) -> Checked:
                 found.there["found, small"].append(there)
             continue
         scores = [
-            (there * weights.hit(bearing, share=share, gap=gap), bool(case.grades[row] > 0))
+            (
+                there * weights.hit({**bearing._asdict(), "share": share, "gap": gap}),
+                bool(case.grades[row] > 0),
+            )
             for row, share, gap in _shown(case, weights.evidence, weights.temper)
         ]
         found.shown.extend(scores)

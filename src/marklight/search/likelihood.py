@@ -25,10 +25,15 @@ class Curve:
     start: float
     slopes: Mapping[str, float]
 
-    def __call__(self, bearing: Bearing, **more: float) -> float:
-        known = {**bearing._asdict(), **more}
+    def __call__(self, known: Mapping[str, float]) -> float:
         height = self.start + sum(slope * known[name] for name, slope in self.slopes.items())
         return 1 / (1 + exp(-max(-700.0, min(700.0, height))))
+
+    def given(self, known: Mapping[str, float]) -> Curve:
+        """The same curve over what is left, where these are known."""
+        left = {name: slope for name, slope in self.slopes.items() if name not in known}
+        told = (slope * known[name] for name, slope in self.slopes.items() if name in known)
+        return Curve(self.start + sum(told), left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +53,11 @@ class Weights:
 
     def parts(self, one: Evidence) -> dict[str, float]:
         """What each piece of evidence adds to the sum of a passage."""
-        known = one._asdict()
-        return {name: weight * known[name] for name, weight in self.evidence.items()}
+        return {name: weight * getattr(one, name) for name, weight in self.evidence.items()}
 
     def answered(self, bearing: Bearing) -> float:
         """How likely it is that the library answers this question."""
-        return (self.word if bearing.length <= SHORT else self.answer)(bearing)
+        return (self.word if bearing.length <= SHORT else self.answer)(bearing._asdict())
 
     def likelihoods(
         self, sums: Mapping[str, float], rivals: Sequence[str], bearing: Bearing
@@ -67,8 +71,9 @@ class Weights:
         best = max(seen)
         answer, gap = self.answered(bearing), best - min(seen)
         whole = log(sum(exp((each - best) / self.temper) for each in seen))
+        hit = self.hit.given({**bearing._asdict(), "gap": gap})
         return answer, {
-            id: answer * self.hit(bearing, share=(each - best) / self.temper - whole, gap=gap)
+            id: answer * hit({"share": (each - best) / self.temper - whole})
             for id, each in sums.items()
         }
 

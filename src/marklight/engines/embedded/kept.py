@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from marklight.engines.embedded import edges, nearby, read
 from marklight.engines.embedded.session import Session, listed
 from marklight.engines.embedded.words import living, rows_of
-from marklight.model import Chunk, DocumentId
+from marklight.model import DocumentId
 
 if TYPE_CHECKING:
     from marklight.engines.embedded.matrix import Shelf
@@ -82,12 +82,12 @@ class Kept(NamedTuple):
     models: dict[tuple[int, int], Standing]
     """By the row and the epoch of each."""
 
-    def chunks(self, session: Session, ids: Collection[str]) -> list[Chunk]:
-        """These passages in this order."""
+    def of(self, session: Session, ids: Collection[str]) -> dict[str, read.Passage]:
+        """Those of these passages that there are."""
         known = self.passages.known(ids)
         if lacking := [id for id in ids if id not in known]:
             known |= dict(self._read(session, read.BY_ID, lacking))
-        return [known[id].chunk for id in ids if id in known]
+        return known
 
     def _read(
         self, session: Session, which: str, keys: Sequence[Any], *more: Any

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from marklight.answer import Level
 from marklight.engines.embedded import records
 from marklight.engines.embedded.allowed import Allowed, which
 from marklight.engines.embedded.session import Session, listed
@@ -199,9 +198,11 @@ def text_of(session: Session, id: DocumentId) -> tuple[str, tuple[Heading, ...]]
 
 
 class Passage(NamedTuple):
-    """A passage with its row."""
+    """A passage with what is kept of it besides."""
 
     row: int
+    levels: str
+    """How far it can be widened, as stored; empty in libraries of older formats."""
     chunk: Chunk
 
 
@@ -220,13 +221,13 @@ def passages(
     """These passages, each with what it was found by, and what is asked of their documents next."""
     found: list[tuple[Any, Passage]] = []
     facts: dict[DocumentId, Facts] = {}
-    for key, row, *columns in session.all(
-        f"SELECT i.value, c.row, {_FACTS}, {records.CHUNK} FROM {which}"
+    for key, row, levels, *columns in session.all(
+        f"SELECT i.value, c.row, c.levels, {_FACTS}, {records.CHUNK} FROM {which}"
         " CROSS JOIN documents d ON d.row = c.document",
         values,
     ):
         chunk = records.chunk(columns[_OWN:])
-        found.append((key, Passage(row, chunk)))
+        found.append((key, Passage(row, levels, chunk)))
         if chunk.document not in facts:
             facts[chunk.document] = _facts(columns[:_OWN])
     return found, facts
@@ -259,16 +260,6 @@ def beside(session: Session, id: DocumentId, ordinal: int, count: int) -> list[C
     where = "WHERE d.collection = ? AND d.path = ? AND c.ordinal BETWEEN ? AND ? ORDER BY c.ordinal"
     places = [*id, ordinal - count, ordinal + count]
     return [records.chunk(row) for row in session.all(f"{_CHUNKS} {where}", places)]
-
-
-def levels(session: Session, ids: Sequence[str]) -> Mapping[str, tuple[Level, ...]]:
-    """As they were kept when the passage came; libraries of older formats have none."""
-    found = session.all(
-        "SELECT c.id, c.levels FROM json_each(?) i CROSS JOIN chunks c ON c.id = i.value"
-        " WHERE c.levels <> ''",
-        [listed(ids)],
-    )
-    return {id: records.levels(stored) for id, stored in found}
 
 
 def section(session: Session, id: str) -> tuple[DocumentId, Section] | None:

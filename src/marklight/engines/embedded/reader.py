@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.answer import Filters, Level
-from marklight.engines.embedded import edges, graph, nearby, read, vocabulary
+from marklight.engines.embedded import edges, graph, nearby, read, records, vocabulary
 from marklight.engines.embedded.allowed import Allowed, allowed
 from marklight.engines.embedded.named import named
 from marklight.engines.embedded.session import Session
@@ -104,7 +104,8 @@ class EmbeddedReader:
         return read.text_of(self._session, id)
 
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:
-        return self._derived.kept.chunks(self._session, ids)
+        known = self._derived.kept.of(self._session, ids)
+        return [known[id].chunk for id in ids if id in known]
 
     def owners(self, chunks: Sequence[str]) -> Mapping[str, DocumentId]:
         return self._derived.kept.owners(self._session, chunks)
@@ -116,7 +117,8 @@ class EmbeddedReader:
         return read.beside(self._session, document, ordinal, count)
 
     def levels(self, ids: Sequence[str]) -> Mapping[str, tuple[Level, ...]]:
-        return read.levels(self._session, ids)
+        known = self._derived.kept.of(self._session, ids)
+        return {id: records.levels(each.levels) for id, each in known.items() if each.levels}
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None:
         return read.section(self._session, id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from marklight.answer import Hit, Hits, Query, Why, best_first
@@ -10,6 +10,7 @@ from marklight.model import DocumentId
 from marklight.ports import Tools
 from marklight.search.evidence import SEEN, Evidence, bearing, gathered, told_by_words
 from marklight.search.likelihood import ANY, Weights, weights_for
+from marklight.search.likeness import distinct
 from marklight.search.shares import completed, merged, on_one_scale, summed
 
 
@@ -51,8 +52,10 @@ def _weighed(
     answer, likely = weights.likelihoods(
         sums, _rivals(lists, hits, sums), bearing(lists, found, query, tools)
     )
+    # In keyword search the evidence is that score itself, which its retriever told already.
+    said = [name for name in weights.evidence if name not in lists]
     return best_first(
-        _told(hit, {**parts[id], "answer": answer}).rescored(likely[id], by="learned")
+        Hit(hit.chunk, likely[id], (*hit.why, *_told(parts[id], said, answer, likely[id])))
         for id, hit in hits.items()
     )
 
@@ -68,15 +71,18 @@ def _rivals(
     rivals: dict[DocumentId, str] = {}
     for id in sorted(seen, key=lambda each: (-sums[each], each)):
         rivals.setdefault(hits[id].chunk.document, id)
-    texts = {" ".join(hits[id].chunk.text.split()): id for id in reversed(rivals.values())}
-    return [id for id in rivals.values() if id in texts.values()]
+    best = list(rivals.values())
+    return [best[at] for at in distinct([hits[id].chunk.text for id in best])]
 
 
-def _told(hit: Hit, parts: Mapping[str, float]) -> Hit:
-    # In keyword search the evidence is that score itself, which its retriever told already.
-    known = {why.stage for why in hit.why}
-    said = (Why(name, value) for name, value in parts.items() if value and name not in known)
-    return Hit(hit.chunk, hit.score, (*hit.why, *said))
+def _told(
+    parts: Mapping[str, float], names: Sequence[str], answer: float, likely: float
+) -> Iterator[Why]:
+    for name in names:
+        if parts[name]:
+            yield Why(name, parts[name])
+    yield Why("answer", answer)
+    yield Why("learned", likely)
 
 
 def _by_best(lists: Mapping[str, Hits]) -> Hits:
