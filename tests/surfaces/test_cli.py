@@ -158,6 +158,10 @@ def test_index_reports_in_the_contracts_words(
 ) -> None:
     write(folder, {"bad.md": b"\x00"})
     report = told(capsys, "index", "--json")
+    assert set(report) == {
+        *("added", "changed", "moved", "removed", "skipped", "remarks"),
+        *("documents", "chunks", "embedded", "pending", "notices", "took_ms"),
+    }
     assert sorted(report["added"]) == sorted(PAGES)
     assert [one["path"] for one in report["skipped"]] == ["bad.md"]
     assert (report["documents"], report["pending"]) == (3, 0)

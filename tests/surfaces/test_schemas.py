@@ -54,7 +54,6 @@ def closed(schema: Any) -> Any:
         ("status", {}, schemas.STATUS),
         ("documents", {"limit": 1}, schemas.DOCUMENTS),
         ("tags", {}, schemas.TAGS),
-        ("index", {"rebuild": True}, schemas.REPORT),
     ],
 )
 def test_an_answer_fits_its_schema_and_has_nothing_more(

@@ -213,22 +213,6 @@ STATUS = object_of(
     },
     optional=("model_problem", "reranker_problem", "following"),
 )
-REPORT = object_of(
-    {
-        "added": _list(TEXT),
-        "changed": _list(TEXT),
-        "moved": _list(object_of({"from": TEXT, "to": TEXT})),
-        "removed": _list(TEXT),
-        "skipped": _list(object_of({"path": TEXT, "reason": TEXT})),
-        "remarks": _list(object_of({"path": TEXT, "remark": TEXT})),
-        "documents": WHOLE,
-        "chunks": WHOLE,
-        "embedded": WHOLE,
-        "pending": WHOLE,
-        "notices": NOTICES,
-        "took_ms": NUMBER,
-    }
-)
 DOCUMENTS = object_of(
     {
         "documents": _list(object_of({**PLACE, "size": WHOLE, "modified": TEXT})),

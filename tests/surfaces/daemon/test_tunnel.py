@@ -18,8 +18,9 @@ import anyio
 from mcp import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from marklight.surfaces.daemon.peers import Alone
 from marklight.surfaces.daemon.state import states
-from marklight.surfaces.daemon.tunnel import Alone, Tunnel
+from marklight.surfaces.daemon.tunnel import Tunnel
 from tests.surfaces.daemon.serving import PROGRAM, of, serving, settled
 from tests.waiting import until
 

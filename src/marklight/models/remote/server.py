@@ -25,15 +25,16 @@ class Server:
     base: str
     """What paths are put behind."""
     key: Key = field(compare=False)
+    batch_texts: int
+    timeout_seconds: float
+    # A re-ranker has none of these. What is usual for an embedder, its settings say.
+    batch_characters: int = 0
+    query_seconds: float = 0.0
+    retries: int = 0
     query_prefix: str = ""
     passage_prefix: str = ""
     dimension: int = 0
     token_limit: int = 0
-    batch_texts: int = 32
-    batch_characters: int = 50_000
-    timeout_seconds: float = 60.0
-    query_seconds: float = 10.0
-    retries: int = 3
     threads: int | None = None
 
     @property
