@@ -9,8 +9,9 @@ from pathlib import Path
 
 from marklight.errors import UsageError
 from marklight.ingest.ignore import IGNORE_FILES
+from marklight.ingest.names import inside
 from marklight.ingest.parse import PARSERS, with_defaults
-from marklight.ingest.walk import Found, Walk, inside
+from marklight.ingest.walk import Found, Walk
 from marklight.model import DocumentId, Failure
 from marklight.ports import Span
 
@@ -99,7 +100,7 @@ class Discover:
         if not owners:
             return "it is in no collection"
         name = max(owners, key=lambda owner: len(roots[owner]))
-        return self._walk(name, roots, {}).why(asked)
+        return self._walk(name, roots, {}).bounds.why(asked)
 
     def _walk(self, name: str, roots: Mapping[str, str], claimed: dict[str, str]) -> Walk:
         others = frozenset(roots.values()) - {roots[name]}

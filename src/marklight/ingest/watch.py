@@ -10,7 +10,8 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from marklight.ingest.discover import Discover
-from marklight.ingest.walk import AFTER_SLASH, inside, is_document, is_text
+from marklight.ingest.names import inside, is_document, is_text
+from marklight.ingest.walk import AFTER_SLASH
 from marklight.ports import Span
 
 if TYPE_CHECKING:
