@@ -220,7 +220,6 @@ class Derived:
                     place.row,
                     self._matrix(place),
                     self._signs(place),
-                    self.kept,
                     self.kept.standing(place),
                     whole=not self._waste,
                 )

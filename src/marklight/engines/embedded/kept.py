@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from marklight.engines.embedded import edges, nearby, read
-from marklight.engines.embedded.session import Session, listed
+from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.words import living, rows_of
 from marklight.model import DocumentId
 
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 PASSAGES, DOCUMENTS, PLACES = 4096, 8192, 16384
 """At most so many of each, some 15 MB together. Of the passages that a search reads, half were read for
 one of the hundred searches before it (benchmarks/searching.py, 19,415 passages)."""
-
-MOST_AT_ONCE = 200
-"""What a search finds is read whole at once, as it will be asked for; of more only the ids."""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -82,20 +79,15 @@ class Kept(NamedTuple):
     models: dict[tuple[int, int], Standing]
     """By the row and the epoch of each."""
 
-    def of(self, session: Session, ids: Collection[str]) -> dict[str, read.Passage]:
+    def of(self, session: Session, ids: Collection[str]) -> Mapping[str, read.Passage]:
         """Those of these passages that there are."""
-        known = self.passages.known(ids)
-        if lacking := [id for id in ids if id not in known]:
-            known |= dict(self._read(session, read.BY_ID, lacking))
-        return known
 
-    def _read(
-        self, session: Session, which: str, keys: Sequence[Any], *more: Any
-    ) -> list[tuple[Any, read.Passage]]:
-        found, facts = read.passages(session, which, [listed(keys), *more])
-        self.passages.note({each.chunk.id: each for _, each in found})
-        self.documents.note(facts)
-        return found
+        def fresh(some: list[str]) -> Mapping[str, read.Passage]:
+            passages, facts = read.passages(session, some)
+            self.documents.note(facts)
+            return passages
+
+        return self.passages.of(ids, fresh)
 
     def owners(self, session: Session, ids: Collection[str]) -> Mapping[str, DocumentId]:
         """Whose they are; passages are not read for that."""
@@ -105,39 +97,7 @@ class Kept(NamedTuple):
 
     def living(self, session: Session, rows: Collection[int]) -> Mapping[int, str]:
         """Of these passages, the ones that the view has."""
-
-        def look(some: list[int]) -> Mapping[int, str]:
-            if len(some) > MOST_AT_ONCE:
-                return living(session, some)
-            return {row: each.chunk.id for row, each in self._read(session, read.BY_ROW, some)}
-
-        return self.rows.of(rows, look)
-
-    def at_places(
-        self, session: Session, model: int, standing: Standing, places: list[int]
-    ) -> list[tuple[int, str]]:
-        """The passages that these places of a model's vectors belong to: several, where a text is repeated."""
-
-        def look(some: list[int]) -> Mapping[int, tuple[str, ...]]:
-            found: dict[int, tuple[str, ...]] = {}
-            for place, id in self._standing_at(session, model, some):
-                found[place] = (*found.get(place, ()), id)
-            return found
-
-        known = standing.ids.of(places, look)
-        pairs = [(place, id) for place, ids in known.items() for id in ids]
-        standing.places.note({id: place for place, id in pairs})
-        return pairs
-
-    def _standing_at(
-        self, session: Session, model: int, places: list[int]
-    ) -> Iterable[tuple[int, str]]:
-        if len(places) > MOST_AT_ONCE:
-            return session.all(
-                f"SELECT i.value, c.id FROM {read.BY_PLACE}", [listed(places), model]
-            )
-        found = self._read(session, read.BY_PLACE, places, model)
-        return ((place, each.chunk.id) for place, each in found)
+        return self.rows.of(rows, lambda some: living(session, some))
 
     def rows_of(self, session: Session, ids: Collection[str]) -> Mapping[int, str]:
         """Passages by their rows; those that the view does not have are left out."""

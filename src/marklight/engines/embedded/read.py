@@ -206,31 +206,22 @@ class Passage(NamedTuple):
     chunk: Chunk
 
 
-BY_ID = "json_each(?) i CROSS JOIN chunks c ON c.id = i.value"
-BY_ROW = "json_each(?) i CROSS JOIN chunks c ON c.row = i.value"
-BY_PLACE = (
-    "json_each(?) i CROSS JOIN vectors v ON v.place = i.value AND v.model = ?"
-    " CROSS JOIN chunks c ON c.digest = v.digest"
-)
-"""Passages `c` by what is asked for, which is `i.value`: a place may be that of several."""
-
-
 def passages(
-    session: Session, which: str, values: Sequence[Any]
-) -> tuple[list[tuple[Any, Passage]], Mapping[DocumentId, Facts]]:
-    """These passages, each with what it was found by, and what is asked of their documents next."""
-    found: list[tuple[Any, Passage]] = []
+    session: Session, ids: Sequence[str]
+) -> tuple[Mapping[str, Passage], Mapping[DocumentId, Facts]]:
+    """These passages, and what is asked of their documents next."""
+    known: dict[str, Passage] = {}
     facts: dict[DocumentId, Facts] = {}
-    for key, row, levels, *columns in session.all(
-        f"SELECT i.value, c.row, c.levels, {_FACTS}, {records.CHUNK} FROM {which}"
-        " CROSS JOIN documents d ON d.row = c.document",
-        values,
+    for row, levels, *columns in session.all(
+        f"SELECT c.row, c.levels, {_FACTS}, {records.CHUNK} FROM json_each(?) i"
+        " CROSS JOIN chunks c ON c.id = i.value CROSS JOIN documents d ON d.row = c.document",
+        [listed(ids)],
     ):
         chunk = records.chunk(columns[_OWN:])
-        found.append((key, Passage(row, levels, chunk)))
+        known[chunk.id] = Passage(row, levels, chunk)
         if chunk.document not in facts:
             facts[chunk.document] = _facts(columns[:_OWN])
-    return found, facts
+    return known, facts
 
 
 _OWN = _FACTS.count("d.")

@@ -17,7 +17,7 @@ from marklight.ports import Scored
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from marklight.engines.embedded.kept import Kept, Standing
+    from marklight.engines.embedded.kept import Standing
     from marklight.engines.embedded.signs import Signs
     from marklight.model import Matrix, Vector
 
@@ -31,7 +31,6 @@ class Rows(NamedTuple):
     matrix: Matrix
     signs: Signs | None
     """Where there are so many that a first look at their signs is quicker."""
-    kept: Kept
     standing: Standing
     whole: bool
     """Whether every vector is one of a passage."""
@@ -50,7 +49,7 @@ def nearest(
         for ask in (limit if rows.whole else limit + limit // 4 + 8, 4 * limit + 64):
             best = top(scores, ask)
             places = best if wanted is None else wanted[best].tolist()
-            found = rows.kept.at_places(session, rows.model, rows.standing, places)
+            found = _pairs_of(session, rows, places)
             if len(found) >= limit or not len(scores):
                 return _ranked(dict(zip(places, scores[best].tolist(), strict=True)), found, limit)
     pairs = _pairs(session, rows.model, allowed)
@@ -119,6 +118,25 @@ def top(scores: Vector, count: int) -> list[int]:
 def _ranked(scores: Mapping[int, float], pairs: list[tuple[int, str]], limit: int) -> list[Scored]:
     found = [Scored(id, scores[place]) for place, id in pairs]
     return sorted(found, key=lambda each: (-each.score, each.chunk))[:limit]
+
+
+def _pairs_of(session: Session, rows: Rows, places: list[int]) -> list[tuple[int, str]]:
+    """The passages that these places belong to: several, where a text is repeated."""
+
+    def read(some: list[int]) -> dict[int, tuple[str, ...]]:
+        found: dict[int, tuple[str, ...]] = {}
+        for place, id in session.all(
+            "SELECT v.place, c.id FROM json_each(?) p CROSS JOIN vectors v ON v.place = p.value"
+            " JOIN chunks c ON c.digest = v.digest WHERE v.model = ?",
+            [listed(some), rows.model],
+        ):
+            found[place] = (*found.get(place, ()), id)
+        return found
+
+    known = rows.standing.ids.of(places, read)
+    pairs = [(place, id) for place, ids in known.items() for id in ids]
+    rows.standing.places.note({id: place for place, id in pairs})
+    return pairs
 
 
 def places(session: Session, rows: Rows, chunks: Sequence[str]) -> dict[str, int]:
