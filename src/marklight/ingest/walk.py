@@ -103,7 +103,9 @@ class Walk:
         try:
             by_name = name.endswith(self.endings) or self.is_document(folder.below, name)
             if by_name and entry.is_file(follow_symlinks=False):
-                return self._file(entry, path, folder.rules)
+                if (folder.rules or self.picky) and self.bounds.leaves_out(path, folder.rules):
+                    return None
+                return self._seen(entry.stat(follow_symlinks=False), entry, path)
             if entry.is_symlink():
                 return self._linked(entry, path, folder)
             if entry.is_dir(follow_symlinks=False):
@@ -116,13 +118,10 @@ class Walk:
             self._unreadable(path, f"cannot be read: {error.strerror or error}")
         return None
 
-    def _file(self, entry: os.DirEntry[str], path: str, rules: Rules) -> Found | None:
-        if self._left_out(path, rules):
-            return None
+    def _seen(self, status: os.stat_result, entry: os.DirEntry[str], path: str) -> Found | None:
         if not path.isascii() and not is_text(entry.name):
             self._unreadable(path, "its name is not valid Unicode")
             return None
-        status = entry.stat(follow_symlinks=False)
         return Found(DocumentId(self.name, path), state_of(status), entry.path)
 
     def _linked(self, entry: os.DirEntry[str], path: str, folder: Folder) -> Found | Folder | None:
@@ -139,10 +138,10 @@ class Walk:
         except OSError:
             self._unreadable(path, "is a symbolic link to nothing")
             return None
-        if not stat.S_ISREG(status.st_mode) or not is_text(entry.name):
+        if not stat.S_ISREG(status.st_mode):
             self._unreadable(path, "is not a regular file")
             return None
-        return Found(DocumentId(self.name, path), state_of(status), entry.path)
+        return self._seen(status, entry, path)
 
     def _follows(self, target: str, below: str) -> bool:
         """Whether a symbolic link is followed: to what the walk does not come to, and by one link only."""
