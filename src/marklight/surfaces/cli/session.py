@@ -112,8 +112,7 @@ class Session:
         self._tell(answer)
 
     def _more(self, _: str) -> None:
-        if self.answer is None:
-            raise UsageError("nothing was asked yet", "Ask in words")
+        before = self._last()
         shown = {hit.chunk.id for hit in self.hits}
         wanted = min(MOST, len(shown) + self.page)
         answer = self._search(self.question, wanted, self.nearest)
@@ -123,15 +122,14 @@ class Session:
         self.answer = replace(
             answer,
             hits=(*self.hits, *fresh),
-            levels={**self.answer.levels, **answer.levels},
+            levels={**before.levels, **answer.levels},
         )
         if not fresh:
             raise NotFound("there are no more results")
         self._list(fresh, first)
 
     def _nearest(self, _: str) -> None:
-        if self.answer is None:
-            raise UsageError("nothing was asked yet", "Ask in words")
+        self._last()
         self._ask(self.question, nearest=True)
 
     def _widen(self, words: str) -> None:
@@ -157,9 +155,7 @@ class Session:
         self._again(self.filters, Mode(words))
 
     def _explain(self, _: str) -> None:
-        if self.answer is None:
-            raise UsageError("nothing was asked yet", "Ask in words")
-        self._say(explanation(self.answer))
+        self._say(explanation(self._last()))
 
     def _help(self, _: str) -> None:
         usual = {
@@ -174,6 +170,11 @@ class Session:
         self._say(render.table(usual | commands))
 
     # Inside
+
+    def _last(self) -> Answer:
+        if self.answer is None:
+            raise UsageError("nothing was asked yet", "Ask in words")
+        return self.answer
 
     def _search(self, question: str, limit: int, nearest: bool) -> Answer:
         with Bar() as bar:
