@@ -101,9 +101,14 @@ def peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 
 
+def result_path(name: str) -> Path:
+    """Where a benchmark keeps its figures."""
+    return ROOT / "benchmarks" / "results" / f"{name}.json"
+
+
 def save(name: str, figures: dict[str, Any]) -> None:
     """Print the figures and keep them."""
     figures = {"machine": f"{platform.machine()}, {os.cpu_count()} cores", **figures}
     text = json.dumps(figures, indent=2)
     print(text)
-    (ROOT / "benchmarks" / "results" / f"{name}.json").write_text(text + "\n")
+    result_path(name).write_text(text + "\n")

@@ -9,7 +9,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import inf, log
+from math import log
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -17,8 +17,8 @@ import numpy as np
 
 from benchmarks._cases import Case, cases
 from benchmarks._diagram import diagram
-from benchmarks._fitting import Numbers, Ranking, ascended, best_documents, logistic, vector
-from benchmarks._measure import ROOT, SETS, save
+from benchmarks._fitting import Numbers, Ranking, Trial, best_documents, logistic, vector
+from benchmarks._measure import ROOT, SETS, result_path, save
 from marklight import models
 from marklight.eval.metrics import calibration_error
 from marklight.search.evidence import SEEN, Bearing
@@ -29,17 +29,16 @@ LENGTH = Bearing._fields.index("length")
 TEMPERS = (0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.9)
 THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
 LEGS: tuple[dict[str, float], ...] = ({"keyword": 1.0}, {"meaning": 1.0})
-HALVES, SEED = 9, 4
-"""Random halves of the questions that weights are learned from, so that none hangs on a few of them."""
-TOLERATED = 0.003
-"""Of nDCG@10 below the better leg; what a set loses beyond it counts fivefold."""
-
-
 LITERAL = 2.0
 """Not learned, as the sets have hardly a question of one word: more than any two cosines differ by."""
-LINKS = 0.15
-"""The most that a doubling of links may count: in the sets made of link texts the answer is a linked page
-by construction, and more would put hubs first in every library."""
+AXES = {
+    "words": (0.1, 0.15, 0.2, 0.25, 0.3, 0.4),
+    "title": (0.4, 0.8, 1.2, 1.6),
+    "path": (0.0, 0.3, 0.6, 1.0, 1.4),
+    "links": (0.05, 0.1, 0.15),
+}
+"""Weights that are tried, all with all. Links count little: in the sets made of link texts the answer is
+a linked page by construction, and more would put hubs first in every library."""
 MISJUDGED = ("cranfield",)
 """Sets that say nothing about what a score means. Cranfield's judges gave no mark to the paper that a
 question was written from: of its first results above 0.7 two of three are such papers."""
@@ -51,7 +50,7 @@ class Plan(NamedTuple):
     """What is learned for one mode."""
 
     fixed: Mapping[str, float]
-    free: tuple[str, ...]
+    free: Mapping[str, tuple[float, ...]]
     answer: tuple[str, ...]
     hit: tuple[str, ...]
 
@@ -59,63 +58,36 @@ class Plan(NamedTuple):
 MEANING, WORDS = ("best", "few", "spread"), ("covered", "near")
 PLANS = {
     "hybrid": Plan(
-        {"meaning": 1.0, "words": 0.9, "title": 0.8, "literal": LITERAL},
-        ("words", "title", "links"),
-        (*MEANING, *WORDS, "length", "size"),
+        {"meaning": 1.0, "literal": LITERAL},
+        AXES,
+        (*MEANING, "worded", *WORDS, "length", "size"),
         ("share", "gap", "length", "best"),
     ),
     "semantic": Plan(
-        {"meaning": 1.0}, (), (*MEANING, "length", "size"), ("share", "gap", "length", "best")
+        {"meaning": 1.0}, {}, (*MEANING, "length", "size"), ("share", "gap", "length", "best")
     ),
     "keyword": Plan(
-        {"keyword": 1.0}, (), (*WORDS, "length"), ("share", "gap", "length", "covered")
+        {"keyword": 1.0}, {}, (*WORDS, "length"), ("share", "gap", "length", "covered")
     ),
     "any hybrid": Plan(
-        {"nearness": 1.0, "words": 0.9, "title": 0.8, "literal": LITERAL},
-        ("nearness", "words", "title", "links"),
+        {"nearness": 1.2, "literal": LITERAL},
+        AXES,
         (*WORDS, "length"),
         ("share", "gap", "length", "covered"),
     ),
-    "any semantic": Plan({"nearness": 1.0}, (), (), ("share", "length")),
+    "any semantic": Plan({"nearness": 1.0}, {}, (), ("share", "length")),
 }
 
 Cases = Mapping[str, Sequence[Case]]
 
 
-def learned(plan: Plan, known: Cases, rankings: Mapping[str, Ranking]) -> Weights:
+def learned(plan: Plan, known: Cases, trial: Trial) -> Weights:
     """All that is learned from some sets, each of which counts as much as any other."""
-    evidence = dict(plan.fixed)
-    if plan.free:
-        chance = np.random.default_rng(SEED)
-        halves = [
-            {name: chance.random(len(rankings[name])) < 0.5 for name in known}
-            for _ in range(HALVES)
-        ]
-        found = [climbed(plan, {name: rankings[name] for name in known}, half) for half in halves]
-        evidence |= {name: fmean(each.get(name, 0.0) for each in found) for name in plan.free}
+    evidence = {**plan.fixed, **trial.blend(known)}
     answer, word = (curve_of_answers(plan, known, evidence, short) for short in (False, True))
     fits = {temper: curve_of_hits(plan, known, evidence, temper) for temper in TEMPERS}
     temper = min(fits, key=lambda each: fits[each][1])
     return Weights(evidence, temper, answer, word, fits[temper][0])
-
-
-def climbed(
-    plan: Plan, rankings: Mapping[str, Ranking], half: Mapping[str, Numbers]
-) -> dict[str, float]:
-    """The best weights for some of the questions; what is learned is the mean of several such."""
-    legs = {
-        name: max(each.ndcg(leg)[half[name]].mean() for leg in LEGS)
-        for name, each in rankings.items()
-    }
-
-    def worth(weights: Mapping[str, float]) -> float:
-        gains = [
-            each.ndcg(weights)[half[name]].mean() - legs[name] for name, each in rankings.items()
-        ]
-        return fmean(gains) - 4 * fmean(max(0.0, -TOLERATED - gain) for gain in gains)
-
-    most = {name: LINKS if name == "links" else inf for name in plan.free}
-    return ascended(plan.fixed, most, worth)
 
 
 def curve_of_answers(plan: Plan, known: Cases, evidence: Mapping[str, float], short: bool) -> Curve:
@@ -257,17 +229,18 @@ def report(
 ) -> tuple[Weights, dict[str, Any], dict[str, Checked]]:
     """Learned from all sets; and each set measured with what was learned from the others."""
     rankings = {name: Ranking(each) for name, each in known.items()}
-    weights = learned(plan, known, rankings)
+    trial = Trial(plan.fixed, plan.free, rankings, LEGS)
+    weights = learned(plan, known, trial)
     left_out, results = {}, {}
     for name in known:
         others = {other: each for other, each in known.items() if other != name}
-        without = learned(plan, others, rankings)
+        without = learned(plan, others, trial)
         left_out[name] = checked(without, known[name])
         results[name] = {
             "ndcg@10": float(rankings[name].ndcg(weights.evidence).mean()),
             "left out": {
                 "ndcg@10": float(rankings[name].ndcg(without.evidence).mean()),
-                "evidence": without.evidence,
+                "weights": as_data(without),
                 **figures(left_out[name]),
             },
             "better leg": float(max(rankings[name].ndcg(leg).mean() for leg in LEGS)),
@@ -310,7 +283,7 @@ def main() -> None:
     model = models.load().fingerprint
     wanted = sys.argv[1:] or list(PLANS)
     target = ROOT / "src" / "marklight" / "search" / "learned.json"
-    kept = ROOT / "benchmarks" / "results" / "learning.json"
+    kept = result_path("learning")
     data = json.loads(target.read_text())["modes"] if target.exists() else {}
     results = json.loads(kept.read_text()) if kept.exists() else {}
     asked: dict[str, Cases] = {}

@@ -1,17 +1,29 @@
 """How good the answers are: every way of searching and of fusing on the same questions, set by set.
 
-With `ablate` each stage of the default pipeline is left out, or taken in, in turn, on some of the questions.
+`learned` and the like measure these ways alone; the others stay as they were. With `ablate` each stage of the
+default pipeline is left out, or taken in, in turn, on some of the questions.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from benchmarks._measure import SETS, save, set_path
+from benchmarks._measure import SETS, result_path, save, set_path
+from marklight.answer import Hits, Query
+from marklight.eval.collection import open_collection, places
 from marklight.eval.evaluate import evaluate
+from marklight.eval.quality import Quality, measure
+from marklight.eval.reading import foreign_questions, read_dataset
+from marklight.ports import Tools
+from marklight.search.fuse.learned import fused
+from marklight.search.likelihood import Weights, read_weights
 
 WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
     "keyword": ("keyword", ()),
@@ -21,36 +33,66 @@ WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
     "score aware": ("hybrid", ("search.fuse=score_aware",)),
     "learned": ("hybrid", ()),
 }
+LEFT_OUT = "left out"
+"""The default, with what was learned from the other sets."""
+LEGS = ("keyword", "semantic")
 ASKED = 100
 """Questions of each set that the stages are tried with."""
 
 
-def table() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """The default fusion, with weights that were learned from some sets only."""
+
+    weights: Weights
+
+    def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
+        return fused(lists, query, tools, lambda *_: self.weights)
+
+
+def measured(name: str, way: str) -> Quality:
+    if way != LEFT_OUT:
+        mode, assignments = WAYS[way]
+        return evaluate(set_path(name), mode=mode, assignments=assignments).quality
+    learned = json.loads(result_path("learning").read_text())["hybrid"][name][LEFT_OUT]
+    dataset = read_dataset(set_path(name))
+    with open_collection(dataset, "hybrid") as collection:
+        library = copy(collection.library)
+        fuse = Elsewhere(read_weights(learned["weights"]))
+        library.pipeline = replace(library.pipeline, fuse=fuse)
+        asked = replace(collection, library=library)
+        off_topic = dataset.off_topic or foreign_questions()
+        return measure(asked, dataset, places(collection, dataset), off_topic, "hybrid")
+
+
+def table(ways: Sequence[str]) -> dict[str, Any]:
+    kept = result_path("quality")
+    known = json.loads(kept.read_text()) if kept.exists() else {}
+    found: dict[str, Any] = known.get("sets", {})
     took = 0.0
     for name in SETS:
-        found[name] = {}
-        for way, (mode, assignments) in WAYS.items():
+        for way in ways:
             began = time.perf_counter()
-            result = evaluate(set_path(name), mode=mode, assignments=assignments)
+            quality = measured(name, way)
             took += (time.perf_counter() - began) * (way == "learned")
-            found[name][way] = {**result.quality.metrics, **result.quality.latency_ms}
-            print(
-                name,
-                way,
-                {key: round(each, 3) for key, each in found[name][way].items()},
-                flush=True,
-            )
-    gains = {
-        name: each["learned"]["ndcg@10"]
-        - max(each[leg]["ndcg@10"] for leg in ("keyword", "semantic"))
-        for name, each in found.items()
-    }
+            found.setdefault(name, {})[way] = {**quality.metrics, **quality.latency_ms}
+            shown = {key: round(each, 3) for key, each in found[name][way].items()}
+            print(name, way, shown, flush=True)
+    seconds = "all sets, default settings, seconds"
     return {
         "sets": found,
-        "learned to its better leg": {**gains, "mean": fmean(gains.values())},
-        "all sets, default settings, seconds": took,
+        "learned to its better leg": gains(found, "learned"),
+        "left out to its better leg": gains(found, LEFT_OUT),
+        seconds: took or known.get(seconds),
     }
+
+
+def gains(found: Mapping[str, Any], way: str) -> dict[str, float]:
+    each = {
+        name: ways[way]["ndcg@10"] - max(ways[leg]["ndcg@10"] for leg in LEGS)
+        for name, ways in found.items()
+    }
+    return {**each, "mean": fmean(each.values())}
 
 
 def ablations() -> dict[str, Any]:
@@ -71,7 +113,7 @@ def main() -> None:
     if sys.argv[1:] == ["ablate"]:
         save("ablation", ablations())
     else:
-        save("quality", table())
+        save("quality", table(sys.argv[1:] or [*WAYS, LEFT_OUT]))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,16 @@ PAGES = {
     "b.md": "# Scaling\n\nMore replicas carry more load. See [[a]].\n",
     "c.md": "# Kitchen\n\nThe espresso machine needs water.\n",
 }
-FLAT = Bearing(best=8.0, few=7.0, spread=1.0, covered=0.5, near=0.4, length=log(5), size=log(1001))
+FLAT = Bearing(
+    best=8.0,
+    few=7.0,
+    spread=1.0,
+    worded=7.5,
+    covered=0.5,
+    near=0.4,
+    length=log(5),
+    size=log(1001),
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +76,52 @@ def test_evidence_is_what_each_list_says_and_what_the_passage_has_of_the_words(
     assert (one.meaning, two.meaning, three.meaning) == pytest.approx((9, 8, 7))
     assert (one.nearness, two.nearness, three.nearness) == pytest.approx((1, 0.5, 0))
     assert (one.keyword, two.keyword, three.keyword) == (1.0, 0.5, 0.0)
-    assert (one.words, two.words, three.words) == (0.5, 0.25, 0.0)
+    # Half of the words times the part of the best, and two words tell 2 ** 0.75 times as much as one.
+    assert (one.words, two.words, three.words) == pytest.approx((2**-0.25, 2**-1.25, 0.0))
     # The first two are linked with each other both ways: two links, and log2(1 + 2).
     assert (one.links, three.links) == pytest.approx((log2(3), 0.0))
+
+
+def test_words_tell_the_more_the_longer_a_question_is_up_to_twenty(tools: Tools) -> None:
+    lists = {
+        "semantic": listed(tools, "semantic", a=0.9),
+        "keyword": listed(tools, "keyword", a=6.0),
+    }
+
+    def told(count: int) -> float:
+        text = " ".join(["rollback", *(f"w{number}" for number in range(1, count))])
+        (one,) = gathered(lists, Query(text), tools).values()
+        return one.words / one.covered
+
+    assert [told(count) for count in (1, 16, 20, 30)] == pytest.approx([1, 8, 20**0.75, 20**0.75])
+
+
+@pytest.mark.parametrize(
+    "text, share",
+    [
+        ("backups", 1.0),
+        ("database backups", 1.0),
+        ("database restored", 0.5),
+        ("old backup of the database", 2 / 3),
+        ("DataBase", 1.0),
+        ("keepAlive", 2 / 3),
+        ("the", 0.0),
+    ],
+)
+def test_a_document_may_be_meant_by_the_words_of_its_path(
+    tmp_path: Path, text: str, share: float
+) -> None:
+    page = "databases/keep-alive_backups.md"
+    with library(write(tmp_path, {page: "# Notes\n\nEvery night.\n"}), engine="memory:") as lib:
+        lib.index()
+        with lib.engine.snapshot() as reader:
+            tools = Tools(reader, FakeEmbedder())
+            lists = {"semantic": listed(tools, "semantic", d=0.9), "keyword": ()}
+            (one,) = gathered(lists, Query(text), tools).values()
+            assert one.path == pytest.approx(share)
+            # By meaning alone no word counts.
+            (one,) = gathered({"semantic": lists["semantic"]}, Query(text), tools).values()
+            assert one.path == 0
 
 
 def test_a_passage_that_is_not_embedded_may_be_as_near_as_its_words_tell(tools: Tools) -> None:
@@ -171,6 +223,8 @@ def test_what_links_lead_to_counts_where_words_do_not(tools: Tools) -> None:
         "graph": listed(tools, "graph", b=0.4),
     }
     assert [each.words for each in gathered(lists, Query("rollback"), tools).values()] == [1.0, 0.4]
+    words = [each.words for each in gathered(lists, Query("rollback now"), tools).values()]
+    assert words[1] == pytest.approx(0.4 * 2**0.75)
 
 
 def test_a_question_is_judged_by_the_best_of_each_list(tools: Tools) -> None:
@@ -185,12 +239,22 @@ def test_a_question_is_judged_by_the_best_of_each_list(tools: Tools) -> None:
             best=9,
             few=8,
             spread=2,
+            worded=(9 + 8) / 2,
             covered=0.5,
             near=(0.5 + 0.5 + 0) / 3,
             length=log(3),
             size=log(4),
         )
     )
+
+
+def test_where_nothing_has_the_words_they_agree_with_meaning_as_little_as_the_last_does(
+    tools: Tools,
+) -> None:
+    lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8, c=0.7), "keyword": ()}
+    query = Query("rollback replicas")
+    seen = bearing(lists, gathered(lists, query, tools), query, tools)
+    assert seen.worded == pytest.approx(7)
 
 
 def weights(temper: float = 1.0) -> Weights:
@@ -226,7 +290,7 @@ def test_passages_of_one_document_do_not_stand_in_each_others_way() -> None:
 FINITE = st.floats(-30, 30)
 BEARINGS = st.builds(
     Bearing,
-    *(st.floats(0, 10) for _ in range(3)),
+    *(st.floats(0, 10) for _ in range(4)),
     *(st.floats(0, 1) for _ in range(2)),
     st.floats(log(2), 5),
     st.floats(0, 15),
@@ -262,7 +326,7 @@ def test_a_model_that_was_not_measured_is_judged_by_the_order_of_its_cosines() -
     for mode in ("hybrid", "semantic"):
         one = measured()[mode][ANY]
         used = {*one.evidence, *one.answer.slopes, *one.word.slopes, *one.hit.slopes}
-        assert not used & {"meaning", "best", "few", "spread"}
+        assert not used & {"meaning", "best", "few", "spread", "worded"}
 
 
 COPIES = {f"{page}.md": "# Copy\n\nReturn to an earlier revision.\n" for page in "abcd"}
@@ -308,8 +372,9 @@ def test_fusion_tells_every_part_of_a_score(tools: Tools) -> None:
     first, *_ = Learned()(lists, Query("rollback replicas"), tools)
     said = {why.stage: why.value for why in first.why}
     one = measured()["hybrid"][ANY]
-    # What adds nothing is not told: the question has two words.
-    assert {"semantic", "keyword", *one.evidence, "answer", "learned"} - {"literal"} == set(said)
+    # What adds nothing is not told: the question has two words, and the path none of them.
+    told = {"semantic", "keyword", *one.evidence, "answer", "learned"} - {"literal", "path"}
+    assert told == set(said)
     assert said["title"] == pytest.approx(one.evidence["title"] * 0.5)
     assert said["learned"] == first.score < said["answer"]
 

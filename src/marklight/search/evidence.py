@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from math import log, log2
 from statistics import fmean
 from typing import NamedTuple
@@ -20,6 +21,13 @@ _LEAST_SPREAD = 0.05
 """Cosines that are closer than this are as good as equal."""
 _LEAST_SCORE = 1e-6
 _NOTHING = Covered(0.0, 0.0)
+_TELLING = 0.75
+"""Power of a question's length in words: the more there are the more their agreement tells. Of 0, 0.25,
+0.5, 0.75 and 1 this one is the best on sets left out."""
+_LONG = 20
+"""Words from which on a question is no longer: the sets have hardly any beyond."""
+_PATHS = 4096
+"""Documents whose words of the path are remembered."""
 
 
 class Evidence(NamedTuple):
@@ -32,7 +40,8 @@ class Evidence(NamedTuple):
     keyword: float
     """Its score by words as a part of the best; where that did not reach it, at most that of the last."""
     words: float
-    """The same times the share of the question's words that it has, or what links have if that is more."""
+    """The same times the share of the question's words that it has, or what links have if that is more;
+    times how much so many words tell."""
     covered: float
     """That share; a rare word counts more."""
     literal: float
@@ -42,6 +51,8 @@ class Evidence(NamedTuple):
     """
     title: float
     """The share that stands in its title."""
+    path: float
+    """The share of them in its document's path, where all count the same: folders are named as well."""
     links: float
     """How many documents its own is linked with, by doublings."""
 
@@ -55,6 +66,8 @@ class Bearing(NamedTuple):
     """The mean of the five highest, ten times."""
     spread: float
     """From the highest to the last of those seen, ten times."""
+    worded: float
+    """The mean of those of the three best by words, ten times: where words and meaning agree, there is an answer."""
     covered: float
     """The largest share of the question's words in one passage."""
     near: float
@@ -78,7 +91,9 @@ def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str,
     covered = _covered(query, tools, list(chunks)) if by_words else {}
     owners = {chunk.document for chunk in chunks.values()} if by_words else ()
     degrees = tools.reader.degrees(list(owners), _HUB)
-    single = _length(query) == 1
+    length = _length(query)
+    single, telling = length == 1, min(length, _LONG) ** _TELLING
+    asked = _forms(query.text) if by_words else set()
     held = set() if single else _holders(query.text, chunks.values())
     found, unseen = {}, unembedded(lists, query)
     for id, chunk in chunks.items():
@@ -91,10 +106,13 @@ def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str,
             meaning=10 * cosine,
             nearness=(cosine - farthest) / max(nearest - farthest, _LEAST_SPREAD),
             keyword=keyword,
-            words=max(keyword * share.anywhere, linked.get(id, 0.0)),
+            words=telling * max(keyword * share.anywhere, linked.get(id, 0.0)),
             covered=share.anywhere,
             literal=share.anywhere if single or id in held else 0.0,
             title=share.title,
+            path=max(
+                (len(each & _path_words(chunk.path)) / len(each) for each in asked), default=0
+            ),
             links=log2(1 + degrees.get(chunk.document, 0)),
         )
     return found
@@ -131,6 +149,7 @@ def bearing(
         best=cosines[0],
         few=fmean(cosines[:5]),
         spread=cosines[0] - cosines[-1],
+        worded=fmean(each.meaning for each in worded[:3]) if worded else cosines[-1],
         covered=max(seen, default=0.0),
         near=fmean(seen[:3]) if seen else 0.0,
         length=log(1 + (1 if literal else _length(query))),
@@ -142,6 +161,17 @@ def _length(query: Query) -> int:
     """Words of the question; `PostgreSQL` is one, though it is also looked for in its parts."""
     whole = set(words(query.text))
     return 1 if len(whole) == 1 else len(set(query_words(query.text)))
+
+
+def _forms(text: str) -> set[frozenset[str]]:
+    """A question's words, and the same with the parts of names."""
+    return {frozenset(words(text)), frozenset(query_words(text))} - {frozenset()}
+
+
+@lru_cache(maxsize=_PATHS)
+def _path_words(path: str) -> frozenset[str]:
+    """Those of its folders and of the file's name; the ending tells nothing, as most have the same."""
+    return frozenset(query_words(path))
 
 
 def _holders(text: str, chunks: Iterable[Chunk]) -> set[str]:

@@ -94,12 +94,13 @@ def measured() -> Mapping[str, Mapping[str, Weights]]:
     """All that was learned, by mode and by the model's fingerprint."""
     read = json.loads(files("marklight.search").joinpath("learned.json").read_text("utf-8"))
     return {
-        mode: {model: _weights(one) for model, one in by_model.items()}
+        mode: {model: read_weights(one) for model, one in by_model.items()}
         for mode, by_model in read["modes"].items()
     }
 
 
-def _weights(read: Mapping[str, Any]) -> Weights:
+def read_weights(read: Mapping[str, Any]) -> Weights:
+    """As they are written in JSON."""
     curves = {
         name: Curve(read[name]["start"], read[name]["slopes"]) for name in ("answer", "word", "hit")
     }

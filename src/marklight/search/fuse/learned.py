@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from marklight.answer import Hit, Hits, Query, Why, best_first
@@ -24,19 +24,29 @@ class Learned:
     """
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
-        by_meaning = bool(lists.get("semantic"))
-        mode = "semantic" if by_meaning else "keyword"
-        if by_meaning and "keyword" in lists:
-            mode = "hybrid"  # also where no passage has any of the words: that tells much
-        model = tools.embedder.fingerprint if tools.embedder and by_meaning else ""
-        weights = weights_for(mode, model)
-        if weights is None or not (by_meaning or lists.get("keyword")):
-            return _by_best(lists)
-        lists = completed(lists, query, tools)
-        found = gathered(lists, query, tools)
-        if told_by_words(lists, found, query):
-            weights = weights_for(mode, ANY) or weights
-        return _weighed(lists, found, query, tools, weights)
+        return fused(lists, query, tools, weights_for)
+
+
+def fused(
+    lists: Mapping[str, Hits],
+    query: Query,
+    tools: Tools,
+    weights_for: Callable[[str, str], Weights | None],
+) -> Hits:
+    """By the weights for a mode and a model, wherever they were learned."""
+    by_meaning = bool(lists.get("semantic"))
+    mode = "semantic" if by_meaning else "keyword"
+    if by_meaning and "keyword" in lists:
+        mode = "hybrid"  # also where no passage has any of the words: that tells much
+    model = tools.embedder.fingerprint if tools.embedder and by_meaning else ""
+    weights = weights_for(mode, model)
+    if weights is None or not (by_meaning or lists.get("keyword")):
+        return _by_best(lists)
+    lists = completed(lists, query, tools)
+    found = gathered(lists, query, tools)
+    if told_by_words(lists, found, query):
+        weights = weights_for(mode, ANY) or weights
+    return _weighed(lists, found, query, tools, weights)
 
 
 def _weighed(
