@@ -92,6 +92,8 @@ def learned(plan: Plan, known: Cases, trial: Trial) -> Weights:
 
 def curve_of_answers(plan: Plan, known: Cases, evidence: Mapping[str, float], short: bool) -> Curve:
     """Questions whose answer is among the first ten, against those that nothing answers."""
+    # Whether a single word agrees with itself says nothing that its cosines do not.
+    names = tuple(name for name in plan.answer if not short or name != "worded")
     values, labels, counts = [], [], []
     for each in known.values():
         found = [
@@ -102,19 +104,19 @@ def curve_of_answers(plan: Plan, known: Cases, evidence: Mapping[str, float], sh
         ]
         sorts = Counter((bool(case.ideal), case.judged) for case in found)
         for case in found:
-            values.append(_picked(plan.answer, case))
+            values.append(_picked(names, case))
             labels.append(bool(case.ideal))
             # Small libraries count half as much as the sets that they are made of.
             counts.append((2 if case.judged else 1) / sorts[bool(case.ideal), case.judged])
     known_values, right = np.array(values), np.array(labels)
     start, slopes = logistic(known_values, right.astype(float), np.array(counts))
-    sure = set(plan.answer) & {"best" if not short else "covered"}
+    sure = set(names) & {"best" if not short else "covered"}
     if not sure:
         # Words alone tell little of what is off topic, cosines little of a single word: then it is
         # better to say too much.
         heights = start + known_values[right] @ slopes
         start += max(0.0, SPOKEN - float(np.quantile(heights, LENIENT)))
-    return Curve(start, dict(zip(plan.answer, slopes.tolist(), strict=True)))
+    return Curve(start, dict(zip(names, slopes.tolist(), strict=True)))
 
 
 def curve_of_hits(
