@@ -76,8 +76,8 @@ def test_evidence_is_what_each_list_says_and_what_the_passage_has_of_the_words(
     assert (one.meaning, two.meaning, three.meaning) == pytest.approx((9, 8, 7))
     assert (one.nearness, two.nearness, three.nearness) == pytest.approx((1, 0.5, 0))
     assert (one.keyword, two.keyword, three.keyword) == (1.0, 0.5, 0.0)
-    # Half of the words times the part of the best, and two words tell 2 ** 0.75 times as much as one.
-    assert (one.words, two.words, three.words) == pytest.approx((2**-0.25, 2**-1.25, 0.0))
+    # Half of the words times the part of the best to the power of 0.7; two tell 2 ** 0.75 times as much as one.
+    assert (one.words, two.words, three.words) == pytest.approx((2**-0.25, 2**-0.95, 0.0))
     # The first two are linked with each other both ways: two links, and log2(1 + 2).
     assert (one.links, three.links) == pytest.approx((log2(3), 0.0))
 
