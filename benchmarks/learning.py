@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks._cases import Case, cases
+from benchmarks._cases import EVIDENCE, Case, cases
 from benchmarks._diagram import diagram
 from benchmarks._fitting import Numbers, Ranking, Trial, best_documents, logistic, vector
 from benchmarks._measure import ROOT, SETS, result_path, save
@@ -83,7 +83,8 @@ Cases = Mapping[str, Sequence[Case]]
 
 def learned(plan: Plan, known: Cases, trial: Trial) -> Weights:
     """All that is learned from some sets, each of which counts as much as any other."""
-    evidence = {**plan.fixed, **trial.blend(known)}
+    counted = {**plan.fixed, **trial.blend(known)}
+    evidence = {name: counted[name] for name in EVIDENCE if name in counted}
     answer, word = (curve_of_answers(plan, known, evidence, short) for short in (False, True))
     fits = {temper: curve_of_hits(plan, known, evidence, temper) for temper in TEMPERS}
     temper = min(fits, key=lambda each: fits[each][1])
