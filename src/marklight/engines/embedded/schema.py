@@ -58,9 +58,9 @@ CREATE TABLE chunks (
     code TEXT NOT NULL, text TEXT NOT NULL,
     levels TEXT NOT NULL DEFAULT ''      -- how far it can be widened, empty where nobody looked
 );
--- With all that a filtered search by meaning needs, so that it never opens the long rows.
+-- With all that a search by meaning needs, filtered or not, so that it never opens the long rows.
 CREATE INDEX chunks_of ON chunks (document, ordinal, digest, id);
-CREATE INDEX chunks_by_digest ON chunks (digest);
+CREATE INDEX chunks_by_digest ON chunks (digest, id);
 CREATE TABLE languages (
     language TEXT NOT NULL,
     chunk INTEGER NOT NULL REFERENCES chunks ON DELETE CASCADE,

@@ -127,7 +127,7 @@ def _pairs_of(session: Session, rows: Rows, places: list[int]) -> list[tuple[int
         found: dict[int, tuple[str, ...]] = {}
         for place, id in session.all(
             "SELECT v.place, c.id FROM json_each(?) p CROSS JOIN vectors v ON v.place = p.value"
-            " JOIN chunks c ON c.digest = v.digest WHERE v.model = ?",
+            " CROSS JOIN chunks c ON c.digest = v.digest WHERE v.model = ?",
             [listed(some), rows.model],
         ):
             found[place] = (*found.get(place, ()), id)
@@ -145,7 +145,7 @@ def places(session: Session, rows: Rows, chunks: Sequence[str]) -> dict[str, int
     def read(some: list[str]) -> dict[str, int]:
         found = session.all(
             "SELECT c.id, v.place FROM json_each(?) i CROSS JOIN chunks c ON c.id = i.value"
-            " JOIN vectors v ON v.digest = c.digest WHERE v.model = ?",
+            " CROSS JOIN vectors v ON v.digest = c.digest WHERE v.model = ?",
             [listed(some), rows.model],
         )
         return dict(found)

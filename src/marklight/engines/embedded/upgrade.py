@@ -65,7 +65,11 @@ CREATE TEMP VIEW chunks AS SELECT *, '' AS levels FROM main.chunks
     ),
     3: Older(
         # Of passages that are there, levels are found when they are asked for.
-        change="ALTER TABLE chunks ADD COLUMN levels TEXT NOT NULL DEFAULT ''",
+        change="""
+ALTER TABLE chunks ADD COLUMN levels TEXT NOT NULL DEFAULT '';
+DROP INDEX chunks_by_digest;
+CREATE INDEX chunks_by_digest ON chunks (digest, id)
+""",
         stand_in="CREATE TEMP VIEW chunks AS SELECT *, '' AS levels FROM main.chunks",
     ),
 }
