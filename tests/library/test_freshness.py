@@ -164,6 +164,27 @@ def test_a_hit_that_is_gone_is_never_returned(tree: Path, engine: str) -> None:
         assert answer.abstained == "what matched is no longer on the disk"
 
 
+def test_what_is_gone_takes_no_place_however_far_back_it_was_found(
+    tmp_path: Path, engine: str
+) -> None:
+    others = {name: " ".join(f"{name}{number}" for number in range(8)) for name in "bcdefghj"}
+    pages = {f"{name}.md": f"# {name}\n\nkumquat {words}\n" for name, words in others.items()}
+    folder = write(tmp_path / "docs", pages)
+    for name in pages:
+        os.utime(folder / name, (0, 0))
+    with library(folder, engine=engine, model={"name": "none"}) as lib:
+        lib.index()
+        third = paths(lib.search("kumquat", limit=8, min_confidence=0))[2]
+        # As the only new one it would be lifted to the front.
+        os.utime(folder / third)
+        lib.index()
+        assert paths(lib.search("kumquat", limit=1, min_confidence=0)) == [third]
+        (folder / third).unlink()
+        for limit in (1, 3, 7):
+            found = lib.search("kumquat", limit=limit, min_confidence=0, refresh=False)
+            assert len(paths(found)) == limit
+
+
 def test_without_a_look_a_changed_file_is_said(tree: Path, engine: str) -> None:
     with library(tree, engine=engine) as lib:
         lib.index()

@@ -15,7 +15,6 @@ from marklight.errors import SettingsError
 from marklight.model import Batch, Vectors
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
-from marklight.search.front import thinned
 from marklight.search.likeness import sketch
 from marklight.search.refine.diversity import Diversity
 from marklight.search.refine.near_text import NearText
@@ -110,7 +109,7 @@ def test_near_text_is_exactly_what_comparing_all_pairs_would_give(
         replace(hit, chunk=replace(hit.chunk, text=text))
         for hit, text in zip(told(texts), texts, strict=True)
     )
-    found = NearText(overlap)(replace(QUERY, limit=12), hits, TOOLS)
+    found = NearText(overlap)(QUERY, hits, TOOLS)
     assert [hit.chunk.text for hit in found] == brute_force(texts, overlap)
 
 
@@ -123,22 +122,6 @@ def test_sketches_never_differ_in_more_than_their_texts_do(texts: list[str]) -> 
         for place, other in enumerate(sets):
             assert known.differing[at, place] <= len(one ^ other)
             assert known.jaccard(at, place) == pytest.approx(jaccard(one, other))
-
-
-def test_hits_are_compared_until_there_are_documents_for_every_result() -> None:
-    hits = told([f"text {number}" for number in range(30)])
-    looked: list[int] = []
-
-    def first_only(some: Hits) -> Hits:
-        looked.append(len(some))
-        return some[:1]
-
-    # Of two hits for each of 2 results one document is left, so four more are compared, then eight and so on.
-    assert thinned(hits, 2, first_only) == hits[:1]
-    assert looked == [4, 8, 16, 30]
-    looked.clear()
-    assert thinned(hits, 1, first_only) == (hits[0], *hits[2:])
-    assert looked == [2]
 
 
 @pytest.mark.parametrize("overlap", [0.0, 1.1])

@@ -7,7 +7,6 @@ from typing import Any
 
 from marklight.answer import Hits, Query
 from marklight.ports import Tools
-from marklight.search.front import thinned
 from marklight.search.likeness import sketch
 from marklight.settings import ABOVE_ZERO, demand_within
 from marklight.text import flat
@@ -27,9 +26,6 @@ class NearText:
         demand_within("search.near_text", self, overlap=(ABOVE_ZERO, 1))
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        return thinned(hits, query.limit, self._unlike)
-
-    def _unlike(self, hits: Hits) -> Hits:
         if len(hits) < 2:
             return hits
         import numpy as np

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from marklight.answer import Hits, Query
-from marklight.ports import Reader, Tools
-from marklight.search.front import thinned
+from marklight.ports import Tools
 from marklight.settings import ABOVE_ZERO, demand_within
 
 
@@ -28,11 +27,7 @@ class SameMeaning:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if tools.embedder is None or self.cosine == 1:
             return hits
-        model = tools.embedder.fingerprint
-        return thinned(hits, query.limit, lambda some: self._unlike(some, model, tools.reader))
-
-    def _unlike(self, hits: Hits, model: str, reader: Reader) -> Hits:
-        known = reader.vectors(model, [hit.chunk.id for hit in hits])
+        known = tools.reader.vectors(tools.embedder.fingerprint, [hit.chunk.id for hit in hits])
         if len(known) < 2:
             return hits
         import numpy as np
