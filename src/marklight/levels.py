@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from marklight.answer import Level
 from marklight.model import Chunk, Entry, Heading
@@ -14,11 +14,45 @@ MOST_IN_PARENT = 20
 """Passages of one parent: it has at most 2,000 characters, and few passages under 100."""
 
 
-class Leaf(NamedTuple):
+class Leaf:
     """A document by its lines and headings."""
 
-    page: Page
-    outline: Sequence[Heading]
+    def __init__(self, page: Page, outline: Sequence[Heading]) -> None:
+        self.page = page
+        self._sections = [heading.lines for heading in outline]
+        self._titled = bool(outline) and outline[0].lines[1] >= outline[-1].lines[1]
+        self._around = _enclosing(self._sections)
+
+    def section(self, lines: Lines) -> Lines:
+        """The smallest section that holds these lines: a deeper one comes after those around it.
+
+        The section of a page's title is the page, a level of its own: what stands under the title alone
+        reaches from one heading to the next.
+        """
+        sections = self._sections
+        above = bisect_right(sections, lines[0], key=lambda each: each[0])
+        at: int | None = above - 1 if above else None
+        while at is not None and sections[at][1] < lines[1]:
+            at = self._around[at]
+        if at is not None and not (at == 0 and self._titled):
+            return sections[at]
+        below = bisect_right(sections, lines[1], key=lambda each: each[0])
+        return (
+            sections[above - 1][0] if above else self.page.body,
+            sections[below][0] - 1 if below < len(sections) else len(self.page),
+        )
+
+
+def _enclosing(sections: Sequence[Lines]) -> list[int | None]:
+    """For each the last one before it that ends later, so that nobody has to walk over all between."""
+    found: list[int | None] = []
+    open: list[int] = []
+    for at, (_, end) in enumerate(sections):
+        while open and sections[open[-1]][1] <= end:
+            open.pop()
+        found.append(open[-1] if open else None)
+        open.append(at)
+    return found
 
 
 Parts = Callable[[str], Sequence[Lines]]
@@ -62,7 +96,7 @@ def lines_of(chunk: Chunk, level: str, leaf: Leaf, parts: Parts) -> Lines:
         case "block":
             return page.block(own, chunk.kind)
         case "section":
-            return page.trimmed(_around(own, _section(leaf, own)))
+            return page.trimmed(_around(own, leaf.section(own)))
         case _:
             return page.trimmed((1, len(page)))
 
@@ -91,25 +125,7 @@ def beside(chunk: Chunk, near: Sequence[Chunk], count: int) -> list[Lines]:
 
 def _is_part(chunk: Chunk, page: Page) -> bool:
     """Whether its lines hold more than the passage: those of a long line all stand on that one."""
-    return page.between(*chunk.lines).strip() != chunk.text.strip()
-
-
-def _section(leaf: Leaf, lines: Lines) -> Lines:
-    """The smallest section that holds these lines: a deeper one comes after those around it.
-
-    The section of a page's title is the page, a level of its own: what stands under the title alone
-    reaches from one heading to the next.
-    """
-    outline = leaf.outline
-    titled = bool(outline) and outline[0].lines[1] >= outline[-1].lines[1]
-    for heading in reversed(outline[1:] if titled else outline):
-        if heading.lines[0] <= lines[0] and lines[1] <= heading.lines[1]:
-            return heading.lines
-    starts = [heading.lines[0] for heading in outline]
-    return (
-        max((start for start in starts if start <= lines[0]), default=leaf.page.body),
-        min((start - 1 for start in starts if start > lines[1]), default=len(leaf.page)),
-    )
+    return not page.holds_only(chunk.lines, chunk.text)
 
 
 def _around(*parts: Lines) -> Lines:

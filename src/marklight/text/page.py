@@ -17,6 +17,7 @@ _FRONTMATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\n.*?^\1[ \t]*$", re.MULTILINE |
 _FENCE = re.compile(r"`{3,}(?![^\n]*`)|~{3,}")
 _BEFORE_FENCE = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t>]+)*")
 """Quotes and items of lists, with the blanks between them."""
+_BLANKS = re.compile(r"\s*")
 _PREFIX = re.compile(r"[ \t>]*")
 
 
@@ -35,7 +36,7 @@ class Page:
     def __len__(self) -> int:
         return len(self._lines)
 
-    @property
+    @cached_property
     def body(self) -> int:
         """The first line after the frontmatter."""
         found = _FRONTMATTER.match(self.text)
@@ -59,20 +60,29 @@ class Page:
         """How many characters they are."""
         return self.start(lines[1] + 1) - 1 - self.start(lines[0])
 
+    def holds_only(self, lines: Lines, text: str) -> bool:
+        """Whether these lines are this text and white space, told without copying them: one may be long."""
+        begin = _BLANKS.match(self.text, self.start(lines[0]))
+        end = self.start(lines[1] + 1) - 1
+        text = text.strip()
+        if not begin or not self.text.startswith(text, begin.end(), end):
+            return False
+        rest = _BLANKS.match(self.text, begin.end() + len(text), end)
+        return rest is not None and rest.end() == end
+
     def trimmed(self, lines: Lines) -> Lines:
         """Without blank lines at either end, and none that the page does not have."""
         last = max(1, min(lines[1], len(self)))
         first = max(1, min(lines[0], last))
-        while first < last and not self._line(first).strip():
-            first += 1
-        while first < last and not self._line(last).strip():
-            last -= 1
-        return first, last
+        begun, ended = bisect_left(self._filled, first), bisect_right(self._filled, last)
+        if begun == ended:
+            return last, last
+        return self._filled[begun], self._filled[ended - 1]
 
     def block(self, lines: Lines, kind: Kind) -> Lines:
         """These lines with the whole of every code block, or of the table, that they are part of."""
         if kind is Kind.TABLE:
-            return self._while(lines, lambda line: "|" in line)
+            return self._until(lines, self._outside_tables)
         if kind is not Kind.CODE:
             return lines
         first, last = lines
@@ -82,7 +92,7 @@ class Page:
         if touched:
             return min(first, touched[0][0]), max(last, touched[-1][1])
         # Code without a fence is indented.
-        return self.trimmed(self._while(lines, lambda line: not line.strip() or line[0] in " \t"))
+        return self.trimmed(self._until(lines, self._unindented))
 
     @cached_property
     def fenced(self) -> Sequence[Lines]:
@@ -117,16 +127,35 @@ class Page:
                 return number
         return len(self)
 
-    def _while(self, lines: Lines, like: Callable[[str], bool]) -> Lines:
-        """As many more lines on both sides as are like those at the ends."""
+    def _until(self, lines: Lines, ends: Sequence[int]) -> Lines:
+        """As many more lines on both sides as there are before one of these; none where that is reached."""
         first, last = lines
-        if like(self._line(first)):
-            while first > 1 and like(self._line(first - 1)):
-                first -= 1
-        if like(self._line(last)):
-            while last < len(self) and like(self._line(last + 1)):
-                last += 1
+        above, below = bisect_right(ends, first), bisect_left(ends, last)
+        if not above:
+            first = 1
+        elif ends[above - 1] < first:
+            first = ends[above - 1] + 1
+        if below == len(ends):
+            last = max(last, len(self))
+        elif ends[below] > last:
+            last = ends[below] - 1
         return first, last
+
+    @cached_property
+    def _filled(self) -> Sequence[int]:
+        return self._numbers(lambda line: bool(line) and not line.isspace())
+
+    @cached_property
+    def _outside_tables(self) -> Sequence[int]:
+        return self._numbers(lambda line: "|" not in line)
+
+    @cached_property
+    def _unindented(self) -> Sequence[int]:
+        return self._numbers(lambda line: bool(line.strip()) and line[0] not in " \t")
+
+    def _numbers(self, like: Callable[[str], bool]) -> Sequence[int]:
+        """Of all lines that are like this, found once: every passage of a long page asks for some."""
+        return [number for number, line in enumerate(self._lines, 1) if like(line)]
 
     def _line(self, number: int) -> str:
         return self._lines[number - 1] if number <= len(self._lines) else ""
