@@ -17,7 +17,7 @@ from marklight.text.page import Page
 _LINES = re.compile(r"^(?P<path>.+):(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?$", re.DOTALL)
 _CHUNK_ID = re.compile(r"^[0-9a-f]{16}$")
 MOST_COMPARED = 20_000
-"""Paths of a library that a name is compared with: some hundredths of a second."""
+"""Paths of a library that a name is compared with: some tenths of a second."""
 MOST_LISTED = 20
 
 Find = Callable[[str], Document | None]
