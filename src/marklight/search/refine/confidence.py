@@ -14,7 +14,7 @@ from marklight.text import query_words
 class Confidence:
     """Nothing where an answer is unlikely, else all hits that are likely at all.
 
-    With the threshold, on sets that the scores were not learned from, 4 of 100 questions that nothing
+    With the threshold, on sets that the scores were not learned from, 3 of 100 questions that nothing
     answers are answered, and 1 of 100 that something answers is not (docs/quality.md). A caller's own
     `--min-confidence` is asked of every hit. Who asks for a phrase in quotes, or for nothing but a tag
     or another field, is answered by whatever has it.
