@@ -103,7 +103,7 @@ class Walk:
         try:
             by_name = name.endswith(self.endings) or self.is_document(folder.below, name)
             if by_name and entry.is_file(follow_symlinks=False):
-                if (folder.rules or self.picky) and self.bounds.leaves_out(path, folder.rules):
+                if self._left_out(path, folder.rules):
                     return None
                 return self._seen(entry.stat(follow_symlinks=False), entry, path)
             if entry.is_symlink():
@@ -119,7 +119,7 @@ class Walk:
         return None
 
     def _seen(self, status: os.stat_result, entry: os.DirEntry[str], path: str) -> Found | None:
-        if not path.isascii() and not is_text(entry.name):
+        if not is_text(entry.name):
             self._unreadable(path, "its name is not valid Unicode")
             return None
         return Found(DocumentId(self.name, path), state_of(status), entry.path)
