@@ -24,8 +24,8 @@ class Peer(Protocol):
     def close(self) -> None: ...
 
 
-class Daemon:
-    """The daemon's door."""
+class Attached:
+    """The daemon, through its door."""
 
     def __init__(self, line: Line) -> None:
         line.wait_for_ever()

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from marklight.place import locate
 from marklight.surfaces.daemon.attach import PROGRAM, Gone, as_arguments, attach, is_off
-from marklight.surfaces.daemon.peers import LAST_SECONDS, Alone, Daemon, Peer
+from marklight.surfaces.daemon.peers import LAST_SECONDS, Alone, Attached, Peer
 from marklight.surfaces.daemon.state import own_settings
 from marklight.surfaces.daemon.talk import Message, Talk, as_line, is_own, messages
 
@@ -33,11 +33,11 @@ def tunnel(
     if place.part:
         return None  # a daemon serves an assistant all of its library
 
-    def reach() -> Daemon | None:
+    def reach() -> Attached | None:
         found = attach(place.folder, assignments, "mcp", say)
-        return Daemon(found[0]) if found else None
+        return Attached(found[0]) if found else None
 
-    def start() -> Daemon | None:
+    def start() -> Attached | None:
         from marklight.surfaces.daemon import starting
 
         if not starting.is_wanted(place.folder, assignments):
