@@ -117,9 +117,8 @@ class Annals:
             before = history.counts().embedded
             embed(history, MOMENT_SECONDS, progress, time.monotonic() + seconds)
             if history.waiting():
-                return (
-                    history.counts().embedded != before
-                )  # else there is something that cannot be done
+                # Where none was made there is something that cannot be done.
+                return history.counts().embedded != before
             tidy(history)
             return False
         finally:

@@ -64,10 +64,8 @@ class Line:
             if told.get("full") and wants != "control":
                 raise Full
             self._socket.settimeout(GREET_SECONDS)
-        except (
-            OSError,
-            Gone,
-        ):  # too late, or hung up on: by a daemon too, if it has no room to say so
+        except (OSError, Gone):
+            # Too late, or hung up on: by a daemon too, if it has no room to say so.
             self.close()
             raise Gone from None
         except (ValueError, RecursionError, Stranger):
