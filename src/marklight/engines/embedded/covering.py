@@ -15,7 +15,8 @@ from marklight.ports import Covered
 
 AT_ONCE = 12
 """Words in one question: each has two bits of a score, and its numbers have 24."""
-_OWN = (1 << AT_ONCE) - 1
+_ANYWHERE = (1 << AT_ONCE) - 1
+"""The lower bits of a score; those above are of words in the title."""
 
 
 def covered(
@@ -30,7 +31,7 @@ def covered(
     titled: dict[int, int] = {}
     for at in range(0, len(wanted), AT_ONCE):
         for row, bits in _bits(searcher, wanted[at : at + AT_ONCE], list(chunks)):
-            held[row] = held.get(row, 0) | (bits & _OWN) << at
+            held[row] = held.get(row, 0) | (bits & _ANYWHERE) << at
             titled[row] = titled.get(row, 0) | (bits >> AT_ONCE) << at
 
     @cache  # most passages have one of a few choices of the words

@@ -87,6 +87,7 @@ class Facts(NamedTuple):
 
 
 _FACTS = f"{_FILE}, d.moment, d.community"
+_FACT_COLUMNS = len(_FACTS.split(","))
 
 
 def facts(session: Session, documents: Sequence[DocumentId]) -> Mapping[DocumentId, Facts]:
@@ -217,15 +218,11 @@ def passages(
         " CROSS JOIN chunks c ON c.id = i.value CROSS JOIN documents d ON d.row = c.document",
         [listed(ids)],
     ):
-        chunk = records.chunk(columns[_OWN:])
+        chunk = records.chunk(columns[_FACT_COLUMNS:])
         known[chunk.id] = Passage(row, levels, chunk)
         if chunk.document not in facts:
-            facts[chunk.document] = _facts(columns[:_OWN])
+            facts[chunk.document] = _facts(columns[:_FACT_COLUMNS])
     return known, facts
-
-
-_OWN = _FACTS.count("d.")
-"""Columns of the document before those of the passage."""
 
 
 def owners(session: Session, chunks: Sequence[str]) -> Mapping[str, DocumentId]:
