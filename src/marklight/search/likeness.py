@@ -1,4 +1,4 @@
-"""How much texts have in common, by the runs of three characters that they share."""
+"""Which texts are the same, and how much others have in common, by the runs of three characters that they share."""
 
 from __future__ import annotations
 
@@ -46,31 +46,31 @@ class Sketches:
     """As they stand in each text, some several times."""
     set: NDArray[np.float32]
     shared: NDArray[np.float32]
-    _distinct: dict[int, NDArray[np.integer[Any]]] = field(default_factory=dict)
+    _once: dict[int, NDArray[np.integer[Any]]] = field(default_factory=dict)
 
     @property
     def differing(self) -> NDArray[np.float32]:
         """In how many bits each pair differs."""
         return self.set[:, None] + self.set - 2 * self.shared
 
-    def distinct(self, at: int) -> NDArray[np.integer[Any]]:
+    def runs_of(self, at: int) -> NDArray[np.integer[Any]]:
         """The runs of a text in order and each once; few texts are looked at so closely."""
         import numpy as np
 
-        if at not in self._distinct:
+        if at not in self._once:
             own = np.sort(self.runs[at])
             first = np.ones(len(own), np.bool_)
             np.not_equal(own[1:], own[:-1], out=first[1:])
-            self._distinct[at] = own[first]
-        return self._distinct[at]
+            self._once[at] = own[first]
+        return self._once[at]
 
     def jaccard(self, one: int, other: int) -> float:
         """What both texts hold, out of what either holds."""
         import numpy as np
 
-        both, either = self.distinct(one), self.distinct(other)
-        shared = len(np.intersect1d(both, either, assume_unique=True))
-        return shared / (len(both) + len(either) - shared)
+        first, second = self.runs_of(one), self.runs_of(other)
+        shared = len(np.intersect1d(first, second, assume_unique=True))
+        return shared / (len(first) + len(second) - shared)
 
 
 def sketch(texts: Sequence[str]) -> Sketches:

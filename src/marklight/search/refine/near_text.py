@@ -41,7 +41,7 @@ class NearText:
         for worse, better in np.argwhere(np.tril(near, -1)).tolist():
             if worse in dropped or better in dropped:
                 continue
-            smaller = min(len(known.distinct(worse)), len(known.distinct(better)))
+            smaller = min(len(known.runs_of(worse)), len(known.runs_of(better)))
             if differing[worse, better] > self._most(smaller):
                 continue
             if known.jaccard(worse, better) >= self.overlap:
