@@ -13,6 +13,9 @@ LEVELS = ("passage", "neighbours", "block", "parent", "section", "document")
 MOST_IN_PARENT = 20
 """Passages of one parent: it has at most 2,000 characters, and few passages under 100."""
 
+Parts = Callable[[str], Sequence[Lines]]
+"""What a level is made of that the page does not tell: lines of the passages beside, of the parent."""
+
 
 class Leaf:
     """A document by its lines and headings."""
@@ -55,13 +58,10 @@ def _enclosing(sections: Sequence[Lines]) -> list[int | None]:
     return found
 
 
-Parts = Callable[[str], Sequence[Lines]]
-"""What a level is made of that the page does not tell: lines of the passages beside, of the parent."""
-
-
 def entry_levels(entry: Entry) -> Iterator[tuple[Level, ...]]:
     """Of every passage of a document, in order."""
     leaf = Leaf(Page(entry.document.text), entry.document.outline)
+    # Of several with one id the first counts, as it does where a reader is asked.
     parents = {each.id: each.lines for each in reversed(entry.sections)}
     for at, chunk in enumerate(entry.chunks):
         reach = reach_of(chunk, 1)

@@ -22,11 +22,11 @@ _LEAST_SPREAD = 0.05
 _LEAST_SCORE = 1e-6
 _NOTHING = Covered(0.0, 0.0)
 _TELLING = 0.75
-"""Power of a question's length in words: the more there are the more their agreement tells. Of 0, 0.25,
+"""Power of a question's length in `words`: the more there are the more their agreement tells. Of 0, 0.25,
 0.5, 0.75 and 1 this one is the best on sets left out."""
 _TAMED = 0.7
-"""Power of the keyword score there: that a word stands once more tells little. On the sets 0.5 and 0.7 are
-as good as 1 or better, 0.35 and 1.4 worse."""
+"""Power of the keyword score in `words`: that a word stands once more tells little. On the sets 0.5 and 0.7
+are as good as 1 or better, 0.35 and 1.4 worse."""
 _LONG = 20
 """Words from which on a question is no longer: the sets have hardly any beyond."""
 _PATHS = 4096
@@ -113,9 +113,7 @@ def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str,
             covered=share.anywhere,
             literal=share.anywhere if single or id in held else 0.0,
             title=share.title,
-            path=max(
-                (len(each & _path_words(chunk.path)) / len(each) for each in asked), default=0
-            ),
+            path=_share_in_path(chunk.path, asked),
             links=log2(1 + degrees.get(chunk.document, 0)),
         )
     return found
@@ -169,6 +167,12 @@ def _length(query: Query) -> int:
 def _forms(text: str) -> set[frozenset[str]]:
     """A question's words, and the same with the parts of names."""
     return {frozenset(words(text)), frozenset(query_words(text))} - {frozenset()}
+
+
+def _share_in_path(path: str, asked: Iterable[frozenset[str]]) -> float:
+    """Of the words that are asked for, in whichever form has more of them there."""
+    own = _path_words(path)
+    return max((len(each & own) / len(each) for each in asked), default=0.0)
 
 
 @lru_cache(maxsize=_PATHS)

@@ -133,8 +133,10 @@ def stats(steps: list[Step]) -> dict[str, int]:
 
 
 def why_nothing(query: Query, steps: list[Step], last: Hits) -> tuple[str, bool]:
-    """In words: was nothing found at all, or was all that was left in the end too unlikely? And whether
-    it was held back by a measure that nobody asked for."""
+    """In words: was nothing found at all, or was all that was left in the end too unlikely?
+
+    And whether it was held back by a measure that the asker did not choose.
+    """
     if not last:
         if not query.filters:
             return "no passage matches the question", False
