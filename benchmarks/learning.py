@@ -111,8 +111,7 @@ def curve_of_answers(plan: Plan, known: Cases, evidence: Mapping[str, float], sh
             counts.append((2 if case.judged else 1) / sorts[bool(case.ideal), case.judged])
     known_values, right = np.array(values), np.array(labels)
     start, slopes = logistic(known_values, right.astype(float), np.array(counts))
-    sure = set(names) & {"best" if not short else "covered"}
-    if not sure:
+    if ("covered" if short else "best") not in names:
         # Words alone tell little of what is off topic, cosines little of a single word: then it is
         # better to say too much.
         heights = start + known_values[right] @ slopes
