@@ -10,24 +10,21 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import log
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks._cases import EVIDENCE, Case, cases
+from benchmarks._checking import Checked, checked, figures, is_found, shown_rows
 from benchmarks._diagram import diagram
-from benchmarks._fitting import Numbers, Ranking, Trial, best_documents, logistic, vector
+from benchmarks._fitting import Ranking, Trial, logistic
 from benchmarks._measure import ROOT, SETS, result_path, save
 from marklight import models
-from marklight.eval.metrics import calibration_error
-from marklight.search.evidence import SEEN, Bearing
+from marklight.search.evidence import Bearing
 from marklight.search.likelihood import ANY, SHORT, Curve, Weights
 
-SHOWN = 10
 LENGTH = Bearing._fields.index("length")
 TEMPERS = (0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.9)
-THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
 LEGS: tuple[dict[str, float], ...] = ({"keyword": 1.0}, {"meaning": 1.0})
 LITERAL = 2.0
 """Not learned, as the sets have hardly a question of one word: more than any two cosines differ by."""
@@ -101,7 +98,7 @@ def curve_of_answers(plan: Plan, known: Cases, evidence: Mapping[str, float], sh
             case
             for case in each
             if (case.bearing[LENGTH] <= SHORT) == short
-            and (not case.ideal or case.word or _is_found(case, evidence))
+            and (not case.ideal or case.word or is_found(case, evidence))
         ]
         sorts = Counter((bool(case.ideal), case.judged) for case in found)
         for case in found:
@@ -127,7 +124,7 @@ def curve_of_hits(
     for name, each in known.items():
         asked = [case for case in each if case.ideal and case.judged and name not in MISJUDGED]
         for case in asked:
-            for row, share, gap in _shown(case, evidence, temper):
+            for row, share, gap in shown_rows(case, evidence, temper):
                 values.append(_picked(plan.hit, case, share=share, gap=gap))
                 labels.append(case.grades[row] > 0)
                 counts.append(1 / len(asked))
@@ -145,85 +142,6 @@ def curve_of_hits(
 def _picked(names: Sequence[str], case: Case, **more: float) -> list[float]:
     known = {**dict(zip(Bearing._fields, case.bearing.tolist(), strict=True)), **more}
     return [known[name] for name in names]
-
-
-def _shown(
-    case: Case, evidence: Mapping[str, float], temper: float
-) -> list[tuple[int, float, float]]:
-    """Rows that a user sees, with their share among the rivals and how far these reach down."""
-    sums: Numbers = case.rows @ vector(evidence)
-    rivals = best_documents(case, sums)
-    seen = sums[rivals[:SEEN]]
-    whole, gap = np.log(np.sum(np.exp((seen - seen[0]) / temper))), float(seen[0] - seen[-1])
-    rows = [row for row in rivals if case.kept[row]][:SHOWN]
-    return [(row, float((sums[row] - seen[0]) / temper - whole), gap) for row in rows]
-
-
-def _is_found(case: Case, evidence: Mapping[str, float]) -> bool:
-    return any(case.grades[row] > 0 for row, *_ in _shown(case, evidence, 1.0))
-
-
-SORTS = ("found", "off topic", "words", "strange words", "found, small", "off topic, small")
-
-
-class Checked(NamedTuple):
-    """What came of one set."""
-
-    shown: list[tuple[float, bool]]
-    """Scores of what is shown for its questions, and whether that was relevant."""
-    there: dict[str, list[float]]
-    """How likely an answer seemed: to questions whose answer is among the first, to others off topic, to
-    single words that are there and to those that are not."""
-
-
-def checked(weights: Weights, some: Sequence[Case]) -> Checked:
-    found = Checked([], {sort: [] for sort in SORTS})
-    for case in some:
-        bearing = Bearing(*case.bearing.tolist())
-        there = weights.answered(bearing)
-        if case.word or not case.ideal:
-            sort = ("words" if case.ideal else "strange words") if case.word else "off topic"
-            found.there[sort if case.judged or case.word else f"{sort}, small"].append(there)
-            continue
-        if not case.judged:
-            if _is_found(case, weights.evidence):
-                found.there["found, small"].append(there)
-            continue
-        scores = [
-            (
-                there * weights.hit({**bearing._asdict(), "share": share, "gap": gap}),
-                bool(case.grades[row] > 0),
-            )
-            for row, share, gap in _shown(case, weights.evidence, weights.temper)
-        ]
-        found.shown.extend(scores)
-        if any(relevant for _, relevant in scores):
-            found.there["found"].append(there)
-    return found
-
-
-def figures(one: Checked) -> dict[str, Any]:
-    """Calibration error of what is shown; for each threshold what is lost and what is let through."""
-    return {
-        "ece": calibration_error(one.shown),
-        "mean score": fmean(score for score, _ in one.shown),
-        "relevant": fmean(relevant for _, relevant in one.shown),
-        "thresholds": {
-            str(threshold): {
-                "lost": _below(one.there["found"], threshold),
-                "false_answers": 1 - _below(one.there["off topic"], threshold),
-                "small, lost": _below(one.there["found, small"], threshold),
-                "small, false_answers": 1 - _below(one.there["off topic, small"], threshold),
-                "words lost": _below(one.there["words"], threshold),
-                "strange words answered": 1 - _below(one.there["strange words"], threshold),
-            }
-            for threshold in THRESHOLDS
-        },
-    }
-
-
-def _below(values: Sequence[float], threshold: float) -> float:
-    return fmean(value < threshold for value in values) if values else 0.0
 
 
 def report(

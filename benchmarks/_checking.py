@@ -1,0 +1,95 @@
+"""What learned weights make of a set's questions: which results are shown, how true their scores are, what is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks._cases import Case
+from benchmarks._fitting import Numbers, best_documents, vector
+from marklight.eval.metrics import calibration_error
+from marklight.search.evidence import SEEN, Bearing
+from marklight.search.likelihood import Weights
+
+SHOWN = 10
+THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
+SORTS = ("found", "off topic", "words", "strange words", "found, small", "off topic, small")
+
+
+def shown_rows(
+    case: Case, evidence: Mapping[str, float], temper: float
+) -> list[tuple[int, float, float]]:
+    """Rows that a user sees, with their share among the rivals and how far these reach down."""
+    sums: Numbers = case.rows @ vector(evidence)
+    rivals = best_documents(case, sums)
+    seen = sums[rivals[:SEEN]]
+    whole, gap = np.log(np.sum(np.exp((seen - seen[0]) / temper))), float(seen[0] - seen[-1])
+    rows = [row for row in rivals if case.kept[row]][:SHOWN]
+    return [(row, float((sums[row] - seen[0]) / temper - whole), gap) for row in rows]
+
+
+def is_found(case: Case, evidence: Mapping[str, float]) -> bool:
+    """Whether an answer is among the first."""
+    return any(case.grades[row] > 0 for row, *_ in shown_rows(case, evidence, 1.0))
+
+
+class Checked(NamedTuple):
+    """What came of one set."""
+
+    shown: list[tuple[float, bool]]
+    """Scores of what is shown for its questions, and whether that was relevant."""
+    there: dict[str, list[float]]
+    """How likely an answer seemed: to questions whose answer is among the first, to others off topic, to
+    single words that are there and to those that are not; to the former two in small libraries too."""
+
+
+def checked(weights: Weights, some: Sequence[Case]) -> Checked:
+    found = Checked([], {sort: [] for sort in SORTS})
+    for case in some:
+        bearing = Bearing(*case.bearing.tolist())
+        there = weights.answered(bearing)
+        if sort := _sort(case, weights.evidence):
+            found.there[sort].append(there)
+        if not case.ideal or not case.judged:
+            continue
+        for row, share, gap in shown_rows(case, weights.evidence, weights.temper):
+            score = there * weights.hit({**bearing._asdict(), "share": share, "gap": gap})
+            found.shown.append((score, bool(case.grades[row] > 0)))
+    return found
+
+
+def _sort(case: Case, evidence: Mapping[str, float]) -> str | None:
+    """None for a question that has an answer, which is not among the first."""
+    if case.word:
+        return "words" if case.ideal else "strange words"
+    if case.ideal and not is_found(case, evidence):
+        return None
+    sort = "found" if case.ideal else "off topic"
+    return sort if case.judged else f"{sort}, small"
+
+
+def figures(one: Checked) -> dict[str, Any]:
+    """Calibration error of what is shown; for each threshold what is lost and what is let through."""
+    return {
+        "ece": calibration_error(one.shown),
+        "mean score": fmean(score for score, _ in one.shown),
+        "relevant": fmean(relevant for _, relevant in one.shown),
+        "thresholds": {
+            str(threshold): {
+                "lost": _below(one.there["found"], threshold),
+                "false_answers": 1 - _below(one.there["off topic"], threshold),
+                "small, lost": _below(one.there["found, small"], threshold),
+                "small, false_answers": 1 - _below(one.there["off topic, small"], threshold),
+                "words lost": _below(one.there["words"], threshold),
+                "strange words answered": 1 - _below(one.there["strange words"], threshold),
+            }
+            for threshold in THRESHOLDS
+        },
+    }
+
+
+def _below(values: Sequence[float], threshold: float) -> float:
+    return fmean(value < threshold for value in values) if values else 0.0
