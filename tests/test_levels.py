@@ -8,6 +8,8 @@ from functools import cache
 import pytest
 
 from marklight.levels import entry_levels
+from marklight.model import Kind
+from marklight.text.page import Page
 from tests.ingest.reading import entry
 from tests.linear import demand_linear
 
@@ -20,19 +22,26 @@ def lines(unit: str, before: str = "") -> Callable[[int], str]:
 LONG: dict[str, Callable[[int], str]] = {
     "headings": lines("# h{0}\n\nsome words {0}\n\n"),
     "headings below a title": lines("## h{0}\n\nsome words {0}\n\n", "# Title\n\n"),
-    "rows of a table": lines("| row {0} | words |\n", "| a | b |\n|---|---|\n"),
     "indented code": lines("    call({0}) and more words\n", "# Title\n\nwords\n\n"),
     "fences": lines("```\ncall({0})\n```\n\n"),
     "an opening without an end": lines("words {0} and more of them\n\n", "---\n\n"),
     "blank lines at the end": lambda size: "words\n\n" * (size // 14) + "\n" * (size // 2),
-    "one line": lambda size: "A sentence is here. " * (size // 20),
 }
 
 
 @pytest.mark.parametrize("name", LONG)
 def test_time_is_linear_in_size(name: str) -> None:
-    text, size = LONG[name], 150_000
+    text, size = LONG[name], 100_000
     made = cache(entry)
     for each in (100, size, 4 * size):
         made(text(each))
     demand_linear(lambda some: list(entry_levels(made(some))), text, size)
+
+
+def test_the_table_of_every_row_is_found_in_time_linear_in_size() -> None:
+    def every_row(text: str) -> None:
+        page = Page(text)
+        for number in range(1, len(page) + 1):
+            assert page.block((number, number), Kind.TABLE) == (1, len(page))
+
+    demand_linear(every_row, lines("| row {0} |\n"), 10_000)

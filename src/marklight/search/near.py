@@ -25,7 +25,7 @@ def near_paths(written: str, paths: Iterable[str]) -> list[str]:
         path.casefold(): path for name in _like(_own_name(written), named) for path in named[name]
     }
     if len(found) > MOST:
-        # Most of thousands are told to be unlike by their letters alone, a fiftieth of the time.
+        # Most of thousands are told to be unlike by their letters alone, a thirtieth of the time.
         return [found[path] for path in _like(written.casefold(), found)]
     return sorted(found.values(), key=lambda path: -_share(written, path))
 
