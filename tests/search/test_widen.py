@@ -1,4 +1,4 @@
-"""Levels of a passage, and the lines, code blocks and tables that they rest on."""
+"""Levels of a passage, as kept and as found on the page."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 
 from marklight.errors import UsageError
 from marklight.levels import LEVELS
-from marklight.model import Chunk, Kind
+from marklight.model import Chunk
 from marklight.ports import Reader
 from marklight.search.widen import Leaves, levels, widen
-from marklight.text.page import Page
 from tests.making import library, write
 
 CODE = "\n".join(f"call({number})  # {'x' * 60}" for number in range(120))
@@ -145,58 +141,6 @@ def test_passages_of_one_long_line_can_be_widened_to_it(tmp_path: Path) -> None:
             found = levels([chunk], Leaves(reader))[chunk.id]
     assert [level.lines for level in found] == [(1, 1), (1, 1)]
     assert [level.characters for level in found] == [len(chunk.text), len(line)]
-
-
-@pytest.mark.parametrize(
-    ("text", "lines", "block"),
-    [
-        ("a\n```\nb\nc\n```\nd", (3, 3), (2, 5)),
-        ("~~~\n```\nb\n~~~\nc", (3, 3), (1, 4)),
-        ("````\n```\nb\n```\nc\n````", (5, 5), (1, 6)),
-        ("```\nb\n\nc", (2, 2), (1, 4)),
-        ("- a\n\n  ```\n  b\n  c\n  ```\n- d", (4, 4), (3, 6)),
-        ("- ```\n  b\n  c\n\nd", (2, 2), (1, 4)),
-        ("> ```\n> b\n> c\n\nd", (2, 2), (1, 3)),
-        ("```a`b\nc\n```\nd\n```", (4, 4), (3, 5)),
-        ("---\nx: |\n  ```\n---\na\n```\nb\nc\n```", (7, 7), (6, 9)),
-        ("a\n\n    b\n\n    c\n\nd", (3, 3), (3, 5)),
-        ("a\n```\nb\n```\nc\n```\nd\n```\ne", (3, 7), (2, 8)),
-    ],
-)
-def test_a_code_block_reaches_from_fence_to_fence(
-    text: str, lines: tuple[int, int], block: tuple[int, int]
-) -> None:
-    assert Page(text).block(lines, Kind.CODE) == block
-
-
-def test_a_table_is_all_of_its_rows() -> None:
-    page = Page("a | b is prose\n\n| h |\n|---|\n| 1 |\n| 2 |\n\nend")
-    assert page.block((5, 5), Kind.TABLE) == (3, 6)
-    assert page.block((5, 5), Kind.PROSE) == (5, 5)
-
-
-LINE = st.sampled_from(["```", "````", "~~~", "``` py", "text", "", "# h", "   ```", "~~~~~ x"])
-
-
-@given(st.lists(LINE, max_size=12))
-def test_fences_are_where_commonmark_has_them(lines: list[str]) -> None:
-    text = "\n".join([*lines, "end"])
-    fences = [token.map for token in MarkdownIt().parse(text) if token.type == "fence"]
-    found = [(first - 1, last) for first, last in Page(text).fenced]
-    assert found == [tuple(each) for each in fences if each is not None]
-
-
-@given(st.text("ab \n", max_size=60))
-def test_lines_are_those_of_the_text(text: str) -> None:
-    page = Page(text)
-    lines = text.removesuffix("\n").split("\n")
-    assert [page.between(at, at) for at in range(1, len(page) + 1)] == lines
-    assert page.between(1, len(page)) == text.removesuffix("\n")
-    for at in range(1, len(page) + 1):
-        assert page.line_at(page.start(at)) == at
-        assert page.length((1, at)) == len("\n".join(lines[:at]))
-    first, last = page.trimmed((1, len(page)))
-    assert page.between(first, last).strip() == text.strip()
 
 
 def test_every_level_has_its_lines(reader: Reader) -> None:

@@ -104,7 +104,7 @@ def everything(made: socket.socket) -> bytes:
 @contextmanager
 def serving(
     folder: Path,
-    door: Mapping[str, Any] | None = None,
+    address: Mapping[str, Any] | None = None,
     make: Callable[[Host, Address], Any] = make_app,
     port: int = 0,
     indexed: bool = True,
@@ -117,7 +117,7 @@ def serving(
     if indexed:
         lib.index()
     host = Host(lib)
-    options = {"host": "127.0.0.1", **(door or {})}
+    options = {"host": "127.0.0.1", **(address or {})}
     listening = listen(options["host"], port)
     port = port_of(listening)
     app = make(host, Address(port=port, **options))

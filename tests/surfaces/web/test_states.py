@@ -142,7 +142,7 @@ def test_a_server_that_takes_a_token_is_entered_once_with_it(
 ) -> None:
     folder = write(tmp_path / "docs", {"a.md": "# A\n\nThe heron.\n"})
     with (
-        serving(folder, door={"token": "sesame"}) as each,
+        serving(folder, address={"token": "sesame"}) as each,
         visiting(browser, f"http://{each.name}") as page,
     ):
         page.goto("/?token=sesame&q=heron")
