@@ -228,7 +228,7 @@ class Session:
         hit = self._hit(number)
         self._file(hit)
         style = style_of(self.library)
-        known = self.answer.levels.get(hit.chunk.id, ()) if self.answer else ()
+        known = self._last().levels.get(hit.chunk.id, ())
         wider = [one for one in known if one.name != "passage"]
         if level and level not in LEVELS:
             here = render.levels_text(wider) or ", ".join(LEVELS)
