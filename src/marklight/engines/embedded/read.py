@@ -203,7 +203,7 @@ class Passage(NamedTuple):
 
     row: int
     levels: str
-    """How far it can be widened, as stored; empty in libraries of older formats."""
+    """How far it can be widened, as stored; empty for one that an older format stored."""
     chunk: Chunk
 
 
