@@ -83,6 +83,8 @@ class Query:
     asked: str = ""
     """As it was typed, where that held more than the words: filters, phrases."""
     limit: int = 5
+    deep: int = 1
+    """How many times as many candidates are looked at as usual."""
     mode: Mode = Mode.HYBRID
     filters: Filters = field(default_factory=Filters)
     kind: str = "exploratory"

@@ -15,6 +15,11 @@ from marklight.model import DocumentId
 from marklight.ports import Embedder, Reader, Reranker, Tools, in_haste
 from marklight.search.pipeline import Pipeline
 
+DEEPER, DEEPEST = 4, 16
+"""How many times as many candidates a further look takes, and the last one."""
+MANY_HITS = 20
+"""Where a list has fewer candidates, there were no more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -74,10 +79,33 @@ def answer(
     if alone and counts.chunks >= MANY:
         tools = replace(tools, together=library.crew.together)
     try:
-        found = pipeline(query, tools)
+        found = _enough(pipeline, query, tools)
     except Unanswered as error:
         if query.mode is Mode.SEMANTIC:
             raise
         said.append(f"answered by words alone: {error}")
-        found = pipeline(query, replace(tools, embedder=None))
+        found = _enough(pipeline, query, replace(tools, embedder=None))
     return replace(found, index=counts, notices=said)
+
+
+def _enough(pipeline: Pipeline, query: Query, tools: Tools) -> Answer:
+    """After a deeper look, where copies and what is gone took the places of what else there is."""
+    found = pipeline(query, tools)
+    while _crowded(found) and query.deep < DEEPEST:
+        query = replace(query, deep=DEEPER * query.deep)
+        deeper = pipeline(query, tools)
+        if deeper.stats["original_count"] == found.stats["original_count"]:
+            break  # there was nothing else
+        found = deeper
+    return found
+
+
+def _crowded(found: Answer) -> bool:
+    """Whether fewer are left than asked for, of many candidates none of which was too unlikely."""
+    left = [step.count for step in found.steps]
+    stages = [step.stage for step in found.steps]
+    at = stages.index("confidence") if "confidence" in stages else -1
+    likely = at < 0 or left[at] == left[at - 1]
+    return (
+        likely and len(found.hits) < found.query.limit and left[stages.index("fuse")] >= MANY_HITS
+    )

@@ -26,6 +26,6 @@ class Code:
         names = identifiers(query.text)
         if not names:
             return ()
-        limit = max(self.least, self.depth * query.limit)
+        limit = query.deep * max(self.least, self.depth * query.limit)
         found = tools.reader.code(names, query.filters, limit)
         return tools.hits(found, by="code")

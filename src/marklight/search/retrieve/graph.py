@@ -53,7 +53,7 @@ class Graph:
         demand_within("search.graph", self, seeds=looked, most=looked, hops=(1, 3))
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
-        limit = max(self.least, self.depth * query.limit)
+        limit = query.deep * max(self.least, self.depth * query.limit)
         scores = self._seeds(query, tools)
         known, found = set(scores), dict[DocumentId, float]()
         for _ in range(self.hops):

@@ -26,6 +26,6 @@ class Keyword:
         words = query_words(query.text)
         if not words:
             return ()
-        limit = max(self.least, self.depth * query.limit)
+        limit = query.deep * max(self.least, self.depth * query.limit)
         found = tools.reader.keyword(words, FIELD_BOOSTS, query.filters, limit)
         return tools.hits(found, by="keyword")

@@ -37,7 +37,7 @@ class Semantic:
         embedder = tools.embedder
         if embedder is None:
             return ()
-        limit = max(self.least, self.depth * query.limit)
+        limit = query.deep * max(self.least, self.depth * query.limit)
         vector = self._aim(query, embedder, tools)
         found = tools.reader.semantic(vector, embedder.fingerprint, query.filters, limit)
         return tools.hits(found, by="semantic")
