@@ -27,6 +27,8 @@ _TELLING = 0.75
 _TAMED = 0.7
 """Power of the keyword score in `words`: that a word stands once more tells little. On the sets 0.5 and 0.7
 are as good as 1 or better, 0.35 and 1.4 worse."""
+_PHRASE, _ALL = 6, 0.999
+"""Words of a question that may stand in a passage as they are typed, and the share that is all of them."""
 _LONG = 20
 """Words from which on a question is no longer: the sets have hardly any beyond."""
 _PATHS = 4096
@@ -50,7 +52,8 @@ class Evidence(NamedTuple):
     literal: float
     """The same for a question of a single word, and nothing for others: who types one word means it.
 
-    So too for what is typed as one word, as `v1.20` is, where the passage holds it so.
+    So too for what is typed as one word, as `v1.20` is, where the passage holds it so; and for a few
+    words that stand there one after the other, divided by the number of documents that hold them.
     """
     title: float
     """The share that stands in its title."""
@@ -97,7 +100,7 @@ def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str,
     length = _length(query)
     single, telling = length == 1, min(length, _LONG) ** _TELLING
     asked = _forms(query.text) if by_words else set()
-    held = set() if single else _holders(query.text, chunks.values())
+    held = {} if single else _holders(query.text, chunks, covered)
     found, unseen = {}, unembedded(lists, query)
     for id, chunk in chunks.items():
         share, cosine = covered.get(id, _NOTHING), cosines.get(id, farthest)
@@ -111,7 +114,7 @@ def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str,
             keyword=keyword,
             words=telling * max(keyword**_TAMED * share.anywhere, linked.get(id, 0.0)),
             covered=share.anywhere,
-            literal=share.anywhere if single or id in held else 0.0,
+            literal=share.anywhere if single else held.get(id, 0.0),
             title=share.title,
             path=_share_in_path(chunk.path, asked),
             links=log2(1 + degrees.get(chunk.document, 0)),
@@ -181,15 +184,27 @@ def _path_words(path: str) -> frozenset[str]:
     return frozenset(query_words(path))
 
 
-def _holders(text: str, chunks: Iterable[Chunk]) -> set[str]:
-    """Passages with a question that is typed without blanks, as a version, a date or an address is."""
-    if len(text.split()) != 1 or not is_phrase(text):
-        return set()
-    return {
-        chunk.id
-        for chunk in chunks
-        if admits((text,), (), (chunk.text, chunk.title, *chunk.headings, *chunk.merged))
-    }
+def _holders(
+    text: str, chunks: Mapping[str, Chunk], covered: Mapping[str, Covered]
+) -> dict[str, float]:
+    """Passages in which the question stands as it is typed, the more telling the fewer documents do so.
+
+    What is typed without blanks, as a version, a date or an address is, says where it stands by itself.
+    """
+    typed = len(text.split())
+    if typed > _PHRASE or not is_phrase(text):
+        return {}
+    # Where a passage lacks a word there is no need to look at its text.
+    few = (
+        chunks if typed == 1 else [id for id in chunks if covered.get(id, _NOTHING).anywhere > _ALL]
+    )
+    held = {id: chunks[id].document for id in few if _stands(text, chunks[id])}
+    count = 1 if typed == 1 else len(set(held.values()))
+    return {id: (covered.get(id, _NOTHING).anywhere if typed == 1 else 1.0) / count for id in held}
+
+
+def _stands(text: str, chunk: Chunk) -> bool:
+    return admits((text,), (), (chunk.text, chunk.title, *chunk.headings, *chunk.merged))
 
 
 def _covered(query: Query, tools: Tools, chunks: Sequence[str]) -> Mapping[str, Covered]:
