@@ -322,3 +322,21 @@ def test_a_token_is_not_among_the_settings_that_are_shown(
         _, out, _ = said(capsys, "settings", "--set", "serve.token=hush", *more)
         assert "serve.token" in out
         assert "hush" not in out
+
+
+def test_a_question_without_quotes_is_told_to_stand_in_them(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = said(capsys, "search", "how", "do", "tokens", "expire")
+    assert code == 2
+    assert "in quotes" in err
+
+
+def test_filters_are_named_where_an_answer_among_what_passes_is_unlikely(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unlikely = ("--mode", "keyword", "--set", "search.confidence.threshold=1")
+    code, _, err = said(capsys, "search", "tag:kitchen beans", *unlikely)
+    assert code == 1
+    assert "tag kitchen" in err
+    assert "--min-confidence 0 shows what comes nearest" in err

@@ -137,15 +137,15 @@ def why_nothing(query: Query, steps: list[Step], last: Hits) -> tuple[str, bool]
 
     And whether it was held back by a measure that the asker did not choose.
     """
+    among = ""
+    if query.filters:
+        among = f" among those that pass the filters: {in_words(query.filters)}"
     if not last:
-        if not query.filters:
-            return "no passage matches the question", False
-        among = in_words(query.filters)
-        return f"no passage matches the question among those that pass the filters: {among}", False
+        return f"no passage matches the question{among}", False
     if any(step.stage == "alive" and step.count == 0 for step in steps):
         return GONE, False
     if (least := query.min_confidence) is not None:
         best, count = max(hit.score for hit in last), stats(steps)["original_count"]
         return f"the best of {count} candidates scores {best:.2f}, less than {least}", False
     likely = max(answered(hit) for hit in last)
-    return f"an answer is unlikely ({likely:.2f})", True
+    return f"an answer is unlikely ({likely:.2f}){among}", True

@@ -106,6 +106,8 @@ def run(arguments: Sequence[str]) -> int:
         hint = ""
         if isinstance(error, click.UsageError) and error.ctx is not None:
             hint = f". `{error.ctx.command_path} --help` shows how"
+            if "extra argument" in error.message and "query" in error.ctx.params:
+                hint = ". A question of several words stands in quotes"
         said = error.format_message().rstrip(".")
         complain(f"{said}{hint.removeprefix('.') if said.endswith('?') else hint}")
         return error.exit_code
