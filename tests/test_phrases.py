@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.text import admits, is_phrase, phrase_words, words
+from marklight.text import admits, is_phrase, phrase_words, together, words
 from marklight.text.prose import bare, fold, has_cjk, runs
 
 
@@ -114,3 +114,25 @@ def test_no_phrase_is_too_odd(phrase: str, text: str) -> None:
     if found(phrase, text):
         assert set(phrase_words(phrase)) <= set(words(text))
     assert admits([phrase], [], [phrase])
+
+
+@pytest.mark.parametrize(
+    ("phrase", "text", "stands"),
+    [
+        ("Blue Box", "in the blue box under the sink", True),
+        ("blue box", "blue,\n  box.", True),
+        ("blue box", "a bluebox", False),
+        ("blue box", "seablue box", False),
+        ("blue box", "blue boxes", False),
+        ("blue box", "blue boxes, and a blue box", True),
+        ("blue box", "blue\0box", False),
+        ("Dr. Okafor", "dr okafor said", True),
+        ("a a b", "a a a b", True),
+        ("blue box", "box blue", False),
+        ("!?", "!?", False),
+    ],
+)
+def test_words_stand_together_where_nothing_but_signs_is_between_them(
+    phrase: str, text: str, stands: bool
+) -> None:
+    assert together(phrase, text) is stands

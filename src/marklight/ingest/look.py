@@ -20,7 +20,7 @@ BATCH_BYTES = 2_000_000
 BATCH_FILES = 500
 HURRIED_BYTES, HURRIED_FILES = 200_000, 50
 """The same for a caller with little time, a tenth of a second, and for the first of a library: each after it is
-twice as large, so that a question is answered soon and the commits more are only a few."""
+four times as large, so that a question is answered soon and the commits more are only a few."""
 TRIED = "failures_recipe"
 """Under this key the index notes by which recipe its failures were tried; another may do better."""
 
@@ -136,8 +136,8 @@ def batches(look: Look, progress: Progress, until: float | None) -> Iterator[lis
             yield batch
             batch, size = [], 0
             if until is None:
-                most_bytes = min(2 * most_bytes, BATCH_BYTES)
-                most_files = min(2 * most_files, BATCH_FILES)
+                most_bytes = min(4 * most_bytes, BATCH_BYTES)
+                most_files = min(4 * most_files, BATCH_FILES)
             elif time.monotonic() >= until:
                 return
     if batch:

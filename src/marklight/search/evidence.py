@@ -11,7 +11,7 @@ from typing import NamedTuple
 from marklight.answer import Hits, Query
 from marklight.model import Chunk
 from marklight.ports import Covered, Tools
-from marklight.text import admits, is_phrase, query_words, words
+from marklight.text import admits, is_phrase, query_words, together, words
 
 SEEN = 20
 """Best of a list that a question is judged by: its scores must not hang on how many results are wanted."""
@@ -184,7 +184,13 @@ def _share_in_path(path: str, asked: Iterable[frozenset[str]]) -> float:
 @lru_cache(maxsize=_PATHS)
 def _path_words(path: str) -> frozenset[str]:
     """Those of its folders and of the file's name; the ending tells nothing, as most have the same."""
-    return frozenset(query_words(path))
+    return frozenset().union(*map(_part_words, path.split("/")))
+
+
+@lru_cache(maxsize=_PATHS)
+def _part_words(part: str) -> frozenset[str]:
+    """Of one of them: most folders are those of many documents."""
+    return frozenset(query_words(part))
 
 
 def _holders(
@@ -195,20 +201,21 @@ def _holders(
     What is typed without blanks, as a version, a date or an address is, says where it stands by itself.
     """
     typed = len(text.split())
-    if typed > _PHRASE or not is_phrase(text):
+    if typed > _PHRASE:
         return {}
-    # Where a passage lacks a word there is no need to look at its text.
-    few = (
-        chunks if typed == 1 else [id for id in chunks if covered.get(id, _NOTHING).anywhere > _ALL]
-    )
-    held = {id: chunks[id].document for id in few if _stands(text, chunks[id])}
     if typed == 1:
+        if not is_phrase(text):
+            return {}
+        held = [id for id, chunk in chunks.items() if admits((text,), (), _texts(chunk))]
         return {id: covered.get(id, _NOTHING).anywhere for id in held}
-    return dict.fromkeys(held, _TOGETHER / max(1, len(set(held.values()))))
+    # Where a passage lacks a word there is no need to look at its text.
+    whole = [id for id in chunks if covered.get(id, _NOTHING).anywhere > _ALL]
+    held = [id for id in whole if together(text, "\0".join(_texts(chunks[id])).lower())]
+    return dict.fromkeys(held, _TOGETHER / max(1, len({chunks[id].document for id in held})))
 
 
-def _stands(text: str, chunk: Chunk) -> bool:
-    return admits((text,), (), (chunk.text, chunk.title, *chunk.headings, *chunk.merged))
+def _texts(chunk: Chunk) -> tuple[str, ...]:
+    return (chunk.text, chunk.title, *chunk.headings, *chunk.merged)
 
 
 def _covered(query: Query, tools: Tools, chunks: Sequence[str]) -> Mapping[str, Covered]:

@@ -6,7 +6,7 @@ from marklight.text.digests import digest
 from marklight.text.globs import demand_tame, too_wild
 from marklight.text.markup import plain
 from marklight.text.passages import passage, passage_of
-from marklight.text.phrases import admits, is_phrase, phrase_words
+from marklight.text.phrases import admits, is_phrase, phrase_words, together
 from marklight.text.prose import STOP_WORDS, flat, fold, has_cjk, stem, words
 from marklight.text.questions import query_words
 from marklight.text.terms import terms, terms_recipe
@@ -30,6 +30,7 @@ __all__ = [
     "stem",
     "terms",
     "terms_recipe",
+    "together",
     "too_wild",
     "trail",
     "words",

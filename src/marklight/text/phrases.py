@@ -9,6 +9,7 @@ from functools import lru_cache
 from marklight.text.prose import bare, fold, has_cjk, is_cjk, pairs, runs, words
 
 _PLAIN = re.compile(r"\w+", re.ASCII)
+_WORD = re.compile(r"\w+")
 
 
 class _Phrase:
@@ -53,6 +54,36 @@ def admits(phrases: Iterable[str], without: Iterable[str], texts: Sequence[str])
     return all(_stands(phrase, texts) for phrase in phrases if _phrase(phrase).runs) and not any(
         _stands(phrase, texts) for phrase in without if _phrase(phrase).runs
     )
+
+
+def together(phrase: str, text: str) -> bool:
+    """Whether its words stand in a text of small letters with nothing but signs between them, no NUL.
+
+    Less exact than `admits`, since accents count, and much quicker: nothing is made ready for it.
+    """
+    first, *others = _WORD.findall(phrase.lower()) or [""]
+    at = text.find(first) if first else -1
+    while at >= 0:
+        end = at + len(first)
+        for word in others:
+            start = _next_word(text, end)
+            end = start + len(word) if start > end and text.startswith(word, start) else -1
+            if end < 0:
+                break
+        if end >= 0 and not _letter(text, at - 1) and not _letter(text, end):
+            return True
+        at = text.find(first, at + 1)
+    return False
+
+
+def _next_word(text: str, at: int) -> int:
+    while at < len(text) and text[at] != "\0" and not _letter(text, at):
+        at += 1
+    return at
+
+
+def _letter(text: str, at: int) -> bool:
+    return 0 <= at < len(text) and (text[at].isalnum() or text[at] == "_")
 
 
 def phrase_words(phrase: str) -> list[str]:
