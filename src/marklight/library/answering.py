@@ -101,11 +101,15 @@ def _enough(pipeline: Pipeline, query: Query, tools: Tools) -> Answer:
 
 
 def _crowded(found: Answer) -> bool:
-    """Whether fewer are left than asked for, of many candidates none of which was too unlikely."""
-    left = [step.count for step in found.steps]
-    stages = [step.stage for step in found.steps]
-    at = stages.index("confidence") if "confidence" in stages else -1
-    likely = at < 0 or left[at] == left[at - 1]
-    return (
-        likely and len(found.hits) < found.query.limit and left[stages.index("fuse")] >= MANY_HITS
-    )
+    """Whether fewer are left than asked for, since most candidates were copies or are gone.
+
+    Where some were too unlikely, what comes behind them is so too.
+    """
+    left = {step.stage: step.count for step in found.steps}
+    every = left["fuse"]
+    there = left.get("alive", every)
+    if len(found.hits) >= found.query.limit or every < MANY_HITS:
+        return False
+    if left.get("confidence", there) < there:
+        return False
+    return 2 * found.stats["after_same_meaning"] < every
