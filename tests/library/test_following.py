@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -14,59 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import watchfiles._rust_notify
 
-import marklight
 from marklight.ingest import embed, work
 from marklight.ingest import read as reading
 from marklight.ingest.pipeline import Ingest
-from marklight.library.flight import Flight
 from marklight.library.following import At, Following
-from marklight.models.fake import FakeEmbedder
-from marklight.report import Report
 from tests.library.conftest import paths
+from tests.library.followed import QUICK, SECONDS, Gated, following, settled
 from tests.making import library, write
-from tests.repository import Repository, needs_git
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from marklight.model import Matrix
-
-SECONDS = 30.0
-"""Longer than anything here takes; only a test that fails waits for so long."""
-QUICK = {"debounce_ms": 20.0, "poll_seconds": 0.1}
-
-
-@dataclass(frozen=True, slots=True)
-class Gated(FakeEmbedder):
-    """The fake model, with a gate before every passage; open from the start unless it is shut."""
-
-    gate: Event = field(default_factory=Event)
-
-    def embed_passages(self, texts: Sequence[str]) -> Matrix:
-        assert self.gate.wait(SECONDS)
-        return FakeEmbedder.embed_passages(self, texts)
-
-    def embed_query(self, text: str) -> Any:
-        return FakeEmbedder.embed_passages(self, [text])[0]
-
-
-@contextmanager
-def following(
-    folder: Path, engine: str, index: dict[str, float] | None = None, **settings: Any
-) -> Iterator[tuple[marklight.Library, Following, list[Report]]]:
-    with library(folder, engine=engine, index={**QUICK, **(index or {})}, **settings) as lib:
-        follower = Following(lib)
-        reports: list[Report] = []
-        follower.heard.append(reports.append)
-        follower.start()
-        try:
-            yield lib, follower, reports
-        finally:
-            follower.close()
-
-
-def settled(lib: marklight.Library, follower: Following) -> bool:
-    """All is read and embedded, and somebody listens."""
-    return follower.at is None and follower.watching and not lib.ingest.waiting()
+    pass
 
 
 def test_it_indexes_at_once_and_then_what_changes(folder: Path, engine: str) -> None:
@@ -280,72 +235,6 @@ def test_without_the_model_words_are_followed_all_the_same(folder: Path, engine:
         until(lambda: lib.reading.counts().documents == 5)
 
 
-def test_many_searches_at_once_share_one_look(
-    folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with library(folder, engine=engine) as lib:
-        lib.index()
-        look, gate, looks = Ingest.look, Event(), []
-
-        def slow(*given: Any, **more: Any) -> Any:
-            looks.append(1)
-            assert gate.wait(SECONDS)
-            return look(*given, **more)
-
-        monkeypatch.setattr(Ingest, "look", slow)
-        monkeypatch.setattr("marklight.library.looking.MOMENT_SECONDS", SECONDS)
-        with ThreadPoolExecutor(9) as threads:
-            first = threads.submit(lib.search, "espresso")
-            until(lambda: looks)
-            write(folder, {"zebra.md": "# Zebra\n\nA zebra has stripes.\n"})
-            others = [threads.submit(lib.search, "zebra", mode="keyword") for _ in range(8)]
-            until(lambda: lib.looks.waiting == 8)
-            gate.set()
-            assert first.result(SECONDS).hits
-            assert all(paths(each.result(SECONDS)) == ["zebra.md"] for each in others)
-        assert len(looks) <= 4, (
-            "one that ran, one for the eight, and each once more if it found a change"
-        )
-
-
-def test_who_has_no_patience_is_not_kept_waiting() -> None:
-    flight: Flight[int] = Flight()
-    inside, leave = Event(), Event()
-
-    def act() -> int:
-        inside.set()
-        assert leave.wait(SECONDS)
-        return 1
-
-    with ThreadPoolExecutor(1) as threads:
-        first = threads.submit(flight.share, act, 0.0)
-        assert inside.wait(SECONDS)
-        assert flight.share(lambda: 2, 0.01) is None
-        leave.set()
-        assert first.result(SECONDS) == 1
-    assert flight.share(lambda: 3, 0.0) == 3
-
-
-def test_a_look_that_fails_serves_nobody_else() -> None:
-    flight: Flight[int] = Flight()
-    inside, leave = Event(), Event()
-
-    def fail() -> int:
-        inside.set()
-        assert leave.wait(SECONDS)
-        raise ValueError("no")
-
-    with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(flight.share, fail, 0.0)
-        assert inside.wait(SECONDS)
-        second = threads.submit(flight.share, lambda: 2, SECONDS)
-        until(lambda: flight.waiting == 1)
-        leave.set()
-        with pytest.raises(ValueError, match="no"):
-            first.result(SECONDS)
-        assert second.result(SECONDS) == 2
-
-
 def test_python_can_follow_along(folder: Path, engine: str) -> None:
     with library(folder, engine=engine, index=QUICK) as lib:
         lib.index()
@@ -371,66 +260,3 @@ def test_python_can_follow_along(folder: Path, engine: str) -> None:
 )
 def test_how_far_a_run_is_in_words(at: At, said: str) -> None:
     assert str(at) == said
-
-
-def commits_pending(lib: marklight.Library) -> int:
-    return int(lib.status()["history"]["pending"])
-
-
-@needs_git
-def test_vectors_of_commits_are_made_after_those_of_documents(tmp_path: Path, engine: str) -> None:
-    made = Repository(tmp_path / "docs")
-    made.commit("Start with an espresso page", {"espresso.md": "# Espresso\n\nGrind finely.\n"})
-    model = Gated()
-    with library(made.folder, engine=engine, index=QUICK) as lib:
-        lib.commits("espresso", mode="keyword")
-        assert commits_pending(lib)
-        lib.__dict__["embedder"] = model
-        follower = Following(lib)
-        follower.start()
-        try:
-            until(lambda: follower.at and follower.at.phase == "Embedding passages")
-            assert commits_pending(lib)
-            model.gate.set()
-            until(lambda: not commits_pending(lib))
-            until(lambda: settled(lib, follower))
-            # What a question reads and does not embed, it leaves to the one who follows.
-            made.commit("Explain rolling back", {"deploy.md": "# Rolling back\n\nUse undo.\n"})
-            lib.commits("rolling", mode="keyword")
-            assert lib.status()["history"]["commits"] == 2
-            until(lambda: not commits_pending(lib))
-        finally:
-            follower.close()
-
-
-@needs_git
-def test_a_history_that_nobody_asked_for_is_not_made(tmp_path: Path, engine: str) -> None:
-    made = Repository(tmp_path / "docs")
-    made.commit("Start with an espresso page", {"espresso.md": "# Espresso\n\nGrind finely.\n"})
-    with following(made.folder, engine) as (lib, follower, _):
-        until(lambda: settled(lib, follower))
-        assert "history" not in lib.status()
-
-
-@needs_git
-def test_closing_stops_the_vectors_of_commits_too(
-    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embed, "HURRIED_WINDOW", 1)
-    made = Repository(tmp_path / "docs")
-    for page in ("espresso", "tea", "milk"):
-        made.commit(f"Start with {page}", {f"{page}.md": f"# {page}\n"})
-    with library(made.folder, engine=engine, index=QUICK) as lib:
-        lib.index()
-        lib.commits("espresso", mode="keyword")
-        lib.__dict__["embedder"] = model = Gated()
-        follower = Following(lib)
-        follower.start()
-        until(lambda: follower.at and follower.at.phase == "Embedding passages of commits")
-        with ThreadPoolExecutor(1) as closing:
-            closed = closing.submit(follower.close)
-            until(follower._over.is_set)
-            model.gate.set()
-            closed.result(SECONDS)
-        assert not follower.problem
-        assert 0 < commits_pending(lib) < lib.status()["history"]["chunks"]

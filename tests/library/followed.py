@@ -1,0 +1,57 @@
+"""A library whose files are followed, and a model that can be made to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import marklight
+from marklight.library.following import Following
+from marklight.models.fake import FakeEmbedder
+from marklight.report import Report
+from tests.making import library
+
+if TYPE_CHECKING:
+    from marklight.model import Matrix
+
+SECONDS = 30.0
+"""Longer than anything here takes; only a test that fails waits for so long."""
+QUICK = {"debounce_ms": 20.0, "poll_seconds": 0.1}
+
+
+@dataclass(frozen=True, slots=True)
+class Gated(FakeEmbedder):
+    """The fake model, with a gate before every passage; open from the start unless it is shut."""
+
+    gate: Event = field(default_factory=Event)
+
+    def embed_passages(self, texts: Sequence[str]) -> Matrix:
+        assert self.gate.wait(SECONDS)
+        return FakeEmbedder.embed_passages(self, texts)
+
+    def embed_query(self, text: str) -> Any:
+        return FakeEmbedder.embed_passages(self, [text])[0]
+
+
+@contextmanager
+def following(
+    folder: Path, engine: str, index: dict[str, float] | None = None, **settings: Any
+) -> Iterator[tuple[marklight.Library, Following, list[Report]]]:
+    with library(folder, engine=engine, index={**QUICK, **(index or {})}, **settings) as lib:
+        follower = Following(lib)
+        reports: list[Report] = []
+        follower.heard.append(reports.append)
+        follower.start()
+        try:
+            yield lib, follower, reports
+        finally:
+            follower.close()
+
+
+def settled(lib: marklight.Library, follower: Following) -> bool:
+    """All is read and embedded, and somebody listens."""
+    return follower.at is None and follower.watching and not lib.ingest.waiting()

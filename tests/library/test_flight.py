@@ -1,0 +1,86 @@
+"""Searches that come at once share one look at the disk."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from marklight.ingest.pipeline import Ingest
+from marklight.library.flight import Flight
+from tests.library.conftest import paths
+from tests.library.followed import SECONDS
+from tests.making import library, write
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    pass
+
+
+def test_many_searches_at_once_share_one_look(
+    folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        look, gate, looks = Ingest.look, Event(), []
+
+        def slow(*given: Any, **more: Any) -> Any:
+            looks.append(1)
+            assert gate.wait(SECONDS)
+            return look(*given, **more)
+
+        monkeypatch.setattr(Ingest, "look", slow)
+        monkeypatch.setattr("marklight.library.looking.MOMENT_SECONDS", SECONDS)
+        with ThreadPoolExecutor(9) as threads:
+            first = threads.submit(lib.search, "espresso")
+            until(lambda: looks)
+            write(folder, {"zebra.md": "# Zebra\n\nA zebra has stripes.\n"})
+            others = [threads.submit(lib.search, "zebra", mode="keyword") for _ in range(8)]
+            until(lambda: lib.looks.waiting == 8)
+            gate.set()
+            assert first.result(SECONDS).hits
+            assert all(paths(each.result(SECONDS)) == ["zebra.md"] for each in others)
+        assert len(looks) <= 4, (
+            "one that ran, one for the eight, and each once more if it found a change"
+        )
+
+
+def test_who_has_no_patience_is_not_kept_waiting() -> None:
+    flight: Flight[int] = Flight()
+    inside, leave = Event(), Event()
+
+    def act() -> int:
+        inside.set()
+        assert leave.wait(SECONDS)
+        return 1
+
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(flight.share, act, 0.0)
+        assert inside.wait(SECONDS)
+        assert flight.share(lambda: 2, 0.01) is None
+        leave.set()
+        assert first.result(SECONDS) == 1
+    assert flight.share(lambda: 3, 0.0) == 3
+
+
+def test_a_look_that_fails_serves_nobody_else() -> None:
+    flight: Flight[int] = Flight()
+    inside, leave = Event(), Event()
+
+    def fail() -> int:
+        inside.set()
+        assert leave.wait(SECONDS)
+        raise ValueError("no")
+
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(flight.share, fail, 0.0)
+        assert inside.wait(SECONDS)
+        second = threads.submit(flight.share, lambda: 2, SECONDS)
+        until(lambda: flight.waiting == 1)
+        leave.set()
+        with pytest.raises(ValueError, match="no"):
+            first.result(SECONDS)
+        assert second.result(SECONDS) == 2

@@ -1,0 +1,83 @@
+"""Whoever follows the files makes the vectors of commits too, after those of documents."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import marklight
+from marklight.ingest import embed
+from marklight.library.following import Following
+from tests.library.followed import QUICK, SECONDS, Gated, following, settled
+from tests.making import library
+from tests.repository import Repository, needs_git
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    pass
+
+
+def commits_pending(lib: marklight.Library) -> int:
+    return int(lib.status()["history"]["pending"])
+
+
+@needs_git
+def test_vectors_of_commits_are_made_after_those_of_documents(tmp_path: Path, engine: str) -> None:
+    made = Repository(tmp_path / "docs")
+    made.commit("Start with an espresso page", {"espresso.md": "# Espresso\n\nGrind finely.\n"})
+    model = Gated()
+    with library(made.folder, engine=engine, index=QUICK) as lib:
+        lib.commits("espresso", mode="keyword")
+        assert commits_pending(lib)
+        lib.__dict__["embedder"] = model
+        follower = Following(lib)
+        follower.start()
+        try:
+            until(lambda: follower.at and follower.at.phase == "Embedding passages")
+            assert commits_pending(lib)
+            model.gate.set()
+            until(lambda: not commits_pending(lib))
+            until(lambda: settled(lib, follower))
+            # What a question reads and does not embed, it leaves to the one who follows.
+            made.commit("Explain rolling back", {"deploy.md": "# Rolling back\n\nUse undo.\n"})
+            lib.commits("rolling", mode="keyword")
+            assert lib.status()["history"]["commits"] == 2
+            until(lambda: not commits_pending(lib))
+        finally:
+            follower.close()
+
+
+@needs_git
+def test_a_history_that_nobody_asked_for_is_not_made(tmp_path: Path, engine: str) -> None:
+    made = Repository(tmp_path / "docs")
+    made.commit("Start with an espresso page", {"espresso.md": "# Espresso\n\nGrind finely.\n"})
+    with following(made.folder, engine) as (lib, follower, _):
+        until(lambda: settled(lib, follower))
+        assert "history" not in lib.status()
+
+
+@needs_git
+def test_closing_stops_the_vectors_of_commits_too(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embed, "HURRIED_WINDOW", 1)
+    made = Repository(tmp_path / "docs")
+    for page in ("espresso", "tea", "milk"):
+        made.commit(f"Start with {page}", {f"{page}.md": f"# {page}\n"})
+    with library(made.folder, engine=engine, index=QUICK) as lib:
+        lib.index()
+        lib.commits("espresso", mode="keyword")
+        lib.__dict__["embedder"] = model = Gated()
+        follower = Following(lib)
+        follower.start()
+        until(lambda: follower.at and follower.at.phase == "Embedding passages of commits")
+        with ThreadPoolExecutor(1) as closing:
+            closed = closing.submit(follower.close)
+            until(follower._over.is_set)
+            model.gate.set()
+            closed.result(SECONDS)
+        assert not follower.problem
+        assert 0 < commits_pending(lib) < lib.status()["history"]["chunks"]

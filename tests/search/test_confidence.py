@@ -1,0 +1,64 @@
+"""When nothing is said rather than something unlikely."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from marklight.answer import Filters, Hits, Query, Why
+from marklight.ports import Tools
+from marklight.search.refine.confidence import Confidence
+from tests.making import hits_of, no_reader
+
+
+def told(score: float, answer: float) -> Hits:
+    (hit,) = hits_of({"a": score})
+    return (replace(hit, why=(*hit.why, Why("answer", answer))),)
+
+
+def test_nothing_is_said_where_an_answer_is_unlikely_however_the_hits_compare() -> None:
+    tools, query = Tools(no_reader()), Query("x")
+    assert Confidence()(query, told(0.1, 0.9), tools) == told(0.1, 0.9)
+    assert Confidence()(query, told(0.1, 0.2), tools) == ()
+    assert Confidence()(query, hits_of({"a": 0.4}), tools) == hits_of({"a": 0.4})
+    # What another stage has lifted since is at least as likely as it says.
+    assert Confidence()(query, told(0.8, 0.2), tools) == told(0.8, 0.2)
+
+
+@pytest.mark.parametrize(
+    "text, filters, certain",
+    [
+        ("earlier revision", Filters(phrases=("earlier revision",)), True),
+        ("rollback earlier revision", Filters(phrases=("earlier revision",)), True),
+        ("draft", Filters(where=(("status", "draft"),)), True),
+        ("security", Filters(tags=("security",)), True),
+        ("rollback", Filters(tags=("security",)), False),
+        ("rollback", Filters(paths=("guides/**",)), False),
+        ("???", Filters(), False),
+    ],
+)
+def test_who_asks_for_what_filters_make_certain_is_answered_however_far_its_meaning_is(
+    text: str, filters: Filters, certain: bool
+) -> None:
+    query = Query(text, filters=filters)
+    hits = told(0.001, 0.2)
+    assert Confidence()(query, hits, Tools(no_reader())) == (hits if certain else ())
+    stricter = replace(query, min_confidence=0.5)
+    assert Confidence()(stricter, hits, Tools(no_reader())) == ()
+
+
+def test_of_many_that_share_an_answer_the_best_stand_however_small_their_share_is() -> None:
+    def kept(**scores: float) -> list[str]:
+        hits = tuple(replace(hit, why=(*hit.why, Why("answer", 0.9))) for hit in hits_of(scores))
+        return [hit.chunk.id for hit in Confidence()(Query("x"), hits, Tools(no_reader()))]
+
+    assert kept(a=0.4, b=0.005, c=0.004) == ["a", "b"]
+    assert kept(a=0.004, b=0.002, c=0.001) == ["a", "b"]
+
+
+def test_a_least_confidence_of_the_caller_is_asked_of_every_hit() -> None:
+    tools, query = Tools(no_reader()), Query("x", min_confidence=0.15)
+    assert Confidence()(query, (*told(0.1, 0.9), *hits_of({"b": 0.2})), tools) == hits_of(
+        {"b": 0.2}
+    )

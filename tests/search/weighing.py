@@ -1,0 +1,19 @@
+"""Three small pages, and what retrievers might say of them."""
+
+from __future__ import annotations
+
+from marklight.answer import Hits
+from marklight.ports import Scored, Tools
+
+PAGES = {
+    "a.md": "# Rollback\n\nReturn to an earlier revision. See [[b]].\n",
+    "b.md": "# Scaling\n\nMore replicas carry more load. See [[a]].\n",
+    "c.md": "# Kitchen\n\nThe espresso machine needs water.\n",
+}
+
+
+def listed(tools: Tools, by: str, **scores: float) -> Hits:
+    """The only passage of each page, with what a retriever says of it."""
+    first = {id.path[0]: tools.reader.chunks_of(id)[0].id for id in tools.reader.files()}
+    wanted = [Scored(first[page], score) for page, score in scores.items()]
+    return tools.hits(sorted(wanted, key=lambda each: -each.score), by=by)
