@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from threading import Thread
+from threading import Thread, Timer
 
 import pytest
+from filelock import FileLock
 
 from marklight.surfaces.cli.app import run
 from marklight.surfaces.daemon import state
@@ -179,6 +180,22 @@ def test_a_stranger_who_says_nothing_is_known_by_the_lock_that_nobody_holds(
         # Its number may be another's process by now, which nobody is told to kill.
         assert f"process {os.getpid()}" not in capsys.readouterr().err
         assert not file.exists()
+
+
+def test_a_daemon_that_is_about_to_end_is_not_called_one_that_hangs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with stranger(b"") as (port, _):
+        file = told(folder, port)
+        lock = FileLock(file.with_suffix(".lock"), thread_local=False)
+        lock.acquire()
+        # As when it was killed: the port was closed, the lock is not yet.
+        ending = Timer(0.2, lock.release)
+        ending.start()
+        assert run(["search", "roll back"]) == 0
+        ending.join()
+    assert capsys.readouterr().err == ""
+    assert not file.exists()
 
 
 def test_whoever_greets_sign_by_sign_is_not_waited_for(

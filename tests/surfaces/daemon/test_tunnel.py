@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from select import select
 from threading import Thread
-from typing import Any
+from typing import Any, BinaryIO
 
 import anyio
 from mcp import ClientSession
@@ -47,6 +47,19 @@ async def found(session: ClientSession, question: str) -> list[str]:
     assert not answer.is_error, answer
     structured: Any = answer.structured_content
     return [each["path"] for each in structured["results"]]
+
+
+@contextmanager
+def pipes() -> Iterator[tuple[BinaryIO, BinaryIO, BinaryIO, BinaryIO]]:
+    """Both ends of the way into a tunnel, then of the way out of it."""
+    one, two = os.pipe(), os.pipe()
+    with (
+        open(one[0], "rb") as coming,
+        open(one[1], "wb") as to_tunnel,
+        open(two[0], "rb") as from_tunnel,
+        open(two[1], "wb") as going,
+    ):
+        yield coming, to_tunnel, from_tunnel, going
 
 
 def tunnels() -> list[int]:
@@ -163,13 +176,7 @@ def test_another_server_hears_all_that_still_counts_and_the_assistant_nothing_of
     def request(id: object, method: str, **params: object) -> bytes:
         return json.dumps({"id": id, "method": method, "params": params}).encode() + b"\n"
 
-    one, two = os.pipe(), os.pipe()
-    with (
-        open(one[0], "rb") as coming,
-        open(one[1], "wb") as to_tunnel,
-        open(two[0], "rb") as from_tunnel,
-        open(two[1], "wb") as going,
-    ):
+    with pipes() as (coming, to_tunnel, from_tunnel, going):
         tunnel = Tunnel(peer("first"), lambda: peer("second"))
         thread = Thread(target=tunnel.run, args=(coming, going))
         thread.start()
@@ -223,13 +230,7 @@ for line in sys.stdin:
 @contextmanager
 def carried(first: Alone, another: Callable[[], Alone]) -> Iterator[Callable[..., list[Any]]]:
     """Requests through a tunnel, and what each is answered with."""
-    one, two = os.pipe(), os.pipe()
-    with (
-        open(one[0], "rb") as coming,
-        open(one[1], "wb") as to_tunnel,
-        open(two[0], "rb") as from_tunnel,
-        open(two[1], "wb") as going,
-    ):
+    with pipes() as (coming, to_tunnel, from_tunnel, going):
         thread = Thread(target=Tunnel(first, another).run, args=(coming, going), daemon=True)
         thread.start()
 

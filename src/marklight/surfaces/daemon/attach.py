@@ -21,6 +21,8 @@ GREET_SECONDS = 2.0
 """For a daemon to answer at all; one that is stopped or stuck is not waited for."""
 SILENT_SECONDS = 20.0
 """While it works it says every second that it lives."""
+ENDING_SECONDS = 0.5
+"""For a process that was killed to let go of its lock, which it may do after its port."""
 LONGEST_GREETING = 65_536
 ALONE = "this works alone; `marklight stop` ends it"
 
@@ -188,7 +190,7 @@ def lives(file: Path) -> bool:
     from filelock import FileLock, Timeout  # loads much, and nobody asks who is answered
 
     try:
-        with FileLock(file.with_suffix(".lock"), timeout=0, mode=0o600):
+        with FileLock(file.with_suffix(".lock"), timeout=ENDING_SECONDS, mode=0o600):
             return False
     except (Timeout, OSError):
         return True
