@@ -195,12 +195,18 @@ class Answer:
     """What the history says to the same question, where it was asked too."""
     withheld: bool = False
     """Whether candidates were held back as too unlikely, by a measure that the asker did not choose."""
+    moments: Mapping[DocumentId, float] = field(default_factory=dict)
+    """When documents are from, in seconds since the epoch: their own date, else the file's time."""
 
     def why_nothing(self, shows_all: str) -> str | None:
         """Why there are no results, and what would show the nearest ones, as it is called where this is read."""
-        if self.abstained is None or not self.withheld:
-            return self.abstained
-        return f"{self.abstained}; {shows_all} shows what comes nearest"
+        advice = self.advice(shows_all)
+        return f"{self.abstained}; {advice}" if advice else self.abstained
+
+    def advice(self, shows_all: str) -> str | None:
+        """What would show the nearest ones, where there are any."""
+        held_back = self.abstained is not None and self.withheld
+        return f"{shows_all} shows what comes nearest" if held_back else None
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as JSON holds it, the same on every surface."""
@@ -212,7 +218,8 @@ class Answer:
                 "filters": self.query.filters.to_dict(),
             },
             "results": [self._result(rank, hit) for rank, hit in enumerate(self.hits, 1)],
-            "abstained": self.why_nothing("min_confidence 0"),
+            "abstained": self.abstained,
+            "advice": self.advice("min_confidence 0"),
             "stats": dict(self.stats),
             "steps": [
                 {"stage": step.stage, "count": step.count, "ms": round(step.ms, 3)}
@@ -261,6 +268,7 @@ class Answer:
             "kind": chunk.kind.value,
             "content": chunk.text,
             "modified": iso_time(self.modified.get(chunk.document, 0)),
+            "dated": iso_seconds(self.moments.get(chunk.document, 0.0)),
             "levels": [level.to_dict() for level in self.levels.get(chunk.id, ())],
             "why": [
                 {"stage": why.stage, "value": round(why.value, 6)}
@@ -276,3 +284,8 @@ def iso_time(time_ns: int) -> str:
     except OverflowError:
         time = datetime.max if time_ns > 0 else datetime.min
     return f"{time.isoformat(timespec='seconds')}Z"
+
+
+def iso_seconds(time: float) -> str:
+    """The same of a time in seconds."""
+    return iso_time(int(time * 1_000_000) * 1000)

@@ -74,6 +74,8 @@ class Page:
     tags: tuple[str, ...] = ()
     date: str | None = None
     notices: tuple[str, ...] = ()
+    dated: str = ""
+    """When it is from, in UTC: its own date, else the file's time."""
 
     def to_dict(self) -> dict[str, Any]:
         """The page as JSON holds it."""
@@ -87,6 +89,7 @@ class Page:
             "blocks": dict(self.blocks),
             "tags": list(self.tags),
             "date": self.date,
+            "dated": self.dated,
             "notices": list(self.notices),
         }
 

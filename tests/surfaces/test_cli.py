@@ -58,13 +58,13 @@ def test_search_as_json_has_the_contracts_keys(
 ) -> None:
     answer = told(capsys, "search", "roll back", "--json", "--explain")
     assert set(answer) == {
-        "query", "results", "abstained", "stats", "steps", "index", "notices", "took_ms",
+        "query", "results", "abstained", "advice", "stats", "steps", "index", "notices", "took_ms",
     }  # fmt: skip
     assert set(answer["query"]) == {"text", "kind", "expanded_with", "filters"}
     result = answer["results"][0]
     assert set(result) == {
         "rank", "score", "chunk_id", "path", "collection", "title", "headings", "anchor", "lines",
-        "kind", "content", "modified", "levels", "why",
+        "kind", "content", "modified", "dated", "levels", "why",
     }  # fmt: skip
     assert result["path"] == "guide/deploy.md"
     assert result["modified"].endswith("Z")
@@ -111,6 +111,7 @@ def test_nothing_found_is_exit_code_1_and_says_why(
     code, out, _ = said(capsys, "search", "zzzzqqqq", "--mode", "keyword", "--json")
     assert code == 1
     assert json.loads(out)["abstained"] == "no passage matches the question"
+    assert json.loads(out)["advice"] is None
 
 
 def test_what_shows_the_nearest_is_called_as_it_is_where_the_advice_is_read(
@@ -120,7 +121,8 @@ def test_what_shows_the_nearest_is_called_as_it_is_where_the_advice_is_read(
     _, _, err = said(capsys, *asked)
     assert "; --min-confidence 0 shows what comes nearest" in err
     _, out, _ = said(capsys, *asked, "--json")
-    assert json.loads(out)["abstained"].endswith("; min_confidence 0 shows what comes nearest")
+    assert "nearest" not in json.loads(out)["abstained"]
+    assert json.loads(out)["advice"] == "min_confidence 0 shows what comes nearest"
 
 
 @pytest.mark.parametrize(

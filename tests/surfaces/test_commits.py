@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import anyio
 import pytest
 from mcp import Client
 
+from marklight.report import Report
 from marklight.surfaces import schemas
 from marklight.surfaces.cli.app import run
+from marklight.surfaces.render import report_text
 from tests.making import write
 from tests.repository import Repository, needs_git
 from tests.surfaces.http.serving import serving
@@ -146,11 +149,32 @@ def test_index_and_status_tell_of_commits_once_they_were_asked_for(
 ) -> None:
     assert "commits" not in said(capsys, "index")[1]
     assert "history" not in said(capsys, "status")[1]
-    assert "2 commits (2 read, 0 gone)" in said(capsys, "index", "--history")[1]
+    assert "2 commits (2 read, 0 gone" in said(capsys, "index", "--history")[1]
     assert "history.commits" in said(capsys, "status")[1]
     told = json.loads(said(capsys, "index", "--json")[1])
     assert (told["history"]["documents"], told["history"]["added"]) == (2, [])
     assert "history" not in json.loads(said(capsys, "index", "--no-history", "--json")[1])
+
+
+def test_a_run_tells_documents_and_commits_apart_each_with_its_passages_and_its_time(
+    repository: Repository, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said(capsys, "index")
+    _, out, err = said(capsys, "index", "--history")
+    changed, documents, commits = out.splitlines()
+    assert changed == "no document changed"
+    assert re.fullmatch(r"1 documents, 1 passages, 1 embedded \(\d+\.\d s\)", documents)
+    told = r"2 commits \(2 read, 0 gone, (\d+) passages embedded\), \1 passages, \1 embedded"
+    assert re.fullmatch(told + r" \(\d+\.\d s\)", commits)
+    assert "Embedding passages of commits …" in err.splitlines()
+    assert "Embedding passages …" not in err.splitlines()
+    found = json.loads(said(capsys, "index", "--json")[1])
+    assert 0 < found["history"]["took_ms"] < found["took_ms"]
+
+
+def test_the_time_of_commits_is_not_told_beside_the_documents() -> None:
+    both = Report(history=Report(took_ms=2000), took_ms=2500)
+    assert [line[-7:] for line in report_text(both).splitlines()[1:]] == ["(0.5 s)", "(2.0 s)"]
 
 
 def timeless(found: dict[str, Any]) -> dict[str, Any]:

@@ -191,11 +191,7 @@ def embed_commits(library: Parts, progress: Progress, seconds: float) -> bool:
     # Nothing is read, so nobody has to ask git which repositories there are.
     history = History(library.commits_engine, library.embedder, {}, limits.diff_lines)
     kept = Annals(history, library.limits, limits.read_seconds, library.embedding_commits)
-
-    def tell(phase: str, done: int, total: int) -> None:
-        progress(f"{phase} of commits", done, total)
-
-    return kept.embed_some(tell, seconds)
+    return kept.embed_some(progress, seconds)
 
 
 def told_status(library: Parts, fingerprint: str) -> dict[str, Any]:

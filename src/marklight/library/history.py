@@ -64,12 +64,20 @@ class Annals:
 
     def run(self, progress: Progress, *, rebuild: bool = False) -> Report:
         """All of it, however long it takes: messages and diffs first, then vectors."""
+        began, before = time.perf_counter(), self.history.counts()
         with self.history.engine.writing(self.limits.wait_seconds):
             report = self.history.text(progress, rebuild=rebuild)
         with self.embedding:
-            embed(self.history, self.limits.wait_seconds, progress)
+            embed(self.history, self.limits.wait_seconds, _of_commits(progress))
             tidy(self.history)
-        return replace(report, index=self.history.counts(), notices=self.notices())
+        after = self.history.counts()
+        return replace(
+            report,
+            index=after,
+            newly_embedded=max(0, after.embedded - before.embedded),
+            notices=self.notices(),
+            took_ms=(time.perf_counter() - began) * 1000,
+        )
 
     def refresh(self, query: Query, progress: Progress) -> list[str]:
         """What came and went, and vectors for a while; what could not be done is said and is not fatal."""
@@ -103,7 +111,8 @@ class Annals:
     def _embed(self, query: Query, progress: Progress, seconds: float) -> None:
         history, until = self.history, time.monotonic() + seconds
         first = partial(likely, history.engine, query)
-        embed(history.hurried(seconds), self.limits.wait_seconds, progress, until, first)
+        hurried, told = history.hurried(seconds), _of_commits(progress)
+        embed(hurried, self.limits.wait_seconds, told, until, first)
         tidy(history)
 
     def embed_some(self, progress: Progress, seconds: float) -> bool:
@@ -115,7 +124,7 @@ class Annals:
             return True
         try:
             before = history.counts().embedded
-            embed(history, MOMENT_SECONDS, progress, time.monotonic() + seconds)
+            embed(history, MOMENT_SECONDS, _of_commits(progress), time.monotonic() + seconds)
             if history.waiting():
                 # Where none was made there is something that cannot be done.
                 return history.counts().embedded != before
@@ -166,6 +175,15 @@ class Annals:
             if whole := repository.meant(text.strip()):
                 return whole
         return text
+
+
+def _of_commits(progress: Progress) -> Progress:
+    """Told apart from what is done for documents, whose phases have the same names."""
+
+    def tell(phase: str, done: int, total: int) -> None:
+        progress(f"{phase} of commits", done, total)
+
+    return tell
 
 
 def _unread(failure: Failure) -> str:

@@ -126,6 +126,7 @@ def _found(library: Parts, question: Question, progress: Progress | None) -> Ans
             found = replace(
                 found,
                 modified=reader.modified(documents),
+                moments=reader.moments(documents),
                 levels=widen.levels((hit.chunk for hit in found.hits), widen.Leaves(reader)),
                 notices=[*found.notices, *([] if found.index.documents else empty)],
             )

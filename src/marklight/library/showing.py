@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from marklight.answer import iso_seconds
 from marklight.errors import NotFound
 from marklight.library.asking import level_of
 from marklight.library.looking import as_before, as_now, look_at_known, reread
@@ -91,6 +92,7 @@ def page(
             blocks=document.blocks,
             tags=document.tags,
             date=document.date,
+            dated=iso_seconds(reader.moments([document.id])[document.id]),
         )
 
     return about(library, read, near, progress)

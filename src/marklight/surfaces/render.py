@@ -78,14 +78,16 @@ def report_text(report: Report) -> str:
     ]
     if report.newly_embedded:
         done.append(f"{report.newly_embedded} passages embedded")
-    index = report.index
-    lines = [", ".join(done) or "nothing changed"]
+    index, commits = report.index, report.history
+    lines = [", ".join(done) or ("nothing changed" if commits is None else "no document changed")]
+    # The run took the time of both, and each is told beside its own.
+    took_ms = report.took_ms - (commits.took_ms if commits is not None else 0.0)
     lines.append(
         f"{index.documents} documents, {index.chunks} passages, {index.embedded} embedded"
-        f" ({report.took_ms / 1000:.1f} s)"
+        f" ({took_ms / 1000:.1f} s)"
     )
-    if report.history is not None:
-        lines.append(_history_line(report.history))
+    if commits is not None:
+        lines.append(_history_line(commits))
     lines += [
         one_line(f"skipped {failure.document.path}: {failure.reason}")
         for failure in report.skipped[:20]
@@ -101,8 +103,14 @@ def _history_line(report: Report) -> str:
     """What was done for the history."""
     counts, skipped = report.index, len(report.skipped)
     new = f"{len(report.added)} read, {len(report.removed)} gone"
-    unread = f", {skipped} cannot be read" if skipped else ""
-    return f"{counts.documents} commits ({new}{unread}), {counts.chunks} passages, {counts.embedded} embedded"
+    if skipped:
+        new += f", {skipped} cannot be read"
+    if report.newly_embedded:
+        new += f", {report.newly_embedded} passages embedded"
+    return (
+        f"{counts.documents} commits ({new}), {counts.chunks} passages, {counts.embedded} embedded"
+        f" ({report.took_ms / 1000:.1f} s)"
+    )
 
 
 def extract_text(extract: Extract, style: Style = PLAIN) -> str:

@@ -53,6 +53,9 @@ RESULT = object_of(
         "kind": _of("string", "prose, code, table or another."),
         "content": _of("string", "The passage."),
         "modified": _of("string", "When the file was last written, in UTC."),
+        "dated": _of(
+            "string", "When it is from, in UTC, as after and before count: its own date, else that."
+        ),
         "levels": LEVELS,
         "why": _list(
             object_of({"stage": TEXT, "value": NUMBER}),
@@ -81,6 +84,7 @@ ANSWER = object_of(
         ),
         "results": _list(RESULT, "The best first."),
         "abstained": _or_null("string", "Why nothing is said; null when there are results."),
+        "advice": _or_null("string", "What shows results that were held back as unlikely."),
         "stats": _of("object", "How many were left after each step.", additionalProperties=WHOLE),
         "steps": _list(
             object_of({"stage": TEXT, "count": WHOLE, "ms": NUMBER}),

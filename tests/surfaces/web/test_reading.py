@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -202,3 +203,30 @@ def test_nothing_is_written_beside_a_document_that_is_read(served: Served, page:
         "many",
         "notes.txt",
     ]
+
+
+def test_a_document_has_one_date_in_the_list_and_in_the_pane_and_filters_go_by_it(
+    browser: Browser, tmp_path: Path
+) -> None:
+    pages = {
+        "own.md": "---\ndate: 2024-03-05\n---\n# Own\n\nBadgers dig setts.\n",
+        "file.md": "# File\n\nOtters build holts.\n",
+    }
+    folder = write(tmp_path / "docs", pages)
+    os.utime(folder / "file.md", (1_600_000_000, 1_600_000_000))  # 13 September 2020
+    # West of Greenwich a day that begins there at midnight is still the day before.
+    with (
+        serving(folder) as each,
+        visiting(
+            browser, f"http://{each.name}", timezone_id="America/Los_Angeles", locale="en-GB"
+        ) as page,
+    ):
+        for asked, name, day in (
+            ("badgers after:2024-03-05 before:2024-03-05", "own.md", "5 Mar 2024"),
+            ("otters after:2020-09-13 before:2020-09-13", "file.md", "13 Sept 2020"),
+        ):
+            page.goto(f"/?q={asked}")
+            expect(page.locator("#results .path")).to_have_text([name])
+            expect(page.locator("#results time")).to_have_text([day])
+            page.locator("#results h3 a").click()
+            expect(page.locator("#view-text .facts time")).to_have_text(day)

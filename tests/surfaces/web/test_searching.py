@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from playwright.sync_api import Page, Request, Route, expect
+from playwright.sync_api import Browser, Page, Request, Route, expect
+
+from tests.making import write
+from tests.surfaces.http.serving import serving
+from tests.surfaces.web.browsing import visiting
 
 QUOTED = '"exactly ninety minutes"'
 """In quotes, for the fake model knows no meaning."""
@@ -217,3 +222,14 @@ def test_who_is_in_the_list_stays_in_it_when_that_result_goes(page: Page) -> Non
     )
     expect(page.locator("#results .path").first).to_have_text("guide/tokens.md")
     expect(links.nth(0)).to_be_focused()
+
+
+def test_what_a_note_links_to_or_embeds_is_shown_by_its_name(
+    browser: Browser, tmp_path: Path
+) -> None:
+    text = "Badgers: ![[Setts]], ![[dig.png|300]], ![a plan](plan.png), [[Otters|their kin]] and [[Stoats]]!\n"
+    folder = write(tmp_path / "docs", {"a.md": text})
+    with serving(folder) as each, visiting(browser, f"http://{each.name}") as page:
+        page.goto("/?q=badgers")
+        said = "Badgers: Setts, dig.png, a plan, their kin and Stoats!"
+        expect(page.locator("#results .passage")).to_have_text(said)

@@ -67,6 +67,13 @@ def test_what_nothing_answers_is_said_and_the_nearest_can_be_seen(
         expect(page.locator("#q")).to_be_focused()
 
 
+def test_where_nothing_comes_near_nobody_is_offered_what_does(page: Page) -> None:
+    page.goto("/?q=zebra&path=nowhere/**")
+    expect(page.locator("#state h2")).to_have_text("Nothing was found")
+    expect(page.locator("#state p")).to_contain_text("No passage matches the question")
+    expect(page.locator("#state button")).to_have_text(["Ask without filters"])
+
+
 def test_a_server_that_ends_is_missed_and_found_again(browser: Browser, tmp_path: Path) -> None:
     folder = write(
         tmp_path / "docs", {"a.md": "# A\n\nThe heron.\n", "b.md": "# B\n\nThe egret.\n"}

@@ -68,7 +68,7 @@ function found(given, question, whole) {
   if (hits.length) say(`${counted(hits.length, "result")}${question.kind ? ` of ${all.length} found` : ""}`);
   else if (given.index.documents === 0) { states.noDocuments(standing.status ?? {}); say("There are no documents", true); }
   else if (all.length) { states.noneOfKind(question.kind, all.length); say("No results of this kind", true); }
-  else { states.abstained(given, question.nearest, filtered(state), { showNearest, clearFilters }); say("Nothing is likely to answer that", true); }
+  else { states.abstained(given, filtered(state), { showNearest, clearFilters }); say(given.advice ? "Nothing is likely to answer that" : "Nothing was found", true); }
 }
 
 function failed(problem, question) {

@@ -7,7 +7,7 @@ import { blocks, elements, place } from "./document.js";
 import { byId, make } from "./dom.js";
 import { picture } from "./picture.js";
 import { links, outline } from "./relations.js";
-import { broken, lineText } from "./results.js";
+import { broken, dated, lineText } from "./results.js";
 import { sentence } from "./states.js";
 
 export class Reading {
@@ -88,14 +88,13 @@ export class Reading {
     }
     const { page } = this.#shown;
     byId("pane-title").textContent = page.title || name;
-    byId("view-text").replaceChildren(...this.#notes(page), ...elements(page.html, this.href));
+    byId("view-text").replaceChildren(this.#notes(page), ...elements(page.html, this.href));
     if (page.lines[1] - page.lines[0] + 1 < page.of_lines) byId("view-text").append(this.#rest(page));
     return true;
   }
 
   #notes(page) {
-    const said = [...page.tags.map((tag) => make("span", { class: "tag" }, `#${tag}`)), page.date ? make("time", {}, page.date.slice(0, 10)) : null].filter(Boolean);
-    return said.length ? [make("p", { class: "facts" }, ...said)] : [];
+    return make("p", { class: "facts" }, ...page.tags.map((tag) => make("span", { class: "tag" }, `#${tag}`)), dated(page));
   }
 
   #rest(page) {

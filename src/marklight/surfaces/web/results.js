@@ -84,7 +84,7 @@ export class Results {
       make("div", { class: "below" },
         score,
         hit.kind === "prose" ? null : make("span", {}, hit.kind),
-        make("time", { datetime: hit.modified, title: "Last changed" }, day(hit.modified)),
+        dated(hit),
         make("button", { type: "button", class: "quiet", "aria-label": `Copy reference ${reference}`, click: (event) => this.copy(reference, event.currentTarget) }, "Copy"),
         hit.why.length ? this.#why(hit) : null));
   }
@@ -109,7 +109,9 @@ export const lineText = ([first, last]) => (first === last ? `line ${first}` : `
 // A long path breaks after a stroke, not in the middle of a word.
 export const broken = (path) => path.split("/").flatMap((part, at, all) => (at < all.length - 1 ? [`${part}/`, make("wbr")] : [part]));
 
-function day(moment) {
-  const date = new Date(moment);
-  return Number.isNaN(date.getTime()) ? "" : date.toLocaleDateString(undefined, { year: "numeric", month: "short", day: "numeric" });
+// The day that filters go by, in their zone: a day that a document names must not become the one before it.
+export function dated({ dated }) {
+  const date = new Date(dated);
+  const day = Number.isNaN(date.getTime()) ? "" : date.toLocaleDateString(undefined, { year: "numeric", month: "short", day: "numeric", timeZone: "UTC" });
+  return make("time", { datetime: dated, title: "Its own date, else when the file was changed" }, day);
 }

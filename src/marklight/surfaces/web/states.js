@@ -3,7 +3,6 @@
 import { byId, counted, make } from "./dom.js";
 
 const state = () => byId("state");
-const FOR_A_PROGRAM = /; min_confidence/; // from here on an answer tells which parameter helps, and here a button does
 
 export function nothing() {
   state().replaceChildren();
@@ -33,13 +32,14 @@ export function noDocuments(status) {
     ...folders.map((folder) => make("p", {}, make("code", {}, folder)))));
 }
 
-export function abstained(answer, nearest, filters, { showNearest, clearFilters }) {
+// What an answer advises names a parameter, and here it is a button.
+export function abstained(answer, filters, { showNearest, clearFilters }) {
   const buttons = [];
-  if (!nearest) buttons.push(make("button", { type: "button", click: showNearest }, "Show what comes nearest"));
+  if (answer.advice) buttons.push(make("button", { type: "button", click: showNearest }, "Show what comes nearest"));
   if (filters.length) buttons.push(make("button", { type: "button", click: clearFilters }, "Ask without filters"));
   state().replaceChildren(make("div", { class: "state" },
-    make("h2", {}, nearest ? "Nothing was found" : "Nothing here is likely to answer that"),
-    make("p", {}, sentence((answer.abstained || "No passage was found").split(FOR_A_PROGRAM)[0])),
+    make("h2", {}, answer.advice ? "Nothing here is likely to answer that" : "Nothing was found"),
+    make("p", {}, sentence(answer.abstained || "No passage was found")),
     make("div", { class: "buttons" }, ...buttons)));
 }
 
