@@ -106,6 +106,28 @@ def test_a_full_disk_loses_nothing(small_disk: Path, spare: int) -> None:
     reopened.close()
 
 
+def test_a_library_on_a_full_disk_can_be_searched(small_disk: Path) -> None:
+    engine = engines.open(small_disk / "library")
+    with engine.writing(1):
+        engine.commit(Batch(entries=(entry("a.md", "plum"),)))
+    engine.close()
+    fill(small_disk / "filler", 0)
+    engine = engines.open(small_disk / "library")
+    with engine.snapshot() as reader:
+        assert len(found(reader)) == 1
+    with pytest.raises(StoreError, match="No space left"):
+        commit_large(engine)
+    (small_disk / "filler").unlink()
+    # Opened when there was no room, it sees what others write as soon as there is.
+    other = engines.open(small_disk / "library")
+    with other.writing(1):
+        other.commit(Batch(entries=(entry("b.md", "plum"),)))
+    with engine.snapshot() as reader:
+        assert len(found(reader)) == 2
+    other.close()
+    engine.close()
+
+
 LIMITED = """
 import resource, sys
 from pathlib import Path

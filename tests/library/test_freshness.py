@@ -164,6 +164,18 @@ def test_a_hit_that_is_gone_is_never_returned(tree: Path, engine: str) -> None:
         assert answer.abstained == "what matched is no longer on the disk"
 
 
+def test_what_is_gone_vouches_for_nothing_else(tmp_path: Path, engine: str) -> None:
+    pages = {"owl.md": "# Owl\n\nThe owl hunts at night.\n", "tea.md": "# Tea\n\nNight tea.\n"}
+    folder = write(tmp_path / "docs", pages)
+    with library(folder, engine=engine, model={"name": "none"}) as lib:
+        lib.index()
+        assert paths(lib.search("owl hunts at night"))[0] == "owl.md"
+        (folder / "owl.md").unlink()
+        answer = lib.search("owl hunts at night", refresh=False)
+        assert not answer.hits
+        assert (answer.abstained or "").startswith("an answer is unlikely")
+
+
 def test_what_is_gone_takes_no_place_however_far_back_it_was_found(
     tmp_path: Path, engine: str
 ) -> None:

@@ -217,6 +217,21 @@ def test_ignored_says_why(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert not told(capsys, "ignored", "espresso.md", "--json")["ignored"]
 
 
+def test_ignored_takes_a_path_below_the_library_as_other_commands_do(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, {".gitignore": "guide/\n"})
+    write(folder.parent, {"espresso.md": "in no library"})
+    monkeypatch.chdir(folder.parent)
+    for name, reason in {
+        "guide/auth.md": "a rule says so: .gitignore:1: guide/",
+        "espresso.md": "",
+        "nowhere.md": "there is no such file",
+        str(folder.parent / "espresso.md"): "it is in no collection",
+    }.items():
+        assert told(capsys, "ignored", name, "--in", "docs", "--json")["reason"] == reason
+
+
 def test_settings_show_value_and_source(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(folder, {"marklight.toml": "[chunk]\nmax_chars = 900\n"})
     found = told(capsys, "settings", "--json")

@@ -18,6 +18,8 @@ from marklight.ports import Span
 Claims = dict[str, dict[str, str]]
 """By collection: what symbolic links lead to, and which of them is followed."""
 
+ELSEWHERE = "it is in no collection"
+
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
@@ -98,7 +100,7 @@ class Discover:
         asked = os.path.join(os.path.realpath(path.parent), path.name)
         owners = [name for name, root in roots.items() if inside(asked, root)]
         if not owners:
-            return "it is in no collection"
+            return ELSEWHERE
         name = max(owners, key=lambda owner: len(roots[owner]))
         return self._walk(name, roots, {}).bounds.why(asked)
 

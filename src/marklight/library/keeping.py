@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Generator
@@ -9,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from marklight.ingest.discover import Discover
+from marklight.ingest.discover import ELSEWHERE, Discover
 from marklight.library.commits import keep_commits, told_status
 from marklight.library.parts import Parts
 from marklight.model import DocumentId
@@ -55,9 +56,15 @@ def watch(library: Parts) -> Generator[Report, None, None]:
 
 
 def ignored(library: Parts, path: Path | str) -> str:
-    """Why a file is left out of the index; empty when it is not."""
+    """Why a file is left out of the index; empty when it is not.
+
+    A path counts from where the asker stands, else from the folder of a collection.
+    """
     discover = library.settings.build(Discover, "files")
-    return discover.why_ignored(Path(path), library.collections) or ""
+    places = [Path(path), *(folder / path for folder in library.collections.values())]
+    places.sort(key=lambda each: not os.path.lexists(each))
+    reasons = (discover.why_ignored(each, library.collections) for each in places)
+    return next((reason for reason in reasons if reason != ELSEWHERE), ELSEWHERE) or ""
 
 
 def status(library: Parts) -> dict[str, Any]:

@@ -26,7 +26,11 @@ _WRITING = (
     "cache_size = -32000",
     "journal_size_limit = 67108864",
 )
-
+_AS_IT_IS = "?mode=ro&immutable=1"
+_NO_ROOM = (
+    *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY),
+    *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR),
+)
 
 _globs = lru_cache(maxsize=64)(json.loads)
 
@@ -100,14 +104,16 @@ class Store:
             self._demand_open()
             if self._idle:
                 return self._idle.pop()
-        return self._connect(self._suffix)
+        return self._first_look() if self._suffix == _AS_IT_IS else self._connect(self._suffix)
 
     def give_back(self, session: Session) -> None:
         """End a view; its connection serves the next one."""
         if session.connection.in_transaction:
             session.connection.rollback()
         with self._guard:
-            if len(self._idle) < _IDLE and not self._closed and session.file == self._file:
+            # Who reads the one file alone would not see what is written as soon as there is room.
+            lasting = self._suffix != _AS_IT_IS and session.file == self._file
+            if len(self._idle) < _IDLE and not self._closed and lasting:
                 self._idle.append(session)
                 return
         session.close()
@@ -214,7 +220,7 @@ class Store:
 
     def _first_look(self) -> Session:
         failure: StoreError | None = None
-        # A folder that may not be written has no room for SQLite's own files beside the store.
+        # Where nothing may be written, or the disk is full, SQLite's own files beside the store have no room.
         for suffix in ("?mode=rw", "?mode=ro", *self._as_it_is()):
             session: Session | None = None
             try:
@@ -227,7 +233,7 @@ class Store:
                     session.close()
                 failure = failure or error
                 code = getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF
-                if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                if code not in _NO_ROOM:
                     raise
         assert failure
         raise failure
@@ -236,7 +242,7 @@ class Store:
         """Reading the one file alone, which is only right when all commits have reached it."""
         log = self.path.with_name(self.path.name + "-wal")
         settled = not log.exists() or log.stat().st_size == 0
-        return ["?mode=ro&immutable=1"] if settled else []
+        return [_AS_IT_IS] if settled else []
 
     def _has_more(self) -> bool:
         return any((self.folder / part).exists() for part in ("words", "vectors"))
