@@ -88,3 +88,21 @@ def test_json_has_what_was_missed_and_what_changed() -> None:
     ]
     assert found["ablation"][0]["difference"]["ndcg@10"] == 0.5
     assert [each["count"] for each in found["reliability"]] == [0] * 7 + [2] + [0] * 2
+
+
+def test_a_question_whose_answer_was_held_back_is_named_with_its_score() -> None:
+    found = evaluation(Quality([outcome(True, 1), outcome(False, 2)], [], least=0.8))
+    assert found.to_dict()["held_back"] == [
+        {"id": "q1", "text": "question 1", "expected": ["right.md"], "score": 0.75}
+    ]
+    *_, said, named = found.to_text().splitlines()
+    assert said == "found and held back as unlikely for 1 of 2 questions:"
+    assert named == "  'question 1': right.md (score 0.75)"
+
+
+def test_of_many_questions_that_failed_ten_are_named_and_json_has_all() -> None:
+    found = evaluation(quality(*[False] * 12))
+    said, *named = found.to_text().split("\n\n")[-1].splitlines()
+    assert said == "not among the first 10 for 12 of 12 questions, such as"
+    assert len(named) == 10
+    assert len(found.to_dict()["missed"]) == 12

@@ -290,9 +290,24 @@ def test_the_table_names_what_is_measured_and_what_was_missed(
     assert first == "set: 3 questions, 4 documents, 4 passages (keyword)"
     assert any(line.startswith("nDCG@10") and "0.667" in line for line in lines)
     assert any(line.startswith("no difference") and "without named" in line for line in lines)
-    assert "not among the first 10 for 1 of 3 questions, such as" in lines
+    assert "not among the first 10 for 1 of 3 questions:" in lines
     assert "  'when do tokens expire': d/4 (first: d/1)" in lines
     assert "Asking" in err
+
+
+def test_questions_whose_answers_were_held_back_are_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    never = ("--set", "search.confidence.threshold=1", "--mode", "keyword")
+    lines = said(capsys, "mine.toml", *never)[1].splitlines()
+    found = told(capsys, "mine.toml", *never)
+    count = found["queries"]
+    assert f"found and held back as unlikely for {count} of {count} questions:" in lines
+    for one in found["held_back"]:
+        expected = ", ".join(one["expected"])
+        assert f"  {one['text']!r}: {expected} (score {one['score']:.2f})" in lines
+    assert len(found["held_back"]) == count
+    assert found["missed"] == []
 
 
 def test_a_question_that_cannot_be_asked_has_found_nothing_and_is_told(

@@ -47,6 +47,12 @@ class Outcome:
         return {name: one.grade for name, one in self.question.answers.items()}
 
     @property
+    def best(self) -> float:
+        """The score of the likeliest answer that a user would have looked at; 0 without any."""
+        seen = self.ranking[:SHOWN]
+        return max((score for name, score in seen if name in self.grades), default=0.0)
+
+    @property
     def missed(self) -> bool:
         """Whether a user would have looked in vain."""
         return not metrics.success(self.names, self.grades, SHOWN)
@@ -89,12 +95,17 @@ class Quality:
     @property
     def lost(self) -> float:
         """Share of questions with an answer among the first that is held back as unlikely."""
-        found = [one for one in self.outcomes if not one.missed]
-        return fmean(self._held_back(one) for one in found) if found else 0.0
+        found = sum(not one.missed for one in self.outcomes)
+        return len(self.held_back) / found if found else 0.0
 
-    def _held_back(self, one: Outcome) -> bool:
-        best = max(score for name, score in one.ranking[:SHOWN] if name in one.grades)
-        return not one.answered or best < self.least
+    @property
+    def held_back(self) -> list[Outcome]:
+        """Those with an answer among the first that nobody is shown."""
+        return [
+            one
+            for one in self.outcomes
+            if not one.missed and (not one.answered or one.best < self.least)
+        ]
 
     @property
     def metrics(self) -> dict[str, float]:

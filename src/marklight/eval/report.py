@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +35,8 @@ WORDS = {
 }
 """Each measure as a person reads it, and what it says."""
 IN_ABLATION = ("ndcg@10", "recall@100", "answered", "false_answers", "ece")
-MISSED_SHOWN = 5
+MOST_NAMED = 10
+"""Questions of each kind that failed; JSON has all of them."""
 CHANCE = 0.05
 """Below this a difference is marked."""
 MARKED = "* chance alone gives such a difference less than once in twenty times"
@@ -78,6 +79,7 @@ class Evaluation:
                 for index, each in enumerate(metrics.reliability(quality.results))
             ],
             "missed": [_missed(one) for one in quality.outcomes if one.missed],
+            "held_back": [_held_back(one) for one in quality.held_back],
             **({"compare": _compared(self.comparison)} if self.comparison else {}),
             **({"ablation": [_compared(one) for one in self.ablation]} if self.ablation else {}),
             "settings": {
@@ -99,8 +101,13 @@ class Evaluation:
         ]
         if self.ablation:
             parts.append(self._ablation_table())
+        count = len(self.quality.outcomes)
         if missed := [one for one in self.quality.outcomes if one.missed]:
-            parts.append(_missed_text(missed, len(self.quality.outcomes)))
+            said = f"not among the first {SHOWN} for {len(missed)} of {count} questions"
+            parts.append(_named(said, missed, _first))
+        if held_back := self.quality.held_back:
+            said = f"found and held back as unlikely for {len(held_back)} of {count} questions"
+            parts.append(_named(said, held_back, lambda one: f"score {one.best:.2f}"))
         return "\n\n".join(parts)
 
     def _table(self) -> str:
@@ -171,24 +178,30 @@ def _chance(p: float | None) -> str:
     return f"{shown} *" if p < CHANCE else f"{shown}  "
 
 
-def _missed_text(missed: Sequence[Outcome], questions: int) -> str:
-    lines = [f"not among the first {SHOWN} for {len(missed)} of {questions} questions, such as"]
-    for one in missed[:MISSED_SHOWN]:
+def _named(said: str, failed: Sequence[Outcome], why: Callable[[Outcome], str]) -> str:
+    """Questions that came to nothing, as many as a person looks through."""
+    lines = [said + (", such as" if len(failed) > MOST_NAMED else ":")]
+    for one in failed[:MOST_NAMED]:
         expected = ", ".join(one.question.answers)
-        first = one.names[0] if one.names else "nothing"
-        lines.append(
-            one_line(f"  {one.question.text[:90]!r}: {expected[:90]} (first: {first[:60]})")
-        )
+        lines.append(one_line(f"  {one.question.text[:90]!r}: {expected[:90]} ({why(one)})"))
     return "\n".join(lines)
 
 
+def _first(one: Outcome) -> str:
+    return f"first: {one.names[0][:60] if one.names else 'nothing'}"
+
+
+def _failed(one: Outcome) -> dict[str, Any]:
+    question = one.question
+    return {"id": question.id, "text": question.text, "expected": list(question.answers)}
+
+
 def _missed(one: Outcome) -> dict[str, Any]:
-    return {
-        "id": one.question.id,
-        "text": one.question.text,
-        "expected": list(one.question.answers),
-        "first": one.names[0] if one.names else None,
-    }
+    return {**_failed(one), "first": one.names[0] if one.names else None}
+
+
+def _held_back(one: Outcome) -> dict[str, Any]:
+    return {**_failed(one), "score": round(one.best, 4)}
 
 
 def _compared(one: Comparison) -> dict[str, Any]:
