@@ -53,6 +53,29 @@ def test_search_prints_place_trail_score_and_passage(
     assert "Reading text" in err
 
 
+@pytest.mark.parametrize("command", ["search", "commits"])
+@pytest.mark.parametrize("question", ["-house", "-noise", "-not this", "--but these", "- dash"])
+def test_a_question_that_begins_with_a_dash_is_told_what_to_put_before_it(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str, question: str
+) -> None:
+    code, out, err = said(capsys, command, question)
+    assert (code, out) == (2, "")
+    assert err.endswith(" Put -- before a question that begins with a dash\n")
+
+
+def test_a_name_that_begins_with_a_dash_is_told_too_and_a_mistyped_option_is_not(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = "Put -- before a name that begins with a dash"
+    assert named in said(capsys, "get", "-draft.md")[2]
+    write(folder, {"-draft.md": "# Draft\n"})
+    said(capsys, "index")
+    assert said(capsys, "get", "--", "-draft.md")[1].endswith("# Draft\n")
+    for mistyped in (["--lmit", "3"], ["-n5x"], ["-n", "many"]):
+        err = said(capsys, "search", "beans", *mistyped)[2]
+        assert err.endswith("`marklight search --help` shows how\n"), mistyped
+
+
 def test_search_as_json_has_the_contracts_keys(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

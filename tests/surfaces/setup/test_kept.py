@@ -48,8 +48,35 @@ def test_everything_else_in_a_json_file_stays_to_the_letter(
     assert all(sign in rest for sign in text.strip())
     person.types(client, "--remove")
     removed = file.read_bytes().decode()
-    if '"other"' in text:
+    assert json.loads(removed.removeprefix("\ufeff")) == wanted
+    if text.strip() and "{}" not in text.strip()[1:]:
         assert removed == text
+
+
+@pytest.mark.parametrize("client", JSON)
+def test_what_was_made_to_hold_our_entry_goes_with_it_and_nothing_else_does(
+    person: Person, client: str
+) -> None:
+    servers = CLIENTS[client].servers
+    person.types(client)
+    person.types(client, "--remove")
+    assert values(person.file(client)) == {}
+    file = person.has(client, json.dumps({"theme": "dark"}))
+    person.types(client)
+    other = person.notes / "other"
+    other.mkdir()
+    person.types(client, str(other))  # the copy has our entry now
+    person.types(client, "--remove")
+    assert values(file) == {"theme": "dark"}
+    # A person's own stays, though nothing is in it any more.
+    for holds in ({}, {"own": {"command": "npx"}}):
+        person.has(client, json.dumps({servers: holds}))
+        person.types(client)
+        now = values(file)
+        now[servers].pop("own", None)
+        file.write_text(json.dumps(now))
+        person.types(client, "--remove")
+        assert values(file) == {servers: {}}
 
 
 CODEX = """\

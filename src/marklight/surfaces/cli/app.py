@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from importlib import import_module
@@ -14,6 +15,10 @@ from marklight.surfaces.cli.options import complain
 
 EXIT_INTERRUPTED = 130
 """As shells count it: 128 + the number of the interrupt signal."""
+
+
+_DASHED = re.compile(r"-[^\W\d]{2}|--?[^\s=]*\s|-[^\w-]")
+"""What begins like an option and was hardly meant as one: `-house`, `-not this`, but no `--lmit`, no `-n5`."""
 
 
 class Homes(MutableMapping[str, click.Command]):
@@ -105,9 +110,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         hint = ""
         if isinstance(error, click.UsageError) and error.ctx is not None:
-            hint = f". `{error.ctx.command_path} --help` shows how"
-            if "extra argument" in error.message and "query" in error.ctx.params:
-                hint = ". A question of several words stands in quotes"
+            hint = f". {_hint(error, error.ctx, arguments)}"
         said = error.format_message().rstrip(".")
         complain(f"{said}{hint.removeprefix('.') if said.endswith('?') else hint}")
         return error.exit_code
@@ -138,3 +141,15 @@ def run(arguments: Sequence[str]) -> int:
             " `marklight --debug …` shows where"
         )
         return 3
+
+
+def _hint(error: click.UsageError, context: click.Context, arguments: Sequence[str]) -> str:
+    """What to do about a command line that is not understood."""
+    taken = [each.name for each in context.command.params if isinstance(each, click.Argument)]
+    asks = "query" in taken
+    if "extra argument" in error.message and asks:
+        return "A question of several words stands in quotes"
+    misread = isinstance(error, (click.NoSuchOption, click.BadParameter))
+    if taken and misread and "--" not in arguments and any(map(_DASHED.match, arguments)):
+        return f"Put -- before a {'question' if asks else 'name'} that begins with a dash"
+    return f"`{context.command_path} --help` shows how"

@@ -50,17 +50,33 @@ def put_entry(file: Path, keys: Sequence[str], entry: Mapping[str, Any]) -> Chan
 
 
 def take_entry(file: Path, keys: Sequence[str]) -> Change:
-    """The file without the entry."""
+    """The file without the entry, and without what we had made to hold it."""
+    *outer, _ = keys
 
     def edit(text: str) -> tuple[str, str]:
         form, values = _read(file, text)
         if _at(file, values, keys) is None:
             return text, ""
-        after = form.take(text, keys)
-        _check(file, form, after, _with(values, keys, None))
+        after, wanted = form.take(text, keys), _with(values, keys, None)
+        # In TOML nobody has to write a table that holds others.
+        if form is within_json and _at(file, wanted, outer) == {} and _is_ours(file, keys):
+            after, wanted = form.take(after, outer), _with(wanted, outer, None)
+        _check(file, form, after, wanted)
         return after, "removed"
 
     return _edited(file, edit)
+
+
+def _is_ours(file: Path, keys: Sequence[str]) -> bool:
+    """Whether there was nothing for entries before ours, as far as the copy of the file tells."""
+    *outer, name = keys
+    try:
+        _, values = _read(file, _decoded(file, files.kept(file) or b"").removeprefix(BOM))
+        before = _at(file, values, outer)
+    except (ByHand, OSError):
+        return False
+    # Our own entry alone is there where it was changed since it was put in.
+    return before is None or (isinstance(before, dict) and list(before) == [name])
 
 
 def snippet(file: Path, keys: Sequence[str], entry: Mapping[str, Any]) -> str:

@@ -23,6 +23,11 @@ def load(file: Path) -> bytes | None:
         return None
 
 
+def kept(file: Path) -> bytes | None:
+    """What the file was before our last change of it; None where there was none, or it is not kept."""
+    return load(_copy_of(Path(os.path.realpath(file))))
+
+
 def replace(file: Path, before: bytes | None, after: bytes) -> Path | None:
     """Put one content in place of another, which is kept in the file that is returned."""
     # A configuration under version control is often a link to its place there, which must stay one.
@@ -35,10 +40,14 @@ def replace(file: Path, before: bytes | None, after: bytes) -> Path | None:
     if not stat.S_IMODE(found.st_mode) & 0o222:
         # Could be replaced all the same, but whoever took the right away meant it.
         raise PermissionError(None, "it is read-only", str(real))
-    backup = real.with_name(real.name + KEPT)
+    backup = _copy_of(real)
     _write(backup, before, found, None)
     _write(real, after, found, before)
     return backup
+
+
+def _copy_of(real: Path) -> Path:
+    return real.with_name(real.name + KEPT)
 
 
 def _write(real: Path, data: bytes, like: os.stat_result | None, before: bytes | None) -> None:
