@@ -22,10 +22,10 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 from benchmarks._measure import eval_root, save
-from marklight.models.convert import levels_file, read_weights
+from marklight.models.convert import ranges_file, read_weights
 from marklight.models.graph import Float32, Graph, Products, build
 from marklight.models.onnx import batches
-from marklight.models.quantise import Int8, read_levels, small_integers
+from marklight.models.quantise import Int8, read_ranges, small_integers
 from marklight.models.record import GRANITE
 from marklight.models.weights import Weights
 
@@ -100,7 +100,7 @@ class Without:
 
 
 def variants() -> dict[str, Products]:
-    smoothed = Int8(read_levels(levels_file(GRANITE)))
+    smoothed = Int8(read_ranges(ranges_file(GRANITE)))
     return {
         "float32": Float32(),
         "int8, smoothed, fixed ranges (chosen)": smoothed,

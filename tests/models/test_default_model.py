@@ -13,7 +13,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from marklight.models import load
-from marklight.models.convert import levels_file, read_weights
+from marklight.models.convert import ranges_file, read_weights
 from marklight.models.graph import VERSION, Float32, build
 from marklight.models.record import GRANITE, MINILM, ModelRecord
 from marklight.ports import Embedder
@@ -93,6 +93,6 @@ print(json.dumps([imported, opened, counts, counted]))
 
 
 @pytest.mark.parametrize("record", [GRANITE, MINILM], ids=lambda record: record.name)
-def test_the_recipe_names_the_graph_and_the_levels_that_make_it(record: ModelRecord) -> None:
-    levels = sha256(levels_file(record).read_bytes()).hexdigest()[:8]
-    assert record.recipe.endswith(f"graph {VERSION}, levels {levels}")
+def test_the_recipe_names_the_graph_and_the_ranges_that_make_it(record: ModelRecord) -> None:
+    ranges = sha256(ranges_file(record).read_bytes()).hexdigest()[:8]
+    assert record.recipe.endswith(f"graph {VERSION}, levels {ranges}")

@@ -7,7 +7,7 @@ import onnxruntime
 import pytest
 
 from marklight.models.graph import Float32, build
-from marklight.models.quantise import Int8, Level, small_integers
+from marklight.models.quantise import Int8, Range, small_integers
 from tests.models import tiny
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_a_huge_channel_takes_no_bits_from_the_others_when_it_is_smoothed() -> N
         from marklight.models.graph import Graph
 
         graph = Graph(of)
-        products = Int8({name: Level(smooth, largest / 127, 128)})
+        products = Int8({name: Range(smooth, largest / 127, 128)})
         given = graph.constant("given", value[None])
         made = products.product(graph, name, products.input(graph, name, given))
         found = run(

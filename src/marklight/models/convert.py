@@ -25,7 +25,7 @@ def package_folder(record: ModelRecord) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def levels_file(record: ModelRecord) -> Path:
+def ranges_file(record: ModelRecord) -> Path:
     """The smoothing factors and ranges that were measured for this model."""
     return Path(__file__).parent / f"{record.name}.npz"
 
@@ -45,8 +45,8 @@ def read_weights(record: ModelRecord) -> Weights:
 def convert(record: ModelRecord) -> Artefact:
     """The ONNX file and the tokenizer."""
     from marklight.models.graph import build
-    from marklight.models.quantise import Int8, read_levels
+    from marklight.models.quantise import Int8, read_ranges
 
-    weights, levels = read_weights(record), read_levels(levels_file(record))
-    model = build(weights, Int8(levels), pooling=record.pooling, normalise=record.normalise)
+    weights, ranges = read_weights(record), read_ranges(ranges_file(record))
+    model = build(weights, Int8(ranges), pooling=record.pooling, normalise=record.normalise)
     return Artefact(model, weights.tokenizer.encode())

@@ -4,7 +4,7 @@ A few channels of this family's activations are a hundred times larger than the 
 for all of them leaves the rest no bits. As in SmoothQuant (Xiao et al. 2023), every input channel is
 divided by a factor and the weights are multiplied by it; the one or two channels for which that is
 not enough are multiplied apart, exactly. Factors and ranges were measured beforehand
-(benchmarks/levels.py) and come with the package: nothing depends on the batch, so a text has one
+(benchmarks/ranges.py) and come with the package: nothing depends on the batch, so a text has one
 vector on its own and among others.
 """
 
@@ -31,7 +31,7 @@ _ALL = slice(None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Level:
+class Range:
     """How one matrix's input is brought to eight bits."""
 
     smooth: Vector
@@ -42,14 +42,14 @@ class Level:
     """Channels that are multiplied exactly."""
 
 
-Levels = Mapping[str, Level]
+Ranges = Mapping[str, Range]
 
 
-def read_levels(path: Path) -> Levels:
-    """Levels by matrix, from a file that `write_levels` made."""
+def read_ranges(path: Path) -> Ranges:
+    """Ranges by matrix, from a file that `write_ranges` made."""
     with np.load(path, allow_pickle=False) as file:
         return {
-            name: Level(
+            name: Range(
                 np.exp2(file[f"{name}.smooth"].astype(np.float32) / 8),
                 float(file[f"{name}.range"][0]),
                 int(file[f"{name}.range"][1]),
@@ -59,21 +59,21 @@ def read_levels(path: Path) -> Levels:
         }
 
 
-def write_levels(path: Path, levels: Levels) -> None:
-    """Keep levels in a file; factors are powers of two in steps of an eighth."""
+def write_ranges(path: Path, ranges: Ranges) -> None:
+    """Keep ranges in a file; factors are powers of two in steps of an eighth."""
     arrays: dict[str, NDArray[Any]] = {}
-    for name, level in levels.items():
-        arrays[f"{name}.smooth"] = np.rint(8 * np.log2(level.smooth)).astype(np.int8)
-        arrays[f"{name}.range"] = np.array([level.scale, level.zero], np.float32)
-        arrays[f"{name}.apart"] = np.array(level.apart, np.int16)
+    for name, each in ranges.items():
+        arrays[f"{name}.smooth"] = np.rint(8 * np.log2(each.smooth)).astype(np.int8)
+        arrays[f"{name}.range"] = np.array([each.scale, each.zero], np.float32)
+        arrays[f"{name}.apart"] = np.array(each.apart, np.int16)
     np.savez_compressed(path, allow_pickle=False, **arrays)
 
 
 class Int8:
     """Products of unsigned activations and signed weights, one weight scale for each output."""
 
-    def __init__(self, levels: Levels) -> None:
-        self._levels = levels
+    def __init__(self, ranges: Ranges) -> None:
+        self._ranges = ranges
         self._exact: dict[str, str] = {}
         """Values before they were made small, by the name they have after it."""
 
@@ -88,16 +88,16 @@ class Int8:
         return graph.node("Reshape", found, graph.constant("row", np.array([0, 0, width])))
 
     def input(self, graph: Graph, matrix: str, value: str) -> str:
-        factors = graph.constant(f"{matrix}.smooth", 1 / self._levels[matrix].smooth)
+        factors = graph.constant(f"{matrix}.smooth", 1 / self._ranges[matrix].smooth)
         smooth = graph.node("Mul", value, factors)
         small = graph.node("QuantizeLinear", smooth, *self._range(graph, matrix))
         self._exact[small] = value
         return small
 
     def product(self, graph: Graph, matrix: str, value: str, rows: slice = _ALL) -> str:
-        level, weights = self._levels[matrix], graph.weights[f"{matrix}.w"][rows]
-        apart = list(level.apart)
-        rest = weights * level.smooth
+        known, weights = self._ranges[matrix], graph.weights[f"{matrix}.w"][rows]
+        apart = list(known.apart)
+        rest = weights * known.smooth
         rest[:, apart] = 0
         values, scales = small_integers(rest)
         part = f"{matrix}.{rows.start or 0}"
@@ -118,10 +118,10 @@ class Int8:
         return graph.node("Add", found, graph.node("MatMul", few, exact))
 
     def _range(self, graph: Graph, matrix: str) -> tuple[str, str]:
-        level = self._levels[matrix]
+        known = self._ranges[matrix]
         return (
-            graph.constant(f"{matrix}.scale", np.array(level.scale, np.float32)),
-            graph.constant(f"{matrix}.zero", np.array(level.zero, np.uint8)),
+            graph.constant(f"{matrix}.scale", np.array(known.scale, np.float32)),
+            graph.constant(f"{matrix}.zero", np.array(known.zero, np.uint8)),
         )
 
 

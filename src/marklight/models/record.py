@@ -69,7 +69,9 @@ class ModelRecord:
 
 
 _CONVERTED = "eight bits 2, graph 1, levels "
-"""Counts changes to `quantise.py` and `graph.py`; the levels file's digest follows. Tests hold it."""
+"""Counts changes to `quantise.py` and `graph.py`; the digest of the file of ranges follows. Tests hold it.
+
+Ranges are called levels here, for vectors are known by this text."""
 
 GRANITE = ModelRecord(
     name="granite-embedding-30m-english",

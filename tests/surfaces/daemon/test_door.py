@@ -144,7 +144,12 @@ def test_who_finds_no_room_is_told_and_works_alone_and_the_daemon_can_be_ended(
         # Those who cannot even be told do not take it for gone either.
         silent = [socket.create_connection(("127.0.0.1", daemon.port)) for _ in range(MOST_TOLD)]
         assert run(["search", "roll back"]) == 0
-        assert "does not answer: this works alone" in capsys.readouterr().err
+        crowded = (
+            f"the daemon, process {daemon.pid}, hangs up at once and may have too many clients"
+        )
+        assert capsys.readouterr().err == f"note: {crowded}: this works alone\n"
+        assert run(["stop"]) == 3
+        assert capsys.readouterr().err.startswith(f"marklight: {crowded}. Try again")
         assert of(folder) == daemon
         for each in silent:
             each.close()

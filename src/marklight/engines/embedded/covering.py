@@ -9,7 +9,7 @@ import tantivy
 from tantivy import Occur, Query
 
 from marklight.engines import covering
-from marklight.engines.embedded.passages import rows_of, schema
+from marklight.engines.embedded.passages import rows_at, schema
 from marklight.engines.fields import WHOLE
 from marklight.ports import Covered
 
@@ -64,7 +64,7 @@ def _bits(
         [(Occur.Must, any_word), (Occur.Must, Query.const_score_query(these, 0.0))]
     )
     hits = searcher.search(query, limit=len(rows), count=False).hits
-    found = rows_of(searcher, [address for _, address in hits])
+    found = rows_at(searcher, [address for _, address in hits])
     return zip(found, (int(score) for score, _ in hits), strict=True)
 
 

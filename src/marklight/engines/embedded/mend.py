@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marklight.engines.embedded.passages import delete, rows_of, schema, stored_passages
+from marklight.engines.embedded.passages import delete, rows_at, schema, stored_passages
 from marklight.engines.embedded.session import Session, listed
 from marklight.engines.embedded.trouble import explain
 from marklight.engines.embedded.words import HEAP_BYTES, Outdated, Stamp, Unfit, died, sound
@@ -130,7 +130,7 @@ def _all_rows(index: tantivy.Index) -> list[int]:
     if not searcher.num_docs:
         return []
     hits = searcher.search(tantivy.Query.all_query(), limit=searcher.num_docs, count=False).hits
-    return rows_of(searcher, [address for _, address in hits])
+    return rows_at(searcher, [address for _, address in hits])
 
 
 def _rebuild(folder: Path, session: Session, library: str) -> None:

@@ -49,7 +49,7 @@ def _ends(
     session: Session, documents: Sequence[DocumentId], most: int
 ) -> dict[DocumentId, tuple[set[DocumentId], set[DocumentId]]]:
     """One link away, each way apart."""
-    rows = rows_of(session, documents)
+    rows = document_rows(session, documents)
     given = [listed(rows), max(LOOKED * most, LEAST)]
     ways = session.all(_OUT, given), session.all(_BACK, given)
     targets = Targets(session, [*ways[0], *ways[1]])
@@ -93,7 +93,7 @@ def orphans(session: Session) -> list[DocumentId]:
     return [id for row in every if (id := DocumentId(*row)) not in tied]
 
 
-def rows_of(session: Session, documents: Iterable[DocumentId]) -> dict[int, DocumentId]:
+def document_rows(session: Session, documents: Iterable[DocumentId]) -> dict[int, DocumentId]:
     """The rows of those that are there."""
     return {
         row: DocumentId(collection, path)

@@ -31,7 +31,7 @@ def renew(session: Session) -> None:
 def resolved(session: Session, sources: Collection[int] | None = None) -> set[Pair]:
     """What links say now: those of all documents, or of some."""
     found = list(nearby.pairs(session, sources))
-    ends = nearby.rows_of(session, {id for pair in found for id in pair})
+    ends = nearby.document_rows(session, {id for pair in found for id in pair})
     rows = {id: row for row, id in ends.items()}
     return {(rows[source], rows[target]) for source, target in found}
 
@@ -94,7 +94,7 @@ def _doubted(
         " CROSS JOIN links l ON l.row = k.link LIMIT ?",
         [listed(names), MOST + 1],
     )
-    found = {row for (row,) in asking} | nearby.rows_of(session, changed).keys()
+    found = {row for (row,) in asking} | nearby.document_rows(session, changed).keys()
     links = session.value(
         f"SELECT count(*) FROM (SELECT 1 FROM links WHERE document {_THOSE} LIMIT ?)",
         [listed(found), MOST + 1],

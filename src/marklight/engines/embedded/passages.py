@@ -129,7 +129,7 @@ def holders(
     )
     everything = max(1, searcher.num_docs)
     hits = searcher.search(among(schema, query, may), limit=everything, count=False).hits
-    return rows_of(searcher, [address for _, address in hits])
+    return rows_at(searcher, [address for _, address in hits])
 
 
 def best(
@@ -148,7 +148,7 @@ def best(
     while True:
         ask = min(ask, everything)  # tantivy makes room for as many as are asked for
         hits = searcher.search(query, limit=ask, count=False).hits
-        rows = rows_of(searcher, [address for _, address in hits])
+        rows = rows_at(searcher, [address for _, address in hits])
         scores = [round(score, DIGITS) for score, _ in hits]
         # Each is a page of the store to look up: first as many as are enough if none of them is dead.
         enough = sum(score >= scores[limit - 1] for score in scores) if len(hits) > limit else 0
@@ -170,6 +170,6 @@ def _ranked(found: list[Scored], limit: int) -> list[Scored]:
     return sorted(found, key=lambda each: (-each.score, each.chunk))[:limit]
 
 
-def rows_of(searcher: tantivy.Searcher, addresses: list[tantivy.DocAddress]) -> list[int]:
+def rows_at(searcher: tantivy.Searcher, addresses: list[tantivy.DocAddress]) -> list[int]:
     """The passages at these places of the index."""
     return [int(row or 0) for row in searcher.fast_field_values("row", addresses)]

@@ -25,10 +25,16 @@ ENDING_SECONDS = 0.5
 """For a process that was killed to let go of its lock, which it may do after its port."""
 LONGEST_GREETING = 65_536
 ALONE = "this works alone; `marklight stop` ends it"
+CROWDED = "hangs up at once and may have too many clients"
+"""Said of one that lives; itself it says nothing before it knows who asks."""
 
 
 class Gone(Exception):
     """The daemon does not answer, or no longer."""
+
+
+class HungUp(Gone):
+    """The daemon ended the conversation before it said anything: it has no room even for that, or it ends."""
 
 
 class Stranger(Exception):
@@ -66,10 +72,9 @@ class Line:
             if told.get("full") and wants != "control":
                 raise Full
             self._socket.settimeout(GREET_SECONDS)
-        except (OSError, Gone):
-            # Too late, or hung up on: by a daemon too, if it has no room to say so.
+        except (OSError, Gone) as error:
             self.close()
-            raise Gone from None
+            raise (HungUp if isinstance(error, (ConnectionError, HungUp)) else Gone) from None
         except (ValueError, RecursionError, Stranger):
             self.close()
             raise Stranger from None
@@ -85,7 +90,7 @@ class Line:
             more = self._socket.recv(LONGEST_GREETING)
             line += more
             if not more:
-                raise Gone
+                raise HungUp
             if len(line) > LONGEST_GREETING:
                 raise Stranger
         return line
@@ -148,6 +153,8 @@ def attach(
                 return line, line.settle(assignments)
             say(f"the daemon is Marklight {state.version} and this {__version__}: {ALONE}")
             line.close()
+        except HungUp:
+            say(f"the daemon, process {state.pid}, {CROWDED}: this works alone")
         except Gone:
             say(f"the daemon, process {state.pid}, does not answer: {ALONE}")
         except Full:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from marklight.errors import StoreError
-from marklight.surfaces.daemon.attach import Gone, greet
+from marklight.surfaces.daemon.attach import CROWDED, Gone, HungUp, greet
 from marklight.surfaces.daemon.state import State, states
 
 STOP_SECONDS = 20.0
@@ -18,8 +18,8 @@ def running(folder: Path | None) -> list[State]:
     for file, state in list(states(folder)):
         try:
             line = greet(file, state, "control")
-        except Gone:
-            raise stuck(state) from None
+        except Gone as error:
+            raise stuck(state, error) from None
         if line:
             line.close()
             found.append(state)
@@ -41,15 +41,20 @@ def end(folder: Path | None, ended: Callable[[State], None]) -> bool:
             # Which it holds as long as it lives.
             with FileLock(file.with_suffix(".lock"), timeout=STOP_SECONDS):
                 pass
-        except (Gone, Timeout):
-            raise stuck(state) from None
+        except (Gone, Timeout) as error:
+            raise stuck(state, error) from None
         any_ended = True
         ended(state)
     return any_ended
 
 
-def stuck(state: State) -> StoreError:
+def stuck(state: State, error: Exception | None = None) -> StoreError:
     """What is said of one that holds its lock and is silent."""
+    if isinstance(error, HungUp):
+        return StoreError(
+            f"the daemon, process {state.pid}, {CROWDED}",
+            f"Try again once some have gone; `kill -9 {state.pid}` ends it, and nothing is lost",
+        )
     return StoreError(
         f"the daemon, process {state.pid}, does not answer",
         f"`kill -9 {state.pid}` ends it; nothing is lost",

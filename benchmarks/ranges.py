@@ -1,6 +1,6 @@
 """Measures the smoothing factors and ranges that the package ships for its converted models.
 
-    python -m benchmarks.levels          # some minutes; writes src/marklight/models/<name>.npz
+    python -m benchmarks.ranges          # some minutes; writes src/marklight/models/<name>.npz
 
 Matrix by matrix, the strength of smoothing is taken that moves whole vectors least from those of the
 float32 graph, on passages of three documentations, none of which the development sets are made of.
@@ -22,9 +22,9 @@ from tokenizers import Tokenizer
 
 from benchmarks._measure import corpus
 from benchmarks.quantisation import Runner
-from marklight.models.convert import levels_file, read_weights
+from marklight.models.convert import ranges_file, read_weights
 from marklight.models.graph import Float32, Graph, Products, build
-from marklight.models.quantise import Int8, Level, Levels, write_levels
+from marklight.models.quantise import Int8, Range, Ranges, write_ranges
 from marklight.models.record import KNOWN, ModelRecord
 from marklight.models.weights import Weights
 
@@ -83,8 +83,8 @@ def activations(record: ModelRecord, weights: Weights, texts: Sequence[str]) -> 
     return {matrix: np.concatenate(values) for matrix, values in seen.items()}
 
 
-def level(matrix: str, weights: Matrix, inputs: Matrix, strength: float) -> Level:
-    """The level of a matrix whose inputs were measured, for one strength of smoothing."""
+def fitted(matrix: str, weights: Matrix, inputs: Matrix, strength: float) -> Range:
+    """The range of a matrix whose inputs were measured, for one strength of smoothing."""
     widest = np.maximum(np.abs(inputs).max(axis=0), 1e-3)
     heaviest = np.maximum(np.abs(weights).max(axis=0), 1e-4)
     far = widest > OUTLIER * np.quantile(widest, 0.99)
@@ -96,7 +96,7 @@ def level(matrix: str, weights: Matrix, inputs: Matrix, strength: float) -> Leve
     kept[:, list(apart)] = 0
     low, high = min(float(kept.min()), 0.0), float(kept.max())
     scale = (high - low) / 255
-    return Level(smooth.astype(np.float32), scale, round(-low / scale), apart)
+    return Range(smooth.astype(np.float32), scale, round(-low / scale), apart)
 
 
 def measure(record: ModelRecord) -> None:
@@ -112,20 +112,20 @@ def measure(record: ModelRecord) -> None:
 
     exact = vectors(Float32())
 
-    def moved(levels: Levels) -> float:
-        return float(1 - (vectors(Int8(levels)) * exact).sum(axis=1).mean())
+    def moved(ranges: Ranges) -> float:
+        return float(1 - (vectors(Int8(ranges)) * exact).sum(axis=1).mean())
 
-    levels = {name: level(name, weights[f"{name}.w"], seen[name], 0.8) for name in seen}
-    best = moved(levels)
+    ranges = {name: fitted(name, weights[f"{name}.w"], seen[name], 0.8) for name in seen}
+    best = moved(ranges)
     for name in sorted(seen, key=lambda name: (ORDER.index(name.split(".")[1]), name)):
         for strength in STRENGTHS:
-            tried = level(name, weights[f"{name}.w"], seen[name], strength)
-            if (found := moved({**levels, name: tried})) < best:
-                best, levels[name] = found, tried
+            tried = fitted(name, weights[f"{name}.w"], seen[name], strength)
+            if (found := moved({**ranges, name: tried})) < best:
+                best, ranges[name] = found, tried
         print(
-            f"{record.name} {name}: apart {levels[name].apart}, cosine {1 - best:.5f}", flush=True
+            f"{record.name} {name}: apart {ranges[name].apart}, cosine {1 - best:.5f}", flush=True
         )
-    write_levels(levels_file(record), levels)
+    write_ranges(ranges_file(record), ranges)
 
 
 if __name__ == "__main__":
