@@ -240,7 +240,10 @@ def test_python_can_follow_along(folder: Path, engine: str) -> None:
         lib.index()
         changes = lib.watch()
         write(folder, {"zebra.md": "# Zebra\n"})
-        assert [id.path for id in next(changes).added] == ["zebra.md"]
+        report = next(changes)
+        assert [id.path for id in report.added] == ["zebra.md"]
+        assert report.index.embedded + report.index.pending == report.index.chunks > 0
+        assert report.took_ms > 0
         (folder / "zebra.md").rename(folder / "horse.md")
         assert [(old.path, new.path) for old, new in next(changes).moved] == [
             ("zebra.md", "horse.md")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
@@ -249,7 +250,11 @@ def followed(library: Parts) -> Generator[Report, None, None]:
     try:
         while True:
             try:
-                yield found.get(timeout=TELL_SECONDS)
+                report = found.get(timeout=TELL_SECONDS)
+                # Only here, since a model may have to be asked for its name first.
+                with suppress(StoreError), library.engine.snapshot() as reader:
+                    report = replace(report, index=reader.counts(library.model_problem()[0]))
+                yield report
             except Empty:
                 now = str(following.to_dict()["problem"])
                 if now and now != said:

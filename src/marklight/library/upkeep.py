@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
 from typing import NamedTuple
@@ -120,13 +120,15 @@ class Upkeep:
         self, look: Callable[[], Look], progress: Progress, wait: float, until: float | None = None
     ) -> tuple[Look, Report]:
         """Look, and read what differs; who has nothing to write takes nobody's place."""
+        began = time.perf_counter()
         found = look()
         if not found:
             return found, Report()
         with self.ingest.engine.writing(wait):
             if self.ingest.counts().generation != found.generation:
                 found = look()  # another has written since
-            return found, self.ingest.text(found, progress, until)
+            report = self.ingest.text(found, progress, until)
+        return found, replace(report, took_ms=(time.perf_counter() - began) * 1000)
 
     def reread(self, documents: Iterable[DocumentId], progress: Progress) -> bool:
         """Files that changed though no look came to them yet; whether that could be done."""
