@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from marklight import engines
 from marklight.answer import Hit, Hits, Query, best_first
 from marklight.errors import SettingsError
-from marklight.model import Batch, Vectors
+from marklight.model import Batch, DocumentId, Vectors
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
 from marklight.search.likeness import sketch
@@ -85,6 +85,34 @@ def test_what_is_dropped_drops_nothing_itself() -> None:
     assert jaccard(trigrams(two), trigrams(three)) == pytest.approx(11 / 15)
     found = NearText()(QUERY, told([one, two, three]), TOOLS)
     assert [hit.chunk.text for hit in found] == [one, three]
+
+
+DAY = "Walked to the office along the river, wrote the report and cooked pasta in the evening"
+
+
+def test_a_text_with_a_word_of_the_question_that_all_before_it_lack_is_no_copy() -> None:
+    days = [f"{DAY}.", f"{DAY} with Ann.", f"{DAY} with quince.", f"{DAY} with quinces!"]
+    near = [jaccard(trigrams(flat(days[0])), trigrams(flat(day))) for day in days]
+    assert min(near) > 0.7
+    found = NearText()(Query("pasta with quince"), told(days), TOOLS)
+    assert [hit.chunk.text for hit in found] == [days[0], days[2]]
+    # The word need not stand in what it is near to: that one before it has it is enough.
+    other = "A quince is a fruit that looks like a pear and is yellow."
+    found = NearText()(Query("pasta with quince"), told([other, *days]), TOOLS)
+    assert [hit.chunk.text for hit in found] == [other, days[0]]
+
+
+@pytest.mark.parametrize("place", ["title", "headings", "path"])
+def test_what_a_text_stands_under_counts_as_well(place: str) -> None:
+    first, second = told([f"{DAY} 1", f"{DAY} 2"])
+    changed = {
+        "title": replace(second.chunk, title="2026-03-05"),
+        "headings": replace(second.chunk, headings=("2026-03-05",)),
+        "path": replace(second.chunk, document=DocumentId("default", "2026-03-05.md")),
+    }[place]
+    hits = (first, replace(second, chunk=changed))
+    assert NearText()(Query("what did I do on 2026-03-05"), hits, TOOLS) == hits
+    assert NearText()(Query("what did I do"), hits, TOOLS) == hits[:1]
 
 
 def brute_force(texts: list[str], overlap: float) -> list[str]:
@@ -166,6 +194,14 @@ def test_of_what_means_the_same_the_best_stays(meanings: tuple[Tools, dict[str, 
     hits = meant(meanings, {"a": 0.8, "b": 0.9, "c": 0.7, "d": 0.6})
     assert names(SameMeaning(0.85)(QUERY, hits, meanings[0])) == ["b", "d"]
     assert names(SameMeaning(0.95)(QUERY, hits, meanings[0])) == ["b", "a", "c", "d"]
+
+
+def test_a_word_of_the_question_that_all_before_it_lack_means_something_else(
+    meanings: tuple[Tools, dict[str, Hit]],
+) -> None:
+    # Each is called by its letter: a and b are near, and so are b and c.
+    hits = meant(meanings, {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6})
+    assert names(SameMeaning(0.85)(Query("text b"), hits, meanings[0])) == ["a", "b", "d"]
 
 
 def test_a_cosine_of_one_keeps_even_what_is_equal() -> None:

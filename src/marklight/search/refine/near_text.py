@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from marklight.answer import Hits, Query
 from marklight.ports import Tools
+from marklight.search.asked import Asked
 from marklight.search.likeness import sketch
 from marklight.settings import ABOVE_ZERO, demand_within
 from marklight.text import flat
@@ -17,7 +19,10 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class NearText:
-    """Passages whose sets of three characters overlap by 0.7 or more (Jaccard)."""
+    """Passages whose sets of three characters overlap by 0.7 or more (Jaccard).
+
+    The best one stays, and each that has a word of the question which all before it lack.
+    """
 
     overlap: float = 0.7
     """Share of their runs of three characters that two passages have in common, of all that either has."""
@@ -37,14 +42,17 @@ class NearText:
         longest = np.array([len(each) for each in known.runs])
         differing = known.differing
         near = differing <= self._most(np.minimum(longest[:, None], longest))
-        dropped: set[int] = set()
+        asked, dropped = Asked(query), set[int]()
         for worse, better in np.argwhere(np.tril(near, -1)).tolist():
             if worse in dropped or better in dropped:
                 continue
             smaller = min(len(known.runs_of(worse)), len(known.runs_of(better)))
             if differing[worse, better] > self._most(smaller):
                 continue
-            if known.jaccard(worse, better) >= self.overlap:
+            if known.jaccard(worse, better) < self.overlap:
+                continue
+            others = (hits[at] for at in range(worse) if at not in dropped)
+            if not asked.adds(hits[worse], to=chain((hits[better],), others)):
                 dropped.add(worse)
         return tuple(hit for at, hit in enumerate(hits) if at not in dropped)
 

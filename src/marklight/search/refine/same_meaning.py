@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 from marklight.answer import Hits, Query
 from marklight.ports import Tools
+from marklight.search.asked import Asked
 from marklight.settings import ABOVE_ZERO, demand_within
 
 
 @dataclass(frozen=True, slots=True)
 class SameMeaning:
-    """Passages whose vectors are nearer than this: the best one stays, the others go.
+    """Passages whose vectors are nearer than this: the best one stays, and each that has a word of
+    the question which all before it lack.
 
     The mission's 0.85 is no measure of sameness with the default model: two passages of one chapter
     reach it easily. On 150 questions about the Kubernetes pages it cost .026 nDCG@10 (.719 against
@@ -32,12 +35,15 @@ class SameMeaning:
             return hits
         import numpy as np
 
-        ids = [hit.chunk.id for hit in hits if hit.chunk.id in known]
-        vectors = np.stack([known[id] for id in ids])
+        placed = [hit for hit in hits if hit.chunk.id in known]
+        vectors = np.stack([known[hit.chunk.id] for hit in placed])
         near = np.tril(np.vecdot(vectors[:, None], vectors) >= self.cosine, -1)
-        dropped: set[int] = set()
+        asked, dropped = Asked(query), set[int]()
         for worse, better in np.argwhere(near).tolist():
-            if better not in dropped:
+            if worse in dropped or better in dropped:
+                continue
+            others = (placed[at] for at in range(worse) if at not in dropped)
+            if not asked.adds(placed[worse], to=chain((placed[better],), others)):
                 dropped.add(worse)
-        gone = {ids[at] for at in dropped}
+        gone = {placed[at].chunk.id for at in dropped}
         return tuple(hit for hit in hits if hit.chunk.id not in gone)

@@ -1,0 +1,75 @@
+"""At most so many passages of one document, and which of them."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marklight.answer import Hit, Hits, Query
+from marklight.ports import Tools
+from marklight.search.refine.per_document import PerDocument
+from tests.making import chunk, no_reader
+
+TOOLS = Tools(no_reader())
+QUERY = Query("pasta with quince")
+
+
+def told(*texts: str) -> Hits:
+    """A hit for each `document: text`, the first one best."""
+    parted = [text.split(": ") for text in texts]
+    return tuple(
+        Hit(chunk(f"{at:02}", text, f"{document}.md"), 1 - at / 100)
+        for at, (document, text) in enumerate(parted)
+    )
+
+
+def shown(hits: Hits, query: Query = QUERY, most: int = 2) -> list[str]:
+    found = PerDocument(most)(query, hits, TOOLS)
+    return [f"{hit.chunk.path.removesuffix('.md')}: {hit.chunk.text}" for hit in found]
+
+
+def test_the_best_passages_of_each_document_stay() -> None:
+    hits = told("a: one", "a: two", "b: three", "a: four", "b: five")
+    assert shown(hits) == ["a: one", "a: two", "b: three", "b: five"]
+    assert shown(hits, most=1) == ["a: one", "b: three"]
+
+
+def test_in_a_diary_the_last_makes_way_for_a_rare_word_that_all_lack() -> None:
+    diary = ("d: pasta on Monday", "d: pasta on Tuesday", "d: soup on Friday", "d: quince jam")
+    assert shown(told(*diary)) == ["d: pasta on Monday", "d: quince jam"]
+    # Its best one never does, and where another document has the word none need.
+    assert shown(told(*diary), most=1) == ["d: pasta on Monday"]
+    assert shown(told(*diary, "e: quince")) == [*diary[:2], "e: quince"]
+
+
+def test_a_word_that_many_passages_have_is_not_missed() -> None:
+    often = [f"d: quince, jar {at}" for at in range(3)]
+    assert shown(told("d: pasta one", "d: pasta two", *often)) == ["d: pasta one", "d: pasta two"]
+
+
+def test_no_word_gives_way_to_one_that_is_not_rarer() -> None:
+    hits = told("d: plain bread", "d: pasta", "d: quince")
+    assert shown(hits) == ["d: plain bread", "d: pasta"]
+
+
+def test_where_more_is_found_than_anybody_sees_the_best_stay() -> None:
+    others = [f"{name}: bread" for name in "efgh"]
+    hits = told("d: pasta one", "d: pasta two", *others, "d: quince")
+    assert shown(hits) == ["d: pasta one", "d: pasta two", *others]
+
+
+words = st.sampled_from(["pasta", "quince", "bread", "pasta quince", "pasta bread"])
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), words), max_size=30), st.integers(1, 4))
+def test_the_limit_holds_the_order_too_and_the_best_of_each_is_there(
+    made: list[tuple[str, str]], most: int
+) -> None:
+    hits = told(*(f"{document}: {text}" for document, text in made))
+    found = PerDocument(most)(QUERY, hits, TOOLS)
+    assert [hit for hit in hits if hit in found] == list(found)
+    for name in {document for document, _ in made}:
+        own = [hit for hit in hits if hit.chunk.path == f"{name}.md"]
+        kept = [hit for hit in found if hit in own]
+        assert len(kept) == min(most, len(own))
+        assert kept[0] == own[0]
