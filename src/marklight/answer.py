@@ -90,6 +90,10 @@ class Query:
     kind: str = "exploratory"
     weights: Mapping[str, float] = field(default_factory=dict)
     """How much more a retriever counts for this question than it does otherwise, by name."""
+    respelled: str = ""
+    """The text as the library spells it, where that differs: `connect to Wi-Fi` for `connect to wifi`."""
+    spelled_as: tuple[str, ...] = ()
+    """The words in which it differs."""
     expanded_with: tuple[str, ...] = ()
     """Words of the library that mean the same, for the search by meaning."""
     hypothesis: str = ""
@@ -106,6 +110,11 @@ class Query:
     """Neighbours shown with a passage, on each side."""
     expand_context: bool = False
     """Whether the whole section is shown."""
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """The text as it was typed, and as the library spells it where that differs."""
+        return (self.text, self.respelled) if self.respelled else (self.text,)
 
 
 class Why(NamedTuple):
@@ -214,7 +223,7 @@ class Answer:
             "query": {
                 "text": self.query.asked or self.query.text,
                 "kind": self.query.kind,
-                "expanded_with": list(self.query.expanded_with),
+                "expanded_with": [*self.query.spelled_as, *self.query.expanded_with],
                 "filters": self.query.filters.to_dict(),
             },
             "results": [self._result(rank, hit) for rank, hit in enumerate(self.hits, 1)],

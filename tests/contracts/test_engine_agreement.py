@@ -146,6 +146,9 @@ def same_tables(one: Reader, two: Reader) -> None:
 def same_vectors(one: Reader, two: Reader) -> None:
     chunks = [chunk.id for id in one.files() for chunk in one.chunks_of(id)]
     terms = [*VOCABULARY, "nowhere"]
+    assert one.term_counts(terms) == two.term_counts(terms)
+    some = [each.terms_like("p", 4, 4, 1) for each in (one, two)]
+    assert list(some[0].items()) == list(some[1].items())
     for oracle, found in (
         (one.vectors("m", chunks), two.vectors("m", chunks)),
         (one.concept_vectors("m", terms), two.concept_vectors("m", terms)),
@@ -202,6 +205,8 @@ def same_answers(one: Reader, two: Reader, asked: Filters, limit: int, exact: bo
         assert have.keys() == oracle_have.keys()
         if exact:
             assert have == oracle_have
+    asked_words = ["appl", "pear", "plum", "zebra", "日本", "c++", "none"]
+    assert two.known(asked_words) == one.known(asked_words)
     for names in (["zebra", "x"], ["zebra_x", "appl", "apple"]):
         found, oracle = two.code(names, asked, limit), one.code(names, asked, limit)
         same_ranking(found, oracle, limit, exact)

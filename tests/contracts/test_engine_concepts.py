@@ -54,6 +54,30 @@ def test_counts_follow_every_change(engine: Engine) -> None:
     assert engine.check() == []
 
 
+def test_words_are_counted_by_the_documents_that_hold_them(engine: Engine) -> None:
+    put(engine, entry("a.md", "apple pears apples"), entry("b.md", "Apple pear", "apple äpfel"))
+    with engine.snapshot() as before:
+        commit(engine, Batch(removed=(id_of("a.md"),)))
+        asked = ["apple", "pear", "pears", "plum", "apfel"]
+        assert before.term_counts(asked) == {"apple": 2, "pear": 1, "pears": 1, "apfel": 1}
+        with engine.snapshot() as reader:
+            assert reader.term_counts(asked) == {"apple": 1, "pear": 1, "apfel": 1}
+            assert reader.term_counts([]) == {}
+
+
+def test_words_that_begin_alike_come_the_commonest_first(engine: Engine) -> None:
+    put(engine, entry("a.md", "apple apply app apple's ape"), entry("b.md", "apply applied"))
+    with engine.snapshot() as reader:
+        assert list(reader.terms_like("app", 3, 5, 9).items()) == [
+            ("apply", 2),
+            ("app", 1),
+            ("apple", 1),
+        ]
+        assert list(reader.terms_like("app", 3, 9, 2)) == ["apply", "app"]
+        assert list(reader.terms_like("ap", 6, 9, 9)) == ["applied"]
+        assert reader.terms_like("apx", 1, 9, 9) == reader.terms_like("a", 1, 9, 0) == {}
+
+
 def test_a_view_keeps_its_words(engine: Engine) -> None:
     put(engine, entry("a.md", "apple"))
     commit(engine, corners("apple", "pear"))

@@ -120,6 +120,19 @@ def test_what_a_passage_has_of_the_words_counts_by_their_rarity(engine: Engine) 
     assert found[ids["c.md"]] == pytest.approx((one / whole, 0))
 
 
+def test_a_word_is_known_where_a_living_passage_has_it(engine: Engine) -> None:
+    asked = ["appl", "pear", "plum", "user", "zebra", "none"]
+    with engine.snapshot() as empty:
+        assert empty.known(asked) == set()
+    put(engine, entry("a.md", "apples", title="plum"), entry("b.md", "pear getUserById"))
+    with engine.snapshot() as before:
+        commit(engine, Batch(entries=(entry("c.md", "zebra"),), removed=(id_of("a.md"),)))
+        assert before.known(asked) == {"appl", "pear", "plum", "user"}
+        with engine.snapshot() as reader:
+            assert reader.known(asked) == {"pear", "user", "zebra"}
+            assert reader.known([]) == set()
+
+
 def test_of_a_pasted_text_the_first_words_are_looked_for(engine: Engine) -> None:
     put(engine, entry("a.md", " ".join(f"w{at}x" for at in range(0, 40, 2))))
     asked = [f"w{at}x" for at in range(40)]

@@ -85,7 +85,8 @@ def answer(
             raise
         said.append(f"answered by words alone: {error}")
         found = _enough(pipeline, query, replace(tools, embedder=None))
-    return replace(found, index=counts, notices=said)
+    # A deeper look says the same again.
+    return replace(found, index=counts, notices=list(dict.fromkeys(said)))
 
 
 def _enough(pipeline: Pipeline, query: Query, tools: Tools) -> Answer:

@@ -209,6 +209,9 @@ class Reader(Protocol):
         Passages that have none of them, and those that are not there, are left out.
         """
 
+    def known(self, words: Sequence[str]) -> set[str]:
+        """Those of these words that any passage has in its prose fields."""
+
     def semantic(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[Scored]:
         """Cosine over the vectors of one model, best first; the question's need not have length one.
 
@@ -234,6 +237,12 @@ class Reader(Protocol):
 
     def concept_centre(self, model: str) -> Vector | None:
         """The mean of the vectors of all words of the vocabulary; None where none has one."""
+
+    def term_counts(self, terms: Sequence[str]) -> Mapping[str, int]:
+        """How many documents hold each of these words as it is written; those without any are left out."""
+
+    def terms_like(self, start: str, least: int, most: int, limit: int) -> Mapping[str, int]:
+        """The same of words that begin so and have so many letters, those in most documents first."""
 
     def unembedded_concepts(self, model: str, limit: int) -> list[str]:
         """Words of the vocabulary without a vector of this model, the commonest first."""

@@ -97,13 +97,13 @@ def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str,
     most, last = _ends(worded)
     most = max(most, _LEAST_SCORE)
     by_words = "keyword" in lists
-    covered = _covered(query, tools, list(chunks)) if by_words else {}
+    spelled = _covered(query, tools, list(chunks)) if by_words else {}
+    covered = _most(spelled.values())
     owners = {chunk.document for chunk in chunks.values()} if by_words else ()
     degrees = tools.reader.degrees(list(owners), _HUB)
-    length = _length(query)
-    single, telling = length == 1, min(length, _LONG) ** _TELLING
-    asked = _forms(query.text) if by_words else set()
-    held = {} if single else _holders(query.text, chunks, covered)
+    telling = min(_length(query.text), _LONG) ** _TELLING
+    asked = {form for text in spelled for form in _forms(text)}
+    held = [_literal(text, chunks, shares) for text, shares in spelled.items()]
     found, unseen = {}, unembedded(lists, query)
     for id, chunk in chunks.items():
         share, cosine = covered.get(id, _NOTHING), cosines.get(id, farthest)
@@ -117,7 +117,7 @@ def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str,
             keyword=keyword,
             words=telling * max(keyword**_TAMED * share.anywhere, linked.get(id, 0.0)),
             covered=share.anywhere,
-            literal=share.anywhere if single else held.get(id, 0.0),
+            literal=max((each.get(id, 0.0) for each in held), default=0.0),
             title=share.title,
             path=_share_in_path(chunk.path, asked),
             links=log2(1 + degrees.get(chunk.document, 0)),
@@ -159,15 +159,15 @@ def bearing(
         worded=fmean(each.meaning for each in worded[:3]) if worded else cosines[-1],
         covered=max(seen, default=0.0),
         near=fmean(seen[:3]) if seen else 0.0,
-        length=log(1 + (1 if literal else _length(query))),
+        length=log(1 + (1 if literal else _length(query.text))),
         size=log(1 + tools.reader.counts("").chunks),
     )
 
 
-def _length(query: Query) -> int:
+def _length(text: str) -> int:
     """Words of the question; `PostgreSQL` is one, though it is also looked for in its parts."""
-    whole = set(words(query.text))
-    return 1 if len(whole) == 1 else len(set(query_words(query.text)))
+    whole = set(words(text))
+    return 1 if len(whole) == 1 else len(set(query_words(text)))
 
 
 def _forms(text: str) -> set[frozenset[str]]:
@@ -191,6 +191,15 @@ def _path_words(path: str) -> frozenset[str]:
 def _part_words(part: str) -> frozenset[str]:
     """Of one of them: most folders are those of many documents."""
     return frozenset(query_words(part))
+
+
+def _literal(
+    text: str, chunks: Mapping[str, Chunk], covered: Mapping[str, Covered]
+) -> Mapping[str, float]:
+    """Passages that have what was typed as it is typed: a single word, or several that stand together."""
+    if _length(text) == 1:
+        return {id: share.anywhere for id, share in covered.items()}
+    return _holders(text, chunks, covered)
 
 
 def _holders(
@@ -218,12 +227,25 @@ def _texts(chunk: Chunk) -> tuple[str, ...]:
     return (chunk.text, chunk.title, *chunk.headings, *chunk.merged)
 
 
-def _covered(query: Query, tools: Tools, chunks: Sequence[str]) -> Mapping[str, Covered]:
-    """Of the question's words; where nobody has any, of those of the library that mean the same."""
-    own = _shares(query.text, tools, chunks)
-    if own or not query.expanded_with:
+def _covered(query: Query, tools: Tools, chunks: Sequence[str]) -> dict[str, Mapping[str, Covered]]:
+    """Of the question's words in each spelling; where nobody has any, of those of the library that mean the same."""
+    own = {text: _shares(text, tools, chunks) for text in query.spellings}
+    if any(own.values()) or not query.expanded_with:
         return own
-    return _shares(" ".join(query.expanded_with), tools, chunks)
+    return {query.text: _shares(" ".join(query.expanded_with), tools, chunks)}
+
+
+def _most(spelled: Iterable[Mapping[str, Covered]]) -> Mapping[str, Covered]:
+    """In whichever spelling a passage has most."""
+    found: Mapping[str, Covered] = {}
+    for each in spelled:
+        found = _larger(found, each) if found else each
+    return found
+
+
+def _larger(one: Mapping[str, Covered], two: Mapping[str, Covered]) -> dict[str, Covered]:
+    both = one.keys() | two.keys()
+    return {id: Covered(*map(max, one.get(id, _NOTHING), two.get(id, _NOTHING))) for id in both}
 
 
 def _shares(text: str, tools: Tools, chunks: Sequence[str]) -> Mapping[str, Covered]:
@@ -233,7 +255,7 @@ def _shares(text: str, tools: Tools, chunks: Sequence[str]) -> Mapping[str, Cove
     if not whole or len(whole) == len(parted):
         return shares
     named = tools.reader.covered(whole, chunks)
-    return {id: Covered(*map(max, share, named.get(id, _NOTHING))) for id, share in shares.items()}
+    return _larger(shares, named)
 
 
 def _ends(scores: Mapping[str, float]) -> tuple[float, float]:

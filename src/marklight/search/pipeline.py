@@ -37,8 +37,9 @@ from marklight.search.retrieve.semantic import Semantic
 from marklight.search.rewrite.classify import Classify
 from marklight.search.rewrite.expand import Expand
 from marklight.search.rewrite.operators import Operators
+from marklight.search.rewrite.spelling import Spelling
 
-REWRITE: tuple[type[Rewrite], ...] = (Operators, Classify, Expand)
+REWRITE: tuple[type[Rewrite], ...] = (Operators, Classify, Spelling, Expand)
 RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code, Graph)
 FUSE: tuple[type[Fuse], ...] = (WeightedSum, Reciprocal, ScoreAware, Learned)
 REFINE: tuple[type[Refine], ...] = (

@@ -103,6 +103,20 @@ class Derived:
         rows = self.kept.rows_of(self._session, chunks)
         return self._searched(lambda searcher: covered(searcher, words, rows)) if rows else {}
 
+    def known(self, words: Sequence[str]) -> set[str]:
+        """Those of these words that a passage of this view has."""
+        if not self._chunks:
+            return set()
+        from marklight.engines.embedded.passages import held
+
+        def ask(searcher: tantivy.Searcher) -> set[str]:
+            # Of what the index holds beyond this view: what died since it was built, and what is newer.
+            since = self._died - self._parts.words.built
+            beyond = since + max(0, searcher.num_docs - self._chunks)
+            return held(searcher, words, beyond, lambda rows: self.kept.living(self._session, rows))
+
+        return self._searched(ask)
+
     def holding(self, words: Sequence[str], may: Allowed | None) -> list[int]:
         """Every passage with all of these words in one of its texts; some may be dead."""
         if not self._chunks:

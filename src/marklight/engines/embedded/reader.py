@@ -177,6 +177,9 @@ class EmbeddedReader:
     def covered(self, words: Sequence[str], chunks: Sequence[str]) -> Mapping[str, Covered]:
         return self._derived.covered(words, chunks) if words and chunks else {}
 
+    def known(self, words: Sequence[str]) -> set[str]:
+        return self._derived.known(words)
+
     def semantic(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[Scored]:
         may = self._may(filters)
         if limit <= 0 or (may and may.nothing):
@@ -204,6 +207,12 @@ class EmbeddedReader:
     def concept_centre(self, model: str) -> Vector | None:
         held = self._derived.concepts(model)
         return held.centre if held and held.terms else None
+
+    def term_counts(self, terms: Sequence[str]) -> Mapping[str, int]:
+        return vocabulary.counts(self._session, terms)
+
+    def terms_like(self, start: str, least: int, most: int, limit: int) -> Mapping[str, int]:
+        return vocabulary.like(self._session, start, least, most, limit)
 
     def unembedded_concepts(self, model: str, limit: int) -> list[str]:
         return vocabulary.unembedded(self._session, model, limit)

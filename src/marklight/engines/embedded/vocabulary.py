@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from marklight.engines.embedded import refill
@@ -41,6 +42,28 @@ def counting(session: Session, leaving: Iterable[int], entering: Sequence[Entry]
         sorted(each for each in change.items() if each[1]),
     )
     session.run("DELETE FROM concepts WHERE documents <= 0")
+
+
+def counts(session: Session, terms: Iterable[str]) -> Mapping[str, int]:
+    """How many documents hold each of these."""
+    return dict(
+        session.all(
+            "SELECT c.term, c.documents FROM json_each(?) j CROSS JOIN concepts c"
+            " ON c.term = j.value",
+            [listed(terms)],
+        )
+    )
+
+
+def like(session: Session, start: str, least: int, most: int, limit: int) -> Mapping[str, int]:
+    """The commonest that begin so, of so many letters."""
+    return dict(
+        session.all(
+            "SELECT term, documents FROM concepts WHERE term >= ? AND term < ?"
+            " AND length(term) BETWEEN ? AND ? ORDER BY documents DESC, term LIMIT ?",
+            [start, start + chr(sys.maxunicode), least, most, max(0, limit)],
+        )
+    )
 
 
 def unembedded(session: Session, model: str, limit: int) -> list[str]:

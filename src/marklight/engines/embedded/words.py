@@ -87,6 +87,8 @@ class Words:
         self._guard = RLock()
         self._index: tantivy.Index | None = None
         self._seen = -1
+        self.built = 0
+        """How many passages had died before what is open was built whole."""
         self._writer: tantivy.IndexWriter | None = None
         self.news: deque[str] = deque()
         """What was done unasked and took a while, until somebody is told."""
@@ -129,7 +131,8 @@ class Words:
                 self._index.reload()
                 self._seen = generation
                 # Noted before it is built, so looked at after it was opened.
-                if self.stamp().died > died:
+                self.built = self.stamp().died
+                if self.built > died:
                     self.forget()
                     raise Unfit("built when passages of this view had died")
             return self._index.searcher()

@@ -49,7 +49,26 @@ def unembedded(state: State, model: str, limit: int) -> list[str]:
 
 def vocabulary(state: State) -> list[str]:
     """The words that most documents hold, ties in the order of the words."""
-    counted: Counter[str] = Counter()
+    return commonest(counted(state))[:MOST_CONCEPTS]
+
+
+def like(state: State, start: str, least: int, most: int, limit: int) -> Mapping[str, int]:
+    """Words that begin so, of so many letters."""
+    every = counted(state)
+    fit = {
+        term: every[term] for term in every if term.startswith(start) and least <= len(term) <= most
+    }
+    return {term: fit[term] for term in commonest(fit)[: max(0, limit)]}
+
+
+def counted(state: State) -> Mapping[str, int]:
+    """Every word with the number of documents that hold it."""
+    found: Counter[str] = Counter()
     for entry in state.entries.values():
-        counted.update(terms_of(entry.document.text))
-    return sorted(counted, key=lambda term: (-counted[term], term))[:MOST_CONCEPTS]
+        found.update(terms_of(entry.document.text))
+    return found
+
+
+def commonest(counts: Mapping[str, int]) -> list[str]:
+    """In the order of how many documents hold them, then of the words."""
+    return sorted(counts, key=lambda term: (-counts[term], term))

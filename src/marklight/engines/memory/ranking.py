@@ -81,6 +81,12 @@ def covered(state: State, words: Sequence[str], chunks: Sequence[str]) -> dict[s
     return found
 
 
+def known(state: State, words: Sequence[str]) -> set[str]:
+    """Those that any passage has."""
+    every = {word for each in _fields(state).values() for word in each[WHOLE]}
+    return every.intersection(words)
+
+
 def semantic(
     state: State, vector: Vector, model: str, filters: Filters, limit: int
 ) -> list[Scored]:

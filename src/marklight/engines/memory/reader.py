@@ -195,6 +195,9 @@ class MemoryReader:
     def covered(self, words: Sequence[str], chunks: Sequence[str]) -> Mapping[str, Covered]:
         return ranking.covered(self.state, words, chunks)
 
+    def known(self, words: Sequence[str]) -> set[str]:
+        return ranking.known(self.state, words)
+
     def semantic(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[Scored]:
         return ranking.semantic(self.state, vector, model, filters, limit)
 
@@ -221,6 +224,13 @@ class MemoryReader:
 
     def concept_centre(self, model: str) -> Vector | None:
         return concepts.centre(self.state, model)
+
+    def term_counts(self, terms: Sequence[str]) -> Mapping[str, int]:
+        counted = concepts.counted(self.state)
+        return {term: counted[term] for term in terms if term in counted}
+
+    def terms_like(self, start: str, least: int, most: int, limit: int) -> Mapping[str, int]:
+        return concepts.like(self.state, start, least, most, limit)
 
     def unembedded_concepts(self, model: str, limit: int) -> list[str]:
         return concepts.unembedded(self.state, model, limit)

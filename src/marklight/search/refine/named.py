@@ -67,7 +67,7 @@ class Called(NamedTuple):
 
 def called_so(query: Query, hits: Hits, tools: Tools) -> list[Called]:
     """Documents, and sections of other documents, the strongest name and the best passage first."""
-    names = dict.fromkeys((query.text, query.asked or query.text))
+    names = dict.fromkeys((*query.spellings, query.asked or query.text))
     wanted = {flat(name) for name in names}
     found = [one for name in names for one in tools.reader.named(name, query.filters, _READ)]
     whole = {one.chunk for one in found if one.score == 1.0}

@@ -23,7 +23,7 @@ class Keyword:
         demand_depth(self.depth, self.least)
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
-        words = query_words(query.text)
+        words = query_words(*query.spellings)
         if not words:
             return ()
         limit = query.deep * max(self.least, self.depth * query.limit)

@@ -1,0 +1,74 @@
+"""Words that the library spells in another way, asked of a whole library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.library.conftest import paths
+from tests.making import library, write
+
+PAGES = {
+    "net.md": "# Network\n\nThe Wi-Fi key stands on the router.\n",
+    "parts.md": "# Spare parts\n\nPS-4471 is the power supply of the printer.\n",
+    "cables.md": "# Cables\n\nOrder them as PX9000.\n",
+    "office.md": "# Office\n\nWrite an email to the kubernetes people.\n",
+    "forms.md": "# Forms\n\nPick a colour in the dropdown.\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("wifi", "net.md"),
+        ("wifi key", "net.md"),
+        ("ps4471", "parts.md"),
+        ("px-9000", "cables.md"),
+        ("e-mail", "office.md"),
+        ("drop down", "forms.md"),
+        ("drop-down", "forms.md"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["keyword", "hybrid"])
+def test_a_word_is_found_in_the_other_spelling_and_not_held_back(
+    tmp_path: Path, engine: str, mode: str, text: str, path: str
+) -> None:
+    with library(write(tmp_path / "docs", PAGES), engine=engine) as lib:
+        answer = lib.search(text, mode=mode)
+        assert paths(answer)[0] == path
+        assert answer.hits[0].score > 0.5
+        assert not answer.notices
+        said = answer.to_dict()["query"]
+        assert said["text"] == text
+        assert said["expanded_with"]
+        without = lib.search(text, mode="keyword", settings={"search": {"skip": ["spelling"]}})
+        assert path not in paths(without) or text == "wifi key"
+
+
+def test_what_is_called_so_in_another_spelling_comes_first(tmp_path: Path, engine: str) -> None:
+    called = {f"note-{number}.md": f"# Note\n\nThe Wi-Fi of {number}.\n" for number in range(3)}
+    pages = {**called, "z.md": "# Wi-Fi\n\nThis is about something else altogether.\n"}
+    with library(write(tmp_path / "docs", pages), engine=engine) as lib:
+        assert paths(lib.search("wifi"))[0] == "z.md"
+
+
+def test_a_mistyped_word_is_told_once_however_often_the_library_is_asked(
+    tmp_path: Path, engine: str
+) -> None:
+    copies = {f"copy-{number}.md": "# Copy\n\nThe same text again.\n" for number in range(30)}
+    with library(write(tmp_path / "docs", {**PAGES, **copies}), engine=engine) as lib:
+        # Of thirty copies one is left, so it is asked again for more.
+        answer = lib.search("kuberntes the same text again", limit=5, mode="keyword")
+        assert list(answer.notices) == ['no passage has "kuberntes"; did you mean "kubernetes"?']
+        assert answer.to_dict()["query"]["text"] == "kuberntes the same text again"
+
+
+def test_a_word_that_is_gone_from_the_library_is_found_in_the_other_spelling(
+    tmp_path: Path, engine: str
+) -> None:
+    folder = write(tmp_path / "docs", {**PAGES, "wifi.md": "# Radio\n\nAbout wifi.\n"})
+    with library(folder, engine=engine) as lib:
+        assert paths(lib.search("wifi", mode="keyword")) == ["wifi.md"]
+        (folder / "wifi.md").unlink()
+        assert paths(lib.search("wifi", mode="keyword")) == ["net.md"]

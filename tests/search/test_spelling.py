@@ -1,0 +1,185 @@
+"""Words that the library writes in another way, and words that were mistyped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marklight import engines
+from marklight.answer import Mode, Query
+from marklight.errors import SettingsError
+from marklight.model import Batch
+from marklight.ports import Tools
+from marklight.search.evidence import gathered
+from marklight.search.near import near_words
+from marklight.search.rewrite.spelling import Spelling
+from marklight.search.slips import one_slip
+from tests.contracts.builders import entry
+
+PAGES = {
+    "net.md": "The Wi-Fi password stands on the router.",
+    "parts.md": "PS-4471 is the power supply; PX9000 is none. Version 1.20 has 202601 changes.",
+    "mail.md": "Write an email, or use the plugin. Each desk stands apart.",
+    "lists.md": "Every drop down has a label, whatever Node.js thinks of it.",
+    "trees.md": "Sign-in takes part of a login. It is a part of the file system.",
+    "files.md": "Each filesystem, and file system, is checked.",
+    "kubernetes.md": "Kubernetes asks for authentication.",
+    "cluster.md": "A Kubernetes cluster; a clusters' kubernetess.",
+}
+
+
+@pytest.fixture(scope="module")
+def tools() -> Iterator[Tools]:
+    engine = engines.open("memory:")
+    with engine.writing(0):
+        engine.commit(Batch(entries=tuple(entry(path, text) for path, text in PAGES.items())))
+    with engine.snapshot() as reader:
+        yield Tools(reader)
+
+
+def asked(text: str, tools: Tools, **more: Mode) -> tuple[str, list[str]]:
+    """What it becomes, and what is said about it."""
+    said: list[str] = []
+    found = Spelling()(Query(text, **more), Tools(tools.reader, say=said.append))
+    assert found.text == text
+    return found.respelled, said
+
+
+@pytest.mark.parametrize(
+    ("text", "respelled"),
+    [
+        ("wifi", "wi-fi"),
+        ("Where is the WiFi password?", "Where is the wi-fi password?"),
+        ("ps4471", "ps-4471"),
+        ("PX-9000", "px9000"),
+        ("px 9000", "px9000"),
+        ("e-mail", "email"),
+        ("an E‑Mail to whom", "an email to whom"),
+        ("e-mails", "emails"),
+        ("dropdown", "drop down"),
+        ("dropdowns of wifi", "drop down of wi-fi"),
+        ("nodejs", "node.js"),
+        ("signin", "sign-in"),
+        ("log in", "login"),
+        ("plug-in", "plugin"),
+        ("plug_in", "plugin"),
+        # Both are there, and who writes a hyphen means one word.
+        ("file-system", "filesystem"),
+    ],
+)
+def test_a_word_is_looked_for_as_the_library_writes_it(
+    text: str, respelled: str, tools: Tools
+) -> None:
+    assert asked(text, tools) == (respelled, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Wi-Fi",
+        "wi fi",
+        "drop-down",
+        "email password",
+        "PS-4471",
+        # Typed as it stands there, and the other spelling is another word to who writes so.
+        "file system",
+        # Another number: 120 and 2026-01.
+        "version 120",
+        "2026-01",
+        # Stop words are parts of other words by chance.
+        "a part",
+        "apartof",
+        "don't",
+        "日本語",
+        "???",
+        "zzz",
+        "",
+    ],
+)
+def test_a_question_in_words_of_the_library_is_left_as_it_is(text: str, tools: Tools) -> None:
+    assert asked(text, tools) == ("", [])
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("kuberntes", "kubernetes"),
+        ("Kubernetse", "kubernetes"),
+        ("KUBERNETTES", "kubernetes"),
+        ("xubernetes", "kubernetes"),
+        ("authentification", "authentication"),
+        ("clutser", "cluster"),
+        ("logn", "login"),
+    ],
+)
+def test_a_mistyped_word_is_told_the_commonest_word_like_it(
+    typed: str, meant: str, tools: Tools
+) -> None:
+    # `kubernetess` is as near to some of them, and stands in one document less.
+    said = f'no passage has "{typed}"; did you mean "{meant}"?'
+    assert asked(f"{typed} password", tools) == ("", [said])
+
+
+@pytest.mark.parametrize(
+    "text", ["groceries", "lebal", "desl", "ps4472", "getKubernetse", "kube", "kubxrxxtes"]
+)
+def test_what_is_no_slip_gets_no_proposal(text: str, tools: Tools) -> None:
+    assert asked(text, tools) == ("", [])
+
+
+def test_only_some_words_are_looked_after(tools: Tools) -> None:
+    said: list[str] = []
+    typed = Query("kuberntes clutser authentification wifi")
+    loud = Tools(tools.reader, say=said.append)
+    assert Spelling(most=1)(typed, loud).respelled == ""
+    assert len(said) == 1
+    assert Spelling(most=4)(typed, loud).respelled.endswith("wi-fi")
+    assert Spelling(most=0)(Query("wifi"), tools).respelled == ""
+    with pytest.raises(SettingsError, match=r"search\.spelling\.most"):
+        Spelling(most=-1)
+
+
+@pytest.mark.parametrize("mode", [Mode.SEMANTIC, Mode.CODE])
+def test_where_words_of_prose_do_not_answer_nothing_is_done(mode: Mode, tools: Tools) -> None:
+    assert asked("wifi kuberntes", tools, mode=mode) == ("", [])
+
+
+def test_a_pasted_text_is_looked_at_no_further_than_its_beginning(tools: Tools) -> None:
+    assert asked("router " * 35 + "wifi", tools)[0].endswith("wi-fi")
+    assert asked("router " * 36 + "wifi", tools)[0] == ""
+
+
+def test_a_passage_has_the_words_in_whichever_spelling_it_has_more_of_them(tools: Tools) -> None:
+    query = Spelling()(Query("wifi"), tools)
+    found = tools.reader.keyword(["password", "stand"], {"body": 1.0}, query.filters, 9)
+    lists = {"keyword": tools.hits(found, by="keyword")}
+    evidence = {each.chunk.path: each.chunk.id for each in lists["keyword"]}
+    told = gathered(lists, query, tools)
+    assert (told[evidence["net.md"]].covered, told[evidence["net.md"]].literal) == (1.0, 1.0)
+    assert (told[evidence["mail.md"]].covered, told[evidence["mail.md"]].literal) == (0.0, 0.0)
+    as_typed = gathered(lists, Query("wifi"), tools)
+    assert as_typed[evidence["net.md"]].covered == 0.0
+
+
+@given(st.text("abcde", min_size=5, max_size=9), st.data())
+def test_one_slip_goes_both_ways(word: str, data: st.DataObject) -> None:
+    near = data.draw(st.sampled_from(sorted(one_slip(word))))
+    assert near != word
+    assert len(near) < 5 or word in one_slip(near)
+
+
+def test_a_short_word_has_no_wrong_letter() -> None:
+    assert {"milks", "mil", "mikl"} <= one_slip("milk")
+    assert "mill" not in one_slip("milk")
+    assert {"tokens", "toked", "tokne"} <= one_slip("token")
+
+
+def test_words_are_alike_by_the_slips_that_they_may_have() -> None:
+    words = ["authentication", "authorisation", "identification", "fortification"]
+    # Of sixteen letters two may be wrong: seven eighths must be shared.
+    assert near_words("authentification", words, slips=2) == ["authentication"]
+    assert near_words("authentikazion", words, slips=2) == ["authentication"]
+    assert near_words("authentikazjon", words, slips=2) == []
