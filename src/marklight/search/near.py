@@ -39,13 +39,8 @@ def near_keys(written: str, called: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(folded[name] for name in _like(wanted, folded)))
 
 
-def near_words(written: str, known: Iterable[str], slips: int) -> list[str]:
-    """Words that differ by so many slips at the most, the likest first: of ten letters two wrong ones leave .8."""
-    return _like(written, known, (len(written) - slips) / len(written))
-
-
-def _like(name: str, known: Iterable[str], share: float = LIKE) -> list[str]:
-    return get_close_matches(name, known, n=MOST, cutoff=share)
+def _like(name: str, known: Iterable[str]) -> list[str]:
+    return get_close_matches(name, known, n=MOST, cutoff=LIKE)
 
 
 def _own_name(path: str) -> str:

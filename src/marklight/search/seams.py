@@ -53,12 +53,17 @@ def joints(text: str, runs: Sequence[Part]) -> list[Part]:
         for some in zip(*(runs[at:] for at in range(count)), strict=False):
             gaps = [text[one.end : two.start] for one, two in pairwise(some)]
             tight = all(len(gap) == 1 and gap in _HYPHENS for gap in gaps)
-            loose = gaps == [" "] and some[0].word not in STOP_WORDS
+            loose = gaps == [" "] and all(map(_is_word, some))
             word = "".join(each.word for each in some)
             if (tight or loose) and words(word) and all(_seam(*two) for two in pairwise(some)):
                 start, end = some[0].start, some[-1].end
                 found.append(Part(start, end, text[start:end], word, tight))
     return found
+
+
+def _is_word(part: Part) -> bool:
+    """One that may be half of another: `index of` is not `indexof`, nor `take n` `taken`."""
+    return len(part.word) > 1 and part.word not in STOP_WORDS
 
 
 def _seam(one: Part, two: Part) -> bool:

@@ -78,7 +78,9 @@ ANSWER = object_of(
             {
                 "text": TEXT,
                 "kind": _of("string", "factual, navigational or exploratory."),
-                "expanded_with": _list(TEXT, "Words of the library that mean the same, or are spelled in another way."),
+                "expanded_with": _list(
+                    TEXT, "Words of the library that mean the same, or are spelled in another way."
+                ),
                 "filters": _of("object", "The filters that were in force."),
             }
         ),
