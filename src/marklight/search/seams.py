@@ -21,6 +21,8 @@ _LEAST, _MOST = 3, 30
 """Letters of a word that is taken apart."""
 _TRIED, _READ = 4, 20
 """Ways to take it apart that are looked for in texts, and the best passages with both parts that are read for it."""
+_BOTH = 0.999
+"""The share of two words that is both."""
 
 
 class Part(NamedTuple):
@@ -87,11 +89,15 @@ def known(asked: Iterable[str], reader: Reader) -> set[str]:
     return {word for word, own in stems.items() if own <= there}
 
 
-def stands(pair: Part, there: set[str], reader: Reader) -> bool:
-    """Whether two words stand side by side in the library, as they are typed."""
-    one, two = pair.text.split()
-    one, two = fold(one), fold(two)
-    return {one, two} <= there and bool(_side_by_side(one, two, reader))
+def meet(pair: Part, reader: Reader) -> bool:
+    """Whether one passage has both words: then they are two, as they were typed.
+
+    With `use case` a library that writes so would else be searched for its one `usecase`; where two
+    words had to stand side by side it was, and Anthropic's pages lost .003 of nDCG@10 by such.
+    """
+    stems = words(pair.text)
+    best = [each.chunk for each in reader.keyword(stems, {"whole": 1.0}, Filters(), _READ)]
+    return any(each.anywhere > _BOTH for each in reader.covered(stems, best).values())
 
 
 def in_parts(word: str, reader: Reader) -> str:

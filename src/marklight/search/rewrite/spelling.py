@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from marklight.answer import Mode, Query
 from marklight.ports import Tools
-from marklight.search.seams import MOST_LOOKED, Part, apart, in_parts, joints, known, runs, stands
+from marklight.search.seams import MOST_LOOKED, Part, apart, in_parts, joints, known, meet, runs
 from marklight.search.slips import meant
 from marklight.settings import demand_within
 
@@ -34,7 +34,7 @@ class Spelling:
         written = {
             each: each.word
             for each in apart(each for each in together if each.word in there)
-            if each.tight or not stands(each, there, tools.reader)
+            if each.tight or not meet(each, tools.reader)
         }
         lacking = [each for each in apart([*written, *typed]) if each.word not in there]
         for each in lacking[: self.most]:
