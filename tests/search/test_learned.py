@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import marklight
 from marklight import models
 from marklight.answer import Mode, Query
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
 from marklight.search.evidence import SEEN, Bearing
-from marklight.search.fuse.learned import Learned
+from marklight.search.fuse.learned import STRANGE, Learned
 from marklight.search.likelihood import (
     ANY,
     Curve,
@@ -108,6 +109,20 @@ def test_a_model_that_was_not_measured_is_judged_by_the_order_of_its_cosines() -
         one = measured()[mode][ANY]
         used = {*one.evidence, *one.answer.slopes, *one.word.slopes, *one.hit.slopes}
         assert not used & {"meaning", "best", "few", "spread", "worded"}
+
+
+def test_in_other_letters_a_question_is_answered_by_words_or_not_at_all(tmp_path: Path) -> None:
+    pages = {"a.md": "# 数据库\n\n备份保留三十天。\n", "b.md": "# 厨房\n\n咖啡机每周清洗。\n"}
+    with marklight.open(write(tmp_path, pages), {"engine": "memory:"}) as lib:
+        lib.index()
+        found = lib.search("备份保留多久")
+        assert found.hits[0].chunk.path == "a.md"
+        assert STRANGE in found.notices
+        # How are roses pruned? Cosines alone are as sure of this one.
+        roses = lib.search("玫瑰怎么修剪")
+        assert not roses.hits
+        assert (roses.abstained or "").startswith("an answer is unlikely")
+        assert STRANGE not in lib.search("how do I prune roses, à la carte").notices
 
 
 COPIES = {f"{page}.md": "# Copy\n\nReturn to an earlier revision.\n" for page in "abcd"}

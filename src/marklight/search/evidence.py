@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import log, log2
@@ -34,6 +35,8 @@ _TOGETHER = 0.3
 in ten is held back, as another has those words; with this the order on all sets is what it was."""
 _LONG = 20
 """Words from which on a question is no longer: the sets have hardly any beyond."""
+_OTHER_LETTERS = re.compile(r"[^\W\d_A-Za-z\u00aa-\u024f\u1e00-\u1eff]")
+"""All but those of Latin."""
 _PATHS = 4096
 """Documents whose words of the path are remembered."""
 
@@ -140,6 +143,17 @@ def told_by_words(lists: Mapping[str, Hits], found: Mapping[str, Evidence], quer
     unseen = unembedded(lists, query)
     most = max((each.covered for id, each in found.items() if id not in unseen), default=0.0)
     return any(found[id].covered > most for id in unseen)
+
+
+def foreign(query: Query) -> bool:
+    """Whether most of its letters are others than those of the questions that all was learned from.
+
+    A model that was taught English puts all Chinese close together, an answer or not.
+    """
+    text = query.hypothesis or query.text
+    if text.isascii():
+        return False
+    return 2 * len(_OTHER_LETTERS.findall(text)) > sum(map(str.isalpha, text))
 
 
 def bearing(

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from marklight.answer import Hit, Hits, Query, Why, best_first
 from marklight.model import DocumentId
 from marklight.ports import Tools
-from marklight.search.evidence import SEEN, Evidence, bearing, gathered, told_by_words
+from marklight.search.evidence import SEEN, Evidence, bearing, foreign, gathered, told_by_words
 from marklight.search.likelihood import ANY, Weights, weights_for
 from marklight.search.likeness import distinct
 from marklight.search.shares import completed, merged, on_one_scale, summed
+
+STRANGE = "the model and its scores were measured in English; in other letters go by the words, less by the scores"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,15 @@ def fused(
     weights = weights_for(mode, model)
     if weights is None or not (by_meaning or lists.get("keyword")):
         return _by_best(lists)
+    for_any = weights_for(mode, ANY) or weights
+    strange = by_meaning and weights is not for_any and foreign(query)
+    unworded = strange and mode == "hybrid" and not lists["keyword"]
+    if strange:
+        tools.say(STRANGE)
     lists = completed(lists, query, tools)
     found = gathered(lists, query, tools)
-    if told_by_words(lists, found, query):
-        weights = weights_for(mode, ANY) or weights
+    if told_by_words(lists, found, query) or unworded:
+        weights = for_any
     return _weighed(lists, found, query, tools, weights)
 
 
