@@ -25,8 +25,11 @@ import marklight
 from marklight.ingest import embed, look
 look.BATCH_FILES, embed.WINDOW = 5, 9   # many commits, so that a kill meets every part of one
 with marklight.open(sys.argv[1], {"engine": sys.argv[2], "model": {"name": "fake"}}) as library:
-    library.index()
+    library.index(progress=lambda *far: print(*far, flush=True))
 """
+"""Tells how far it is, so that it can be killed at any place, however fast the machine is just now."""
+PAUSE_SECONDS = 0.03
+"""Longer than a commit takes."""
 
 
 def documents(count: int, start: int = 0) -> dict[str, str]:
@@ -44,7 +47,15 @@ def documents(count: int, start: int = 0) -> dict[str, str]:
 
 
 def run(folder: Path, place: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", INDEX, str(folder), place])
+    return subprocess.Popen(
+        [sys.executable, "-c", INDEX, str(folder), place], stdout=subprocess.PIPE
+    )
+
+
+def is_at_work(process: subprocess.Popen[bytes], steps: int) -> bool:
+    """Whether it has come so far and is not done."""
+    assert process.stdout
+    return all(process.stdout.readline() for _ in range(steps))
 
 
 def contents(lib: Library) -> dict[str, Any]:
@@ -77,27 +88,27 @@ def contents(lib: Library) -> dict[str, Any]:
 def test_fifty_kills_lose_nothing(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     killed = 0
+    with run(write(tmp_path / "calm", documents(40)), "memory:") as undisturbed:
+        assert undisturbed.stdout
+        length = len(undisturbed.stdout.readlines())
+    assert undisturbed.returncode == 0
     for number in range(LIBRARIES):
         folder = write(tmp_path / f"docs{number}", documents(40))
         place = f"file:{tmp_path / f'index{number}'}"
-        began = time.monotonic()
-        undisturbed = run(folder, f"file:{tmp_path / f'calm{number}'}")
-        assert undisturbed.wait(timeout=120) == 0
-        length = time.monotonic() - began
         committed: set[Any] = set()
         grown = 0
         for _ in range(KILLS // LIBRARIES):
-            process = run(folder, place)
-            try:
-                process.wait(timeout=chance.uniform(0.3, 1.0) * length)
+            with run(folder, place) as process:
+                if is_at_work(process, chance.randint(0, length // 2)):
+                    time.sleep(chance.uniform(0, PAUSE_SECONDS))
+                    process.send_signal(signal.SIGKILL)
+            if process.returncode:
+                assert process.returncode == -signal.SIGKILL
+                killed += 1
+            else:
                 # It was done already: give it something new, and let the next round begin with that.
-                assert process.returncode == 0
                 grown += 1
                 write(folder, documents(40, start=1000 * grown))
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-                killed += 1
             with library(folder, engine=place) as lib:
                 with lib.engine.snapshot() as reader:
                     found = set(reader.files())

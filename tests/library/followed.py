@@ -14,13 +14,15 @@ from marklight.library.following import Following
 from marklight.models.fake import FakeEmbedder
 from marklight.report import Report
 from tests.making import library
+from tests.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from marklight.model import Matrix
 
-SECONDS = 30.0
+SECONDS = PATIENCE_SECONDS
 """Longer than anything here takes; only a test that fails waits for so long."""
-QUICK = {"debounce_ms": 20.0, "poll_seconds": 0.1}
+QUICK = {"debounce_ms": 100.0, "poll_seconds": 0.1}
+"""Quick, and not so quick that what happens at once is told in two parts by a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)

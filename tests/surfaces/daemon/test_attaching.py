@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from marklight.surfaces.cli.app import run
+from marklight.surfaces.daemon.attach import Line
 from marklight.surfaces.daemon.state import states
 from tests.surfaces.daemon.serving import (
     command,
@@ -218,9 +219,10 @@ def test_a_daemon_that_was_killed_is_not_missed(
 
 
 def test_a_daemon_that_hangs_is_not_waited_for(
-    daemon: Path, capsys: pytest.CaptureFixture[str]
+    daemon: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = of(daemon)
+    monkeypatch.setattr("marklight.surfaces.daemon.attach.GREET_SECONDS", 0.5)
     os.kill(state.pid, signal.SIGSTOP)
     try:
         code, out, err = said(capsys, "search", "roll back")
@@ -261,8 +263,12 @@ def test_where_the_settings_say_so_a_search_starts_a_daemon_for_the_next(folder:
     first = command("search", "roll back", **wanted)
     assert first.returncode == 0
     assert "marklight.library" in loaded(first)
+    # Nobody leaves whom somebody is connected to, however long the next command takes to begin.
+    line = Line(of(folder), "call")
+    line.settle(())
     settled(folder)
     second = command("search", "roll back", **wanted)
+    line.close()
     assert loaded(second) == set()
     assert second.stdout == first.stdout
     until(lambda: not list(states()))

@@ -22,7 +22,7 @@ from marklight.surfaces.daemon.peers import Alone
 from marklight.surfaces.daemon.state import states
 from marklight.surfaces.daemon.tunnel import Tunnel
 from tests.surfaces.daemon.serving import PROGRAM, of, serving, settled
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
 MOST_KILOBYTES = 80_000
 """Of a second client's memory: it holds no model."""
@@ -206,7 +206,7 @@ def test_another_server_hears_all_that_still_counts_and_the_assistant_nothing_of
             (5, "second"), (6, "second"),
         ]  # fmt: skip
         to_tunnel.close()
-        thread.join(30)
+        thread.join(PATIENCE_SECONDS)
     assert not thread.is_alive()
     heard = [line.split(" ", 1) for line in log.read_text().splitlines()]
     second = [json.loads(line) for name, line in heard if name == "second"]
@@ -239,13 +239,13 @@ def carried(first: Alone, another: Callable[[], Alone]) -> Iterator[Callable[...
             for id, method in enumerate(methods):
                 to_tunnel.write(json.dumps({"id": id, "method": method}).encode() + b"\n")
                 to_tunnel.flush()
-                assert select([from_tunnel], [], [], 30)[0], "no answer"
+                assert select([from_tunnel], [], [], PATIENCE_SECONDS)[0], "no answer"
                 answers.append(json.loads(from_tunnel.readline()))
             return answers
 
         yield ask
         to_tunnel.close()
-        thread.join(30)
+        thread.join(PATIENCE_SECONDS)
     assert not thread.is_alive()
 
 
@@ -275,14 +275,14 @@ def test_where_no_server_can_be_started_each_request_tries_once_and_is_told() ->
 def test_where_the_settings_say_so_an_assistant_starts_a_daemon(folder: Path) -> None:
     async def ask() -> None:
         wanted = {"MARKLIGHT_SERVE_START": "true", "MARKLIGHT_SERVE_PORT": "0"}
-        idle = {"MARKLIGHT_SERVE_IDLE_MINUTES": "0.03"}
+        idle = {"MARKLIGHT_SERVE_IDLE_MINUTES": "0.05"}
         async with assistant(folder, **wanted, **idle) as session:
             assert await found(session, "beans") == ["espresso.md"]
             (pid,) = tunnels()
             assert "numpy" not in Path(f"/proc/{pid}/maps").read_text()
             started = of(folder).pid
             # It stays as long as somebody is connected, and leaves soon after.
-            await anyio.sleep(3)
+            await anyio.sleep(4)
             assert of(folder).pid == started
 
     anyio.run(ask)

@@ -101,6 +101,12 @@ def everything(made: socket.socket) -> bytes:
     return b"".join(parts)
 
 
+def _settled(host: Host) -> bool:
+    """All is read and embedded, and somebody listens or says why not."""
+    following = host.following
+    return not following.at and (following.watching or bool(following.to_dict()["problem"]))
+
+
 @contextmanager
 def serving(
     folder: Path,
@@ -151,7 +157,7 @@ def serving(
 
     served = Served(host, port, leave)
     try:
-        until(lambda: not host.following.to_dict()["indexing"])
+        until(lambda: _settled(host))
         yield served
     finally:
         leave()

@@ -20,7 +20,7 @@ from tests.surfaces.http.serving import PAGES, Served, everything, serving
 from tests.surfaces.http.test_stream import Slow
 from tests.waiting import until
 
-HASTY = {"timeout_seconds": 0.3}
+HASTY = {"timeout_seconds": 1.0}
 """How long a client may take in these tests."""
 CONNECTIONS = Path("/proc/net/tcp")
 

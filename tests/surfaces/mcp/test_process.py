@@ -77,11 +77,18 @@ def test_a_folder_never_seen_before_is_answered_from_and_so_is_what_was_just_wri
                 given = {"query": query, "min_score": 0}
                 return text_of(await client.call_tool("query_documents", given))
 
+            async def departure() -> str:
+                return await ask("when does the zeppelin leave")
+
+            def is_fresh(text: str) -> bool:
+                """What does not say that somebody reads just now, whom a question waits for a moment only."""
+                return "indexing" not in text and "being indexed" not in text
+
             await until(ask, lambda text: "thirty days" in text)
             write(folder, {"guide/new.md": "# Zeppelin\n\nThe zeppelin leaves at noon.\n"})
-            assert "leaves at noon" in await ask("when does the zeppelin leave")
+            assert "leaves at noon" in await until(departure, is_fresh)
             write(folder, {"guide/new.md": "# Zeppelin\n\nThe zeppelin leaves at midnight now.\n"})
-            assert "leaves at midnight now" in await ask("when does the zeppelin leave")
+            assert "leaves at midnight now" in await until(departure, is_fresh)
 
     anyio.run(main)
 
@@ -201,5 +208,6 @@ def test_standard_output_carries_the_protocol_only(tmp_path: Path) -> None:
         process.stdin.close()
         process.stdin = None
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
-        assert out == b""
+        # News of the first run, if that ended after the question.
+        assert all(json.loads(line)["jsonrpc"] == "2.0" for line in out.splitlines())
         assert err.splitlines() == [b"to standard output", b"and past Python"]

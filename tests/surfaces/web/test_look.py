@@ -64,12 +64,14 @@ CONTRAST = """
 
 
 def settled(page: Page, address: str) -> None:
+    """With all that the address asks for."""
     page.goto(address)
-    expect(
-        page.locator(
-            "#state .state, #results > li, #pane [role=tabpanel]:not([hidden]) > :not([role=status])"
-        ).first
-    ).to_be_visible()
+    if "q=" in address or "open=" not in address:
+        expect(page.locator("#state .state, #results > li").first).to_be_visible()
+        expect(page.locator("#found")).not_to_have_attribute("aria-busy", "true")
+    if "open=" in address:
+        part = page.locator("#pane [role=tabpanel]:not([hidden]) > :not([role=status])")
+        expect(part.first).to_be_visible()
 
 
 @pytest.fixture(scope="module")

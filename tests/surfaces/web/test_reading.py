@@ -77,7 +77,7 @@ def test_links_lead_on_inside_the_page_and_outside_to_a_new_one(page: Page) -> N
     text.get_by_role("link", name="expiry").click()
     expect(page.locator("#pane-title")).to_have_text("Tokens")
     expect(page.locator("#part-expiry")).to_be_in_viewport()
-    assert page.url.endswith("/?open=guide/tokens.md&at=expiry")
+    page.wait_for_url(re.compile(r"/\?open=guide/tokens\.md&at=expiry$"))
     text.get_by_role("link", name="auth").click()
     expect(page.locator("#pane-title")).to_have_text("Authentication")
     page.go_back()
@@ -124,7 +124,7 @@ def test_the_views_are_tabs_that_keys_move_among(page: Page) -> None:
     expect(page.locator("#view-outline")).to_be_visible()
     page.keyboard.press("End")
     expect(page.get_by_role("tab", name="Picture")).to_have_attribute("aria-selected", "true")
-    assert "view=picture" in page.url
+    page.wait_for_url(re.compile("view=picture"))
 
 
 def test_plain_text_is_shown_line_by_line(page: Page) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
@@ -63,7 +64,7 @@ def test_what_nothing_answers_is_said_and_the_nearest_can_be_seen(
         assert "--" not in page.locator("#state").inner_text()
         page.get_by_role("button", name="Show what comes nearest").click()
         expect(page.locator("#results .path").first).to_have_text("a.md")
-        assert "nearest=1" in page.url
+        page.wait_for_url(re.compile("nearest=1"))
         expect(page.locator("#q")).to_be_focused()
 
 

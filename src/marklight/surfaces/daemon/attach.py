@@ -17,11 +17,11 @@ from marklight.surfaces.daemon.state import State, forget, own_settings, states
 
 PROGRAM = (sys.executable, "-P", "-c", "from marklight.surfaces.cli import main; main()")
 """Ourselves, from wherever this package was loaded; -P, for a document may be called as a module of Python's."""
-GREET_SECONDS = 2.0
-"""For a daemon to answer at all; one that is stopped or stuck is not waited for."""
+GREET_SECONDS = 5.0
+"""For a daemon to answer at all: one that is stopped or stuck is not waited for, one on a busy machine is."""
 SILENT_SECONDS = 20.0
-"""While it works it says every second that it lives."""
-ENDING_SECONDS = 0.5
+"""Once it has answered; while it works it says every second that it lives."""
+ENDING_SECONDS = 2.0
 """For a process that was killed to let go of its lock, which it may do after its port."""
 LONGEST_GREETING = 65_536
 ALONE = "this works alone; `marklight stop` ends it"
@@ -71,10 +71,13 @@ class Line:
                 raise Stranger
             if told.get("full") and wants != "control":
                 raise Full
-            self._socket.settimeout(GREET_SECONDS)
-        except (OSError, Gone) as error:
+            self._socket.settimeout(SILENT_SECONDS)
+        except TimeoutError:
             self.close()
-            raise (HungUp if isinstance(error, (ConnectionError, HungUp)) else Gone) from None
+            raise Gone from None
+        except (OSError, Gone):
+            self.close()
+            raise HungUp from None
         except (ValueError, RecursionError, Stranger):
             self.close()
             raise Stranger from None
@@ -102,7 +105,6 @@ class Line:
         if "refused" in told:
             self.close()
             raise Elsewhere(told["refused"])
-        self._socket.settimeout(SILENT_SECONDS)
         return told
 
     def send(self, message: Any) -> None:
@@ -182,14 +184,17 @@ def greet(file: Path, state: State, wants: str) -> Line | None:
         return Line(state, wants)
     except Stranger:
         pass
+    except HungUp:
+        if lives(file, ENDING_SECONDS):
+            raise
     except Gone:
-        if lives(file):
+        if lives(file, 0.0):
             raise
     forget(file, state)
     return None
 
 
-def lives(file: Path) -> bool:
+def lives(file: Path, wait_seconds: float) -> bool:
     """Whether a daemon holds the lock of this file, as each does until it ends, however it does.
 
     The number of its process may be another's by now, and so may its port.
@@ -197,7 +202,7 @@ def lives(file: Path) -> bool:
     from filelock import FileLock, Timeout  # loads much, and nobody asks who is answered
 
     try:
-        with FileLock(file.with_suffix(".lock"), timeout=ENDING_SECONDS, mode=0o600):
+        with FileLock(file.with_suffix(".lock"), timeout=wait_seconds, mode=0o600):
             return False
     except (Timeout, OSError):
         return True

@@ -15,7 +15,7 @@ from anyio.abc import ByteStream, SocketAttribute
 
 from marklight.errors import MarklightError, SettingsError
 from marklight.surfaces import verbs
-from marklight.surfaces.daemon.attach import LONGEST_GREETING
+from marklight.surfaces.daemon.attach import GREET_SECONDS, LONGEST_GREETING
 from marklight.surfaces.daemon.lines import BROKEN, LONGEST_LINE, Lines
 from marklight.surfaces.daemon.state import State
 from marklight.surfaces.daemon.wire import packed
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 MOST_CONNECTIONS = 200
 MOST_TOLD = 50
 """Beyond those, who are told at once that there is no room, and can still ask us to end."""
-GREET_SECONDS = 2.0
-"""For a client to say who it is."""
 PULSE_SECONDS = 1.0
 """While work goes on, how often its asker hears that we live."""
 REDRAW_SECONDS = 0.1

@@ -16,8 +16,8 @@ from marklight.surfaces.daemon.peers import LAST_SECONDS, Alone, Attached, Peer
 from marklight.surfaces.daemon.state import own_settings
 from marklight.surfaces.daemon.talk import Message, Talk, as_line, is_own, messages
 
-START_SECONDS = 10.0
-"""For a daemon that we start to answer; an assistant waits for a handshake several times as long."""
+START_SECONDS = 20.0
+"""For a daemon that we start to answer: on a busy machine it may take long; an assistant waits for a handshake longer."""
 WATCH_SECONDS = 5.0
 STUCK_SECONDS = 10.0
 """A request may take as long as it likes; after so long we ask whether the daemon still lives."""
