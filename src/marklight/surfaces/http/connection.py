@@ -58,6 +58,9 @@ class Connection(H11Protocol):
     def on_response_complete(self) -> None:
         self._unmind()
         super().on_response_complete()
+        if self.conn.trailing_data[0]:
+            # The next request has begun: a connection that is kept for one is closed without a word.
+            self._unset_keepalive_if_required()
         self._mind()
 
     def connection_lost(self, exc: Exception | None) -> None:
