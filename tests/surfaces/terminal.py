@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
-_PATIENCE_SECONDS = 30.0
+_PATIENCE_SECONDS = 60.0
 _SIGNS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\]8;;[^\x1b]*\x1b\\")
 _OWN_TERMINAL = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
 """So that Ctrl-C reaches the program as it does at a real terminal."""

@@ -26,6 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MARKLIGHT_MODEL_NAME", "none")
     monkeypatch.setenv("MARKLIGHT_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("MARKLIGHT_SEARCH_RERANK_BUDGET_MS", "60000")
     folder = write(tmp_path / "docs", PAGES)
     monkeypatch.chdir(folder)
     return folder

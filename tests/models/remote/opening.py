@@ -15,7 +15,7 @@ KINDS = ("openai", "ollama")
 
 
 def opened(address: str, cache: Path, kind: str = "openai", **more: Any) -> RemoteEmbedder:
-    given: dict[str, Any] = {"timeout_seconds": 5.0, "query_seconds": 5.0, **more}
+    given: dict[str, Any] = {"timeout_seconds": 30.0, "query_seconds": 30.0, **more}
     server = Model(name=f"{kind}:m", address=address, **given).server
     assert server is not None
     return RemoteEmbedder(server, cache)

@@ -56,8 +56,8 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_at_once(
 def test_a_server_that_kept_us_waiting_is_left_alone_for_a_while_by_every_process(
     does: Behaviour, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert opened(address, tmp_path).dimension  # which is remembered, and asked for in no haste
     model = opened(address, tmp_path, query_seconds=1.2, timeout_seconds=1.2)
-    assert model.dimension
     does.waits = threading.Event()
     with pytest.raises(Unanswered, match="in time"):
         model.embed_query("a")

@@ -74,8 +74,8 @@ def test_a_server_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
 def test_one_that_answers_too_slowly_is_given_up(
     drips: bool, does: Behaviour, address: str, tmp_path: Path
 ) -> None:
+    assert opened(address, tmp_path).dimension  # which is remembered, and asked for in no haste
     model = opened(address, tmp_path, timeout_seconds=0.4, query_seconds=0.4, retries=0)
-    assert model.dimension
     if drips:
         does.drip_seconds = 0.01  # 64 numbers are a thousand bytes and more
     else:
