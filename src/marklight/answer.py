@@ -55,7 +55,7 @@ class Filters:
         for name in self.__slots__:
             value = getattr(self, name)
             if name == "where":
-                value = dict(value)
+                value = _by_key(value)
             elif isinstance(value, Filters):
                 value = value.to_dict()
             elif isinstance(value, tuple):
@@ -63,6 +63,14 @@ class Filters:
             if value:
                 found[name] = value
         return found
+
+
+def _by_key(pairs: tuple[tuple[str, str], ...]) -> dict[str, str | list[str]]:
+    """A value for each key, and a list where it is asked for several."""
+    found: dict[str, list[str]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return {key: each if len(each) > 1 else each[0] for key, each in found.items()}
 
 
 class Mode(StrEnum):

@@ -176,6 +176,24 @@ def nested(key: str, value: Any) -> dict[str, Any]:
     return typing.cast(dict[str, Any], value)
 
 
+def merged(under: Table, over: Table) -> dict[str, Any]:
+    """Both, table by table; where they disagree the second has its way."""
+    found = dict(under)
+    for name, value in over.items():
+        below = found.get(name)
+        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        found[name] = merged(below, value) if both else value  # type: ignore[arg-type]
+    return found
+
+
+def tables(values: Table) -> dict[str, Any]:
+    """The same where some keys are dotted, as `--set` has them."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found = merged(found, nested(str(key), value))
+    return found
+
+
 class Written(str):
     """A value typed by a person outside TOML: its kind is that of its setting."""
 
@@ -209,7 +227,8 @@ def _nearest(key: str, known: Mapping[str, Any]) -> str:
     if close:
         return f"Did you mean {' or '.join(close)}? `marklight settings` lists all"
     table = key.rpartition(".")[0]
-    beside = [name for name in known if name.rpartition(".")[0] == table] or list(known)
+    # At the top stand tables too, and a table that is none was meant for one of them.
+    beside = [name for name in known if table and name.rpartition(".")[0] == table] or list(known)
     return f"Known: {', '.join(sorted(beside))}"
 
 

@@ -45,6 +45,12 @@ def test_a_heading_knows_its_lines() -> None:
     ]
 
 
+def test_a_heading_ends_where_the_file_does_with_or_without_a_last_line_break() -> None:
+    for end in ("", "\n"):
+        page = document(f"# One\n\ntext\n\n## Two\n\ntext{end}")
+        assert [h.lines for h in page.outline] == [(1, 7), (5, 7)]
+
+
 def test_lines_count_from_the_top_of_the_file_under_frontmatter() -> None:
     page = document("---\ntitle: x\n---\n# One\n\n[a](b.md)\nand [c](d.md) ^mark\n")
     assert page.outline[0].lines[0] == 4

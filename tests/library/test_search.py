@@ -115,6 +115,21 @@ def test_an_answer_within_a_token_budget_says_what_was_left_out(folder: Path, en
         assert any("20 tokens" in notice for notice in answer.notices)
 
 
+@pytest.mark.parametrize(
+    "given", [{"search": {"skip": ["classify"]}}, {"search.skip": ["classify"]}]
+)
+def test_settings_of_a_call_join_those_of_the_library_dotted_or_in_tables(
+    folder: Path, given: dict[str, Any]
+) -> None:
+    for own in ({"search": {"fuse": "reciprocal"}}, {"search.fuse": "reciprocal"}):
+        with library(folder, **own) as lib:
+            steps = [each.stage for each in lib.search("token", explain=True, settings=given).steps]
+            assert "classify" not in steps
+            assert "fuse" in steps
+            why = lib.search("token", explain=True, settings=given).to_dict()["results"][0]["why"]
+            assert "reciprocal" in [each["stage"] for each in why]
+
+
 def test_words_answer_in_full_where_there_is_no_model(folder: Path, engine: str) -> None:
     with marklight.open(folder, {"engine": engine, "model": {"name": "none"}}) as lib:
         hybrid = lib.search("token deployment replicas espresso", limit=20)

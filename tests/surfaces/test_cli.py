@@ -159,7 +159,10 @@ def test_what_shows_the_nearest_is_called_as_it_is_where_the_advice_is_read(
         (["search", "x", "--mode", "magic"], 2, "hybrid"),
         (["search", "x", "--after", "soon"], 2, "2026-01-31"),
         (["search", "x", "--after", "2026-02-31"], 2, "2026-02-31"),
+        (["search", "x", "--after", "2026", "--after", "soon"], 2, "2026-01-31"),
+        (["search", "x", "-n"], 2, "`marklight search --help` shows how"),
         (["search", "x", "--set", "search.fusee=1"], 2, "search.fuse"),
+        (["search", "x", "--set", "quokka=1"], 2, "model.name"),
         (["search", "x", "--set", "model.name=nothing-like-it"], 3, "nothing-like-it"),
         (["index", "--set", "model.name=nothing-like-it"], 3, "nothing-like-it"),
         (["serch", "x"], 2, "serch"),
@@ -380,3 +383,41 @@ def test_filters_are_named_where_an_answer_among_what_passes_is_unlikely(
     assert code == 1
     assert "tag kitchen" in err
     assert "--min-confidence 0 shows what comes nearest" in err
+
+
+def test_a_day_that_is_given_again_must_hold_too(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for day in ("2025", "2026"):
+        write(folder, {f"{day}.md": f"---\ndate: {day}-06-01\n---\n# Quokka\n\nSeen in {day}.\n"})
+
+    def found(*days: str) -> list[str]:
+        _, out, _ = said(
+            capsys, "search", "quokka", "--mode", "keyword", "--format", "files", *days
+        )
+        return out.split()
+
+    assert found("--after", "2026-01", "--after", "2025") == ["2026.md"]
+    assert found("--before", "2025-12", "--before", "2026") == ["2025.md"]
+    assert found("--after", "2026", "--before", "2025") == []
+
+
+def test_with_debug_an_error_tells_where_it_arose_and_keeps_its_exit_code(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = said(capsys, "--debug", "search", "x", "nowhere")
+    assert (code, out) == (2, "")
+    assert "Traceback" in err
+    assert err.splitlines()[-1].startswith("marklight: there is no folder nowhere")
+
+
+def test_two_values_of_one_key_are_both_asked_for_and_both_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"both.md": "---\nseen: [spring, autumn]\n---\nA quokka.\n"})
+    asked = ("search", "quokka", "--mode", "keyword", "--json")
+    found = told(capsys, *asked, "--where", "seen=spring", "--where", "seen=autumn")
+    assert [each["path"] for each in found["results"]] == ["both.md"]
+    assert found["query"]["filters"] == {"where": {"seen": ["spring", "autumn"]}}
+    code, _, _ = said(capsys, *asked, "--where", "seen=winter", "--where", "seen=autumn")
+    assert code == 1

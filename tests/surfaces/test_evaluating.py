@@ -355,6 +355,7 @@ def test_without_a_dataset_it_is_told_how_to_write_one(
         ({}, ["set", "--off-topic", "set"], "has no questions that this dataset does not have"),
         ({}, ["set", "--off-topic", "nowhere"], "there is no dataset nowhere"),
         ({}, ["docs"], "neither corpus.jsonl nor dataset.toml"),
+        ({}, ["nowhere"], "there is no dataset nowhere"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_that_says_what_to_do(
@@ -367,7 +368,8 @@ def test_a_mistake_is_one_line_that_says_what_to_do(
     write(folder, files)
     code, out, err = said(capsys, *arguments)
     assert (code, out) == (2, "")
-    [complaint] = [each for each in err.splitlines() if each.startswith("marklight: ")]
+    [complaint] = [each for each in err.splitlines() if not each.endswith("…")]
+    assert complaint.startswith("marklight: ")
     assert line in complaint
 
 

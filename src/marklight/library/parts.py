@@ -27,7 +27,7 @@ from marklight.once import once
 from marklight.place import Place, locate
 from marklight.ports import Engine
 from marklight.search.pipeline import Pipeline
-from marklight.settings import Settings
+from marklight.settings import Settings, merged, tables
 
 if TYPE_CHECKING:
     from marklight.library.following import Following
@@ -143,12 +143,13 @@ class Parts(Models):
             return self.pipeline
         if not isinstance(given, Mapping):
             raise UsageError(f"settings are a table, not {given!r}")
-        if others := set(given) - {"search"}:
+        asked = tables(given)
+        if others := set(asked) - {"search"}:
             raise UsageError(
                 f"a single search cannot change {', '.join(sorted(map(str, others)))}",
                 "Open a library with it",
             )
-        own = {**self._given, **given}
+        own = merged(tables(self._given), asked)
         written = (*self._assignments, *assignments)
         return compose_pipeline(read_settings(self.place.folder, written, own))
 

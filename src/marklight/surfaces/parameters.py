@@ -79,14 +79,22 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def read(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, each of its kind; null is the same as not given, an unknown name is refused."""
+    """The values, each of its kind; null is the same as not given, an unknown name is refused.
+
+    One text may stand where several may, and a table of texts may be written as KEY=VALUE, as on the
+    command line: nobody doubts what is meant.
+    """
     known = {each.name: each for each in parameters}
     for name in given:
         if name not in known:
             raise UsageError(
                 f"there is no parameter {str(name)[:100]!r}", nearest(str(name), known)
             )
-    values = {name: value for name, value in given.items() if value is not None}
+    values = {
+        name: _plain(value, known[name].schema)
+        for name, value in given.items()
+        if value is not None
+    }
     for each in parameters:
         if each.required and each.name not in values:
             raise UsageError(f"{each.name!r} is missing", str(each.schema["description"]))
@@ -95,8 +103,25 @@ def read(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> dict[str,
     return values
 
 
+def _plain(value: Any, schema: Mapping[str, Any]) -> Any:
+    kind = schema["type"]
+    if isinstance(value, str) and (kind == "array" or _holds_texts(schema)):
+        return [value]
+    if kind == "integer" and isinstance(value, float) and value.is_integer():
+        return int(value)  # JSON has numbers of one kind
+    return value
+
+
+def _holds_texts(schema: Mapping[str, Any]) -> bool:
+    return schema["type"] == "object" and "additionalProperties" in schema
+
+
 def _demand(name: str, value: Any, schema: Mapping[str, Any]) -> None:
     kind = schema["type"]
+    if _holds_texts(schema) and isinstance(value, list):
+        pair, most = schema["additionalProperties"], schema["maxProperties"]
+        _demand(name, value, {"type": "array", "items": pair, "maxItems": most})
+        return
     fits: bool = isinstance(value, _KINDS[kind])
     if not fits or (kind in _NUMBERS and isinstance(value, bool)):
         raise UsageError(f"{name!r} must be {_IN_WORDS[kind]}, not {_shown(value)}")

@@ -140,6 +140,9 @@ def test_a_detached_one_goes_on_until_it_is_stopped(
         assert again.returncode == 0
         assert told.address in again.stdout
         assert "running already" in again.stderr
+        for_programs = json.loads(command("serve", "--detach", "--json").stdout)
+        assert for_programs["address"] == told.address
+        assert for_programs["library"] == str(folder.resolve())
         assert run(["search", "roll back"]) == 0
     finally:
         capsys.readouterr()

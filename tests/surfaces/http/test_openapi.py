@@ -62,7 +62,9 @@ def test_what_the_library_has_is_what_may_be_asked_for() -> None:
         body = found["paths"]["/api/search"]["post"]["requestBody"]
         return body["content"]["application/json"]["schema"]["properties"][name]
 
-    assert property_of("collection", reranks=False)["items"]["enum"] == ["docs", "notes"]
+    several, one, nothing = property_of("collection", reranks=False)["anyOf"]
+    assert several["items"] == one == {"type": "string", "enum": ["docs", "notes"]}
+    assert nothing == {"type": "null"}
     assert property_of("rerank", reranks=False)["enum"] == [False, None]
     assert "enum" not in property_of("rerank", reranks=True)
 

@@ -46,6 +46,46 @@ def test_a_question_in_a_body_and_in_an_address_has_one_answer(served: Served) -
 
 
 @pytest.mark.parametrize(
+    "given",
+    [
+        {"tag": "security", "where": "status=draft"},
+        {"tag": ["security"], "where": ["status=draft"]},
+        {"path": "auth.md", "exclude": "deploy/**", "collection": "default"},
+    ],
+)
+def test_one_text_stands_where_several_may_and_pairs_are_written_as_flags_have_them(
+    served: Served, given: dict[str, Any]
+) -> None:
+    told = served.post("/api/search", {"query": "token", **given})
+    assert told.status == 200, told.json()
+    assert {each["path"] for each in told.json()["results"]} == {"auth.md"}
+
+
+def test_every_pair_of_an_address_counts(served: Served) -> None:
+    told = served.get("/api/search?q=token&where=status=done&where=status=draft").json()
+    assert told["results"] == []
+    assert told["query"]["filters"] == {"where": {"status": ["done", "draft"]}}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"where": "status"}, "KEY=VALUE"),
+        ({"where": ["status=draft", 5]}, "must be a text"),
+        ({"where": ["a=b"] * 501}, "500"),
+        ({"tag": [["security"]]}, "must be a text"),
+        ({"settings": "search.fuse=reciprocal"}, "must be an object"),
+    ],
+)
+def test_nothing_else_is_taken_for_a_list_or_a_table(
+    served: Served, given: dict[str, Any], said: str
+) -> None:
+    told = served.post("/api/search", {"query": "token", **given})
+    assert told.status == 422
+    assert said in told.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
     ("arguments", "target"),
     [
         (["search", "refresh token", "-n", "2"], "/api/search?q=refresh+token&limit=2"),

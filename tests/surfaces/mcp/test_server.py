@@ -100,6 +100,25 @@ def test_settings_of_stages_are_parameters(tmp_path: Path) -> None:
     anyio.run(main)
 
 
+def test_a_call_may_be_written_in_the_ways_that_models_write_it(tmp_path: Path) -> None:
+    pages = {"a.md": "---\nstatus: done\n---\nBananas.\n", "b.md": "Bananas, too.\n"}
+    ways = [
+        {"top_n": 5.0, "path": "a.md"},
+        {"where": {"status": "done"}},
+        {"where": "status=done"},
+        {"where": ["status=done"]},
+    ]
+
+    async def main() -> None:
+        async with asked(write(tmp_path, pages)) as (client, _):
+            for way in ways:
+                given = {"query": "bananas", "mode": "keyword", "min_score": 0, **way}
+                found = (await client.call_tool("query_documents", given)).structured_content
+                assert [each["path"] for each in found["results"]] == ["a.md"], way
+
+    anyio.run(main)
+
+
 def test_a_list_of_many_documents_comes_in_pages(tmp_path: Path) -> None:
     pages = {f"{n:03}.md": f"# {n}\n" for n in range(PAGE + 5)}
 

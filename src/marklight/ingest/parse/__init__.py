@@ -118,7 +118,7 @@ def understand(
         category=fields.text_of(values, "category", "type"),
         date=fields.date_of(values),
         metadata=values,
-        outline=_outline(found, len(lines)),
+        outline=_outline(found, len(lines) - text.endswith("\n")),
         links=links.links_for([*related, *found.mentions], found.titles, id),
         names=links.names_for(id.path, aliases),
         blocks={name: line + 1 for name, line in found.marks.items()},

@@ -109,14 +109,14 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     except click.ClickException as error:
         hint = ""
-        if isinstance(error, click.UsageError) and error.ctx is not None:
+        if isinstance(error, click.UsageError):
             hint = f". {_hint(error, error.ctx, arguments)}"
         said = error.format_message().rstrip(".")
         complain(f"{said}{hint.removeprefix('.') if said.endswith('?') else hint}")
         return error.exit_code
     except MarklightError as error:
         if debug:
-            raise
+            _show_where()
         complain(str(error))
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
@@ -130,12 +130,12 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(error, BrokenPipeError):
             return 0  # whoever read it has seen enough
         if debug:
-            raise
+            _show_where()
         complain(": ".join(filter(None, [error.strerror or str(error), error.filename])))
         return 3
     except Exception as error:
         if debug:
-            raise
+            _show_where()
         complain(
             f"unexpected {type(error).__name__}: {error}. This is a fault in Marklight;"
             " `marklight --debug …` shows where"
@@ -143,8 +143,12 @@ def run(arguments: Sequence[str]) -> int:
         return 3
 
 
-def _hint(error: click.UsageError, context: click.Context, arguments: Sequence[str]) -> str:
+def _hint(error: click.UsageError, context: click.Context | None, arguments: Sequence[str]) -> str:
     """What to do about a command line that is not understood."""
+    if context is None:
+        # An option without its value is told before click says whose it is.
+        named = [each for each in arguments[:1] if each in COMMANDS]
+        return f"`{' '.join(['marklight', *named])} --help` shows how"
     taken = [each.name for each in context.command.params if isinstance(each, click.Argument)]
     asks = "query" in taken
     if "extra argument" in error.message and asks:
@@ -153,3 +157,9 @@ def _hint(error: click.UsageError, context: click.Context, arguments: Sequence[s
     if taken and misread and "--" not in arguments and any(map(_DASHED.match, arguments)):
         return f"Put -- before a {'question' if asks else 'name'} that begins with a dash"
     return f"`{context.command_path} --help` shows how"
+
+
+def _show_where() -> None:
+    import traceback  # what goes well has no use for it
+
+    traceback.print_exc()

@@ -51,11 +51,12 @@ def evaluate(
     from marklight.eval.evaluate import evaluate
     from marklight.eval.own import HOW
 
-    if dataset is None or not dataset.expanduser().exists():
+    if dataset is None:
         click.echo(f"{HOW}", err=True)
+        raise UsageError("no dataset is named", "Above is how to write one")
+    if not dataset.expanduser().exists():
         raise UsageError(
-            f"there is no dataset {dataset}" if dataset else "no dataset is named",
-            "Above is how to write one",
+            f"there is no dataset {dataset}", "`marklight eval` alone shows how to write one"
         )
     with Bar() as bar:
         found = evaluate(

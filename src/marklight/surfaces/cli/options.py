@@ -33,10 +33,39 @@ MODE = click.option(
 EXPLAIN = click.option(
     "--explain", is_flag=True, help="Show stages, times and each hit's score in parts."
 )
+
+
+def _strictest(
+    context: click.Context,  # noqa: ARG001 - click's shape
+    parameter: click.Parameter,
+    days: tuple[str, ...],
+) -> str | None:
+    """Like all filters a day may be given again; then both must hold."""
+    if len(days) < 2:
+        return days[0] if days else None
+    from marklight.dates import demand_moment, moment_bounds
+
+    for day in days:
+        demand_moment(day)
+    if parameter.name == "after":
+        return max(days, key=lambda day: moment_bounds(day)[0])
+    return min(days, key=lambda day: moment_bounds(day)[1])
+
+
 AFTER = click.option(
-    "--after", metavar="DATE", help="Only of this day or later: 2026-01-31, 2026-01."
+    "--after",
+    multiple=True,
+    callback=_strictest,
+    metavar="DATE",
+    help="Only of this day or later: 2026-01-31, 2026-01.",
 )
-BEFORE = click.option("--before", metavar="DATE", help="Only of this day or earlier.")
+BEFORE = click.option(
+    "--before",
+    multiple=True,
+    callback=_strictest,
+    metavar="DATE",
+    help="Only of this day or earlier.",
+)
 MIN_CONFIDENCE = click.option(
     "--min-confidence", type=float, metavar="X", help="Leave out lower scores, 0 to 1; 0 shows all."
 )

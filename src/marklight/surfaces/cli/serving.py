@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,8 +71,8 @@ def serve(
     asked = {name: value for name, value in given.items() if value is not None}
     place = folder or (Path(path) if path else None)
     if detach:
-        return _detach(place, asked, assignments)
-    return _serve(place, asked, assignments, leave_idle)
+        return _detach(place, asked, assignments, as_json)
+    return _serve(place, asked, assignments, leave_idle, as_json)
 
 
 @click.command()
@@ -84,7 +85,11 @@ def stop(path: Path | None, folder: Path | None, every: bool) -> int:
 
 
 def _serve(
-    folder: Path | None, asked: dict[str, Any], assignments: tuple[str, ...], leave_idle: bool
+    folder: Path | None,
+    asked: dict[str, Any],
+    assignments: tuple[str, ...],
+    leave_idle: bool,
+    as_json: bool,
 ) -> int:
     from marklight.surfaces.daemon.serving import serve
 
@@ -93,7 +98,7 @@ def _serve(
         asked,
         assignments,
         leave_idle=leave_idle,
-        ready=_greet_here,
+        ready=partial(_greet_here, as_json=as_json),
         say=note,
         watch=_show_runs if sys.stderr.isatty() else None,
     )
@@ -112,21 +117,30 @@ async def _show_runs(daemon: Daemon) -> None:
         await anyio.sleep(REDRAW_SECONDS)
 
 
-def _greet(state: State) -> None:
-    show(f"serving {state.folder}\npage  {state.address}\nMCP   {state.address}mcp")
+def _told(state: State) -> dict[str, Any]:
+    return {"library": state.folder, **state.to_dict()}
+
+
+def _greet(state: State, as_json: bool) -> None:
+    if as_json:
+        show(render.to_json(_told(state)))
+    else:
+        show(f"serving {state.folder}\npage  {state.address}\nMCP   {state.address}mcp")
     sys.stdout.flush()
 
 
-def _greet_here(state: State) -> None:
-    _greet(state)
+def _greet_here(state: State, as_json: bool) -> None:
+    _greet(state, as_json)
     if sys.stdout.isatty():
         note("Ctrl-C ends it")
 
 
-def _detach(folder: Path | None, asked: dict[str, Any], assignments: tuple[str, ...]) -> int:
+def _detach(
+    folder: Path | None, asked: dict[str, Any], assignments: tuple[str, ...], as_json: bool
+) -> int:
     from marklight.surfaces.daemon.detaching import detach
 
-    _greet(detach(folder, asked, assignments, note))
+    _greet(detach(folder, asked, assignments, note), as_json)
     return 0
 
 
@@ -139,8 +153,7 @@ def _tell(folder: Path | None, as_json: bool) -> int:
     if not found:
         raise NotFound(f"no daemon serves {place.folder}", "`marklight serve --detach` starts one")
     for each in found:
-        told = {"library": each.folder, **each.to_dict()}
-        show(render.to_json(told) if as_json else render.table(told))
+        show(render.to_json(_told(each)) if as_json else render.table(_told(each)))
     return 0
 
 

@@ -50,13 +50,8 @@ def in_address(request: Request, parameters: Sequence[Parameter]) -> dict[str, A
     found: dict[str, Any] = {}
     for name, value in _pairs(request.scope["query_string"]):
         kind = known.get(name, {}).get("type")
-        if kind == "array":
+        if kind in ("array", "object"):
             found.setdefault(name, []).append(value)
-        elif kind == "object":
-            key, equals, one = value.partition("=")
-            if not equals or not key.strip():
-                raise UsageError(f"{name!r} is KEY=VALUE, not {value[:60]!r}")
-            found.setdefault(name, {})[key.strip()] = one.strip()
         elif name in found:
             raise UsageError(f"{name!r} is given twice", "It has one value")
         else:

@@ -153,10 +153,7 @@ def _body(parameters: Iterable[tuple[Parameter, Schema]]) -> Schema:
         if each.required:
             required.append(each.name)
         else:
-            # Null is the same as not given.
-            schema = {**schema, "type": [schema["type"], "null"]}
-            if "enum" in schema:
-                schema["enum"] = [*schema["enum"], None]
+            schema = _or_null(schema)
         properties[each.name] = schema
     return {
         "type": "object",
@@ -164,6 +161,20 @@ def _body(parameters: Iterable[tuple[Parameter, Schema]]) -> Schema:
         "required": required,
         "additionalProperties": False,
     }
+
+
+def _or_null(schema: Schema) -> Schema:
+    """Null is the same as not given, and one text may stand where several may."""
+    nothing = {"type": "null"}
+    if schema["type"] == "array":
+        found = [schema, schema["items"], nothing]
+    elif isinstance(schema.get("additionalProperties"), dict):
+        several = _in_address(schema)
+        found = [schema, several["items"], several, nothing]
+    else:
+        null = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+        return {**schema, "type": [schema["type"], "null"], **null}
+    return {"description": schema["description"], "anyOf": found}
 
 
 def _in_address(schema: Schema) -> Schema:

@@ -80,15 +80,7 @@ class Tool:
 
     def read(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The values that it was called with; anything that it does not know is refused."""
-        lists = {each.name for each in self.parameters if each.schema["type"] == "array"}
-        return read(
-            self.parameters,
-            # Models write one value where a list of one is meant, and nobody doubts what they mean.
-            {
-                name: [value] if name in lists and isinstance(value, str) else value
-                for name, value in given.items()
-            },
-        )
+        return read(self.parameters, given)
 
     def asked(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The same as its verb is told."""
