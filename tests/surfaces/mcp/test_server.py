@@ -102,7 +102,7 @@ def test_settings_of_stages_are_parameters(tmp_path: Path) -> None:
 
 def test_a_call_may_be_written_in_the_ways_that_models_write_it(tmp_path: Path) -> None:
     pages = {"a.md": "---\nstatus: done\n---\nBananas.\n", "b.md": "Bananas, too.\n"}
-    ways = [
+    ways: list[dict[str, Any]] = [
         {"top_n": 5.0, "path": "a.md"},
         {"where": {"status": "done"}},
         {"where": "status=done"},
