@@ -112,6 +112,7 @@ def test_no_other_machine_gets_in_without_a_token(folder: Path) -> None:
     [
         ("--host", "0.0.0.0"),
         ("--host", "127.0.0.1.9"),
+        ("--host", "", "--token", "t"),
         ("--host", "192.0.2.1", "--token", "t"),
         ("--set", "serve.port=many"),
     ],

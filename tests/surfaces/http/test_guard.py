@@ -110,11 +110,16 @@ def test_what_a_proxy_says_about_the_host_does_not_count(served: Served) -> None
     assert served.get("/health", **others).status == 200
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org", ""])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org"])
 def test_an_address_beyond_this_machine_takes_a_token(host: str) -> None:
     with pytest.raises(UsageError, match="token"):
         Address(host)
     assert Address(host, token="t").token == "t"
+
+
+def test_an_empty_address_is_none() -> None:
+    with pytest.raises(UsageError, match="empty"):
+        Address("", token="t")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "::1", "[::1]"])

@@ -26,6 +26,9 @@ class Address:
     """What everybody must show; empty asks for nothing."""
 
     def __post_init__(self) -> None:
+        if not self.host.strip():
+            # To the system it would mean every address of this machine.
+            raise UsageError("the address to serve at is empty", "Such as 127.0.0.1")
         if not self.token and not is_loopback(self.host):
             raise UsageError(
                 f"{self.host} can be reached from other machines, which takes a token",
