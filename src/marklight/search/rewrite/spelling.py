@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from marklight.answer import Mode, Query
 from marklight.ports import Tools
-from marklight.search.seams import MOST_LOOKED, Part, apart, in_parts, joints, known, meet, runs
+from marklight.search.seams import MOST_LOOKED, Part, apart, in_parts, joints, known, runs, stands
 from marklight.search.slips import meant
 from marklight.settings import demand_within
 
@@ -15,8 +15,8 @@ from marklight.settings import demand_within
 class Spelling:
     """`wifi` finds `Wi-Fi`, `e-mail` finds `email`, `drop down` finds `dropdown`; `kuberntes` gets a proposal.
 
-    A question whose words all stand in the library as they are typed is left as it is, unless it has a
-    hyphen. Nothing that was typed is ever replaced.
+    A question whose words all stand in the library as they are typed is left as it is, and nothing that
+    was typed is ever replaced.
     """
 
     most: int = 3
@@ -34,7 +34,7 @@ class Spelling:
         written = {
             each: each.word
             for each in apart(each for each in together if each.word in there)
-            if each.tight or not meet(each, tools.reader)
+            if not stands(each, tools.reader)
         }
         lacking = [each for each in apart([*written, *typed]) if each.word not in there]
         for each in lacking[: self.most]:
