@@ -36,8 +36,8 @@ class Spelling:
             for each in apart(each for each in together if each.word in there)
             if not stands(each, tools.reader)
         }
-        lacking = [each for each in apart([*written, *typed]) if each.word not in there]
-        for each in lacking[: self.most]:
+        lacking = apart([*written, *(each for each in typed if each.word not in there)])
+        for each in lacking[len(written) :][: self.most]:
             if other := in_parts(each.word, tools.reader):
                 written[each] = other
             elif each.plain and (word := meant(each.word, tools.reader)):
