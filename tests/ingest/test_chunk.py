@@ -236,6 +236,14 @@ def test_no_passage_exceeds_the_token_limit(text: str) -> None:
     assert uncovered(parsed(text), made.chunks) == []
 
 
+def test_code_that_fits_the_token_limit_by_itself_is_not_cut() -> None:
+    block = "```\n" + "x = 1234567\n" * 55 + "```"  # 667 bytes, 224 tokens, and 3 for the title
+    text = f"# Guide\n\n{'Some words before it. ' * 8}\n\n{block}\n\n{'And after. ' * 8}\n"
+    made = Chunker()([parsed(text)], by_bytes, 240)[0]
+    assert block in [chunk.text for chunk in made.chunks]
+    assert uncovered(parsed(text), made.chunks) == []
+
+
 def test_tokens_are_counted_for_many_documents_at_once_and_only_where_in_doubt() -> None:
     calls: list[int] = []
 

@@ -13,7 +13,7 @@ from marklight.ingest.parse.form import Parsed
 from marklight.model import Chunk, Entry, Section
 from marklight.text import digest, passage
 
-VERSION = "chunker 2"
+VERSION = "chunker 3"
 
 
 @dataclass(frozen=True, slots=True)

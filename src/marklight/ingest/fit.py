@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from marklight.ingest.cut import Span, pieces
+from marklight.ingest.cut import Span, pieces, trimmed
 from marklight.ingest.draft import Draft
 from marklight.ingest.parse.form import Parsed
+from marklight.model import Kind
 from marklight.text import passage, trail
 
 _MARGIN = 16
@@ -62,7 +64,12 @@ def fit(
             elif span.end - span.start > 1:
                 room = (token_limit - of_names) / (count - of_names)
                 size = max(1, int((span.end - span.start) * room * _AIM))
-                parts = pieces(documents[at], span, size, size // 4, min(overlap_chars, size // 4))
+                unit = _long_code(documents[at], span, size)
+                if unit and count_tokens([_passage(documents[at], draft, unit)])[0] <= token_limit:
+                    parts = _apart(documents[at], span, unit)
+                else:
+                    overlap = min(overlap_chars, size // 4)
+                    parts = pieces(documents[at], span, size, size // 4, overlap)
                 cut[at, number][span] = parts
             else:
                 continue  # one sign with too many tokens: no cut can help
@@ -79,6 +86,26 @@ def _passage(parsed: Parsed, draft: Draft, span: Span | None) -> str:
         return passage(draft.title, draft.headings, "")
     text = parsed.document.text[span.start : span.end] if draft.text is None else draft.text
     return passage(draft.title, draft.headings, text)
+
+
+def _long_code(parsed: Parsed, span: Span, size: int) -> Span | None:
+    """The first code block that pieces of this size would cut; none where it is all there is."""
+    text, starts, blocks = parsed.document.text, parsed.starts, parsed.structure.blocks
+    first = bisect_left(blocks, span.start, key=lambda block: starts[block.line])
+    last = bisect_left(blocks, span.end, key=lambda block: starts[block.line])
+    for at in range(first, last):
+        end = starts[blocks[at + 1].line] if at + 1 < len(blocks) else len(text)
+        unit = trimmed(text, starts[blocks[at].line], min(end, span.end))
+        if blocks[at].kind is Kind.CODE and size < unit.end - unit.start < span.end - span.start:
+            return unit
+    return None
+
+
+def _apart(parsed: Parsed, span: Span, unit: Span) -> list[Span]:
+    """What stands before a unit, the unit, and what comes after it."""
+    text = parsed.document.text
+    around = trimmed(text, span.start, unit.start), unit, trimmed(text, unit.end, span.end)
+    return [each for each in around if each.end > each.start]
 
 
 def _shortened(draft: Draft, share: float) -> Draft:
