@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 MOST_OF_A_QUESTION = 60
 """Characters of it in a line that tells of an answer."""
+NO_TEXT = "(nothing but its title)"
+
+_LEAVING_OUT = {
+    "after_threshold": "same_text",
+    "after_same_text": "near_text",
+    "after_near_text": "same_meaning",
+    "after_same_meaning": "per_document",
+    "after_doc_limit": "",
+}
+"""What `stats` calls the number of hits before each stage that leaves out what was found twice or too often."""
 
 
 def harmless(text: str) -> str:
@@ -75,7 +85,34 @@ def answer_text(answer: Answer) -> str:
 def hit_text(hit: Hit, several_collections: bool = False) -> str:
     """A passage under the line that says where it stands."""
     where = headed_place(hit.chunk, several_collections)
-    return f"{where} ({hit.score:.2f})\n{harmless(hit.chunk.text.strip())}"
+    return f"{where} ({hit.score:.2f})\n{text_of(hit.chunk)}"
+
+
+def left_out(answer: Answer) -> tuple[str, list[str]]:
+    """What else there is where fewer are shown than were asked for, and the stages that left it out."""
+    stats = answer.stats
+    if not answer.hits or not stats or stats["after_doc_limit"] >= answer.query.limit:
+        return "", []
+    counts = [stats[key] for key in _LEAVING_OUT]
+    gone = {
+        stage: before - after
+        for stage, before, after in zip(_LEAVING_OUT.values(), counts, counts[1:], strict=False)
+        if after < before
+    }
+    of_these = gone.get("per_document", 0)
+    alike = sum(gone.values()) - of_these
+    several = len({hit.chunk.document for hit in answer.hits}) > 1
+    said = [f"{alike} more say{'s' * (alike == 1)} nearly the same"] if alike else []
+    if of_these:
+        documents = "these documents" if several else "this document"
+        said.append(f"{of_these} more {'is' if of_these == 1 else 'are'} of {documents}")
+    return ", ".join(said), list(gone)
+
+
+def text_of(chunk: Chunk) -> str:
+    """What a passage says; one that is served for its title alone says so."""
+    text = chunk.text.strip()
+    return NO_TEXT if text.lstrip("# ") == chunk.title else harmless(text)
 
 
 def answer_html(answer: Answer) -> str:
@@ -86,7 +123,7 @@ def answer_html(answer: Answer) -> str:
         return f"<p>{escape(_nothing(answer))}</p>"
     items = "".join(
         f"<li><b>{escape(headed_place(hit.chunk, answer.several_collections))}</b> ({hit.score:.2f})"
-        f'<pre style="white-space: pre-wrap">{escape(harmless(hit.chunk.text.strip()))}</pre></li>'
+        f'<pre style="white-space: pre-wrap">{escape(text_of(hit.chunk))}</pre></li>'
         for hit in answer.hits
     )
     notices = "".join(f"<p><i>{escape(one_line(said))}</i></p>" for said in answer.notices)

@@ -53,6 +53,43 @@ def test_search_prints_place_trail_score_and_passage(
     assert "Reading text" in err
 
 
+DAY = "Walked to the office along the river, wrote the report and cooked pasta for supper,"
+DIARY = "# Diary\n\n" + "".join(
+    f"## Day {day}\n\n{DAY} {said}. {f'{said} ' * 60}\n\n"
+    for day, said in enumerate(("one", "two", "three", "four"))
+)
+
+
+def test_what_is_left_out_is_told_where_fewer_are_shown_than_asked_for(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"diary.md": DIARY})
+    asked = ("search", "pasta supper", "--mode", "keyword", "--set")
+    apart, alike = "search.near_text.overlap=1", "search.near_text.overlap=0.2"
+    code, out, err = said(capsys, *asked, apart)
+    assert (code, out.count("\n[")) == (0, 1)
+    told = "note: 2 more are of this document; --set search.skip=per_document shows more"
+    assert err.splitlines()[-1] == told
+    assert said(capsys, *asked, alike)[2].splitlines()[-1] == (
+        "note: 3 more say nearly the same; --set search.skip=near_text shows more"
+    )
+    code, out, err = said(capsys, *asked, apart, "--set", "search.skip=per_document")
+    assert (out.count("\n["), "note:" in err) == (3, False)
+    # Who asked for no more has all that was asked for, and other formats are for programs.
+    assert "note:" not in said(capsys, *asked, apart, "-n", "2")[2]
+    assert "note:" not in said(capsys, *asked, apart, "--format", "files")[2]
+
+
+def test_a_document_without_text_is_found_by_its_name_and_says_that_there_is_no_more(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages = {"Boat trip.md": "", "sea.md": "---\ntags: [x]\n---\n# Sea voyage\n"}
+    write(folder, pages)
+    for name in ("boat trip", "sea voyage"):
+        code, out, _ = said(capsys, "search", name, "-n", "1")
+        assert (code, out.splitlines()[1:]) == (0, ["(nothing but its title)"])
+
+
 @pytest.mark.parametrize("command", ["search", "commits"])
 @pytest.mark.parametrize("question", ["-house", "-noise", "-not this", "--but these", "- dash"])
 def test_a_question_that_begins_with_a_dash_is_told_what_to_put_before_it(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from marklight.shown import harmless, headed_place, one_line
+from marklight.shown import harmless, headed_place, one_line, text_of
 from marklight.surfaces.style import PLAIN, Style
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ def _address(chunk: Chunk) -> str:
 def hit_text(rank: int, hit: Hit, several_collections: bool, style: Style = PLAIN) -> str:
     """A whole passage under the line that says where it stands."""
     where = headed_place(hit.chunk, several_collections, style.link)
-    return (
-        f"{style.bold(f'[{rank}] {where} ({hit.score:.2f})')}\n{harmless(hit.chunk.text.strip())}"
-    )
+    return f"{style.bold(f'[{rank}] {where} ({hit.score:.2f})')}\n{text_of(hit.chunk)}"
 
 
 def report_text(report: Report) -> str:

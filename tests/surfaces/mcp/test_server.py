@@ -94,8 +94,26 @@ def test_settings_of_stages_are_parameters(tmp_path: Path) -> None:
                     "max_chunks_per_document": most,
                     "similarity_threshold": 1,
                 }
-                found = (await client.call_tool("query_documents", given)).structured_content
-                assert len(found["results"]) == most
+                answer = await client.call_tool("query_documents", given)
+                assert len(answer.structured_content["results"]) == most
+                text = answer.content[0].text  # type: ignore[union-attr]
+                told = f"note: {5 - most} more in the same documents; max_chunks_per_document shows"
+                assert told in text
+
+    anyio.run(main)
+
+
+def test_nothing_is_told_to_be_left_out_where_all_that_was_asked_for_is_shown(
+    tmp_path: Path,
+) -> None:
+    page = "# Page\n\n" + "".join(f"## {n}\n\nBananas {f'w{n} ' * 60}\n\n" for n in range(5))
+
+    async def main() -> None:
+        async with asked(write(tmp_path, {"a.md": page})) as (client, _):
+            answer = await client.call_tool("query_documents", {"query": "bananas", "top_n": 2})
+            text = answer.content[0].text  # type: ignore[union-attr]
+            assert len(answer.structured_content["results"]) == 2
+            assert "more in the same documents" not in text
 
     anyio.run(main)
 

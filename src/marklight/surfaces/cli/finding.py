@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from marklight.shown import left_out
 from marklight.surfaces import render
 from marklight.surfaces.cli import completing
 from marklight.surfaces.cli.options import (
@@ -115,6 +116,9 @@ def search(
         click.echo(f"\n{explanation(answer)}", err=format != "text")
     if (why := answer.why_nothing(SHOWS_ALL)) and format != "json":
         note(f"nothing found: {why}")
+    more, stages = left_out(answer)
+    if more and format == "text":
+        note(f"{more}; --set search.skip={','.join(stages)} shows more")
     if answer.commits and format != "json":
         from marklight.commits import Commits
         from marklight.surfaces.cli.commits import tell

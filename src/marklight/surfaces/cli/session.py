@@ -13,7 +13,7 @@ from marklight.answer import Answer, Hit, Mode
 from marklight.errors import MarklightError, NotFound, UsageError
 from marklight.levels import LEVELS
 from marklight.report import Extract
-from marklight.shown import one_line
+from marklight.shown import left_out, one_line
 from marklight.surfaces import render
 from marklight.surfaces.cli.editor import open_at
 from marklight.surfaces.cli.options import complain, note, show, style_of
@@ -221,6 +221,8 @@ class Session:
             note(notice)
         if why := answer.why_nothing(":nearest"):
             note(f"nothing found: {why}")
+        if more := left_out(answer)[0]:
+            note(more)
         if not answer.hits:
             self.code = max(self.code, NotFound.exit_code)
 

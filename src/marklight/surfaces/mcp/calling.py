@@ -77,7 +77,9 @@ class Calling:
         several = self.host.several_collections
         now, tokens = state(self.host.following), values.get("max_tokens", telling.MOST_TOKENS)
         if tool.verb == "search":
-            text = telling.search_text(found, several, now, tokens)
+            text = telling.search_text(
+                found, several, now, tokens, values.get("top_n", telling.MOST_PASSAGES)
+            )
         elif tool.verb == "commits":
             text = telling.commits_text(found, tokens)
         elif tool.verb == "get":

@@ -13,6 +13,8 @@ from marklight.text import trail
 Found = Mapping[str, Any]
 MOST_TOKENS = 2000
 """Of an answer that nobody has set another size for (contract)."""
+MOST_PASSAGES = 5
+"""Of one where nobody has said how many (contract)."""
 MOST_FILES = 10
 """Files of a commit that are named below its message."""
 WHOLE_COMMIT = "git show"
@@ -28,8 +30,13 @@ def place(found: Found, several: bool, lines: bool = True) -> str:
     return one_line(f"{name}:{found['lines'][0]}-{found['lines'][1]}" if lines else name)
 
 
-def search_text(found: Found, several: bool, state: str, tokens: int = MOST_TOKENS) -> str:
-    """Each passage under the line that says where it stands; where there is none, why."""
+def search_text(
+    found: Found, several: bool, state: str, tokens: int = MOST_TOKENS, wanted: int = 0
+) -> str:
+    """Each passage under the line that says where it stands; where there is none, why.
+
+    Where there are fewer than wanted, what was left out of the same documents is told too.
+    """
     # How far a run is stands in the state already, and is a moment newer there.
     told = [each for each in _notes(found) if not (state and each.startswith(TOLD_BY_STATE))]
     notes = [*([state] if state else []), *told]
@@ -47,6 +54,9 @@ def search_text(found: Found, several: bool, state: str, tokens: int = MOST_TOKE
     if found["steps"]:
         steps = ", ".join(f"{each['stage']} {each['count']}" for each in found["steps"])
         notes.insert(0, f"stages and how many each left: {steps}")
+    left = found["stats"].get("after_doc_limit", wanted)
+    if left < wanted and (more := found["stats"]["after_same_meaning"] - left) > 0:
+        notes.append(f"note: {more} more in the same documents; max_chunks_per_document shows more")
     return within(blocks, notes, tokens)
 
 
