@@ -37,6 +37,18 @@ def locate(asked: Path | None) -> Place:
     return Place(start)
 
 
+def around(folder: Path | None, name: str) -> Path | None:
+    """Which folder to locate from: the one that is given; else, where the current one is in no library, that of the file that is named."""
+    if folder is not None or is_library(locate(None).folder):
+        return folder
+    # `path`, `path#heading` or `path:10-40`, of which a file may be called as well.
+    for written in (name, name.rpartition("#")[0], name.rpartition(":")[0]):
+        file = Path(written)
+        if written and _exists(file) and file.is_file():
+            return locate(file.absolute().parent).folder
+    return None
+
+
 def is_library(folder: Path) -> bool:
     """Whether it has an index or a settings file of its own."""
     return (folder / INDEX_FOLDER / "library.db").is_file() or (folder / PROJECT_FILE).is_file()

@@ -272,6 +272,23 @@ def test_a_path_from_the_current_folder_works_too(
     assert told(capsys, "get", "auth.md:1-2", "--json")["lines"] == [1, 2]
 
 
+def test_a_path_that_a_search_printed_leads_to_its_library(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    path = said(capsys, "search", "beans", "docs", "--format", "files", "-n", "1")[1].strip()
+    assert path == "docs/espresso.md"
+    for named in (path, f"{path}#espresso", f"{path}:5", f"{path}:4-6", str(Path(path).resolve())):
+        assert told(capsys, "get", named, "--json")["path"] == "espresso.md", named
+    assert told(capsys, "outline", path, "--json")["outline"][0]["anchor"] == "espresso"
+    assert told(capsys, "links", path, "--json")["path"] == "espresso.md"
+    # From another library it is a name in that one.
+    monkeypatch.chdir(write(folder.parent / "other", {"a.md": "# A\n"}))
+    said(capsys, "index")
+    assert said(capsys, "get", "../docs/espresso.md")[0] == 1
+    assert said(capsys, "get", "nothing/of/the/kind.md")[0] == 1
+
+
 def test_ignored_says_why(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(folder, {".gitignore": "guide/\n"})
     found = told(capsys, "ignored", "guide/auth.md", "--json")

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from marklight.place import around
 from marklight.shown import left_out
 from marklight.surfaces import render
 from marklight.surfaces.cli import completing
@@ -151,7 +152,7 @@ def get(
 
     REF is path, path#heading, path:10-40, or a chunk id.
     """
-    with open_library(folder, assignments) as library, Bar() as bar:
+    with open_library(around(folder, reference), assignments) as library, Bar() as bar:
         extract = library.get(reference, near=Path.cwd(), progress=bar, **options)
     for notice in extract.notices:
         note(notice)
@@ -173,7 +174,7 @@ def get(
 @SET
 def outline(path: str, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """Show a document's headings with their lines and anchors."""
-    with open_library(folder, assignments) as library, Bar() as bar:
+    with open_library(around(folder, path), assignments) as library, Bar() as bar:
         found = library.outline(path, near=Path.cwd(), progress=bar)
     for notice in found.notices:
         note(notice)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from marklight.place import around
 from marklight.surfaces import relations, render
 from marklight.surfaces.cli import completing
 from marklight.surfaces.cli.options import (
@@ -35,7 +36,7 @@ def links(
 
     Without PATH: the links of the library that lead nowhere, and its documents without any link.
     """
-    with open_library(folder, assignments) as library, Bar() as bar:
+    with open_library(around(folder, path or ""), assignments) as library, Bar() as bar:
         found = library.links(path, limit=limit, near=Path.cwd(), progress=bar)
     for notice in found.notices:
         note(notice)
@@ -59,7 +60,7 @@ def related(
     path: str, limit: int, folder: Path | None, as_json: bool, assignments: tuple[str, ...]
 ) -> int:
     """Show documents that belong to one, by links, tags and meaning, and why."""
-    with open_library(folder, assignments) as library, Bar() as bar:
+    with open_library(around(folder, path), assignments) as library, Bar() as bar:
         found = library.related(path, limit=limit, near=Path.cwd(), progress=bar)
     for notice in found.notices:
         note(notice)
