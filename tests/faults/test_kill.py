@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,26 @@ LIBRARIES = 5
 SEED = 20261115
 
 INDEX = """
-import sys
-import marklight
+import os, sys
+from marklight.engines.embedded import engine
 from marklight.ingest import embed, look
+from marklight.ingest.parse import markdown
+from marklight.library import Library
 look.BATCH_FILES, embed.WINDOW = 5, 9   # many commits, so that a kill meets every part of one
-with marklight.open(sys.argv[1], {"engine": sys.argv[2], "model": {"name": "fake"}}) as library:
-    library.index(progress=lambda *far: print(*far, flush=True))
+for line in sys.stdin:
+    folder, place = line.rstrip("\\n").split("\\t")
+    child = os.fork()
+    if not child:
+        print(os.getpid(), flush=True)
+        with Library(folder, {"engine": place, "model": {"name": "fake"}}) as library:
+            library.index(progress=lambda *far: os.write(1, b"on\\n"))  # whole, whoever tells it
+        os._exit(0)
+    print("ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""Tells how far it is, so that it can be killed at any place, however fast the machine is just now."""
+"""Loads once what each run needs, and then makes a process for each library it is told of.
+
+They tell how far they are, so that they can be killed at any place, however fast the machine is just now.
+"""
 PAUSE_SECONDS = 0.03
 """Longer than a commit takes."""
 
@@ -46,16 +60,40 @@ def documents(count: int, start: int = 0) -> dict[str, str]:
     }
 
 
-def run(folder: Path, place: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-c", INDEX, str(folder), place], stdout=subprocess.PIPE
-    )
+class Runs:
+    """One run of indexing after the other, each a process of its own."""
+
+    def __init__(self, program: subprocess.Popen[str]) -> None:
+        assert program.stdin
+        assert program.stdout
+        self._told, self._said = program.stdin, program.stdout
+
+    def run(self, folder: Path, place: str, steps: int | None, pause: float) -> tuple[int, int]:
+        """Killed a pause after so many steps, if it is not done by then: its exit code, and how many there were."""
+        print(folder, place, sep="\t", file=self._told, flush=True)
+        process, done = int(self._said.readline()), 0
+        while done != steps and (ended := self._ended()) is None:
+            done += 1
+        if done == steps:
+            time.sleep(pause)
+            os.kill(process, signal.SIGKILL)
+            while (ended := self._ended()) is None:
+                pass
+        return ended, done
+
+    def _ended(self) -> int | None:
+        word, _, code = self._said.readline().partition(" ")
+        return int(code) if word == "ended" else None
 
 
-def is_at_work(process: subprocess.Popen[bytes], steps: int) -> bool:
-    """Whether it has come so far and is not done."""
-    assert process.stdout
-    return all(process.stdout.readline() for _ in range(steps))
+@pytest.fixture
+def runs() -> Iterator[Runs]:
+    with subprocess.Popen(
+        [sys.executable, "-c", INDEX], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
+        yield Runs(program)
+        assert program.stdin
+        program.stdin.close()
 
 
 def contents(lib: Library) -> dict[str, Any]:
@@ -85,25 +123,22 @@ def contents(lib: Library) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no kill -9")
-def test_fifty_kills_lose_nothing(tmp_path: Path) -> None:
+def test_fifty_kills_lose_nothing(tmp_path: Path, runs: Runs) -> None:
     chance = random.Random(SEED)
     killed = 0
-    with run(write(tmp_path / "calm", documents(40)), "memory:") as undisturbed:
-        assert undisturbed.stdout
-        length = len(undisturbed.stdout.readlines())
-    assert undisturbed.returncode == 0
+    calm = write(tmp_path / "calm", documents(40))
+    code, length = runs.run(calm, f"file:{tmp_path / 'undisturbed'}", None, 0)
+    assert code == 0
     for number in range(LIBRARIES):
         folder = write(tmp_path / f"docs{number}", documents(40))
         place = f"file:{tmp_path / f'index{number}'}"
         committed: set[Any] = set()
         grown = 0
         for _ in range(KILLS // LIBRARIES):
-            with run(folder, place) as process:
-                if is_at_work(process, chance.randint(0, length // 2)):
-                    time.sleep(chance.uniform(0, PAUSE_SECONDS))
-                    process.send_signal(signal.SIGKILL)
-            if process.returncode:
-                assert process.returncode == -signal.SIGKILL
+            steps, pause = chance.randint(0, length // 2), chance.uniform(0, PAUSE_SECONDS)
+            code, _ = runs.run(folder, place, steps, pause)
+            if code:
+                assert code == -signal.SIGKILL
                 killed += 1
             else:
                 # It was done already: give it something new, and let the next round begin with that.

@@ -86,7 +86,7 @@ TRAPS: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("name", TRAPS)
 def test_time_is_linear_in_size(name: str) -> None:
-    demand_linear(lambda text: check(entry(text).chunks), TRAPS[name], 40_000)
+    demand_linear(lambda text: check(entry(text).chunks), TRAPS[name], 25_000)
 
 
 @pytest.mark.parametrize("unit", ["- a\n", "> ", "[", "`", "*", "<!--", "|", "[[a]]", "\n\n# a"])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp import Client, MCPError
 
 from marklight.surfaces.cli.app import run
@@ -28,21 +29,34 @@ TOOLS = [
 Check = Callable[[Client], Awaitable[None]]
 
 
-@pytest.fixture(params=[f"{transport} {era}" for transport in TRANSPORTS for era in ERAS])
-def asking(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Check], None]:
-    """Runs a check with a client of an indexed library."""
+@dataclass(frozen=True)
+class Asking:
+    """A client of an indexed library, and where that is."""
+
+    folder: Path
+    client: Client
+    portal: BlockingPortal
+
+    def __call__(self, check: Check) -> None:
+        self.portal.call(check, self.client)
+
+
+@pytest.fixture(
+    scope="module", params=[f"{transport} {era}" for transport in TRANSPORTS for era in ERAS]
+)
+def asking(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Asking]:
+    """One for all tests: they only read."""
     transport, era = request.param.split()
+    tmp_path = tmp_path_factory.mktemp("asking")
     folder = write(tmp_path / "docs", PAGES)
-
-    def ask(check: Check) -> None:
-        async def main() -> None:
-            async with connected(folder, tmp_path, transport, era) as client:
-                await indexed(client)
-                await check(client)
-
-        anyio.run(main)
-
-    return ask
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(connected(folder, tmp_path, transport, era)) as client,
+    ):
+        portal.call(indexed, client)
+        yield Asking(folder, client, portal)
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
@@ -52,8 +66,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
 
 
 def test_every_tool_is_listed_and_answers(
-    asking: Callable[[Check], None],
-    tmp_path: Path,
+    asking: Asking,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -88,7 +101,7 @@ def test_every_tool_is_listed_and_answers(
 
     asking(check)
     monkeypatch.setenv("MARKLIGHT_MODEL_NAME", "fake")
-    monkeypatch.chdir(tmp_path / "docs")
+    monkeypatch.chdir(asking.folder)
     tokens = ("--max-tokens", "2000")
     asked = ["when does a token expire", "--tag", "security", "-n", "2", *tokens]
     imagined = ["An access token expires soon.", "--hypothesis", "An access token expires soon."]
@@ -104,7 +117,7 @@ def test_every_tool_is_listed_and_answers(
         assert without_passing(found[name]) == without_passing(value), name
 
 
-def test_documents_are_resources(asking: Callable[[Check], None]) -> None:
+def test_documents_are_resources(asking: Asking) -> None:
     async def check(client: Client) -> None:
         listed = await client.list_resources()
         assert names(listed.resources) == sorted(PAGES)
@@ -120,7 +133,7 @@ def test_documents_are_resources(asking: Callable[[Check], None]) -> None:
     asking(check)
 
 
-def test_prompts_are_filled_in_and_completed(asking: Callable[[Check], None]) -> None:
+def test_prompts_are_filled_in_and_completed(asking: Asking) -> None:
     async def check(client: Client) -> None:
         assert names((await client.list_prompts()).prompts) == ["research", "summarize_section"]
         given = {"path": "guide/auth.md", "heading": "Token refresh"}
@@ -137,7 +150,7 @@ def test_prompts_are_filled_in_and_completed(asking: Callable[[Check], None]) ->
 
 
 def test_an_unknown_tool_is_an_error_that_names_the_known_ones(
-    asking: Callable[[Check], None],
+    asking: Asking,
 ) -> None:
     async def check(client: Client) -> None:
         with pytest.raises(
