@@ -17,7 +17,7 @@ from marklight.surfaces.daemon.state import own_settings
 from marklight.surfaces.daemon.talk import Message, Talk, as_line, is_own, messages
 
 START_SECONDS = 20.0
-"""For a daemon that we start to answer: on a busy machine it may take long; an assistant waits for a handshake longer."""
+"""For a daemon that we start to answer: on a busy machine it takes long, and to serve alone would take as long again."""
 WATCH_SECONDS = 5.0
 STUCK_SECONDS = 10.0
 """A request may take as long as it likes; after so long we ask whether the daemon still lives."""
