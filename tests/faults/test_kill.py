@@ -72,9 +72,10 @@ class Runs:
         """Killed a pause after so many steps, if it is not done by then: its exit code, and how many there were."""
         print(folder, place, sep="\t", file=self._told, flush=True)
         process, done = int(self._said.readline()), 0
+        ended: int | None = None
         while done != steps and (ended := self._ended()) is None:
             done += 1
-        if done == steps:
+        if ended is None:
             time.sleep(pause)
             os.kill(process, signal.SIGKILL)
             while (ended := self._ended()) is None:
@@ -126,8 +127,8 @@ def contents(lib: Library) -> dict[str, Any]:
 def test_fifty_kills_lose_nothing(tmp_path: Path, runs: Runs) -> None:
     chance = random.Random(SEED)
     killed = 0
-    calm = write(tmp_path / "calm", documents(40))
-    code, length = runs.run(calm, f"file:{tmp_path / 'undisturbed'}", None, 0)
+    quiet = write(tmp_path / "quiet", documents(40))
+    code, length = runs.run(quiet, f"file:{tmp_path / 'undisturbed'}", None, 0)
     assert code == 0
     for number in range(LIBRARIES):
         folder = write(tmp_path / f"docs{number}", documents(40))
