@@ -58,7 +58,17 @@ def test_a_result_tells_all_of_a_commit(lib: marklight.Library, repository: Repo
     repository.git("tag", "v1")
     told = lib.commits("rolling back", explain=True).to_dict()
     assert set(told) == {
-        *("query", "results", "abstained", "stats", "steps", "index", "notices", "took_ms")
+        *(
+            "query",
+            "results",
+            "abstained",
+            "stats",
+            "steps",
+            "index",
+            "notices",
+            "advice",
+            "took_ms",
+        )
     }
     first = told["results"][0]
     assert first["commit"] == repository.git("rev-parse", "HEAD")
