@@ -81,7 +81,7 @@ class Bearing(NamedTuple):
     worded: float
     """The mean of those of the three best by words, ten times: where words and meaning agree, there is an answer."""
     covered: float
-    """The largest share of the question's words in one passage."""
+    """The largest share of the question's words in one passage, or in its path."""
     near: float
     """Their mean share in the three passages nearest in meaning, else in the three best by words."""
     length: float
@@ -164,7 +164,9 @@ def bearing(
     nearest = sorted((found[id] for id in near), key=lambda each: -each.meaning)[:SEEN]
     worded = [found[hit.chunk.id] for hit in lists.get("keyword", ())[:SEEN]]
     cosines = [each.meaning for each in nearest] or [0.0]
-    seen = [each.covered for each in (*nearest, *worded)]
+    # A page about pancakes in a folder of recipes need not say that it is one; the folder alone is half
+    # of `recipe for sushi` too, and tells nothing.
+    seen = [max(each.covered, 2 * each.path - 1) for each in (*nearest, *worded)]
     literal = any(each.literal for each in (*nearest, *worded))
     return Bearing(
         best=cosines[0],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from marklight.text.forms import one_form
+
 STOP_WORDS = frozenset(
     "a about all also am an and any are as at be been but by can could did do does for from had has have "
     "he her him his how i if in into is it its just me my of on or our out she should so some such than "
@@ -56,7 +58,7 @@ def stem(run: str) -> str:
     from Stemmer import Stemmer
 
     run = bare(run)
-    return str(Stemmer("english", 0).stemWord(run)) if len(run) <= MAX_WORD else ""
+    return str(Stemmer("english", 0).stemWord(one_form(run))) if len(run) <= MAX_WORD else ""
 
 
 def words(text: str) -> list[str]:
