@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight.text import identifiers, parts, plain, query_words, terms, trail, words
+from marklight.text.forms import FORMS, one_form
 from tests.linear import demand_linear
 
 
@@ -51,6 +52,32 @@ def test_a_question_is_looked_for_by_the_parts_of_its_names_too() -> None:
 
 def test_prose_is_stemmed_and_freed_of_stop_words() -> None:
     assert words("The deployments were deployed") == ["deploy", "deploy"]
+
+
+@pytest.mark.parametrize(
+    "alike",
+    [
+        "buy buys buying bought",
+        "write writes written wrote Wrote",
+        "child children children's",
+        "analysis analyses",
+        "colour colours coloured color colorful",
+        "behaviour behavior behaviours",
+        "organise organize organisation organizations organizing",
+        "centre centres center",
+    ],
+)
+def test_forms_of_a_word_are_one_word_though_no_rule_of_endings_says_so(alike: str) -> None:
+    assert len(set(words(alike))) == 1
+
+
+def test_words_that_only_look_like_such_forms_are_themselves() -> None:
+    apart = "size prize left leave four for hour saw see rose rise contour control"
+    assert len(set(words(apart))) == len(apart.split()) - 1  # `for` says nothing
+
+
+def test_each_form_leads_to_a_word_that_leads_no_further() -> None:
+    assert all(words(one_form(base)) == words(base) == words(form) for form, base in FORMS.items())
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,23 @@ def test_a_question_is_judged_by_the_best_of_each_list(tools: Tools) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "text, share",
+    [("pancake recipe", 1.0), ("recipe for sushi", 0.0), ("pancake recipe for children", 1 / 3)],
+)
+def test_what_all_of_a_path_says_tells_of_an_answer_and_a_folder_alone_does_not(
+    tmp_path: Path, text: str, share: float
+) -> None:
+    pages = {"recipes/pancakes.md": "# Sunday\n\nFlour, eggs and milk.\n"}
+    with library(write(tmp_path, pages), engine="memory:") as lib:
+        lib.index()
+        with lib.engine.snapshot() as reader:
+            tools, query = Tools(reader, FakeEmbedder()), Query(text)
+            lists = {"semantic": listed(tools, "semantic", r=0.9), "keyword": ()}
+            seen = bearing(lists, gathered(lists, query, tools), query, tools)
+    assert seen.covered == pytest.approx(share)
+
+
 def test_where_nothing_has_the_words_they_agree_with_meaning_as_little_as_the_last_does(
     tools: Tools,
 ) -> None:

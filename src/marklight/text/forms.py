@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 _VERBS = """
 arise arose arisen, awake awoke awoken, become became, begin began begun, bend bent, bleed bled, blow blew blown,
@@ -34,12 +35,15 @@ analog analogue, catalog catalogue, center centre, defense defence, dialog dialo
 gray grey, license licence, liter litre, meter metre, offense offence, plow plough, practice practise,
 program programme, pajamas pyjamas, skeptical sceptical, theater theatre, tire tyre
 """
-FORMS = {
-    form: first
-    for table in (_VERBS, _NOUNS, _ALIKE)
-    for first, *others in (each.split() for each in table.replace("\n", " ").split(","))
-    for form in others
-}
+
+
+def _read(table: str, ending: str = "") -> Iterator[tuple[str, str]]:
+    for each in table.split(","):
+        first, *others = each.split()
+        yield from ((form + ending, first + ending) for form in others)
+
+
+FORMS = dict([*_read(_VERBS), *_read(_NOUNS), *_read(_ALIKE), *_read(_ALIKE, "s")])
 """Each with the one that stands for it."""
 _OR = re.compile(
     r"(?<=col)our|(?<=behavi)our|(?<=fav)our|(?<=flav)our|(?<=hon)our|(?<=lab)our|(?<=neighb)our"
@@ -51,8 +55,8 @@ _IZE = re.compile(r"(?<=[a-z]{3})iz(?=(?:es?|ed|ers?|ing|ations?|able)$)")
 
 def one_form(word: str) -> str:
     """The word that stands for this one and for all its forms; most words are their own."""
-    if word in FORMS:
-        return FORMS[word]
+    if first := FORMS.get(word.removesuffix("'s").removesuffix("’s")):
+        return first
     if "our" in word:
         return _OR.sub("or", word)
     return _IZE.sub("is", word) if "iz" in word else word
