@@ -175,6 +175,11 @@ class Chunk:
         return self.document.collection
 
     @property
+    def is_title(self) -> bool:
+        """Whether it is the title of a document that says nothing else."""
+        return self.text.strip().lstrip("# ") == self.title
+
+    @property
     def path(self) -> str:
         return self.document.path
 

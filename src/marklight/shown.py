@@ -111,8 +111,7 @@ def left_out(answer: Answer) -> tuple[str, list[str]]:
 
 def text_of(chunk: Chunk) -> str:
     """What a passage says; one that is served for its title alone says so."""
-    text = chunk.text.strip()
-    return NO_TEXT if text.lstrip("# ") == chunk.title else harmless(text)
+    return NO_TEXT if chunk.is_title else harmless(chunk.text.strip())
 
 
 def answer_html(answer: Answer) -> str:
