@@ -60,7 +60,7 @@ def test_a_document_is_told_as_safe_html_with_its_lines(served: Served) -> None:
     assert '<h1 data-lines="1-1" id="part-scaling">' in page["html"]
     assert 'href="marklight:deploy/rollback.md"' in page["html"]
     assert page["outline"] == [
-        {"level": 1, "text": "Scaling", "anchor": "scaling", "lines": [1, 4]}
+        {"level": 1, "text": "Scaling", "anchor": "scaling", "lines": [1, 3]}
     ]
     assert served.get("/api/page/nothing.md").status == 404
     assert served.get("/api/page/auth.md?line=0").status == 422
