@@ -78,23 +78,6 @@ def test_a_document_may_be_meant_by_the_words_of_its_path(
             assert one.path == 0
 
 
-def test_what_is_nothing_but_a_title_is_not_weighed_by_its_words(tmp_path: Path) -> None:
-    pages = {"winter-tyres.md": "# Winter tyres\n", "car.md": "# Tyres\n\nChanged in October.\n"}
-    with library(write(tmp_path, pages), engine="memory:") as lib:
-        lib.index()
-        with lib.engine.snapshot() as reader:
-            tools = Tools(reader, FakeEmbedder())
-            lists = {
-                "semantic": listed(tools, "semantic", w=0.9, c=0.8),
-                "keyword": listed(tools, "keyword", w=9.0, c=6.0),
-            }
-            bare, told = gathered(lists, Query("changed tyres"), tools).values()
-            assert (bare.words, bare.title, bare.path) == (0, 0, 0)
-            assert bare.covered > 0
-            assert told.words > 0
-            assert told.title > 0
-
-
 def test_a_passage_that_is_not_embedded_may_be_as_near_as_its_words_tell(tools: Tools) -> None:
     lists = {
         "semantic": listed(tools, "semantic", a=0.9, b=0.8),

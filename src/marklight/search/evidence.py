@@ -114,17 +114,15 @@ def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str,
             cosine += (nearest - farthest) * share.anywhere
         beyond = min(last / most, share.anywhere) if len(worded) >= SEEN else 0.0
         keyword = max(0.0, worded[id]) / most if id in worded else beyond
-        # What is nothing but a title answers only who asks for it by its name, or nearly so.
-        told = not chunk.is_title
         found[id] = Evidence(
             meaning=10 * cosine,
             nearness=(cosine - farthest) / max(nearest - farthest, _LEAST_SPREAD),
             keyword=keyword,
-            words=told * telling * max(keyword**_TAMED * share.anywhere, linked.get(id, 0.0)),
+            words=telling * max(keyword**_TAMED * share.anywhere, linked.get(id, 0.0)),
             covered=share.anywhere,
             literal=max((each.get(id, 0.0) for each in held), default=0.0),
-            title=told * share.title,
-            path=told * _share_in_path(chunk.path, asked),
+            title=share.title,
+            path=_share_in_path(chunk.path, asked),
             links=log2(1 + degrees.get(chunk.document, 0)),
         )
     return found
