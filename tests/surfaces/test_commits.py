@@ -13,12 +13,12 @@ from mcp import Client
 
 from marklight.report import Report
 from marklight.surfaces import schemas
-from marklight.surfaces.cli.app import run
 from marklight.surfaces.render import report_text
 from tests.making import write
 from tests.repository import Repository, needs_git
 from tests.surfaces.http.serving import serving
 from tests.surfaces.mcp.serving import connected, indexed, text_of
+from tests.surfaces.saying import said
 
 pytestmark = needs_git
 
@@ -36,12 +36,6 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     )
     monkeypatch.chdir(made.folder)
     return made
-
-
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = run(arguments)
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def test_a_commit_is_shown_with_hash_day_author_subject_and_passage(

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from marklight.models import DEFAULT_RERANKER
-from marklight.surfaces.cli.app import run
 from tests.making import write
 from tests.models import pairs, tiny
+from tests.surfaces.saying import said
 
 PAGES = {
     "scale.md": "# Scale\n\nHow do I scale the rollout of an app? How do I, of a rollout: more replicas.\n",
@@ -35,12 +35,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     return pairs.write_folder(tmp_path / "pairs")
-
-
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = run(arguments)
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def scored(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, float]:
