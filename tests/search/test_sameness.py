@@ -261,3 +261,20 @@ def test_diversity_drops_nothing(scores: dict[str, float]) -> None:
     hits = hits_of(scores)
     found = Diversity()(QUERY, hits, TOOLS)
     assert {hit.chunk.id for hit in found} == set(scores)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("when did I buy it", "bought"),
+        ("all colors", "colour"),
+        ("how to organise", "organized"),
+        ("the mouse", "mice"),
+    ],
+)
+def test_a_form_that_no_ending_tells_makes_a_near_text_more_than_a_copy(
+    asked: str, said: str
+) -> None:
+    day = "Went to the market in the morning, then worked in the garden until it was dark."
+    found = NearText()(Query(asked), told([day, f"{day} {said}", f"{day} bread"]), TOOLS)
+    assert [hit.chunk.text for hit in found] == [day, f"{day} {said}"]

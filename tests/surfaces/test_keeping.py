@@ -49,6 +49,15 @@ def test_ignored_says_why(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert not told(capsys, "ignored", "espresso.md", "--json")["ignored"]
 
 
+def test_ignored_says_why_a_file_was_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"picture.md": b"\x89PNG\x00"})
+    assert not told(capsys, "ignored", "picture.md", "--json")["ignored"]  # nobody tried it yet
+    said(capsys, "index")
+    assert "picture.md: it was refused: holds NUL bytes" in said(capsys, "ignored", "picture.md")[1]
+
+
 def test_ignored_takes_a_path_below_the_library_as_other_commands_do(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

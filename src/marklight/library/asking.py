@@ -81,7 +81,7 @@ def several(value: Several) -> tuple[str, ...]:
         value = [value]
     if not isinstance(value, Iterable):
         raise UsageError(f"a filter is a text or several, not {value!r}")
-    return tuple(_text(each) for each in _few(value))
+    return tuple(_filled(each) for each in _few(value))
 
 
 def _few(values: Iterable[Value]) -> list[Value]:
@@ -103,6 +103,14 @@ def _text(value: str | os.PathLike[str]) -> str:
         raise UsageError(f"{value!r} is no text") from None
     if "\0" in text:
         raise UsageError(f"{value!r} holds a NUL, which no text does")
+    return text
+
+
+def _filled(value: str | os.PathLike[str]) -> str:
+    """A text that something can be compared with: an empty one comes of a variable that nobody set."""
+    text = _text(value)
+    if not text.strip():
+        raise UsageError("a filter is empty", "Leave it out to search everywhere")
     return text
 
 

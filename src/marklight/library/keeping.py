@@ -63,8 +63,21 @@ def ignored(library: Parts, path: Path | str) -> str:
     discover = library.settings.build(Discover, "files")
     places = [Path(path), *(folder / path for folder in library.collections.values())]
     places.sort(key=lambda each: not os.path.lexists(each))
-    reasons = (discover.why_ignored(each, library.collections) for each in places)
-    return next((reason for reason in reasons if reason != ELSEWHERE), ELSEWHERE) or ""
+    for place in places:
+        if (reason := discover.why_ignored(place, library.collections)) != ELSEWHERE:
+            return reason or _refused(library, place)
+    return ELSEWHERE
+
+
+def _refused(library: Parts, place: Path) -> str:
+    """Why a file that is meant to be read could not be, when that was last tried."""
+    with library.engine.snapshot() as reader:
+        failures = reader.failures()
+    for each in failures:
+        folder = library.collections.get(each.document.collection)
+        if folder and os.path.realpath(folder / each.document.path) == os.path.realpath(place):
+            return f"it was refused: {each.reason}"
+    return ""
 
 
 def status(library: Parts) -> dict[str, Any]:

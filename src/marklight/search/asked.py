@@ -7,7 +7,7 @@ from functools import cached_property
 
 from marklight.answer import Hit, Query
 from marklight.model import Chunk
-from marklight.text import fold, query_words
+from marklight.text import beginnings, fold, query_words
 
 _CHANGING = "ie"
 """Ends of a stem that its word may lack: `happi` of happy, `hope` of hoping."""
@@ -46,14 +46,18 @@ class Asked:
         id = hit.chunk.id
         if id not in self._seeming:
             said = fold(_said(hit.chunk))
-            found = (word for word, beginning in self._beginnings.items() if beginning in said)
+            found = (
+                word
+                for word, ways in self._beginnings.items()
+                if any(beginning in said for beginning in ways)
+            )
             self._seeming[id] = frozenset(found)
         return self._seeming[id]
 
     @cached_property
-    def _beginnings(self) -> dict[str, str]:
+    def _beginnings(self) -> dict[str, list[str]]:
         asked = dict.fromkeys(query_words(self._text))
-        return {word: word[:-1] if word[-1] in _CHANGING else word for word in asked}
+        return {word: beginnings(word[:-1] if word[-1] in _CHANGING else word) for word in asked}
 
 
 def _said(chunk: Chunk) -> str:

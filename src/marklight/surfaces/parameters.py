@@ -79,8 +79,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def read(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, each of its kind; null is the same as not given, an unknown name is refused.
+    """The values, each of its kind; an unknown name is refused.
 
+    Null is the same as not given, and so is a blank text where one may be left out: forms and some
+    assistants send all that they could.
     One text may stand where several may, and a table of texts may be written as KEY=VALUE, as on the
     command line: nobody doubts what is meant.
     """
@@ -93,7 +95,7 @@ def read(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> dict[str,
     values = {
         name: _plain(value, known[name].schema)
         for name, value in given.items()
-        if value is not None
+        if value is not None and not _left_out(value, known[name])
     }
     for each in parameters:
         if each.required and each.name not in values:
@@ -103,10 +105,23 @@ def read(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> dict[str,
     return values
 
 
+def _left_out(value: Any, parameter: Parameter) -> bool:
+    """Whether it is blank where any other text would do."""
+    schema = parameter.schema
+    free = schema["type"] in ("string", "array") and not schema.keys() & {"enum", "pattern"}
+    return free and not parameter.required and _blank(value)
+
+
+def _blank(value: Any) -> bool:
+    return isinstance(value, str) and not value.strip()
+
+
 def _plain(value: Any, schema: Mapping[str, Any]) -> Any:
     kind = schema["type"]
     if isinstance(value, str) and (kind == "array" or _holds_texts(schema)):
         return [value]
+    if kind == "array" and isinstance(value, list):
+        return [each for each in value if not _blank(each)]
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         return int(value)  # JSON has numbers of one kind
     return value

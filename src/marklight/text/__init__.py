@@ -3,6 +3,7 @@
 from marklight.model import trail
 from marklight.text.code import identifiers, parts
 from marklight.text.digests import digest
+from marklight.text.forms import beginnings
 from marklight.text.globs import demand_tame, too_wild
 from marklight.text.markup import plain
 from marklight.text.passages import passage, passage_of
@@ -14,6 +15,7 @@ from marklight.text.terms import terms, terms_recipe
 __all__ = [
     "STOP_WORDS",
     "admits",
+    "beginnings",
     "demand_tame",
     "digest",
     "flat",

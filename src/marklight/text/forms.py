@@ -60,3 +60,9 @@ def one_form(word: str) -> str:
     if "our" in word:
         return _OR.sub("or", word)
     return _IZE.sub("is", word) if "iz" in word else word
+
+
+def beginnings(start: str) -> list[str]:
+    """How words may begin in a text whose one form begins so; some that do are other words."""
+    others = (form for form, first in FORMS.items() if first.startswith(start))
+    return [start, start.replace("or", "our"), start.replace("is", "iz"), *others]

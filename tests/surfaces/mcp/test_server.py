@@ -125,6 +125,7 @@ def test_a_call_may_be_written_in_the_ways_that_models_write_it(tmp_path: Path) 
         {"where": {"status": "done"}},
         {"where": "status=done"},
         {"where": ["status=done"]},
+        {"path": "a.md", "tags": "", "after": "", "before": "", "excluded_files": [""]},
     ]
 
     async def main() -> None:
