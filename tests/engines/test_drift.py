@@ -107,6 +107,32 @@ def test_a_view_from_before_still_finds_what_died(folder: Path, oracle: list[lis
     writing.close()
 
 
+def test_a_view_from_before_knows_its_own_words_and_no_others(folder: Path) -> None:
+    asked = ["appl", "plum", "nowher"]
+    reading, writing = engines.open(folder), engines.open(folder)
+    with writing.writing(1):
+        writing.commit(dying(300))
+    with reading.snapshot() as before:  # has not opened the index yet, and cannot any more
+        live(writing, deaths=10)
+        with reading.snapshot() as after:
+            assert after.known(["long", *asked]) == {"appl", "plum"}
+        assert before.known(["long", *asked]) == {"long", "appl"}
+    reading.close()
+    writing.close()
+
+
+def test_a_word_of_the_dead_is_not_known_whatever_is_built_meanwhile(folder: Path) -> None:
+    engine = engines.open(folder)
+    live(engine, deaths=3)
+    with engine.snapshot() as before:
+        assert before.known(["long", "appl"]) == {"appl"}
+        live(engine, deaths=300)
+        with engine.snapshot() as after:
+            assert after.known(["long", "appl"]) == {"appl"}
+        assert before.known(["long", "appl"]) == {"appl"}
+    engine.close()
+
+
 def test_what_cannot_be_built_anew_now_is_built_later(
     folder: Path, oracle: list[list[Scored]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from marklight.engines.embedded import mend
 from marklight.engines.embedded.matrix import MatrixFile
 from marklight.errors import StoreError
 from marklight.model import Batch
-from marklight.ports import FIELD_BOOSTS, Engine, Reader
+from marklight.ports import FIELD_BOOSTS, Engine, Reader, Scored
 from tests.contracts.builders import embedding, entry, vector
 
 PAGES = [entry(f"part{at % 5}/{at}.md", f"word{at} apple", f"pear word{at}") for at in range(40)]
@@ -46,6 +46,26 @@ def same_from_all_threads(engine: Engine) -> None:
 
 def test_threads_share_a_view_that_has_loaded_nothing_yet(folder: Path) -> None:
     same_from_all_threads(engines.open(folder))
+
+
+def test_nobody_is_told_what_another_thread_asked_for_meanwhile(folder: Path) -> None:
+    class Interrupted(str):
+        """A word that is compared while somebody else asks."""
+
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            asked("appl")
+            return str.__eq__(self, other)
+
+    def asked(word: str) -> list[Scored]:
+        return reader.keyword([word], FIELD_BOOSTS, Filters(), 9)
+
+    with engines.open(folder).snapshot() as reader:
+        pears = asked("pear")
+        assert pears != asked("appl")
+        assert asked("pear") == pears
+        assert asked(Interrupted("pear")) == pears
 
 
 def damage_words(folder: Path) -> None:

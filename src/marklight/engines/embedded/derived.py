@@ -13,6 +13,7 @@ from marklight.engines.embedded.kept import Kept, kept
 from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.words import (
     GRACE_SECONDS,
+    Opened,
     Unfit,
     Words,
     died,
@@ -62,7 +63,7 @@ class Derived:
         self._parts = parts
         self._session = session
         self._born = time.monotonic()
-        self._searcher: tantivy.Searcher | None = None
+        self._index: Opened | None = None
         self._fitting = Lock()
         self._models: dict[str, Rows | None] = {}
         self.generation, self.library, self._opstamp, self._chunks, self._waste = session.all(
@@ -73,7 +74,7 @@ class Derived:
         if parts.words.loaded and self._chunks:
             # Taken now, so that no later commit can change what this view finds.
             try:
-                self._searcher = self._on_disk()
+                self._index = self._on_disk()
             except Unfit:
                 parts.words.forget()
 
@@ -91,8 +92,8 @@ class Derived:
 
         query = question(schema(), words, boosts, allowed)
         return self._searched(
-            lambda searcher: best(
-                searcher, query, limit, lambda rows: self.kept.living(self._session, rows)
+            lambda index: best(
+                index.searcher, query, limit, lambda rows: self.kept.living(self._session, rows)
             )
         )
 
@@ -101,7 +102,7 @@ class Derived:
         from marklight.engines.embedded.covering import covered
 
         rows = self.kept.rows_of(self._session, chunks)
-        return self._searched(lambda searcher: covered(searcher, words, rows)) if rows else {}
+        return self._searched(lambda index: covered(index.searcher, words, rows)) if rows else {}
 
     def known(self, words: Sequence[str]) -> set[str]:
         """Those of these words that a passage of this view has."""
@@ -109,13 +110,12 @@ class Derived:
             return set()
         from marklight.engines.embedded.passages import held
 
-        def ask(searcher: tantivy.Searcher) -> set[str]:
+        def ask(searcher: tantivy.Searcher, before: int) -> set[str]:
             # Of what the index holds beyond this view: what died since it was built, and what is newer.
-            since = self._died - self._parts.words.built
-            beyond = since + max(0, searcher.num_docs - self._chunks)
+            beyond = self._died - before + max(0, searcher.num_docs - self._chunks)
             return held(searcher, words, beyond, lambda rows: self.kept.living(self._session, rows))
 
-        return self._searched(ask)
+        return self._searched(lambda index: ask(*index))
 
     def holding(self, words: Sequence[str], may: Allowed | None) -> list[int]:
         """Every passage with all of these words in one of its texts; some may be dead."""
@@ -123,39 +123,39 @@ class Derived:
             return []
         from marklight.engines.embedded.passages import holders, schema
 
-        return self._searched(lambda searcher: holders(searcher, schema(), words, may))
+        return self._searched(lambda index: holders(index.searcher, schema(), words, may))
 
-    def _searched(self, ask: Callable[[tantivy.Searcher], Value]) -> Value:
+    def _searched(self, ask: Callable[[Opened], Value]) -> Value:
         """What the index of words answers, mended once if it is not fit to."""
         for last_try in (False, True):
-            searcher = self._searcher or self._first_searcher()
+            index = self._index or self._first_index()
             try:
                 with sound():
-                    return ask(searcher)
+                    return ask(index)
             except Unfit as error:
                 if last_try:
                     raise StoreError(
                         f"{self._parts.words.folder} cannot be searched ({error})",
                         "Run `marklight doctor`",
                     ) from error
-                self._replace(searcher)
+                self._replace(index)
         raise AssertionError("unreachable")
 
-    def _first_searcher(self) -> tantivy.Searcher:
+    def _first_index(self) -> Opened:
         with self._fitting:
-            self._searcher = self._searcher or self._fit()
-            return self._searcher
+            self._index = self._index or self._fit()
+            return self._index
 
-    def _replace(self, unfit: tantivy.Searcher) -> None:
+    def _replace(self, unfit: Opened) -> None:
         with self._fitting:
-            if self._searcher is unfit:  # else another thread has done it
-                self._searcher = None
+            if self._index is unfit:  # else another thread has done it
+                self._index = None
                 self._mend_words(anew=True)
 
-    def _on_disk(self) -> tantivy.Searcher:
-        return self._parts.words.searcher(self.library, self.generation, self._opstamp, self._died)
+    def _on_disk(self) -> Opened:
+        return self._parts.words.opened(self.library, self.generation, self._opstamp, self._died)
 
-    def _fit(self) -> tantivy.Searcher:
+    def _fit(self) -> Opened:
         from marklight.engines.embedded.mend import aside
 
         # Passages that this view still has may be gone from the index by now.
@@ -169,7 +169,7 @@ class Derived:
                 return self._on_disk()
             except Unfit:
                 self._parts.words.forget()
-        return aside(self._session).searcher()
+        return Opened(aside(self._session).searcher(), self._died)
 
     def _is_past(self) -> bool:
         with self._parts.store.view() as session:

@@ -167,9 +167,10 @@ class EmbeddedReader:
         if not words or limit <= 0 or (may and may.nothing):
             return []
         asked = (*words, *boosts.items(), filters)
-        if self._last.asked != asked or self._last.limit < limit:
-            self._last = Worded(asked, limit, self._derived.best(words, boosts, may, limit))
-        return self._last.found[:limit]
+        last = self._last  # another thread may ask for something else meanwhile
+        if last.asked != asked or last.limit < limit:
+            last = self._last = Worded(asked, limit, self._derived.best(words, boosts, may, limit))
+        return last.found[:limit]
 
     def code(self, tokens: Sequence[str], filters: Filters, limit: int) -> list[Scored]:
         return self.keyword(tokens, {CODE: 1.0}, filters, limit)

@@ -59,6 +59,14 @@ class Stamp(NamedTuple):
     """Untrue from just before they are built anew until they are."""
 
 
+class Opened(NamedTuple):
+    """The index as it was when a view took it."""
+
+    searcher: tantivy.Searcher
+    died: int
+    """How many passages had died before it was built: all that died since may still stand in it."""
+
+
 def died(session: Session) -> int:
     """How many passages ever died: rows are numbered once, so all but the living."""
     ever = "coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'chunks'), 0)"
@@ -86,9 +94,7 @@ class Words:
         self.folder = folder / "words"
         self._guard = RLock()
         self._index: tantivy.Index | None = None
-        self._seen = -1
-        self.built = 0
-        """How many passages had died before what is open was built whole."""
+        self._seen, self._died = -1, 0
         self._writer: tantivy.IndexWriter | None = None
         self.news: deque[str] = deque()
         """What was done unasked and took a while, until somebody is told."""
@@ -117,8 +123,8 @@ class Words:
         except (OSError, ValueError, TypeError) as error:
             raise Unfit(str(error)) from error
 
-    def searcher(self, library: str, generation: int, expected: int, died: int) -> tantivy.Searcher:
-        """A view at least as new as this generation, with all that had not died before it."""
+    def opened(self, library: str, generation: int, expected: int, died: int) -> Opened:
+        """The index at least as new as this generation, with all that had not died before it."""
         with self._guard, sound():
             import tantivy
 
@@ -131,11 +137,12 @@ class Words:
                 self._index.reload()
                 self._seen = generation
                 # Noted before it is built, so looked at after it was opened.
-                self.built = self.stamp().died
-                if self.built > died:
+                stamp = self.stamp()
+                if stamp.died > died:
                     self.forget()
                     raise Unfit("built when passages of this view had died")
-            return self._index.searcher()
+                self._died = stamp.died if stamp.whole else 0  # else it may be the one before
+            return Opened(self._index.searcher(), self._died)
 
     def drifted(self, session: Session, most: float = MOST_DEAD, least: int = LEAST_DEAD) -> bool:
         """Whether too many passages died since it was built whole."""
