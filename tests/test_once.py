@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from marklight.once import once
+from marklight.once import once, taken
 
 
 class House:
@@ -51,6 +51,17 @@ def test_what_failed_is_tried_again() -> None:
         with pytest.raises(OSError, match="no money"):
             _ = house.ruin
     assert house.built == ["ruin", "ruin"]
+
+
+def test_what_is_being_made_is_awaited_and_taken_out() -> None:
+    house = House()
+    with ThreadPoolExecutor(1) as threads:
+        cellar = threads.submit(lambda: house.cellar)
+        while not house.built:
+            time.sleep(0.001)
+        assert taken(house, "cellar") is cellar.result()
+    assert taken(house, "cellar") is None
+    assert house.cellar is not cellar.result()
 
 
 def test_the_class_shows_what_it_says() -> None:

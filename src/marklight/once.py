@@ -38,4 +38,11 @@ class once(Generic[Value]):  # noqa: N801 - used as a decorator, like `property`
             return value
 
 
+def taken(whole: object, name: str) -> Any:
+    """What was made, or is being made right now, taken out of its instance; None where nothing was."""
+    made = whole.__dict__
+    with made.setdefault(_LOCK, RLock()):
+        return made.pop(name, None)
+
+
 _LOCK = "_once"

@@ -13,6 +13,8 @@ import pytest
 
 from marklight import engines
 from marklight.answer import Filters
+from marklight.engines.embedded.matrix import HEADER_BYTES, MatrixFile
+from marklight.engines.embedded.session import Session
 from marklight.errors import StoreError
 from marklight.model import Batch
 from tests.contracts.builders import entry
@@ -172,6 +174,27 @@ def test_a_check_finds_changed_bytes_in_the_vectors_and_mends_them(folder: Path)
     assert engine.check() == []
     engine.close()
     assert view(folder) == before
+
+
+def test_whoever_searches_while_vectors_are_mended_does_not_keep_the_old_ones(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = view(folder)
+    path = next((folder / "vectors").iterdir())
+    path.write_bytes(path.read_bytes()[:HEADER_BYTES].ljust(path.stat().st_size, b"\0"))
+    engine = engines.open(folder)
+    rebuild = MatrixFile.rebuild
+
+    def searched_meanwhile(file: MatrixFile, session: Session) -> None:
+        with engine.snapshot() as reader:
+            assert answers(reader) != before
+        rebuild(file, session)
+
+    monkeypatch.setattr(MatrixFile, "rebuild", searched_meanwhile)
+    assert engine.check() == ["The vectors of m were written anew from the store"]
+    with engine.snapshot() as reader:
+        assert answers(reader) == before
+    engine.close()
 
 
 def overwrite(path: Path, start: int, length: int) -> None:

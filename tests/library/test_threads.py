@@ -14,6 +14,7 @@ import pytest
 import marklight
 from marklight import engines, models
 from marklight.errors import MarklightError, UsageError
+from marklight.ports import Engine
 from tests.making import library, write
 
 TOPICS = "orchard harbour furnace lantern meadow quarry saddle thicket violin walnut".split()
@@ -145,6 +146,34 @@ def test_a_closed_library_says_so(pages: Path, engine: str) -> None:
     ):
         with pytest.raises(UsageError, match="this library is closed"):
             ask()
+
+
+def test_closing_while_the_index_is_opened_leaves_nothing_open(
+    pages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"file:{pages.parent / 'index'}"
+    with library(pages, engine=address) as made:
+        made.index()
+    lib = library(pages, engine=address)
+    opening, closed, opened = threading.Event(), threading.Event(), list[Engine]()
+
+    def slowly(address: str) -> Engine:
+        opening.set()
+        opened.append(engines_open(address))
+        closed.wait(0.2)  # who closes meanwhile waits for this
+        return opened[0]
+
+    engines_open = engines.open
+    monkeypatch.setattr(engines, "open", slowly)
+    with ThreadPoolExecutor(1) as threads:
+        asking = threads.submit(lib.search, "orchard", refresh=False)
+        opening.wait()
+        lib.close()
+        closed.set()
+        with pytest.raises(MarklightError, match="closed"):
+            asking.result()
+    with pytest.raises(MarklightError, match="has been closed"), opened[0].snapshot():
+        raise AssertionError("there is nothing to see")
 
 
 def test_closing_while_threads_search_ends_them_cleanly(pages: Path, engine: str) -> None:

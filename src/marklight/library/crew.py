@@ -9,7 +9,7 @@ from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, TypeVar
 
 from marklight.errors import UsageError
-from marklight.once import once
+from marklight.once import once, taken
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -76,7 +76,7 @@ class Crew:
     def close(self) -> None:
         """Await whoever is at work; nobody begins any more."""
         self._closed = True
-        if pool := self.__dict__.pop("_pool", None):
+        if pool := taken(self, "_pool"):
             pool.shutdown()
 
     @once

@@ -23,7 +23,7 @@ from marklight.library.history import open_engine
 from marklight.library.locate import index_address, path_of, scope_of
 from marklight.library.models import Models
 from marklight.library.upkeep import Freshness, Upkeep
-from marklight.once import once
+from marklight.once import once, taken
 from marklight.place import Place, locate
 from marklight.ports import Engine
 from marklight.search.pipeline import Pipeline
@@ -165,7 +165,7 @@ class Parts(Models):
         """Give back what is open; searches that run are awaited or end with a clear error."""
         self.crew.close()
         for name in MADE_OF_ENGINES:
-            self.__dict__.pop(name, None)
+            taken(self, name)
         for name in ENGINES:
-            if engine := self.__dict__.pop(name, None):
+            if engine := taken(self, name):
                 engine.close()

@@ -44,12 +44,13 @@ def check(parts: Parts, session: Session) -> list[str]:
             wanted = kind is MatrixFile or place.places > parts.exact_most
             if not wanted or file.is_true(session):
                 continue
-            parts.mapped.clear()
+            parts.mapped.clear()  # Windows replaces no file that is mapped
             try:
                 file.rebuild(session)
                 found.append(f"The {kind.what} of {model} were written anew from the store")
             except InUse as error:
                 found.append(f"The {kind.what} of {model} are damaged: {error}")
+            parts.mapped.clear()  # whoever searched meanwhile has the old one
     if left := vectors.sweep(session, parts.folder, library) + mend.sweep(parts.words.folder):
         found.append(f"{left} files or folders that nothing uses were deleted")
     return found

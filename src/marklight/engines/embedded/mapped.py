@@ -39,7 +39,8 @@ class Mapped:
 
     def clear(self) -> None:
         """Map anew what is asked for next."""
-        self._files = {}
+        with self._guard:  # else whoever maps a file right now would keep it
+            self._files = {}
 
     def _known(self, file: MatrixFile) -> NDArray[Any] | None:
         mapped, places = self._files.get(file.path), file.shelf.places
