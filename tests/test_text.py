@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.text import identifiers, parts, plain, query_words, terms, trail, words
+from marklight.model import trail
+from marklight.text import identifiers, parts, plain, query_words, terms, words
 from marklight.text.forms import FORMS, one_form
 from tests.linear import demand_linear
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from marklight.ingest.cut import Span, pieces, trimmed
 from marklight.ingest.draft import Draft
 from marklight.ingest.parse.form import Parsed
-from marklight.model import Kind
-from marklight.text import passage, trail
+from marklight.model import Kind, trail
+from marklight.text import passage
 
 _MARGIN = 16
 """Room for special tokens and a model's own prefix, on top of at most one token for each byte."""

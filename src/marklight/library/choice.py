@@ -20,7 +20,7 @@ def model_for(
     reader: Reader,
     wanted: Embedder | None,
     load: Callable[[str], Embedder],
-    rest: str = BY_COMMAND,
+    rest: str,
 ) -> tuple[Embedder | None, list[str]]:
     """The model to ask with, and what the asker should know about it; `rest` says who makes the vectors that lack."""
     if wanted is None:

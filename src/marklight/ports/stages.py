@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from marklight.answer import Hit, Hits, Query, Why
-from marklight.model import (
-    DocumentId,
-)
+from marklight.model import DocumentId
 from marklight.ports.index import Reader, Scored
 from marklight.ports.models import Embedder, Reranker
 

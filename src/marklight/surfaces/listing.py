@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from wcwidth import wcwidth
 
 from marklight.answer import Hit
+from marklight.model import trail
 from marklight.shown import one_line, place
 from marklight.surfaces.style import PLAIN, Style
-from marklight.text import plain, query_words, trail, words
+from marklight.text import plain, query_words, words
 
 LEAST_TRAIL = 16
 """Columns; a trail of headings with less room than that says nothing."""

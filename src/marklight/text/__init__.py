@@ -1,6 +1,5 @@
 """Words, identifiers and digests: pure functions that documents, queries and all engines share."""
 
-from marklight.model import trail
 from marklight.text.code import identifiers, parts
 from marklight.text.digests import digest
 from marklight.text.forms import beginnings
@@ -8,7 +7,7 @@ from marklight.text.globs import demand_tame, too_wild
 from marklight.text.markup import plain
 from marklight.text.passages import passage, passage_of
 from marklight.text.phrases import admits, is_phrase, phrase_words, together
-from marklight.text.prose import STOP_WORDS, flat, fold, has_cjk, stem, words
+from marklight.text.prose import STOP_WORDS, flat, fold, has_cjk, words
 from marklight.text.questions import query_words
 from marklight.text.terms import terms, terms_recipe
 
@@ -29,11 +28,9 @@ __all__ = [
     "phrase_words",
     "plain",
     "query_words",
-    "stem",
     "terms",
     "terms_recipe",
     "together",
     "too_wild",
-    "trail",
     "words",
 ]

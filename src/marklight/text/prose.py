@@ -39,7 +39,7 @@ class _Words(dict[str, str]):
         if len(self) >= self._MOST:
             self.clear()
         word = bare(run)
-        word = self[run] = "" if not word or word in STOP_WORDS else stem(word)
+        word = self[run] = "" if not word or word in STOP_WORDS else _stem(word)
         return word
 
 
@@ -53,12 +53,11 @@ def bare(run: str) -> str:
     return run if len(letters) == 1 else letters
 
 
-def stem(run: str) -> str:
-    """A word's stem; `C++`, `C#` and `F#` have none but themselves."""
+def _stem(word: str) -> str:
+    """`C++`, `C#` and `F#` have none but themselves."""
     from Stemmer import Stemmer
 
-    run = bare(run)
-    return str(Stemmer("english", 0).stemWord(one_form(run))) if len(run) <= MAX_WORD else ""
+    return str(Stemmer("english", 0).stemWord(one_form(word))) if len(word) <= MAX_WORD else ""
 
 
 def words(text: str) -> list[str]:

@@ -14,9 +14,10 @@ from marklight.settings import demand_within
 
 @dataclass(frozen=True, slots=True)
 class Community:
-    """Documents in the community of the best hits times 1.1, none above 1.
+    """Documents in the community of the best hits times 1.1.
 
-    A document that stands alone among the hits is not lifted: belonging takes two.
+    A high score is lifted less, so that none reaches 1: what it lacks of that is divided by as much. A
+    document that stands alone among the hits is not lifted: belonging takes two.
     """
 
     boost: float = 1.1

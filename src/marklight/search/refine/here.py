@@ -12,7 +12,10 @@ from marklight.settings import demand_within
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """Scores of the asker's own collection times the boost, never above 1."""
+    """Scores of the asker's own collection times the boost.
+
+    A high score is lifted less, so that none reaches 1: what it lacks of that is divided by as much.
+    """
 
     boost: float = 1.2
     """1 switches it off."""

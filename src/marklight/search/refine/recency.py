@@ -16,7 +16,10 @@ _FACTORS = ((7, 1.2), (30, 1.1))
 
 @dataclass(frozen=True, slots=True)
 class Recency:
-    """Documents of the last week times 1.2, of the last month times 1.1, none above 1."""
+    """Documents of the last week times 1.2, of the last month times 1.1.
+
+    A high score is lifted less, so that none reaches 1: what it lacks of that is divided by as much.
+    """
 
     strength: float = 1.0
     """How much of that is added: 0.5 makes it times 1.1 and 1.05, 0 switches it off."""

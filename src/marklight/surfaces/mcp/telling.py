@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from marklight.model import trail
 from marklight.shown import harmless, one_line
 from marklight.surfaces.mcp.budget import Block, shortened, within
 from marklight.surfaces.mcp.wording import for_assistants, room_of
-from marklight.text import trail
 
 Found = Mapping[str, Any]
 MOST_TOKENS = 2000
