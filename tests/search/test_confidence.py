@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from marklight.answer import Filters, Hits, Query, Why
+from marklight.answer import Filters, Hit, Hits, Query, Why
 from marklight.ports import Tools
 from marklight.search.refine.confidence import Confidence
-from tests.making import hits_of, no_reader
+from tests.making import chunk, hits_of, no_reader
 
 
 def told(score: float, answer: float) -> Hits:
@@ -55,6 +55,29 @@ def test_of_many_that_share_an_answer_the_best_stand_however_small_their_share_i
 
     assert kept(a=0.4, b=0.005, c=0.004) == ["a", "b"]
     assert kept(a=0.004, b=0.002, c=0.001) == ["a", "b"]
+
+
+def test_what_holds_the_question_as_typed_is_shown_from_three_documents_however_unlikely() -> None:
+    answer, literal = Why("answer", 0.9), Why("literal", 2.0)
+
+    def kept(*found: tuple[str, str, float, bool]) -> list[str]:
+        hits = tuple(
+            Hit(chunk(id, path=path), score, (answer, literal) if holds else (answer,))
+            for id, path, score, holds in found
+        )
+        return [hit.chunk.id for hit in Confidence()(Query("x"), hits, Tools(no_reader()))]
+
+    first = ("a", "a.md", 0.8, True)
+    assert kept(
+        first,
+        ("a2", "a.md", 0.004, True),
+        ("b", "b.md", 0.003, False),
+        ("c", "c.md", 0.003, True),
+        ("d", "d.md", 0.002, True),
+        ("e", "e.md", 0.001, True),
+    ) == ["a", "c", "d"]
+    likely = [(id, f"{id}.md", 0.1, False) for id in "bcd"]
+    assert kept(first, *likely, ("e", "e.md", 0.001, True)) == ["a", "b", "c", "d"]
 
 
 def test_a_least_confidence_of_the_caller_is_asked_of_every_hit() -> None:
