@@ -31,6 +31,32 @@ def test_a_reference_leads_to_its_part(folder: Path, engine: str) -> None:
             lib.get("auth.md:9-2")
 
 
+def test_a_document_is_found_by_its_title_where_nothing_else_is_called_so(
+    tmp_path: Path, engine: str
+) -> None:
+    pages = {
+        "one.md": "# Night shift\n\nWho sleeps when.\n\n## Pay\n\nA quarter more.\n",
+        "two.md": "---\naliases: [Rota]\n---\n# Shifts: all\n\nThe plan.\n",
+        "a/three.md": "# Twin\n\nThe one.\n",
+        "b/four.md": "# Twin\n\nThe other.\n",
+        "Pay.md": "# Wages\n\nOn the first.\n",
+    }
+    with library(write(tmp_path / "docs", pages), engine=engine) as lib:
+        lib.index()
+        found = {
+            name: lib.get(name).document.path
+            for name in ("Night shift", "NIGHT SHIFT", "Shifts: all", "Rota", "Wages", "Pay")
+        }
+        assert list(found.values()) == ["one.md", "one.md", "two.md", "two.md", "Pay.md", "Pay.md"]
+        assert lib.get("Night shift#pay").text.startswith("## Pay")
+        assert lib.get("Night shift:3").text == "Who sleeps when."
+        assert [each.text for each in lib.outline("Wages").headings] == ["Wages"]
+        with pytest.raises(NotFound, match=r"several documents.*: a/three\.md, b/four\.md"):
+            lib.get("twin")
+        with pytest.raises(NotFound, match="no document is called 'Night"):
+            lib.get("Night\udcff")
+
+
 def test_an_outline_has_lines_and_anchors(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         lib.index()

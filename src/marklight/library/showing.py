@@ -32,7 +32,7 @@ def get(
     near: Path | None = None,
     progress: Progress = silent,
 ) -> Extract:
-    """A document or a part of it: path, path#heading, path:10-40 or a passage's id.
+    """A document or a part of it: path or title, path#heading, path:10-40 or a passage's id.
 
     A path is one below its collection, or one from the folder `near`. With a level, such as
     `section`, that much around the passage that the reference names. Where a collection is

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from marklight.answer import Filters
 from marklight.errors import NotFound, UsageError
 from marklight.model import Chunk, Document, DocumentId, Heading
 from marklight.ports import Reader
@@ -74,18 +75,35 @@ def _section(id: str, reader: Reader) -> Chunk | None:
 
 
 def find_document(name: str, reader: Reader) -> Document | None:
-    """The document of this path, or that a link of this name would lead to."""
+    """The document of this path, or that a link of this name would lead to, or the only one of this title."""
     key = name.removeprefix("./").strip("/")
-    try:
-        key.encode()
-    except UnicodeEncodeError:  # bytes that are no text name no document
+    if not _is_text(key):
         return None
     collection, _, path = key.partition("/")
     named = reader.find(key) or [DocumentId(collection, path)]
     if document := reader.document(named[0]):
         return document
     found = reader.resolve((key.lower(),), "")
+    if found is None and len(titled := _titled(name, reader)) == 1:
+        found = titled[0]
     return reader.document(found) if found else None
+
+
+def _titled(name: str, reader: Reader) -> list[DocumentId]:
+    """Documents that are called exactly so, by their title or another of their names."""
+    if not _is_text(name):
+        return []
+    called = [one.chunk for one in reader.named(name, Filters(), MOST_LISTED) if one.score == 1.0]
+    return sorted(set(reader.owners(called).values()))
+
+
+def _is_text(name: str) -> bool:
+    """Bytes that are no text name no document."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def demand(name: str, reader: Reader, find: Find) -> Document:
@@ -97,8 +115,12 @@ def demand(name: str, reader: Reader, find: Find) -> Document:
 
 
 def _missing(name: str, reader: Reader) -> NotFound:
+    titled = [id.path for id in _titled(name, reader)]
+    if len(titled) > 1:
+        hint = f"Name one by its path: {', '.join(titled)}"
+        return NotFound(f"several documents are called {name!r}", hint)
     paths = [id.path for id in reader.files()]
-    near = near_paths(name, paths) if len(paths) < MOST_COMPARED else []
+    near = titled or (near_paths(name, paths) if len(paths) < MOST_COMPARED else [])
     hint = f"Did you mean {' or '.join(near)}?" if near else "`marklight search` finds documents"
     return NotFound(f"no document is called {name!r} in this library", hint)
 

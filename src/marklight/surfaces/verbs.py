@@ -66,7 +66,12 @@ COMMITS = (
 )
 DOCUMENT = text("path", "The document's path.", required=True, maxLength=5000)
 GET = (
-    text("ref", "path, path#heading, path:10-40 or a passage's id.", required=True, maxLength=5000),
+    text(
+        "ref",
+        "A path or title, path#heading, path:10-40 or a passage's id.",
+        required=True,
+        maxLength=5000,
+    ),
     text("level", "More of it: passage, neighbours, block, parent, section or document."),
     whole("context", "With so many passages before it and after it.", 0, 20),
     text("collection", "A path is exactly one of this collection.", maxLength=1000),

@@ -150,7 +150,7 @@ def get(
 ) -> int:
     """Show a document or a part of it.
 
-    REF is path, path#heading, path:10-40, or a chunk id.
+    REF is a path or a title, path#heading, path:10-40, or a chunk id.
     """
     with open_library(around(folder, reference), assignments) as library, Bar() as bar:
         extract = library.get(reference, near=Path.cwd(), progress=bar, **options)

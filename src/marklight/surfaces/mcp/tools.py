@@ -57,7 +57,10 @@ FILTERS = (
 COLLECTION = texts("collection", "Only in these collections.")
 MAX_TOKENS = whole("max_tokens", "Size of the answer.", 1, 1_000_000, default=MOST_TOKENS)
 REF = text(
-    "ref", "path, path#heading, path:10-40 or a passage's id.", required=True, maxLength=5000
+    "ref",
+    "A path or title, path#heading, path:10-40 or a passage's id.",
+    required=True,
+    maxLength=5000,
 )
 PATH = text("path", "The document's path.", required=True, maxLength=5000)
 
