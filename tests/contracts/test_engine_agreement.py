@@ -124,6 +124,8 @@ def same_tables(one: Reader, two: Reader) -> None:
     assert one.unresolved() == two.unresolved()
     for key in ("s", " T ", "title", "none"):
         assert one.knows(key) == two.knows(key)
+        for limit in (0, 1, 99):
+            assert list(one.values(key, limit).items()) == list(two.values(key, limit).items())
     assert one.tags() == two.tags()
     for id in one.files():
         assert one.document(id) == two.document(id)
@@ -189,6 +191,7 @@ def same_graph(one: Reader, two: Reader) -> None:
 
 def same_answers(one: Reader, two: Reader, asked: Filters, limit: int, exact: bool) -> None:
     assert two.listed(asked, limit) == one.listed(asked, limit)
+    assert two.passing(asked) == one.passing(asked)
     question = vector("q")
     close_to(
         two.semantic(question, "m", asked, limit), one.semantic(question, "m", asked, limit), 1e-5

@@ -49,13 +49,49 @@ def test_a_question_finds_nothing_outside_of_the_path_it_was_given(
         assert inside.hits
 
 
-def test_an_empty_answer_names_the_filters(folder: Path, engine: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("replicas tag:security status:final", 'no passage passes the filter status final'),
+        ("replicas tag:secruity", 'no passage passes the filter tag secruity; did you mean "security"?'),
+        ("replicas status:daft", 'no passage passes the filter status daft; did you mean "draft"?'),
+        ("replicas title:back", 'no passage passes the filter title back; did you mean "rolling back"?'),
+        ("replicas path:Deploy/**", 'no passage passes the filter path Deploy/**; did you mean "deploy"?'),
+        ("replicas path:rollback", 'no passage passes the filter path rollback; did you mean "deploy/rollback.md"?'),
+        ("replicas path:**/*.rst", "no passage passes the filter path **/*.rst"),
+        ("replicas after:2990", "no passage passes the filter after 2990"),
+        ('"token access" tag:security', 'no passage holds "token access"'),
+        ("replicas tag:nothing status:none", "no passage passes the filter tag nothing; no passage passes the filter status none"),
+        ("replicas tag:security path:deploy/**", "no passage passes all of the filters: tag security, path deploy/**"),
+    ],
+)  # fmt: skip
+def test_an_answer_that_filters_leave_nothing_for_names_the_one_that_does(
+    folder: Path, engine: str, text: str, why: str
+) -> None:
     with library(folder, engine=engine) as lib:
-        answer = lib.search('"token access" tag:security', after="2020")
+        answer = lib.search(text)
         assert not answer.hits
-        assert answer.abstained is not None
-        for named in ('"token access"', "tag security", "after 2020"):
-            assert named in answer.abstained
+        assert answer.abstained == why
+
+
+def test_an_answer_that_is_not_there_among_what_passes_names_the_filters(
+    folder: Path, engine: str
+) -> None:
+    with library(folder, engine=engine) as lib:
+        answer = lib.search("replicas tag:security", mode="keyword", after="2020")
+        assert answer.abstained == (
+            "no passage matches the question among those that pass the filters:"
+            " tag security, after 2020"
+        )
+
+
+def test_a_question_that_is_nothing_but_filters_is_answered_for_certain(
+    folder: Path, engine: str
+) -> None:
+    with library(folder, engine=engine) as lib:
+        answer = lib.search("status:draft", explain=True)
+        assert set(paths(answer)) == {"auth.md"}
+        assert {why.value for hit in answer.hits for why in hit.why if why.stage == "answer"} == {1}
 
 
 def test_what_was_left_out_is_told(folder: Path, engine: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import marklight
-from marklight.answer import Query
+from marklight.answer import Filters, Query
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
 from marklight.search.evidence import Bearing, bearing, gathered, told_by_words
@@ -202,6 +202,27 @@ def test_a_question_is_judged_by_the_best_of_each_list(tools: Tools) -> None:
             size=log(4),
         )
     )
+
+
+@pytest.mark.parametrize(
+    "filters, passages",
+    [
+        (Filters(), 40),
+        (Filters(exclude=("0*.md",)), 30),
+        (Filters(paths=("0*.md",)), 25),  # ten pass, and of so few nothing was learned
+        (Filters(paths=("none.md",)), 25),
+    ],
+)
+def test_a_question_within_a_filter_is_asked_of_a_library_of_what_passes(
+    tmp_path: Path, filters: Filters, passages: int
+) -> None:
+    pages = {f"{day:02}.md": f"# Day {day}\n\nRain.\n" for day in range(40)}
+    with library(write(tmp_path, pages), engine="memory:") as lib:
+        lib.index()
+        with lib.engine.snapshot() as reader:
+            tools, query = Tools(reader, FakeEmbedder()), Query("rain", filters=filters)
+            seen = bearing({}, {}, query, tools)
+    assert seen.size == pytest.approx(log(1 + passages))
 
 
 @pytest.mark.parametrize(

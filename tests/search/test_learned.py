@@ -58,6 +58,14 @@ def test_a_probability_is_that_of_an_answer_times_that_of_this_passage() -> None
     assert likely["b"] == pytest.approx(answer * (1 - share) / (2 - share))
 
 
+def test_where_it_is_certain_that_something_answers_only_which_passage_does_is_asked() -> None:
+    given = {"a": 1.0, "b": 0.0}, ["a", "b"], FLAT
+    doubted, likely = weights().likelihoods(*given)
+    answer, certain = weights().likelihoods(*given, certain=True)
+    assert answer == 1.0
+    assert certain == pytest.approx({id: each / doubted for id, each in likely.items()})
+
+
 def test_a_single_word_has_a_curve_of_its_own() -> None:
     assert weights().answered(FLAT) > 0.5
     assert weights().answered(FLAT._replace(length=log(1 + 1))) < 1e-9

@@ -126,8 +126,14 @@ class Reader(Protocol):
     def listed(self, filters: Filters, limit: int) -> list[DocumentId]:
         """Documents with a passage that passes the filters, in the order of their ids."""
 
+    def passing(self, filters: Filters) -> int:
+        """How many passages pass the filters; where more than a thousand documents do, about how many."""
+
     def knows(self, key: str) -> bool:
         """Whether any document has this frontmatter key."""
+
+    def values(self, key: str, limit: int) -> Mapping[str, int]:
+        """What documents say under this frontmatter key, in lower case, and how many of them; the commonest first."""
 
     def tags(self) -> Mapping[str, int]:
         """Every tag in lower case with how many documents have it, or one nested below it."""

@@ -37,6 +37,8 @@ _LONG = 20
 """Words from which on a question is no longer: the sets have hardly any beyond."""
 _OTHER_LETTERS = re.compile(r"[^\W\d_A-Za-z\u00aa-\u024f\u1e00-\u1eff]")
 """All but those of Latin."""
+_FEWEST = 25
+"""Passages of a library below which nothing was learned of whether it answers, so fewer that pass a filter count as many."""
 _PATHS = 4096
 """Documents whose words of the path are remembered."""
 
@@ -87,7 +89,7 @@ class Bearing(NamedTuple):
     length: float
     """How many words the question has, by their logarithm."""
     size: float
-    """How many passages the library has, likewise: of many one is near to anything."""
+    """How many passages pass the filters, likewise: of many one is near to anything."""
 
 
 def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str, Evidence]:
@@ -176,8 +178,14 @@ def bearing(
         covered=max(seen, default=0.0),
         near=fmean(seen[:3]) if seen else 0.0,
         length=log(1 + (1 if literal else _length(query.text))),
-        size=log(1 + tools.reader.counts("").chunks),
+        size=log(1 + _passages(query, tools)),
     )
+
+
+def _passages(query: Query, tools: Tools) -> int:
+    """Those that are searched: within a filter a library answers as one that has no more would."""
+    every = tools.reader.counts("").chunks
+    return min(every, max(_FEWEST, tools.reader.passing(query.filters))) if query.filters else every
 
 
 def _length(text: str) -> int:

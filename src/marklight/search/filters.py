@@ -1,8 +1,18 @@
-"""Filters in words, as a person would have typed them."""
+"""Filters in words, as a person would have typed them, and whether they are all that was asked for."""
 
 from __future__ import annotations
 
-from marklight.answer import Filters
+from marklight.answer import Filters, Query
+from marklight.text import query_words
+
+
+def certain(query: Query) -> bool:
+    """Whether all that passes the filters is what was asked for: the question has no other words than theirs."""
+    given = query.filters
+    values = (value for _, value in given.where)
+    named = (*given.phrases, *given.tags, *given.languages, *values)
+    asked = set(query_words(query.text))
+    return bool(asked) and asked <= set(query_words(" ".join(named)))
 
 
 def in_words(filters: Filters) -> str:

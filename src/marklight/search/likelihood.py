@@ -60,7 +60,11 @@ class Weights:
         return (self.word if bearing.length <= SHORT else self.answer)(bearing._asdict())
 
     def likelihoods(
-        self, sums: Mapping[str, float], rivals: Sequence[str], bearing: Bearing
+        self,
+        sums: Mapping[str, float],
+        rivals: Sequence[str],
+        bearing: Bearing,
+        certain: bool = False,
     ) -> tuple[float, dict[str, float]]:
         """Whether there is an answer, and for each passage whether it is one, the likelier the greater its sum.
 
@@ -69,7 +73,7 @@ class Weights:
         """
         seen = [sums[id] for id in rivals[:SEEN]]
         best = max(seen)
-        answer, gap = self.answered(bearing), best - min(seen)
+        answer, gap = 1.0 if certain else self.answered(bearing), best - min(seen)
         whole = log(sum(exp((each - best) / self.temper) for each in seen))
         hit = self.hit.given({**bearing._asdict(), "gap": gap})
         return answer, {

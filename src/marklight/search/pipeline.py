@@ -38,6 +38,7 @@ from marklight.search.rewrite.classify import Classify
 from marklight.search.rewrite.expand import Expand
 from marklight.search.rewrite.operators import Operators
 from marklight.search.rewrite.spelling import Spelling
+from marklight.search.unmet import unmet
 
 REWRITE: tuple[type[Rewrite], ...] = (Operators, Classify, Spelling, Expand)
 RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code, Graph)
@@ -96,7 +97,7 @@ class Pipeline:
         last = hits
         for name, refine in self.refine.items():
             last, hits = hits or last, timed(steps, name, refine, query, hits, tools=tools)
-        abstained, withheld = (None, False) if hits else why_nothing(query, steps, last)
+        abstained, withheld = (None, False) if hits else why_nothing(query, steps, last, tools)
         return Answer(
             query=query,
             hits=hits[: query.limit],
@@ -133,7 +134,7 @@ def stats(steps: list[Step]) -> dict[str, int]:
     return counted
 
 
-def why_nothing(query: Query, steps: list[Step], last: Hits) -> tuple[str, bool]:
+def why_nothing(query: Query, steps: list[Step], last: Hits, tools: Tools) -> tuple[str, bool]:
     """In words: was nothing found at all, or was all that was left in the end too unlikely?
 
     And whether it was held back by a measure that the asker did not choose.
@@ -142,7 +143,8 @@ def why_nothing(query: Query, steps: list[Step], last: Hits) -> tuple[str, bool]
     if query.filters:
         among = f" among those that pass the filters: {in_words(query.filters)}"
     if not last:
-        return f"no passage matches the question{among}", False
+        none = unmet(query.filters, tools.reader) if query.filters else ""
+        return none or f"no passage matches the question{among}", False
     if any(step.stage == "alive" and step.count == 0 for step in steps):
         return GONE, False
     if (least := query.min_confidence) is not None:

@@ -27,6 +27,8 @@ ASKED = (
     " ON x.path = json_extract(s.value, '$[1]') AND x.collection = json_extract(s.value, '$[0]')"
 )
 """Of a list of documents those that are there, each `x` with its place in the list as `s.key`."""
+_COUNTED = 1_000
+"""Documents whose passages are counted: a millisecond."""
 _CHUNKS = f"SELECT {records.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
 
 
@@ -118,9 +120,29 @@ def listed_documents(session: Session, may: Allowed | None, limit: int) -> list[
     return [DocumentId(*row) for row in found]
 
 
+def passing(session: Session, may: Allowed | None) -> int:
+    """Counted where few documents may answer, else by their part of all: to count many takes longer than to search."""
+    documents, chunks = map(int, session.all("SELECT documents, chunks FROM state")[0])
+    if may is None:
+        return chunks
+    if may.column == "row":
+        return chunks - len(may.rows) if may.but else len(may.rows)
+    those = documents - len(may.rows) if may.but else len(may.rows)
+    if those > _COUNTED:
+        return round(chunks * those / documents)
+    condition, values = which(may)
+    return int(session.value(f"SELECT count(*) FROM chunks c WHERE {condition}", values))
+
+
 def knows(session: Session, key: str) -> bool:
     """By the key of the facts, whatever their number."""
     return bool(session.value("SELECT 1 FROM facts WHERE key = ? LIMIT 1", [fact_key(key)]))
+
+
+def values_of(session: Session, key: str, limit: int) -> Mapping[str, int]:
+    """By the key of the facts."""
+    counted = "SELECT value, count(*) FROM facts WHERE key = ? GROUP BY value ORDER BY 2 DESC, 1"
+    return dict(session.all(f"{counted} LIMIT ?", [fact_key(key), max(0, limit)]))
 
 
 def tags(session: Session) -> Mapping[str, int]:

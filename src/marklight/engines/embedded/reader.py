@@ -82,8 +82,14 @@ class EmbeddedReader:
     def listed(self, filters: Filters, limit: int) -> list[DocumentId]:
         return read.listed_documents(self._session, self._may(filters), limit)
 
+    def passing(self, filters: Filters) -> int:
+        return read.passing(self._session, self._may(filters))
+
     def knows(self, key: str) -> bool:
         return read.knows(self._session, key)
+
+    def values(self, key: str, limit: int) -> Mapping[str, int]:
+        return read.values_of(self._session, key, limit)
 
     def tags(self) -> Mapping[str, int]:
         return read.tags(self._session)

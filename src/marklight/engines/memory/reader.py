@@ -88,9 +88,18 @@ class MemoryReader:
         }
         return sorted(passing)[: max(0, limit)]
 
+    def passing(self, filters: Filters) -> int:
+        return sum(ranking.passes(self.state, each, filters) for each in self.state.chunks())
+
     def knows(self, key: str) -> bool:
         documents = (entry.document for entry in self.state.entries.values())
         return any(known == fact_key(key) for each in documents for known, _ in facts(each))
+
+    def values(self, key: str, limit: int) -> Mapping[str, int]:
+        documents = (entry.document for entry in self.state.entries.values())
+        said = (value for each in documents for own, value in facts(each) if own == fact_key(key))
+        commonest = sorted(Counter(said).items(), key=lambda each: (-each[1], each[0]))
+        return dict(commonest[: max(0, limit)])
 
     def tags(self) -> Mapping[str, int]:
         documents = (entry.document for entry in self.state.entries.values())

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from marklight.answer import Hit, Hits, Query
 from marklight.model import DocumentId
 from marklight.ports import Tools
+from marklight.search.filters import certain
 from marklight.settings import demand_within
-from marklight.text import query_words
 
 _SEVERAL = 3
 """Documents that answer a broad question, where so many do (mission, section 3). Of the 400 commonest words of
@@ -38,7 +38,8 @@ class Confidence:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if query.min_confidence is not None:
             return tuple(hit for hit in hits if hit.score >= query.min_confidence)
-        if certain(query):
+        # Who quotes a phrase beside other words wants what holds it, however far its meaning is.
+        if query.filters.phrases or certain(query):
             return hits
         if all(answered(hit) < self.threshold for hit in hits):
             return ()
@@ -61,13 +62,3 @@ def answered(hit: Hit) -> float:
 def literal(hit: Hit) -> bool:
     """Whether it holds the question as it is typed."""
     return any(why.stage == "literal" for why in hit.why)
-
-
-def certain(query: Query) -> bool:
-    """Whether all that passes the filters is what was asked for, however far its meaning is."""
-    given = query.filters
-    if given.phrases:
-        return True
-    named = (*given.tags, *given.languages, *(value for _, value in given.where))
-    asked = set(query_words(query.text))
-    return bool(asked) and asked <= set(query_words(" ".join(named)))
