@@ -102,8 +102,8 @@ class Query:
     """The text as the library spells it, where that differs: `connect to Wi-Fi` for `connect to wifi`."""
     spelled_as: tuple[str, ...] = ()
     """The words in which it differs."""
-    expanded_with: tuple[str, ...] = ()
-    """Words of the library that mean the same, for the search by meaning."""
+    expanded_with: Mapping[str, float] = field(default_factory=dict)
+    """Words of the library that mean nearly the same, for the search by meaning, and how near each is."""
     hypothesis: str = ""
     """An answer as the asker imagines it: what is searched by meaning in place of the question."""
     min_confidence: float | None = None

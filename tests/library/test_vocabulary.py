@@ -136,10 +136,10 @@ def test_an_abbreviation_finds_what_it_stands_for(tmp_path: Path, engine: str) -
                 assert paths(answer)[0] == path
             without = {"search": {"skip": ["expand"]}}
             plain = lib.search(short, mode="semantic", settings=without)
-            assert plain.query.expanded_with == ()
+            assert plain.query.expanded_with == {}
             found = lib.search(short, mode="semantic")
             assert found.hits[0].score > plain.hits[0].score
-        assert lib.search("k8s").query.expanded_with == ()
+        assert lib.search("k8s").query.expanded_with == {}
 
 
 def test_searches_find_out_that_an_older_library_has_no_words_yet(tmp_path: Path) -> None:

@@ -125,16 +125,21 @@ def test_what_is_not_embedded_yet_is_found_by_its_words(tmp_path: Path) -> None:
             assert lib.search(text, refresh=False).hits[0].chunk.path == "d.md", text
 
 
-def test_words_of_the_library_that_mean_the_same_count_where_nobody_has_the_questions_own(
+def test_words_that_mean_nearly_the_same_count_as_far_as_they_do_where_nobody_has_the_questions_own(
     tools: Tools,
 ) -> None:
     lists = {"semantic": listed(tools, "semantic", a=0.9, c=0.7), "keyword": ()}
-    plain = gathered(lists, Query("undo"), tools).values()
-    meant = gathered(lists, Query("undo", expanded_with=("rollback",)), tools).values()
-    assert [each.covered for each in plain] == [0.0, 0.0]
-    assert [each.covered for each in meant] == [1.0, 0.0]
-    known = gathered(lists, Query("espresso", expanded_with=("rollback",)), tools).values()
-    assert [each.covered for each in known] == [0.0, 1.0]
+
+    def covered(text: str, **near: float) -> list[float]:
+        found = gathered(lists, Query(text, expanded_with=near), tools)
+        return [each.covered for each in found.values()]
+
+    assert covered("undo") == [0.0, 0.0]
+    assert covered("undo", rollback=0.6) == [0.6, 0.0]
+    # One of several is enough, and the nearest counts.
+    assert covered("undo", rollback=0.6, nowhere=0.9) == [0.6, 0.0]
+    assert covered("undo", rollback=0.6, revision=0.7) == [0.7, 0.0]
+    assert covered("espresso", rollback=0.6) == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("name", ["RollBack", "rollBack", "roll_back"])

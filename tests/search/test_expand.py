@@ -72,16 +72,18 @@ def tools() -> Iterator[Tools]:
 
 def test_the_nearest_words_are_added_one_form_of_each(tools: Tools) -> None:
     # `auths` is a form of the question's own word, `authentications` of the word added first.
-    assert Expand()(Query(QUESTION), tools).expanded_with == ("authentication", "login")
+    # From the mean (.35, .203) the question lies at (.65, -.203), `authentication` at (.61, .077)
+    # and `login` at (.45, .397).
+    assert Expand()(Query(QUESTION), tools).expanded_with == pytest.approx(
+        {"authentication": 0.91, "login": 0.52}, abs=0.005
+    )
 
 
 def test_at_most_so_many_words_and_none_that_is_too_far(tools: Tools) -> None:
-    assert Expand(most=1)(Query(QUESTION), tools).expanded_with == ("authentication",)
-    assert Expand(most=0)(Query(QUESTION), tools).expanded_with == ()
-    # From the mean (.35, .203) the question lies at (.65, -.203), `authentication` at (.61, .077)
-    # and `login` at (.45, .397): cosines .908 and .519.
-    assert Expand(least=0.55)(Query(QUESTION), tools).expanded_with == ("authentication",)
-    assert Expand(least=0.92)(Query(QUESTION), tools).expanded_with == ()
+    assert [*Expand(most=1)(Query(QUESTION), tools).expanded_with] == ["authentication"]
+    assert Expand(most=0)(Query(QUESTION), tools).expanded_with == {}
+    assert [*Expand(least=0.55)(Query(QUESTION), tools).expanded_with] == ["authentication"]
+    assert Expand(least=0.92)(Query(QUESTION), tools).expanded_with == {}
 
 
 @pytest.mark.parametrize(
@@ -99,16 +101,16 @@ def test_only_search_by_meaning_for_the_question_itself_takes_words_in(
 
 
 def test_without_a_model_or_without_vectors_of_words_nothing_is_added(tools: Tools) -> None:
-    assert Expand()(Query(QUESTION), Tools(tools.reader)).expanded_with == ()
+    assert Expand()(Query(QUESTION), Tools(tools.reader)).expanded_with == {}
     other = Tools(tools.reader, Model(fingerprint="other"))
-    assert Expand()(Query(QUESTION), other).expanded_with == ()
+    assert Expand()(Query(QUESTION), other).expanded_with == {}
 
 
 def test_search_by_meaning_leans_towards_the_words(tools: Tools) -> None:
     plain = Semantic()(Query(QUESTION), tools)
     assert [hit.chunk.text for hit in plain] == ["near the question", "near the words"]
     assert plain[0].score == pytest.approx(0.9, abs=1e-3)
-    expanded = Query(QUESTION, expanded_with=("login", "no such word"))
+    expanded = Query(QUESTION, expanded_with={"login": 0.8, "no such word": 0.6})
     leaning = Semantic(expansion=0.5)(expanded, tools)
     assert [hit.chunk.text for hit in leaning] == ["near the words", "near the question"]
     # (1, 0) + 0.5 x (0.8, 0.6) = (1.4, 0.3), which is 1.432 long.
@@ -117,7 +119,7 @@ def test_search_by_meaning_leans_towards_the_words(tools: Tools) -> None:
 
 
 def test_a_hypothesis_is_searched_as_a_passage_in_place_of_the_question(tools: Tools) -> None:
-    query = Query(QUESTION, hypothesis="as it might be written", expanded_with=("login",))
+    query = Query(QUESTION, hypothesis="as it might be written", expanded_with={"login": 0.8})
     found = Semantic()(query, tools)
     assert {hit.chunk.text: round(hit.score, 2) for hit in found} == {
         "near the question": 0.44,

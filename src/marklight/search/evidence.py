@@ -252,11 +252,20 @@ def _texts(chunk: Chunk) -> tuple[str, ...]:
 
 
 def _covered(query: Query, tools: Tools, chunks: Sequence[str]) -> dict[str, Mapping[str, Covered]]:
-    """Of the question's words in each spelling; where nobody has any, of those of the library that mean the same."""
+    """Of the question's words in each spelling; where nobody has any, of words that mean nearly the same.
+
+    A passage with such a word has the question's as far as the two are near. Of single words that stood
+    nowhere but whose nearest word did, one in seven was answered right, and their scores said nine in ten.
+    """
     own = {text: _shares(text, tools, chunks) for text in query.spellings}
     if any(own.values()) or not query.expanded_with:
         return own
-    return {query.text: _shares(" ".join(query.expanded_with), tools, chunks)}
+    near = (
+        {id: Covered(near * share.anywhere, near * share.title) for id, share in shares.items()}
+        for term, near in query.expanded_with.items()
+        for shares in (_shares(term, tools, chunks),)
+    )
+    return {query.text: _most(near)}
 
 
 def _most(spelled: Iterable[Mapping[str, Covered]]) -> Mapping[str, Covered]:

@@ -51,7 +51,7 @@ class Semantic:
         vector = embedder.embed_query(query.text)
         if not query.expanded_with or not self.expansion:
             return vector
-        added = tools.reader.concept_vectors(embedder.fingerprint, query.expanded_with)
+        added = tools.reader.concept_vectors(embedder.fingerprint, list(query.expanded_with))
         # The longer a question is the better it says itself what it means: the same weight for
         # any length costs twice as much of nDCG@10 on the Kubernetes pages (.779, .777, .773).
         share = self.expansion / max(1, len(query_words(query.text)))

@@ -42,9 +42,9 @@ class Expand:
         if len(own) > self.words:
             return query
         near = _nearest(query.text, tools.reader, tools.embedder, FORMS * self.most)
-        close = (term for term, cosine in near if cosine >= self.least)
+        close = {term: cosine for term, cosine in near if cosine >= self.least}
         added = islice(_new(close, own), self.most)
-        return replace(query, expanded_with=tuple(added))
+        return replace(query, expanded_with={term: close[term] for term in added})
 
 
 def _nearest(text: str, reader: Reader, model: Embedder, limit: int) -> list[tuple[str, float]]:
