@@ -49,6 +49,11 @@ class Filters:
     def __bool__(self) -> bool:
         return self != Filters()
 
+    @property
+    def of_passages(self) -> bool:
+        """Whether one passage of a document may pass and another not."""
+        return bool(self.phrases or self.without or self.languages)
+
     def to_dict(self) -> dict[str, Any]:
         """Those that are set, as JSON holds them."""
         found: dict[str, Any] = {}
@@ -123,6 +128,11 @@ class Query:
     def spellings(self) -> tuple[str, ...]:
         """The text as it was typed, and as the library spells it where that differs."""
         return (self.text, self.respelled) if self.respelled else (self.text,)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What something may be called that is asked for: the text in its spellings, and all that was typed."""
+        return tuple(dict.fromkeys((*self.spellings, self.asked or self.text)))
 
 
 class Why(NamedTuple):

@@ -125,6 +125,13 @@ def test_what_is_called_exactly_as_the_question_is_not_put_back() -> None:
     assert found[2].score < found[1].score
 
 
+def test_what_was_lifted_among_others_is_read_as_they_are() -> None:
+    lifted = Hit(chunk("b"), 0.4, (Why("named", 0.4),))
+    hits = best_first([lifted, *hits_of({"a": 0.9, "c": 0.1})])
+    found = Rerank()(ASKED, hits, Tools(no_reader(), reranker=Reader([0.7, 0.2, 0.9])))
+    assert told(found) == [("c", 0.9), ("a", 0.7), ("b", 0.2)]
+
+
 def test_a_real_cross_encoder_puts_the_answer_first(tmp_path: Path) -> None:
     model = load_reranker(str(pairs.write_folder(tmp_path / "pairs")))
     texts = {"x": "grind coffee beans", "y": "undo a rollout of the app", "z": "undo the app"}

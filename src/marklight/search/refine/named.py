@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import ClassVar, NamedTuple
@@ -9,6 +10,7 @@ from typing import ClassVar, NamedTuple
 from marklight.answer import Hit, Hits, Mode, Query, best_first
 from marklight.model import Chunk
 from marklight.ports import Tools
+from marklight.search.keyed import with_keyed
 from marklight.settings import demand_within
 from marklight.text import flat
 
@@ -27,14 +29,15 @@ _SPREAD = 1 / 7
 class Named:
     """Brings in what is called so where no retriever did, and lifts it above the rest.
 
-    A document by its title comes before one by another of its names, and that before a section.
+    A document by its title comes before one by another of its names, and that before a section. What has
+    the question among the keywords of its frontmatter comes into the first five.
     """
 
     invents: ClassVar[bool] = True
     """The first passage of what is called so, where the hits have none of it."""
 
     most: int = 3
-    """How many are lifted; of more that are called so the best ones."""
+    """How many are put first; of more that are called so the best ones."""
 
     def __post_init__(self) -> None:
         demand_within("search.named", self, most=(1, inf))
@@ -43,18 +46,7 @@ class Named:
         if query.mode is Mode.CODE:
             return hits
         called = called_so(query, hits, tools)[: self.most]
-        if not called:
-            return hits
-        lifted = {one.hit.chunk.id for one in called}
-        others = [_squeezed(hit) for hit in hits if hit.chunk.id not in lifted]
-        # Their own scores count as well: what is lifted must not end lower than it was.
-        best = max(hit.score for hit in (*others, *(_squeezed(one.hit) for one in called)))
-        return best_first(
-            (
-                *others,
-                *(one.hit.rescored(best + (1.0 - best) * one.share, "named") for one in called),
-            )
-        )
+        return with_keyed(query, _with_called(hits, called), tools)
 
 
 class Called(NamedTuple):
@@ -65,11 +57,25 @@ class Called(NamedTuple):
     hit: Hit
 
 
+def _with_called(hits: Hits, called: Sequence[Called]) -> Hits:
+    if not called:
+        return hits
+    lifted = {one.hit.chunk.id for one in called}
+    others = [_squeezed(hit) for hit in hits if hit.chunk.id not in lifted]
+    # Their own scores count as well: what is lifted must not end lower than it was.
+    best = max(hit.score for hit in (*others, *(_squeezed(one.hit) for one in called)))
+    return best_first(
+        (
+            *others,
+            *(one.hit.rescored(best + (1.0 - best) * one.share, "named") for one in called),
+        )
+    )
+
+
 def called_so(query: Query, hits: Hits, tools: Tools) -> list[Called]:
     """Documents, and sections of other documents, the strongest name and the best passage first."""
-    names = dict.fromkeys((*query.spellings, query.asked or query.text))
-    wanted = {flat(name) for name in names}
-    found = [one for name in names for one in tools.reader.named(name, query.filters, _READ)]
+    wanted = {flat(name) for name in query.names}
+    found = [one for name in query.names for one in tools.reader.named(name, query.filters, _READ)]
     whole = {one.chunk for one in found if one.score == 1.0}
     chunks = tools.reader.chunks(list(dict.fromkeys(one.chunk for one in found)))
     documents = {chunk.document for chunk in chunks if chunk.id in whole}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from math import inf, nextafter
 
 from marklight.answer import Hit, Hits, Query, best_first
@@ -49,11 +50,11 @@ class Rerank:
                 f"re-ranked {len(scores)} of {len(chosen)} candidates within {self.budget_ms:.0f} ms"
             )
         # What is called exactly as the question stays above all others, however they read.
-        named = [hit.score for hit in chosen if _is_named(hit)]
-        room = nextafter(min(named), 0.0) if named else 1.0
+        named = sum(1 for _ in takewhile(_is_named, chosen))
+        room = nextafter(chosen[named - 1].score, 0.0) if named else 1.0
         read = [
-            hit if _is_named(hit) else hit.rescored(score * room, by="rerank")
-            for hit, score in zip(chosen, scores, strict=False)
+            hit if at < named else hit.rescored(score * room, by="rerank")
+            for at, (hit, score) in enumerate(zip(chosen, scores, strict=False))
         ]
         least = min(hit.score for hit in read)
         return best_first([*read, *_below(least, hits[len(scores) :])])

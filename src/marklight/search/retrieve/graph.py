@@ -127,7 +127,7 @@ def _passages(
         found = {document: each.chunk for document, each in leading.items()}
     else:
         found = _by_words(documents, replace(query, filters=filters), tools)
-    if not (filters.phrases or filters.without or filters.languages):
+    if not filters.of_passages:
         for document in documents:
             if document not in found:
                 found.update((document, chunk.id) for chunk in tools.reader.chunks_of(document)[:1])

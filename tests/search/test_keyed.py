@@ -1,0 +1,84 @@
+"""Documents that say of themselves what they are about, where others speak of it more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import marklight
+from marklight.answer import Filters, Hits, Query
+from marklight.ports import Tools
+from marklight.search.keyed import with_keyed
+from tests.making import hits_of, library, write
+
+LOUD = {
+    f"loud-{at}.md": f"# Page {at}\n\n{'The canary release of the day. ' * at} Of {at * 7} and {at * 11}.\n"
+    for at in range(1, 13)
+}
+PAGES = {
+    **LOUD,
+    "rollout.md": "---\nkeywords: [Canary Release, slowly, rare]\n---\n\n# Going live\n\nA few get it first.\n",
+    "other.md": "---\nkeywords: [slowly]\n---\n\n# Tea\n\nLeaves in hot water.\n",
+    "third.md": "---\nkeywords: [slowly]\n---\n\n# Ink\n\nIt dries.\n",
+}
+
+
+@pytest.fixture(scope="module", params=["memory", "embedded"])
+def lib(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[marklight.Library]:
+    folder = write(tmp_path_factory.mktemp("keyed") / "docs", PAGES)
+    engine = "memory:" if request.param == "memory" else f"file:{folder.parent / 'index'}"
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        yield lib
+
+
+def paths(hits: Hits) -> list[str]:
+    return [hit.chunk.path for hit in hits]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "keyword", "semantic"])
+def test_a_keyword_puts_its_document_into_the_first_five(lib: marklight.Library, mode: str) -> None:
+    found = paths(lib.search("canary release", mode=mode, refresh=False).hits)
+    assert "rollout.md" in found[:5]
+    skipped = lib.search(
+        "canary release", mode=mode, refresh=False, settings={"search": {"skip": ["named"]}}
+    )
+    assert "rollout.md" not in paths(skipped.hits)[:5]
+
+
+def lifted(lib: marklight.Library, text: str, hits: Hits, filters: Filters | None = None) -> Hits:
+    with lib.engine.snapshot() as reader:
+        return with_keyed(Query(text, filters=filters or Filters()), hits, Tools(reader))
+
+
+def test_three_stay_before_it_and_its_score_is_enough_to_be_an_answer(
+    lib: marklight.Library,
+) -> None:
+    hits = hits_of({"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6, "e": 0.5})
+    found = lifted(lib, "rare", hits)
+    assert paths(found) == ["a.md", "b.md", "c.md", "rollout.md", "d.md", "e.md"]
+    assert 0.6 < found[3].score < 0.7
+    ((only, score),) = [(each.chunk.path, each.score) for each in lifted(lib, "rare", ())]
+    assert (only, score) == ("rollout.md", 2 / 6)
+
+
+def test_of_many_two_are_lifted_and_what_nobody_names_changes_nothing(
+    lib: marklight.Library,
+) -> None:
+    hits = hits_of({"a": 0.4, "b": 0.3})
+    assert len(lifted(lib, "slowly", hits)) == 4
+    assert lifted(lib, "slow", hits) is hits
+
+
+def test_who_is_brought_in_passes_the_filters(lib: marklight.Library) -> None:
+    assert paths(lifted(lib, "slowly", (), Filters(paths=("t*.md",)))) == ["third.md"]
+    # Nobody knows whether its first passage does.
+    assert lifted(lib, "slowly", (), Filters(without=("tea",))) == ()
+
+
+def test_a_document_that_is_gone_is_not_brought_back(lib: marklight.Library) -> None:
+    with lib.engine.snapshot() as reader:
+        assert with_keyed(Query("rare"), (), Tools(reader, exists=lambda _: False)) == ()
