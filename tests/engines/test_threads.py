@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from marklight import engines
 from marklight.answer import Filters
 from marklight.engines.embedded import mend
+from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.engines.embedded.matrix import MatrixFile
 from marklight.errors import StoreError
 from marklight.model import Batch
@@ -66,6 +68,20 @@ def test_nobody_is_told_what_another_thread_asked_for_meanwhile(folder: Path) ->
         assert pears != asked("appl")
         assert asked("pear") == pears
         assert asked(Interrupted("pear")) == pears
+
+
+def test_each_piece_of_news_is_told_to_one_of_many(tmp_path: Path) -> None:
+    pieces = [f"piece {number}" for number in range(5000)]
+    engine, usual = EmbeddedEngine(tmp_path / "library"), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            for _ in range(20):
+                engine._parts.words.news.extend(pieces)
+                told = threads.map(lambda _: engine.news(), range(8))
+                assert sorted(piece for some in told for piece in some) == sorted(pieces)
+    finally:
+        sys.setswitchinterval(usual)
 
 
 def damage_words(folder: Path) -> None:

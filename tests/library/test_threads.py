@@ -103,6 +103,24 @@ def test_the_first_search_of_many_opens_each_part_once(
     assert sorted(opened) == ["marklight.engines", "marklight.models"]
 
 
+def test_an_earlier_model_is_loaded_once_though_many_ask_for_it(
+    pages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+    load = models.load
+
+    def load_slowly(name: str, **more: Any) -> Any:
+        loaded.append(name)
+        time.sleep(0.05)
+        return load(name, **more)
+
+    monkeypatch.setattr(models, "load", load_slowly)
+    with library(pages) as lib, ThreadPoolExecutor(8) as threads:
+        made = list(threads.map(lib.model_named, ["fake"] * 8))
+    assert loaded == ["fake"]
+    assert len({*map(id, made)}) == 1
+
+
 def test_nothing_is_still_at_work_when_a_task_fails(pages: Path) -> None:
     ended: list[str] = []
 

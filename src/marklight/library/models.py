@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from marklight import models
@@ -40,7 +41,14 @@ class Models:
         """Models by their names, each made once: an earlier one may answer for a while."""
         model = self.settings.build(Model, "model")
         server, threads = model.server, model.threads
-        return cache(lambda name: Remembering(models.load(name, threads=threads, server=server)))
+        load = cache(lambda name: Remembering(models.load(name, threads=threads, server=server)))
+        loading = Lock()
+
+        def named(name: str) -> Embedder:
+            with loading:  # `cache` lets two threads make two
+                return load(name)
+
+        return named
 
     @once
     def server(self) -> Server | None:

@@ -131,8 +131,13 @@ class EmbeddedEngine:
             return check(self._parts, self._session())
 
     def news(self) -> list[str]:
-        waiting = self._parts.words.news
-        return [waiting.popleft() for _ in range(len(waiting))]
+        told: list[str] = []
+        with suppress(
+            IndexError
+        ):  # no more: other threads ask too, so nobody knows how many there are
+            while True:
+                told.append(self._parts.words.news.popleft())
+        return told
 
     def describe(self) -> str:
         return f"file:{self.folder}"
