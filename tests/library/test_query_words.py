@@ -8,7 +8,7 @@ import pytest
 
 from marklight.errors import UsageError
 from tests.library.conftest import paths
-from tests.making import library
+from tests.making import library, write
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,19 @@ def test_a_question_that_is_nothing_but_filters_is_answered_for_certain(
         answer = lib.search("status:draft", explain=True)
         assert set(paths(answer)) == {"auth.md"}
         assert {why.value for hit in answer.hits for why in hit.why if why.stage == "answer"} == {1}
+
+
+def test_what_something_is_called_is_no_filter_though_a_dash_is_in_it(
+    folder: Path, engine: str
+) -> None:
+    write(folder, {"hints.md": "# Hints and -annotations\n\nBoth are hints.\n"})
+    with library(folder, engine=engine) as lib:
+        for text in ("Hints and -annotations", "hints and -ANNOTATIONS"):
+            answer = lib.search(text)
+            assert paths(answer)[0] == "hints.md"
+            assert not answer.notices
+        left_out = lib.search("hints -annotations", min_confidence=0.0)
+        assert "hints.md" not in paths(left_out)
 
 
 def test_what_was_left_out_is_told(folder: Path, engine: str) -> None:

@@ -57,6 +57,8 @@ class Operators:
                 found.add("phrases", phrase)
         if found.filters == Filters():
             return query
+        if found.filters.without and tools.reader.named(query.text, query.filters, 1):
+            return query  # something is called so, with a dash before a word
         if not query_words(text):
             text = " ".join(found.values)
         if not query_words(text):
