@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from marklight.answer import Query
 from marklight.errors import SettingsError
 
 MOST_DEEP, MOST_FETCHED = 1_000, 100_000
@@ -15,3 +16,8 @@ def demand_depth(depth: int, least: int) -> None:
             f"a retriever's depth must be 1 to {MOST_DEEP} and its least 1 to {MOST_FETCHED},"
             f" not {depth}, {least}"
         )
+
+
+def candidates(query: Query, depth: int, least: int) -> int:
+    """How many a retriever fetches: more where more results are asked for, and in a deeper look."""
+    return query.deep * max(least, depth * query.limit)

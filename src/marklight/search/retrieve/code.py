@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from marklight.answer import Hits, Query
 from marklight.ports import Tools
-from marklight.search.retrieve import demand_depth
+from marklight.search.retrieve import candidates, demand_depth
 from marklight.text import identifiers
 
 
@@ -26,6 +26,6 @@ class Code:
         names = identifiers(query.text)
         if not names:
             return ()
-        limit = query.deep * max(self.least, self.depth * query.limit)
+        limit = candidates(query, self.depth, self.least)
         found = tools.reader.code(names, query.filters, limit)
         return tools.hits(found, by="code")

@@ -11,7 +11,7 @@ from math import log2
 from marklight.answer import Filters, Hits, Query
 from marklight.model import DocumentId
 from marklight.ports import FIELD_BOOSTS, Scored, Tools
-from marklight.search.retrieve import demand_depth
+from marklight.search.retrieve import candidates, demand_depth
 from marklight.settings import demand_within
 from marklight.text import query_words
 
@@ -53,7 +53,7 @@ class Graph:
         demand_within("search.graph", self, seeds=looked, most=looked, hops=(1, 3))
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
-        limit = query.deep * max(self.least, self.depth * query.limit)
+        limit = candidates(query, self.depth, self.least)
         scores = self._seeds(query, tools)
         known, found = set(scores), dict[DocumentId, float]()
         for _ in range(self.hops):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from marklight.answer import Hits, Query
 from marklight.ports import FIELD_BOOSTS, Tools
-from marklight.search.retrieve import demand_depth
+from marklight.search.retrieve import candidates, demand_depth
 from marklight.text import query_words
 
 
@@ -26,6 +26,6 @@ class Keyword:
         words = query_words(*query.spellings)
         if not words:
             return ()
-        limit = query.deep * max(self.least, self.depth * query.limit)
+        limit = candidates(query, self.depth, self.least)
         found = tools.reader.keyword(words, FIELD_BOOSTS, query.filters, limit)
         return tools.hits(found, by="keyword")

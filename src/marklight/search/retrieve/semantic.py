@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from marklight.answer import Hits, Query
 from marklight.ports import Embedder, Tools
-from marklight.search.retrieve import demand_depth
+from marklight.search.retrieve import candidates, demand_depth
 from marklight.settings import demand_within
 from marklight.text import query_words
 
@@ -37,7 +37,7 @@ class Semantic:
         embedder = tools.embedder
         if embedder is None:
             return ()
-        limit = query.deep * max(self.least, self.depth * query.limit)
+        limit = candidates(query, self.depth, self.least)
         vector = self._aim(query, embedder, tools)
         found = tools.reader.semantic(vector, embedder.fingerprint, query.filters, limit)
         return tools.hits(found, by="semantic")
