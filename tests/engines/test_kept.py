@@ -122,3 +122,13 @@ def test_fewer_by_words_are_the_first_of_more(engine: EmbeddedEngine) -> None:
 )
 def test_several_texts_come_back_as_they_were(values: tuple[str, ...]) -> None:
     assert unpacked(texts(values)) == values
+
+
+def test_where_no_library_was_made_nothing_piles_up_either(engine: EmbeddedEngine) -> None:
+    for _ in range(9):
+        with engine.snapshot() as reader:
+            assert reader.counts("").documents == 0
+    assert len(engine._parts.kept) == 1
+    put(engine, entry("a.md", "apple"))
+    with engine.snapshot() as reader:
+        assert reader.counts("").documents == 1

@@ -28,7 +28,7 @@ def create(path: Path) -> None:
         session.run("PRAGMA journal_mode = WAL")
         with session.transaction():
             if session.value("PRAGMA user_version") == 0:
-                _make_tables(session)
+                _make_tables(session, secrets.token_hex(8))
     finally:
         session.close()
 
@@ -37,7 +37,7 @@ def blank(path: Path) -> Session:
     """A library without anything, in memory: what is seen where none has been made."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     session = Session(path, connection)
-    _make_tables(session)
+    _make_tables(session, "")  # all such are the same, so what is kept of one serves the next
     return session
 
 
@@ -58,12 +58,12 @@ def make_folder(folder: Path) -> None:
         ) from error
 
 
-def _make_tables(session: Session) -> None:
+def _make_tables(session: Session, library: str) -> None:
     for statement in TABLES.split(";"):
         session.run(statement)
     session.run(
         "INSERT INTO state (one, library, vocabulary) VALUES (1, ?, ?)",
-        [secrets.token_hex(8), terms_recipe()],
+        [library, terms_recipe()],
     )
     session.run(f"PRAGMA application_id = {APPLICATION}")
     session.run(f"PRAGMA user_version = {VERSION}")
