@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, repeat
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ import watchfiles._rust_notify
 from marklight.ingest import embed, work
 from marklight.ingest import read as reading
 from marklight.ingest.pipeline import Ingest
+from marklight.library import Library
 from marklight.library.following import At, Following
 from tests.library.conftest import paths
 from tests.library.followed import QUICK, SECONDS, Gated, following, settled
@@ -268,3 +271,30 @@ def test_python_can_follow_along(folder: Path, engine: str) -> None:
 )
 def test_how_far_a_run_is_in_words(at: At, said: str) -> None:
     assert str(at) == said
+
+
+def test_who_follows_may_leave_at_any_moment_of_a_question(tmp_path: Path) -> None:
+    class Leaving(Library):
+        """Whoever looks twice for who follows it finds them gone."""
+
+        there: Iterator[Following | None]
+
+        @property
+        def following(self) -> Following | None:
+            return next(self.there)
+
+        @following.setter
+        def following(self, _: Following | None) -> None: ...
+
+    folder = write(tmp_path / "docs", {"a.md": "# Apple\n\nAn apple a day.\n"})
+    with Leaving(folder, {"engine": "memory:", "model": {"name": "fake"}}) as lib:
+        lib.there = repeat(None)
+        lib.index()
+        for verb in (
+            lambda: lib.upkeep(lib.reading),
+            lambda: lib.status(),
+            lambda: lib.get("a.md"),
+            lambda: lib.search("apple"),
+        ):
+            lib.there = cycle([Following(lib), None])
+            assert verb()

@@ -117,8 +117,8 @@ def answered(
         question = replace(question, query=replace(query, text=whole, asked=query.text))
     if progress:
         notices += kept.refresh(question.query, progress)
-        if library.following:
-            library.following.wake()  # it makes the vectors that there was no time for
+        if following := library.following:
+            following.wake()  # it makes the vectors that there was no time for
     notices += kept.notices()
     with library.crew.at_work() as alone, library.commits_engine.snapshot() as reader:
         found = answer(library, question, reader, alone=alone)

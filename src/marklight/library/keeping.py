@@ -107,7 +107,7 @@ def status(library: Parts) -> dict[str, Any]:
         "sizes": dict(library.engine.sizes()),
         "unused_vectors": library.engine.waste(),
         **told_status(library, fingerprint),
-        **({"following": library.following.to_dict()} if library.following else {}),
+        **({"following": following.to_dict()} if (following := library.following) else {}),
         "collections": {
             each: {"path": str(folder), "documents": documents[each]}
             for each, folder in library.collections.items()

@@ -61,8 +61,8 @@ def look(library: Parts, query: Query | None, progress: Progress) -> Freshness:
 
 def look_at_known(library: Parts, progress: Progress) -> tuple[str, ...]:
     """The same for a library that is there; only a search or a run makes a new one."""
-    if library.following:
-        library.following.await_text()
+    if following := library.following:
+        following.await_text()
     with library.engine.snapshot() as reader:
         if reader.generation == 0:
             raise NotFound(

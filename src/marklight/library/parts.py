@@ -53,7 +53,7 @@ class Parts(Models):
         self.repositories: Mapping[str, Repository] = {}
         """Those that hold the collections, once they were asked for."""
         self.following: Following | None = None
-        """Who follows the files on the disk, where somebody does."""
+        """Who follows the files on the disk, where somebody does; they may leave at any moment."""
         self.place: Place = locate(Path(folder) if folder is not None else None)
         self._given, self._assignments = dict(given or {}), tuple(assignments)
         self.settings: Settings = read_settings(self.place.folder, assignments, given)
@@ -131,7 +131,8 @@ class Parts(Models):
 
     def upkeep(self, ingest: Ingest) -> Upkeep:
         """Who keeps the index true, with or without vectors."""
-        followed = self.following is not None and self.following.watching
+        following = self.following
+        followed = following is not None and following.watching
         return Upkeep(ingest, self.limits, self.bookmark, self.looks, self.embedding, followed)
 
     def pipeline_with(
