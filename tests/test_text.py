@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight.model import trail
-from marklight.text import identifiers, parts, plain, query_words, terms, words
+from marklight.text import identifiers, parts, plain, query_words, subject, terms, words
 from marklight.text.forms import FORMS, one_form
 from tests.linear import demand_linear
 
@@ -123,6 +123,23 @@ def test_plain_text_takes_time_linear_in_size(piece: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Ida’s hat", "Ida's hat"),
+        ("the children’s room", "child room"),
+        ("what's the time", "time"),
+        ("Where’s the printer", "printer"),
+        ("I'm sure they’ve said it'll rain", "sure said rain"),
+        ("we don’t stop", "don't stop"),
+    ],
+)
+def test_an_apostrophe_of_either_kind_makes_no_other_word_and_stop_words_are_not_told_by_one(
+    text: str, found: str
+) -> None:
+    assert words(text) == words(found)
+
+
 def test_plain_text_keeps_words_and_drops_addresses() -> None:
     text = 'See [the guide](/docs/x.md "T"), ![a picture](p.png), [[Page|this]], <b>bold</b> {{< note title="Mind" >}}.'
     assert plain(text).split() == "See the guide, a picture, this, bold Mind.".split()
@@ -156,3 +173,19 @@ def test_no_text_breaks_the_terms(text: str) -> None:
     found = terms(text)
     assert all(3 <= len(term) <= 30 and term.isalpha() for term in found)
     assert terms(" ".join(found)) <= found
+
+
+@pytest.mark.parametrize(
+    "text, about",
+    [
+        ("when is the pen test?", "pen test?"),
+        ("What’s C++ for", "C++"),
+        ("the state of the art", "state of the art"),
+        ("how do I run -f", "run -f"),
+        ("what is it", "what is it"),
+        ("pen test", "pen test"),
+        ("", ""),
+    ],
+)
+def test_a_question_is_about_what_stands_between_its_stop_words(text: str, about: str) -> None:
+    assert subject(text) == about

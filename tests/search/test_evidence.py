@@ -163,6 +163,10 @@ def test_what_stands_in_a_passage_as_it_is_typed_is_meant_to_the_letter(tools: T
     assert asked("revision-earlier") == pytest.approx((0.0, 0.0, 2))
     assert asked("earlier revision") == pytest.approx((0.3, 0.0, 1))
     assert asked("revision earlier") == pytest.approx((0.0, 0.0, 2))
+    # What is asked about stands there; how it is asked need not.
+    assert asked("what's the earlier revision?") == pytest.approx((0.3, 0.0, 1))
+    assert asked("where is the earlier-revision") == pytest.approx((1.0, 0.0, 1))
+    assert asked("what is revision of earlier") == pytest.approx((0.0, 0.0, 2))
     assert asked("earlier replicas") == pytest.approx((0.0, 0.0, 2))
 
 

@@ -59,7 +59,7 @@ def texts(chunk: Chunk) -> tuple[str, ...]:
 WORDED = ("body", "title", "headings")
 """The fields that hold the words of these texts."""
 
-_SAMPLE = "The Café's C++ and .NET parsers, 日本語 running_fast getUserById v1.27 naïve 漢 don't _so_ bought colours"
+_SAMPLE = "The Café's C++ and .NET parsers, 日本語 running_fast getUserById v1.27 naïve 漢 don't _so_ bought colours what's Ida’s"
 
 
 @cache

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from marklight.answer import Hits, Query
 from marklight.model import Chunk
 from marklight.ports import Covered, Tools
-from marklight.text import admits, is_phrase, query_words, together, words
+from marklight.text import admits, is_phrase, query_words, subject, together, words
 
 SEEN = 20
 """Best of a list that a question is judged by: its scores must not hang on how many results are wanted."""
@@ -231,8 +231,9 @@ def _holders(
 ) -> dict[str, float]:
     """Passages in which the question stands as it is typed, the more telling the fewer documents do so.
 
-    What is typed without blanks, as a version, a date or an address is, says where it stands by itself.
+    Of `when is the pen test` that is what it asks about. What is typed without blanks, as a version, a date or an address is, says where it stands by itself.
     """
+    text = subject(text)
     typed = len(text.split())
     if typed > _PHRASE:
         return {}

@@ -8,7 +8,7 @@ from marklight.text.markup import plain
 from marklight.text.passages import passage, passage_of
 from marklight.text.phrases import admits, is_phrase, phrase_words, together
 from marklight.text.prose import STOP_WORDS, flat, fold, has_cjk, words
-from marklight.text.questions import query_words
+from marklight.text.questions import query_words, subject
 from marklight.text.terms import terms, terms_recipe
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "phrase_words",
     "plain",
     "query_words",
+    "subject",
     "terms",
     "terms_recipe",
     "together",

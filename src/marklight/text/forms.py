@@ -55,7 +55,7 @@ _IZE = re.compile(r"(?<=[a-z]{3})iz(?=(?:es?|ed|ers?|ing|ations?|able)$)")
 
 def one_form(word: str) -> str:
     """The word that stands for this one and for all its forms; most words are their own."""
-    if first := FORMS.get(word.removesuffix("'s").removesuffix("’s")):
+    if first := FORMS.get(word.removesuffix("'s")):
         return first
     if "our" in word:
         return _OR.sub("or", word)

@@ -92,7 +92,7 @@ def phrase_words(phrase: str) -> list[str]:
     for run in _phrase(phrase).runs:
         if is_cjk(run):
             found += pairs(run) if len(run) > 1 else []
-        elif "'" not in run:  # the index tells one kind of apostrophe from the other
+        else:
             found += words(run)
     return list(dict.fromkeys(found))
 

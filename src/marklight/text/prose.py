@@ -23,6 +23,8 @@ _ENDING = r"(?:['’](?:s|t|re|ve|ll|d|m)\b|\+\+(?!\w)|#(?!\w))?"
 _RUNS = re.compile(rf"\w+{_ENDING}|\.net\b")
 _MIXED_RUNS = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}])\w)+{_ENDING}|\.net\b")
 """The same for text that also holds runs written without spaces; slower, so used only there."""
+_SHORTENED = re.compile(r"'(?:s|re|ve|ll|d|m)$")
+"""Not `'t`: what can't be is another matter than what can."""
 _CJK_SIGN = re.compile(f"[{_CJK}]")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 """Only the marks of Latin, Greek and Cyrillic: elsewhere a mark changes the letter."""
@@ -38,8 +40,10 @@ class _Words(dict[str, str]):
     def __missing__(self, run: str) -> str:
         if len(self) >= self._MOST:
             self.clear()
-        word = bare(run)
-        word = self[run] = "" if not word or word in STOP_WORDS else _stem(word)
+        # Which apostrophe a program puts makes no other word, and `what's` says as little as `what is`.
+        word = bare(run).replace("’", "'")
+        stops = not word or word in STOP_WORDS or _SHORTENED.sub("", word) in STOP_WORDS
+        word = self[run] = "" if stops else _stem(word)
         return word
 
 
