@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from marklight.search.near import near_keys, near_paths
+from marklight.search.near import near_keys, near_paths, paths_with
 
 PATHS = [
     *("guide/auth.md", "guide/deployment.md", "guide/rolling-back.md", "guide/license.md"),
@@ -45,3 +45,19 @@ def test_a_section_is_known_by_its_anchor_and_its_words_and_offered_once() -> No
     assert near_keys("Token Refersh", called) == ["token-refresh"]
     assert near_keys("token-refersh", called) == ["token-refresh"]
     assert near_keys("nonsense", called) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("Priya", ["people/priya.raman.md", "notes/2026-01 Priya, budget.md"]),
+        ("raman priya", ["people/priya.raman.md"]),
+        ("notes/budget.md", ["notes/2026-01 Priya, budget.md"]),
+        ("priy", []),
+        ("people", []),
+        ("...", []),
+    ],
+)
+def test_a_part_of_a_name_offers_the_files_that_have_it(written: str, meant: list[str]) -> None:
+    paths = ["notes/2026-01 Priya, budget.md", "people/priya.raman.md", "people/tomasz.md"]
+    assert paths_with(written, paths) == meant

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import PurePosixPath
 
+_WORD = re.compile(r"[^\W_]+")
 MOST = 3
 """Names that are offered."""
 LIKE = 0.75
@@ -28,6 +30,13 @@ def near_paths(written: str, paths: Iterable[str]) -> list[str]:
         # Most of thousands are told to be unlike by their letters alone, a thirtieth of the time.
         return [found[path] for path in _like(written.casefold(), found)]
     return sorted(found.values(), key=lambda path: -_share(written, path))
+
+
+def paths_with(written: str, paths: Iterable[str]) -> list[str]:
+    """Files whose own name has all the words written, the shortest first: `priya` and `People/Priya Raman.md`."""
+    wanted = set(_WORD.findall(_own_name(written)))
+    found = [path for path in paths if wanted and wanted <= set(_WORD.findall(_own_name(path)))]
+    return sorted(found, key=lambda path: (len(path), path))[:MOST]
 
 
 def near_keys(written: str, called: Mapping[str, str]) -> list[str]:

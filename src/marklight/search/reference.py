@@ -12,7 +12,7 @@ from marklight.model import Chunk, Document, DocumentId, Heading
 from marklight.ports import Reader
 from marklight.report import Extract
 from marklight.search import widen
-from marklight.search.near import near_keys, near_paths
+from marklight.search.near import near_keys, near_paths, paths_with
 from marklight.text.page import Page
 
 _LINES = re.compile(r"^(?P<path>.+):(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?$", re.DOTALL)
@@ -121,6 +121,7 @@ def _missing(name: str, reader: Reader) -> NotFound:
         return NotFound(f"several documents are called {name!r}", hint)
     paths = [id.path for id in reader.files()]
     near = titled or (near_paths(name, paths) if len(paths) < MOST_COMPARED else [])
+    near = near or paths_with(name, paths)
     hint = f"Did you mean {' or '.join(near)}?" if near else "`marklight search` finds documents"
     return NotFound(f"no document is called {name!r} in this library", hint)
 
