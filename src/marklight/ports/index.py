@@ -58,6 +58,8 @@ class Covered(NamedTuple):
 
     anywhere: float
     title: float
+    rare: float = 0.0
+    """What it has of it by words that hardly any passage has."""
 
 
 class Pending(NamedTuple):

@@ -33,6 +33,8 @@ _PHRASE, _ALL = 6, 0.999
 _TOGETHER = 0.3
 """What several words that stand together count beside a single one. With 1 the right page of one link text
 in ten is held back, as another has those words; with this the order on all sets is what it was."""
+_LEADING = 2
+"""Passages that may have more of the question's words than all others: what is asked for may stand twice."""
 _LONG = 20
 """Words from which on a question is no longer: the sets have hardly any beyond."""
 _OTHER_LETTERS = re.compile(r"[^\W\d_A-Za-z\u00aa-\u024f\u1e00-\u1eff]")
@@ -57,6 +59,9 @@ class Evidence(NamedTuple):
     more; times how much so many words tell."""
     covered: float
     """That share; a rare word counts more."""
+    rare: float
+    """What of that share are words that hardly any passage has: where passages are nearly alike, as the days
+    of a diary are, one that has such a word is meant, though others may be nearer by a little."""
     literal: float
     """The same for a question of a single word, and nothing for others: who types one word means it.
 
@@ -84,6 +89,8 @@ class Bearing(NamedTuple):
     """The mean of those of the three best by words, ten times: where words and meaning agree, there is an answer."""
     covered: float
     """The largest share of the question's words in one passage, or in its path."""
+    lead: float
+    """How much more of them a passage or two have than all others: hardly by accident, near or not."""
     near: float
     """Their mean share in the three passages nearest in meaning, else in the three best by words."""
     length: float
@@ -122,6 +129,7 @@ def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str,
             keyword=keyword,
             words=telling * max(keyword**_TAMED * share.anywhere, linked.get(id, 0.0)),
             covered=share.anywhere,
+            rare=share.rare,
             literal=max((each.get(id, 0.0) for each in held), default=0.0),
             title=share.title,
             path=_share_in_path(chunk.path, asked),
@@ -165,6 +173,7 @@ def bearing(
     near = [*(hit.chunk.id for hit in lists.get("semantic", ())), *sorted(unembedded(lists, query))]
     nearest = sorted((found[id] for id in near), key=lambda each: -each.meaning)[:SEEN]
     worded = [found[hit.chunk.id] for hit in lists.get("keyword", ())[:SEEN]]
+    best = {hit.chunk.id for hits in lists.values() for hit in hits[:SEEN]}
     cosines = [each.meaning for each in nearest] or [0.0]
     # A page about pancakes in a folder of recipes need not say that it is one; the folder alone is half
     # of `recipe for sushi` too, and tells nothing.
@@ -176,6 +185,7 @@ def bearing(
         spread=cosines[0] - cosines[-1],
         worded=fmean(each.meaning for each in worded[:3]) if worded else cosines[-1],
         covered=max(seen, default=0.0),
+        lead=_lead([found[id].covered for id in best]),
         near=fmean(seen[:3]) if seen else 0.0,
         length=log(1 + (1 if literal else _length(query.text))),
         size=log(1 + _passages(query, tools)),
@@ -186,6 +196,12 @@ def _passages(query: Query, tools: Tools) -> int:
     """Those that are searched: within a filter a library answers as one that has no more would."""
     every = tools.reader.counts("").chunks
     return min(every, max(_FEWEST, tools.reader.passing(query.filters))) if query.filters else every
+
+
+def _lead(shares: Iterable[float]) -> float:
+    """From the largest to the first that is not among the leading."""
+    ordered = sorted(shares, reverse=True)
+    return ordered[0] - (ordered[_LEADING] if len(ordered) > _LEADING else 0.0) if ordered else 0.0
 
 
 def _length(text: str) -> int:

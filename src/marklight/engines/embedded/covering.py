@@ -27,6 +27,7 @@ def covered(
     rarities = {
         word: covering.weight(searcher.num_docs, searcher.doc_freq(WHOLE, word)) for word in wanted
     }
+    rare = covering.rare(searcher.num_docs)
     held: dict[int, int] = {}
     titled: dict[int, int] = {}
     for at in range(0, len(wanted), AT_ONCE):
@@ -36,7 +37,7 @@ def covered(
 
     @cache  # most passages have one of a few choices of the words
     def share(held: int, titled: int) -> Covered:
-        return covering.covered(rarities, _named(wanted, held), _named(wanted, titled))
+        return covering.covered(rarities, _named(wanted, held), _named(wanted, titled), rare)
 
     return {chunks[row]: share(found, titled[row]) for row, found in held.items()}
 

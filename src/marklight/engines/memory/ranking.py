@@ -71,13 +71,13 @@ def covered(state: State, words: Sequence[str], chunks: Sequence[str]) -> dict[s
         word: covering.weight(len(fields), sum(word in each[WHOLE] for each in fields.values()))
         for word in wanted
     }
-    found = {}
+    rare, found = covering.rare(len(fields)), {}
     for id in chunks:
         own = fields.get(id, {})
         held = [word for word in wanted if word in own.get(WHOLE, ())]
         if held:
             titled = [word for word in held if word in own["title"]]
-            found[id] = covering.covered(rarities, held, titled)
+            found[id] = covering.covered(rarities, held, titled, rare)
     return found
 
 
