@@ -72,7 +72,7 @@ PLANS = {
     "any hybrid": Plan(
         {"nearness": 1.2, "rare": RARE, "literal": LITERAL},
         AXES,
-        (*WORDS, "lead", "length"),
+        (*WORDS, "length"),
         ("share", "gap", "length", "covered"),
     ),
     "any semantic": Plan({"nearness": 1.0}, {}, (), ("share", "length")),
@@ -93,8 +93,9 @@ def learned(plan: Plan, known: Cases, trial: Trial) -> Weights:
 
 def curve_of_answers(plan: Plan, known: Cases, evidence: Mapping[str, float], short: bool) -> Curve:
     """Questions whose answer is among the first ten, against those that nothing answers."""
-    # Whether a single word agrees with itself says nothing that its cosines do not.
-    names = tuple(name for name in plan.answer if not short or name != "worded")
+    # Whether a single word agrees with itself says nothing that its cosines do not, and that few have it
+    # nothing against it.
+    names = tuple(name for name in plan.answer if not short or name not in ("worded", "lead"))
     values, labels, counts = [], [], []
     for each in known.values():
         found = [
