@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
 from typing import NamedTuple
 
@@ -39,6 +39,9 @@ class Entry(NamedTuple):
     lines: Sequence[str]
     """Markdown with headings of the second level and below."""
 
+
+Written = Callable[[date, Sequence[str], random.Random], list[str]]
+"""How a day with these sentences is told."""
 
 OF_DAYS = (
     Fact(
@@ -216,7 +219,7 @@ def minutes() -> tuple[list[Entry], list[Asked]]:
 
 
 def _told(
-    days: Sequence[date], facts: Sequence[Fact], written: object, chance: random.Random
+    days: Sequence[date], facts: Sequence[Fact], written: Written, chance: random.Random
 ) -> tuple[list[Entry], list[Asked]]:
     rare = [(fact, word, at) for fact in facts for at, word in enumerate(fact.rare)]
     happened = dict(zip(chance.sample(days, len(rare)), rare, strict=True))
@@ -238,7 +241,7 @@ def _told(
     return entries, asked
 
 
-def _day(day: date, said: Sequence[str], chance: random.Random) -> list[str]:
+def _day(_: date, said: Sequence[str], chance: random.Random) -> list[str]:
     pick = chance.choice
     people = ("Anna", "Ben", "Carla", "Dirk")
     return [

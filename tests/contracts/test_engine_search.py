@@ -115,9 +115,22 @@ def test_what_a_passage_has_of_the_words_counts_by_their_rarity(engine: Engine) 
     whole = two + 5 * one
     assert none == ({}, {})
     assert set(found) == set(ids.values())
-    assert found[ids["a.md"]] == pytest.approx(((two + 2 * one) / whole, one / whole))
-    assert found[ids["b.md"]] == pytest.approx(((two + one) / whole, 0))
-    assert found[ids["c.md"]] == pytest.approx((one / whole, 0))
+    have = (two + 2 * one) / whole, (two + one) / whole, one / whole
+    # No word stands in more than three passages, so all are rare.
+    assert found[ids["a.md"]] == pytest.approx((have[0], one / whole, have[0]))
+    assert found[ids["b.md"]] == pytest.approx((have[1], 0, have[1]))
+    assert found[ids["c.md"]] == pytest.approx((have[2], 0, have[2]))
+
+
+def test_rare_is_a_word_that_at_most_three_passages_have(engine: Engine) -> None:
+    often = [entry(f"{at}.md", "apple pear" if at < 3 else "apple") for at in range(4)]
+    put(engine, *often)
+    with engine.snapshot() as reader:
+        first, last = (reader.chunks_of(id_of(f"{at}.md"))[0].id for at in (0, 3))
+        found = reader.covered(words("apple pear"), [first, last])
+    four, three = log(1 + 100.5 / 4.5), log(1 + 101.5 / 3.5)
+    assert found[first] == pytest.approx((1, 0, three / (four + three)))
+    assert found[last] == pytest.approx((four / (four + three), 0, 0))
 
 
 def test_a_word_is_known_where_a_living_passage_has_it(engine: Engine) -> None:

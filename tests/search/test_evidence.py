@@ -27,6 +27,8 @@ def test_evidence_is_what_each_list_says_and_what_the_passage_has_of_the_words(
     # Each word stands in one of three passages, so each is half of the question; one is a title.
     assert (one.covered, one.title) == (two.covered, 0.5) == (0.5, 0.5)
     assert (two.title, three.covered) == (0.0, 0.0)
+    # Neither stands in more than three passages.
+    assert (one.rare, two.rare, three.rare) == (0.5, 0.5, 0.0)
     assert (one.meaning, two.meaning, three.meaning) == pytest.approx((9, 8, 7))
     assert (one.nearness, two.nearness, three.nearness) == pytest.approx((1, 0.5, 0))
     assert (one.keyword, two.keyword, three.keyword) == (1.0, 0.5, 0.0)
@@ -206,11 +208,28 @@ def test_a_question_is_judged_by_the_best_of_each_list(tools: Tools) -> None:
             spread=2,
             worded=(9 + 8) / 2,
             covered=0.5,
+            lead=0.5,
             near=(0.5 + 0.5 + 0) / 3,
             length=log(3),
             size=log(4),
         )
     )
+
+
+def test_a_passage_leads_where_no_more_than_one_other_has_as_much_of_the_words(
+    tools: Tools,
+) -> None:
+    lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8, c=0.7), "keyword": ()}
+
+    def lead(text: str) -> float:
+        query = Query(text)
+        return bearing(lists, gathered(lists, query, tools), query, tools).lead
+
+    assert lead("rollback revision") == pytest.approx(1)
+    # `see` stands in two of them, which both lead; `the` is looked for in none.
+    assert lead("see the") == pytest.approx(1)
+    assert lead("rollback replicas espresso") == pytest.approx(0)
+    assert lead("nowhere") == 0
 
 
 @pytest.mark.parametrize(

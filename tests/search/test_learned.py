@@ -33,6 +33,7 @@ FLAT = Bearing(
     spread=1.0,
     worded=7.5,
     covered=0.5,
+    lead=0.1,
     near=0.4,
     length=log(5),
     size=log(1001),
@@ -81,7 +82,7 @@ FINITE = st.floats(-30, 30)
 BEARINGS = st.builds(
     Bearing,
     *(st.floats(0, 10) for _ in range(4)),
-    *(st.floats(0, 1) for _ in range(2)),
+    *(st.floats(0, 1) for _ in range(3)),
     st.floats(log(2), 5),
     st.floats(0, 15),
 )

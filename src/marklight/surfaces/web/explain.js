@@ -14,6 +14,7 @@ const EVIDENCE = {
   nearness: ["among the nearest", "1 is the nearest of those seen, 0 the last"],
   words: ["words", "score by words, times the share of the question's words"],
   covered: ["words it has", "share of the question's words; rare ones count more"],
+  rare: ["rare words it has", "share of the question's words that hardly any passage has"],
   literal: ["the very word", "for questions of one word"],
   title: ["words in its title", "share of the question's words"],
   links: ["how well linked", "documents that it is linked with, by doublings"],

@@ -1,0 +1,65 @@
+"""How often the one day that answers comes first in diaries and minutes whose days are nearly alike."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import marklight
+from benchmarks._diaries import Asked, Entry, diary, journal, laid_out, minutes
+from benchmarks._measure import save
+from marklight.search.refine.confidence import Confidence, answered
+
+KINDS = {"diary": diary, "journal": journal, "minutes": minutes}
+LAYOUTS = ("day", "month", "all")
+DEEP = 20
+
+
+def measured(entries: Sequence[Entry], asked: Sequence[Asked], by: str) -> dict[str, Any]:
+    ranks, held, answers = [], 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        for path, text in laid_out(entries, by):
+            (Path(folder) / path).write_text(text, "utf-8")
+        with marklight.open(folder, {"engine": "memory:"}) as library:
+            library.index()
+            for one in asked:
+                found = library.search(one.text, limit=DEEP, min_confidence=0.0, refresh=False)
+                likely = max(map(answered, found.hits), default=0.0) >= Confidence.threshold
+                if one.answer:
+                    held += not likely
+                    ranks.append(_rank(found, one.answer))
+                else:
+                    answers += likely
+    return {
+        "questions": len(ranks),
+        "first": ranks.count(1),
+        "among three": sum(rank <= 3 for rank in ranks),
+        "mean rank": fmean(ranks),
+        "held back": held,
+        "never happened": len(asked) - len(ranks),
+        "never happened, answered": answers,
+    }
+
+
+def _rank(found: marklight.Answer, answer: str) -> int:
+    """Where the sentence stands; behind all that is looked at if nowhere."""
+    places = (at for at, hit in enumerate(found.hits, 1) if answer in hit.chunk.text)
+    return next(places, DEEP + 1)
+
+
+def main() -> None:
+    found: dict[str, Any] = {}
+    for kind, told in KINDS.items():
+        for by in LAYOUTS:
+            found[f"{kind}, a file for each {by}" if by != "all" else f"{kind}, one file"] = one = (
+                measured(*told(), by)
+            )
+            print(kind, by, one, flush=True)
+    save("diary", found)
+
+
+if __name__ == "__main__":
+    main()
