@@ -115,22 +115,23 @@ def test_what_a_passage_has_of_the_words_counts_by_their_rarity(engine: Engine) 
     whole = two + 5 * one
     assert none == ({}, {})
     assert set(found) == set(ids.values())
-    have = (two + 2 * one) / whole, (two + one) / whole, one / whole
-    # No word stands in more than three passages, so all are rare.
-    assert found[ids["a.md"]] == pytest.approx((have[0], one / whole, have[0]))
-    assert found[ids["b.md"]] == pytest.approx((have[1], 0, have[1]))
-    assert found[ids["c.md"]] == pytest.approx((have[2], 0, have[2]))
+    assert found[ids["a.md"]] == pytest.approx(((two + 2 * one) / whole, one / whole, 0))
+    assert found[ids["b.md"]] == pytest.approx(((two + one) / whole, 0, 0))
+    assert found[ids["c.md"]] == pytest.approx((one / whole, 0, 0))
 
 
-def test_rare_is_a_word_that_at_most_three_passages_have(engine: Engine) -> None:
-    often = [entry(f"{at}.md", "apple pear" if at < 3 else "apple") for at in range(4)]
-    put(engine, *often)
+@pytest.mark.parametrize("passages, most", [(79, 0), (80, 1), (240, 3), (400, 3)])
+def test_a_word_is_rare_that_hardly_any_passage_has(
+    engine: Engine, passages: int, most: int
+) -> None:
+    held = ("one two three four", "two three four", "three four", "four")
+    put(engine, *(entry(f"{at}.md", (*held, *["none"] * passages)[at]) for at in range(passages)))
     with engine.snapshot() as reader:
-        first, last = (reader.chunks_of(id_of(f"{at}.md"))[0].id for at in (0, 3))
-        found = reader.covered(words("apple pear"), [first, last])
-    four, three = log(1 + 100.5 / 4.5), log(1 + 101.5 / 3.5)
-    assert found[first] == pytest.approx((1, 0, three / (four + three)))
-    assert found[last] == pytest.approx((four / (four + three), 0, 0))
+        first = reader.chunks_of(id_of("0.md"))[0].id
+        found = reader.covered(words("one two three four"), [first])[first]
+    # As if there were a hundred more without any of them.
+    told = [log(1 + (passages + 100.5 - holders) / (holders + 0.5)) for holders in range(1, 5)]
+    assert found == pytest.approx((1, 0, sum(told[:most]) / sum(told)))
 
 
 def test_a_word_is_known_where_a_living_passage_has_it(engine: Engine) -> None:

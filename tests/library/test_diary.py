@@ -26,18 +26,18 @@ QUESTIONS = (
 
 
 def day(number: int) -> str:
-    """Every seventh has something of its own."""
-    own = f"Bought a {RARE[number // 7]} at the flea market." if number % 7 == 3 else ""
+    """Every fifteenth has something of its own."""
+    own = f"Bought a {RARE[number // 15]} at the flea market." if number % 15 == 3 else ""
     return (
-        f"### Morning\n\nGot up at 6:{10 + number}. Ran {3 + number % 5} km along the river.\n\n"
+        f"### Morning\n\nGot up at 6:{10 + number % 50}. Ran {3 + number % 5} km along the river.\n\n"
         f"### Evening\n\n{own or USUAL[number % 5]} Cooked {('pasta', 'soup', 'rice')[number % 3]} "
-        f"for supper. Called mum. Read for half an hour. To bed at 22:{10 + number}.\n"
+        f"for supper. Called mum. Read for half an hour. To bed at 22:{10 + number % 50}.\n"
     )
 
 
 @pytest.mark.parametrize("files", ["one a day", "one for all"])
 def test_the_day_with_the_rare_word_comes_first(tmp_path: Path, files: str) -> None:
-    days = {f"2024-{1 + at // 28:02}-{1 + at % 28:02}": day(at) for at in range(42)}
+    days = {f"2024-{1 + at // 28:02}-{1 + at % 28:02}": day(at) for at in range(90)}
     pages = {f"{name}.md": f"# {name}\n\n{text}" for name, text in days.items()}
     if files == "one for all":
         pages = {"diary.md": "\n".join(f"## {name}\n\n{text}" for name, text in days.items())}

@@ -15,9 +15,10 @@ BACKGROUND = 100
 """Passages that one thinks of beside the library's own, without any of the words."""
 
 
-FEW, OF_MANY = 3, 1000
-"""Passages that a rare word stands in at the most, and of how many it may be one more: `quince` stands on
-a day or two of a diary. Twice or half as many change nothing on the sets, five times as many cost CoSQA .01."""
+FEW, OF_SOME, OF_MANY = 3, 80, 1000
+"""Passages that a rare word stands in at the most, one in eighty at that, or one in a thousand if that
+is more: `quince` stands on a day or two of a diary. Five in a thousand cost CoSQA .01, which asks in words
+that mislead; in a library of thirty passages nearly every word stands once, and none is rare."""
 
 
 def looked_for(words: Sequence[str]) -> list[str]:
@@ -40,7 +41,8 @@ def weight(passages: int, holders: int) -> float:
 
 def rare(passages: int) -> float:
     """What a word counts at the least that hardly any passage holds."""
-    return weight(passages, max(FEW, passages // OF_MANY))
+    few = max(min(FEW, passages // OF_SOME), passages // OF_MANY)
+    return weight(passages, few) if few else math.inf
 
 
 def covered(
