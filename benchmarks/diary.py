@@ -14,20 +14,22 @@ from benchmarks._measure import save
 from marklight.search.refine.confidence import Confidence, answered
 
 KINDS = {"diary": diary, "journal": journal, "minutes": minutes}
-LAYOUTS = ("day", "month", "all")
+LAYOUTS = ("day", "all")
 DEEP = 20
 
 
 def measured(entries: Sequence[Entry], asked: Sequence[Asked], by: str) -> dict[str, Any]:
     ranks, held, answers = [], 0, 0
     with tempfile.TemporaryDirectory() as folder:
+        pages = Path(folder) / "pages"
+        pages.mkdir()
         for path, text in laid_out(entries, by):
-            (Path(folder) / path).write_text(text, "utf-8")
-        with marklight.open(folder, {"engine": "memory:"}) as library:
+            (pages / path).write_text(text, "utf-8")
+        with marklight.open(pages, {"engine": f"file:{folder}/index"}) as library:
             library.index()
             for one in asked:
                 found = library.search(one.text, limit=DEEP, min_confidence=0.0, refresh=False)
-                likely = max(map(answered, found.hits), default=0.0) >= Confidence.threshold
+                likely = max(map(answered, found.hits), default=0.0) >= Confidence().threshold
                 if one.answer:
                     held += not likely
                     ranks.append(_rank(found, one.answer))
