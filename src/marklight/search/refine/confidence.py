@@ -11,7 +11,7 @@ from marklight.search.filters import certain
 from marklight.settings import demand_within
 
 _SEVERAL = 3
-"""Documents that answer a broad question, where so many do (mission, section 3). Of the 400 commonest words of
+"""Documents that answer a broad question, where so many do. Of the 400 commonest words of
 FastAPI's pages 32 were else answered from one or two, as a page that is named so leaves others no likelihood."""
 
 
