@@ -77,7 +77,7 @@ class Concept(NamedTuple):
 
 
 MOST_CONCEPTS = 10_000
-"""Words of a library that are its vocabulary, those in most documents (mission, R2)."""
+"""Words of a library that are its vocabulary, those in most documents."""
 
 FIELD_BOOSTS: Mapping[str, float] = {
     "title": 3.0,

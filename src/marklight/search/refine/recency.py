@@ -11,7 +11,7 @@ from marklight.settings import demand_within
 
 _DAY_SECONDS = 86_400
 _FACTORS = ((7, 1.2), (30, 1.1))
-"""Days, and what a document of the last so many counts times (mission, R11)."""
+"""Days, and what a document of the last so many counts times."""
 
 
 @dataclass(frozen=True, slots=True)
