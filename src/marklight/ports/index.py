@@ -90,7 +90,7 @@ FIELD_BOOSTS: Mapping[str, float] = {
     "body": 1.0,
     "whole": 10.0,
 }
-"""The prose fields of a passage and their weight in keyword search (mission, R4).
+"""The prose fields of a passage and their weight in keyword search.
 
 The whole is all of them as one text, with the parts of names. Without it a word in the title and in
 the body counts as if it were two, and each field has a rarity of words of its own, which in short
