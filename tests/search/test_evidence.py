@@ -37,6 +37,16 @@ def test_evidence_is_what_each_list_says_and_what_the_passage_has_of_the_words(
     assert (one.links, three.links) == pytest.approx((log2(3), 0.0))
 
 
+def test_a_page_of_words_is_no_surer_of_an_answer_than_a_long_question(tools: Tools) -> None:
+    lists = {"semantic": listed(tools, "semantic", a=0.9), "keyword": ()}
+
+    def length(count: int) -> float:
+        query = Query(" ".join(f"w{number}" for number in range(count)))
+        return bearing(lists, gathered(lists, query, tools), query, tools).length
+
+    assert [length(count) for count in (2, 20, 300)] == pytest.approx([log(3), log(21), log(21)])
+
+
 def test_words_tell_the_more_the_longer_a_question_is_up_to_twenty(tools: Tools) -> None:
     lists = {
         "semantic": listed(tools, "semantic", a=0.9),

@@ -94,7 +94,7 @@ class Bearing(NamedTuple):
     near: float
     """Their mean share in the three passages nearest in meaning, else in the three best by words."""
     length: float
-    """How many words the question has, by their logarithm."""
+    """How many words the question has, by their logarithm; a page of them is no surer of an answer."""
     size: float
     """How many passages pass the filters, likewise: of many one is near to anything."""
 
@@ -187,7 +187,7 @@ def bearing(
         covered=max(seen, default=0.0),
         lead=_lead([found[id].covered for id in best]),
         near=fmean(seen[:3]) if seen else 0.0,
-        length=log(1 + (1 if literal else _length(query.text))),
+        length=log(1 + (1 if literal else min(_length(query.text), _LONG))),
         size=log(1 + _passages(query, tools)),
     )
 
