@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 from math import log, log2
 from statistics import fmean
 from typing import NamedTuple
 
 from marklight.answer import Hits, Query
-from marklight.model import Chunk
-from marklight.ports import Covered, Tools
-from marklight.text import admits, is_phrase, query_words, subject, together, words
+from marklight.ports import Tools
+from marklight.search.wording import (
+    NOTHING,
+    as_typed,
+    forms,
+    in_any_spelling,
+    length,
+    share_in_path,
+    shares_of,
+)
 
 SEEN = 20
 """Best of a list that a question is judged by: its scores must not hang on how many results are wanted."""
@@ -21,18 +27,12 @@ _HUB = 8
 _LEAST_SPREAD = 0.05
 """Cosines that are closer than this are as good as equal."""
 _LEAST_SCORE = 1e-6
-_NOTHING = Covered(0.0, 0.0)
 _TELLING = 0.75
 """Power of a question's length in `words`: the more there are the more their agreement tells. Of 0, 0.25,
 0.5, 0.75 and 1 this one is the best on sets left out."""
 _TAMED = 0.7
 """Power of the keyword score in `words`: that a word stands once more tells little. On the sets 0.5 and 0.7
 are as good as 1 or better, 0.35 and 1.4 worse."""
-_PHRASE, _ALL = 6, 0.999
-"""Words of a question that may stand in a passage as they are typed, and the share that is all of them."""
-_TOGETHER = 0.3
-"""What several words that stand together count beside a single one. With 1 the right page of one link text
-in ten is held back, as another has those words; with this the order on all sets is what it was."""
 _LEADING = 2
 """Passages that may have more of the question's words than all others: what is asked for may stand twice."""
 _LONG = 20
@@ -41,8 +41,6 @@ _OTHER_LETTERS = re.compile(r"[^\W\d_A-Za-z\u00aa-\u024f\u1e00-\u1eff]")
 """All but those of Latin."""
 _FEWEST = 25
 """Passages of a library below which nothing was learned of whether it answers, so fewer that pass a filter count as many."""
-_PATHS = 4096
-"""Documents whose words of the path are remembered."""
 
 
 class Evidence(NamedTuple):
@@ -109,16 +107,16 @@ def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str,
     most, last = _ends(worded)
     most = max(most, _LEAST_SCORE)
     by_words = "keyword" in lists
-    spelled = _covered(query, tools, list(chunks)) if by_words else {}
-    covered = _most(spelled.values())
+    spelled = shares_of(query, tools, list(chunks)) if by_words else {}
+    covered = in_any_spelling(spelled.values())
     owners = {chunk.document for chunk in chunks.values()} if by_words else ()
     degrees = tools.reader.degrees(list(owners), _HUB)
-    telling = min(_length(query.text), _LONG) ** _TELLING
-    asked = {form for text in spelled for form in _forms(text)}
-    held = [_literal(text, chunks, shares) for text, shares in spelled.items()]
+    telling = min(length(query.text), _LONG) ** _TELLING
+    asked = {form for text in spelled for form in forms(text)}
+    held = [as_typed(text, chunks, shares) for text, shares in spelled.items()]
     found, unseen = {}, unembedded(lists, query)
     for id, chunk in chunks.items():
-        share, cosine = covered.get(id, _NOTHING), cosines.get(id, farthest)
+        share, cosine = covered.get(id, NOTHING), cosines.get(id, farthest)
         if id in unseen:  # then it may be as near as its words tell
             cosine += (nearest - farthest) * share.anywhere
         beyond = min(last / most, share.anywhere) if len(worded) >= SEEN else 0.0
@@ -132,7 +130,7 @@ def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str,
             rare=share.rare,
             literal=max((each.get(id, 0.0) for each in held), default=0.0),
             title=share.title,
-            path=_share_in_path(chunk.path, asked),
+            path=share_in_path(chunk.path, asked),
             links=log2(1 + degrees.get(chunk.document, 0)),
         )
     return found
@@ -187,7 +185,7 @@ def bearing(
         covered=max(seen, default=0.0),
         lead=_lead([found[id].covered for id in best]),
         near=fmean(seen[:3]) if seen else 0.0,
-        length=log(1 + (1 if literal else min(_length(query.text), _LONG))),
+        length=log(1 + (1 if literal else min(length(query.text), _LONG))),
         size=log(1 + _passages(query, tools)),
     )
 
@@ -202,110 +200,6 @@ def _lead(shares: Iterable[float]) -> float:
     """From the largest to the first that is not among the leading."""
     ordered = sorted(shares, reverse=True)
     return ordered[0] - (ordered[_LEADING] if len(ordered) > _LEADING else 0.0) if ordered else 0.0
-
-
-def _length(text: str) -> int:
-    """Words of the question; `PostgreSQL` is one, though it is also looked for in its parts."""
-    whole = set(words(text))
-    return 1 if len(whole) == 1 else len(set(query_words(text)))
-
-
-def _forms(text: str) -> set[frozenset[str]]:
-    """A question's words, and the same with the parts of names."""
-    return {frozenset(words(text)), frozenset(query_words(text))} - {frozenset()}
-
-
-def _share_in_path(path: str, asked: Iterable[frozenset[str]]) -> float:
-    """Of the words that are asked for, in whichever form has more of them there."""
-    own = _path_words(path)
-    return max((len(each & own) / len(each) for each in asked), default=0.0)
-
-
-@lru_cache(maxsize=_PATHS)
-def _path_words(path: str) -> frozenset[str]:
-    """Those of its folders and of the file's name; the ending tells nothing, as most have the same."""
-    return frozenset().union(*map(_part_words, path.split("/")))
-
-
-@lru_cache(maxsize=_PATHS)
-def _part_words(part: str) -> frozenset[str]:
-    """Of one of them: most folders are those of many documents."""
-    return frozenset(query_words(part))
-
-
-def _literal(
-    text: str, chunks: Mapping[str, Chunk], covered: Mapping[str, Covered]
-) -> Mapping[str, float]:
-    """Passages that have what was typed as it is typed: a single word, or several that stand together."""
-    if _length(text) == 1:
-        return {id: share.anywhere for id, share in covered.items()}
-    return _holders(text, chunks, covered)
-
-
-def _holders(
-    text: str, chunks: Mapping[str, Chunk], covered: Mapping[str, Covered]
-) -> dict[str, float]:
-    """Passages in which the question stands as it is typed, the more telling the fewer documents do so.
-
-    Of `when is the pen test` that is what it asks about. What is typed without blanks, as a version, a date or an address is, says where it stands by itself.
-    """
-    text = subject(text)
-    typed = len(text.split())
-    if typed > _PHRASE:
-        return {}
-    if typed == 1:
-        if not is_phrase(text):
-            return {}
-        held = [id for id, chunk in chunks.items() if admits((text,), (), _texts(chunk))]
-        return {id: covered.get(id, _NOTHING).anywhere for id in held}
-    # Where a passage lacks a word there is no need to look at its text.
-    whole = [id for id in chunks if covered.get(id, _NOTHING).anywhere > _ALL]
-    held = [id for id in whole if together(text, "\0".join(_texts(chunks[id])).lower())]
-    return dict.fromkeys(held, _TOGETHER / max(1, len({chunks[id].document for id in held})))
-
-
-def _texts(chunk: Chunk) -> tuple[str, ...]:
-    return (chunk.text, chunk.title, *chunk.headings, *chunk.merged)
-
-
-def _covered(query: Query, tools: Tools, chunks: Sequence[str]) -> dict[str, Mapping[str, Covered]]:
-    """Of the question's words in each spelling; where nobody has any, of words that mean nearly the same.
-
-    A passage with such a word has the question's as far as the two are near. Of single words that stood
-    nowhere but whose nearest word did, one in seven was answered right, and their scores said nine in ten.
-    """
-    own = {text: _shares(text, tools, chunks) for text in query.spellings}
-    if any(own.values()) or not query.expanded_with:
-        return own
-    near = (
-        {id: Covered(near * share.anywhere, near * share.title) for id, share in shares.items()}
-        for term, near in query.expanded_with.items()
-        for shares in (_shares(term, tools, chunks),)
-    )
-    return {query.text: _most(near)}
-
-
-def _most(spelled: Iterable[Mapping[str, Covered]]) -> Mapping[str, Covered]:
-    """In whichever spelling a passage has most."""
-    found: Mapping[str, Covered] = {}
-    for each in spelled:
-        found = _larger(found, each) if found else each
-    return found
-
-
-def _larger(one: Mapping[str, Covered], two: Mapping[str, Covered]) -> dict[str, Covered]:
-    both = one.keys() | two.keys()
-    return {id: Covered(*map(max, one.get(id, _NOTHING), two.get(id, _NOTHING))) for id in both}
-
-
-def _shares(text: str, tools: Tools, chunks: Sequence[str]) -> Mapping[str, Covered]:
-    """A passage that has a name as it is written, be it in other letters, need not have its parts."""
-    whole, parted = words(text), query_words(text)
-    shares = tools.reader.covered(parted, chunks)
-    if not whole or len(whole) == len(parted):
-        return shares
-    named = tools.reader.covered(whole, chunks)
-    return _larger(shares, named)
 
 
 def _ends(scores: Mapping[str, float]) -> tuple[float, float]:

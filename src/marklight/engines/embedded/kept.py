@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from marklight.engines.embedded import edges, nearby, read
+from marklight.engines.embedded import edges, nearby, read, stored
 from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.words import living, rows_of
 from marklight.model import DocumentId
@@ -70,7 +70,7 @@ class Kept(NamedTuple):
 
     library: str
     generation: int
-    passages: Recent[str, read.Passage]
+    passages: Recent[str, stored.Passage]
     documents: Recent[DocumentId, read.Facts]
     rows: Recent[int, str]
     """Passages by their rows."""
@@ -79,11 +79,11 @@ class Kept(NamedTuple):
     models: dict[tuple[int, int], Standing]
     """By the row and the epoch of each."""
 
-    def of(self, session: Session, ids: Collection[str]) -> Mapping[str, read.Passage]:
+    def of(self, session: Session, ids: Collection[str]) -> Mapping[str, stored.Passage]:
         """Those of these passages that there are."""
 
-        def fresh(some: list[str]) -> Mapping[str, read.Passage]:
-            passages, facts = read.passages(session, some)
+        def fresh(some: list[str]) -> Mapping[str, stored.Passage]:
+            passages, facts = stored.passages(session, some)
             self.documents.note(facts)
             return passages
 
@@ -93,7 +93,7 @@ class Kept(NamedTuple):
         """Whose they are; passages are not read for that."""
         found = {id: each.chunk.document for id, each in self.passages.known(ids).items()}
         lacking = [id for id in ids if id not in found]
-        return {**found, **read.owners(session, lacking)} if lacking else found
+        return {**found, **stored.owners(session, lacking)} if lacking else found
 
     def living(self, session: Session, rows: Collection[int]) -> Mapping[int, str]:
         """Of these passages, the ones that the view has."""

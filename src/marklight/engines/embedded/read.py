@@ -11,16 +11,14 @@ from marklight.engines.embedded.allowed import Allowed, which
 from marklight.engines.embedded.session import Session, listed
 from marklight.engines.facts import TAG, fact_key, seconds
 from marklight.model import (
-    Chunk,
     Counts,
     Document,
     DocumentId,
     Failure,
     FileState,
     Heading,
-    Section,
 )
-from marklight.ports import Indexed, Pending, Span
+from marklight.ports import Indexed, Span
 
 ASKED = (
     "json_each(?1) s CROSS JOIN documents x"
@@ -29,7 +27,6 @@ ASKED = (
 """Of a list of documents those that are there, each `x` with its place in the list as `s.key`."""
 _COUNTED = 1_000
 """Documents whose passages are counted: a millisecond."""
-_CHUNKS = f"SELECT {records.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
 
 
 def counts(session: Session, model: str) -> Counts:
@@ -88,18 +85,19 @@ class Facts(NamedTuple):
     community: int | None
 
 
-_FACTS = f"{_FILE}, d.moment, d.community"
-_FACT_COLUMNS = len(_FACTS.split(","))
+FACTS = f"{_FILE}, d.moment, d.community"
+"""Their columns, as `facts_in` takes them."""
 
 
 def facts(session: Session, documents: Sequence[DocumentId]) -> Mapping[DocumentId, Facts]:
     """The same of all that stages ask for, in one question too."""
-    columns = _FACTS.replace("d.", "x.")
+    columns = FACTS.replace("d.", "x.")
     found = session.all(f"SELECT s.key, {columns} FROM {ASKED}", [listed(documents)])
-    return {documents[at]: _facts(columns) for at, *columns in found}
+    return {documents[at]: facts_in(columns) for at, *columns in found}
 
 
-def _facts(columns: Sequence[Any]) -> Facts:
+def facts_in(columns: Sequence[Any]) -> Facts:
+    """The same from the columns of `FACTS`."""
     *file, digest, recipe, moment, community = columns
     return Facts(Indexed(FileState(*file), digest, recipe), seconds(moment), community)
 
@@ -218,98 +216,3 @@ def text_of(session: Session, id: DocumentId) -> tuple[str, tuple[Heading, ...]]
         id,
     )
     return (row[0], records.outline(json.loads(row[1])["outline"])) if row else None
-
-
-class Passage(NamedTuple):
-    """A passage with what is kept of it besides."""
-
-    row: int
-    levels: str
-    """How far it can be widened, as stored; empty for one that an older format stored."""
-    chunk: Chunk
-
-
-def passages(
-    session: Session, ids: Sequence[str]
-) -> tuple[Mapping[str, Passage], Mapping[DocumentId, Facts]]:
-    """These passages, and what is asked of their documents next."""
-    known: dict[str, Passage] = {}
-    facts: dict[DocumentId, Facts] = {}
-    for row, levels, *columns in session.all(
-        f"SELECT c.row, c.levels, {_FACTS}, {records.CHUNK} FROM json_each(?) i"
-        " CROSS JOIN chunks c ON c.id = i.value CROSS JOIN documents d ON d.row = c.document",
-        [listed(ids)],
-    ):
-        chunk = records.chunk(columns[_FACT_COLUMNS:])
-        known[chunk.id] = Passage(row, levels, chunk)
-        if chunk.document not in facts:
-            facts[chunk.document] = _facts(columns[:_FACT_COLUMNS])
-    return known, facts
-
-
-def owners(session: Session, chunks: Sequence[str]) -> Mapping[str, DocumentId]:
-    """Each passage's document."""
-    found = session.all(
-        "SELECT c.id, d.collection, d.path FROM json_each(?) j CROSS JOIN chunks c ON c.id = j.value"
-        " CROSS JOIN documents d ON d.row = c.document",
-        [listed(chunks)],
-    )
-    return {id: DocumentId(collection, path) for id, collection, path in found}
-
-
-def chunks_of(session: Session, id: DocumentId) -> list[Chunk]:
-    """A document's passages from top to bottom."""
-    where = "WHERE c.document = ? ORDER BY c.ordinal"
-    return [
-        records.chunk(row) for row in session.all(f"{_CHUNKS} {where}", [document_row(session, id)])
-    ]
-
-
-def beside(session: Session, id: DocumentId, ordinal: int, count: int) -> list[Chunk]:
-    """By the index on places in a document, however long that is."""
-    where = "WHERE d.collection = ? AND d.path = ? AND c.ordinal BETWEEN ? AND ? ORDER BY c.ordinal"
-    places = [*id, ordinal - count, ordinal + count]
-    return [records.chunk(row) for row in session.all(f"{_CHUNKS} {where}", places)]
-
-
-def section(session: Session, id: str) -> tuple[DocumentId, Section] | None:
-    """A section and whose it is."""
-    row = session.one(
-        "SELECT d.collection, d.path, s.id, headings, anchor, first_line, last_line, span_from,"
-        " span_to FROM sections s JOIN documents d ON d.row = s.document WHERE s.id = ?"
-        " ORDER BY s.row",
-        [id],
-    )
-    return (DocumentId(row[0], row[1]), records.section(row[2:])) if row else None
-
-
-def unembedded(session: Session, model: str, limit: int, first: Sequence[str]) -> list[Pending]:
-    """Texts without a vector, oldest passage first after those that were asked for."""
-    found = session.one("SELECT row, done FROM models WHERE name = ?", [model])
-    number, done = found or (-1, 0)
-    lacking = "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = ?)"
-    wanted = listed(first)
-    rows: dict[str, int] = {}
-    for row, digest in session.each(
-        "SELECT c.row, c.digest FROM json_each(?) f CROSS JOIN chunks c ON c.id = f.value"
-        f" WHERE {lacking} ORDER BY f.key",
-        [wanted, number],
-    ):
-        rows.setdefault(digest, row)
-    for row, digest in session.each(
-        f"SELECT c.row, c.digest FROM chunks c WHERE c.row > ? AND {lacking} ORDER BY c.row",
-        [done, number],
-    ):
-        if len(rows) >= limit:
-            break
-        rows.setdefault(digest, row)
-    chosen = list(rows.values())[: max(0, limit)]
-    texts = {
-        row[0]: records.chunk(row[1:])
-        for row in session.all(
-            f"SELECT c.row, {records.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
-            " WHERE c.row IN (SELECT value FROM json_each(?))",
-            [listed(chosen)],
-        )
-    }
-    return [Pending(texts[row].digest, texts[row]) for row in chosen]

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.answer import Filters, Level
-from marklight.engines.embedded import edges, graph, nearby, read, records, vocabulary
+from marklight.engines.embedded import edges, graph, nearby, read, records, stored, vocabulary
 from marklight.engines.embedded.allowed import Allowed, allowed
 from marklight.engines.embedded.named import named
 from marklight.engines.embedded.session import Session
@@ -117,17 +117,17 @@ class EmbeddedReader:
         return self._derived.kept.owners(self._session, chunks)
 
     def chunks_of(self, document: DocumentId) -> list[Chunk]:
-        return read.chunks_of(self._session, document)
+        return stored.chunks_of(self._session, document)
 
     def beside(self, document: DocumentId, ordinal: int, count: int) -> list[Chunk]:
-        return read.beside(self._session, document, ordinal, count)
+        return stored.beside(self._session, document, ordinal, count)
 
     def levels(self, ids: Sequence[str]) -> Mapping[str, tuple[Level, ...]]:
         known = self._derived.kept.of(self._session, ids)
         return {id: records.levels(each.levels) for id, each in known.items() if each.levels}
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None:
-        return read.section(self._session, id)
+        return stored.section(self._session, id)
 
     def links_from(self, document: DocumentId) -> list[ResolvedLink]:
         return graph.links_from(self._session, document)
@@ -225,7 +225,7 @@ class EmbeddedReader:
         return vocabulary.unembedded(self._session, model, limit)
 
     def unembedded(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
-        return read.unembedded(self._session, model, limit, first)
+        return stored.unembedded(self._session, model, limit, first)
 
     def _facts(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, read.Facts]:
         return self._derived.kept.facts(self._session, set(documents))
