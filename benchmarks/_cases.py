@@ -19,7 +19,7 @@ from marklight.eval.dataset import Dataset, some
 from marklight.eval.reading import foreign_questions, read_dataset
 from marklight.library import Library
 from marklight.ports import FIELD_BOOSTS, MOST_CONCEPTS, Reader, Tools
-from marklight.search.evidence import Evidence, bearing, gathered
+from marklight.search.evidence import Bearing, Evidence, bearing, gathered
 from marklight.search.pipeline import ASKED
 from marklight.search.shares import completed, merged
 from marklight.text import query_words
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
 
 EVIDENCE = Evidence._fields
+COVERED = Bearing._fields.index("covered")
 RELATED = (
     {"kubernetes-anchors", "blue-book-anchors", "fastapi-anchors"},
     {"cosqa-dev", "blue-book-anchors", "fastapi-anchors"},
@@ -72,6 +73,8 @@ class Case:
     """Whether its candidates may be counted: not those of a word, and not those of a small library."""
     word: bool = False
     """Whether it is a single word that the library has, or does not have."""
+    unsure: bool = False
+    """Whether nobody knows if it has an answer: learned from as both, counted as neither."""
 
 
 def cases(name: str, mode: str, model: str = "") -> list[Case]:
@@ -88,12 +91,20 @@ def cases(name: str, mode: str, model: str = "") -> list[Case]:
             asked += [(text, {}, set()) for text in off_topic(name)]
             found = [_case(collection, reader, mode, *each) for each in asked]
             found += [
-                replace(case, word=True, judged=False, ideal=(1,) if own else ())
+                one
                 for own, word in words(name, mode, reader)
                 if (case := _case(collection, reader, mode, word, {}, set()))
+                for one in _of_a_word(case, own)
             ]
     found += [case for number in range(SMALL) for case in _of_a_few(dataset, number, mode)]
     return [case for case in found if case is not None]
+
+
+def _of_a_word(case: Case, own: bool) -> Iterator[Case]:
+    """Where a word is not there but one that means nearly the same, that may be an answer or not."""
+    unsure = not own and case.bearing[COVERED] > 0
+    for ideal in ((1,), ()) if unsure else ((1,) if own else (),):
+        yield replace(case, word=True, judged=False, unsure=unsure, ideal=ideal)
 
 
 def _of_a_few(dataset: Dataset, number: int, mode: str) -> Iterator[Case | None]:

@@ -62,7 +62,9 @@ def checked(weights: Weights, some: Sequence[Case]) -> Checked:
 
 
 def _sort(case: Case, evidence: Mapping[str, float]) -> str | None:
-    """None for a question that has an answer, which is not among the first."""
+    """None for a question that has an answer which is not among the first, or of which nobody knows."""
+    if case.unsure:
+        return None
     if case.word:
         return "words" if case.ideal else "strange words"
     if case.ideal and not is_found(case, evidence):

@@ -151,7 +151,7 @@ def test_nothing_found_abstained_not_indexed_and_empty_are_different_texts(lib: 
     none = {**found, "results": [], "index": {**found["index"], "documents": 0}}
     running = telling.search_text(none, False, "indexing, 42 % (reading text, 42 of 100)")
     empty = telling.search_text(none, False, "")
-    assert "no passage matches" in filtered
+    assert "no passage passes the filter path nowhere/**" in filtered
     assert "less than 1" in unlikely
     assert running == (
         "Nothing is indexed yet: ask again in a moment.\nindexing, 42 % (reading text, 42 of 100)"

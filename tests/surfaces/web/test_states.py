@@ -71,7 +71,7 @@ def test_what_nothing_answers_is_said_and_the_nearest_can_be_seen(
 def test_where_nothing_comes_near_nobody_is_offered_what_does(page: Page) -> None:
     page.goto("/?q=zebra&path=nowhere/**")
     expect(page.locator("#state h2")).to_have_text("Nothing was found")
-    expect(page.locator("#state p")).to_contain_text("No passage matches the question")
+    expect(page.locator("#state p")).to_contain_text("No passage passes the filter path nowhere/**")
     expect(page.locator("#state button")).to_have_text(["Ask without filters"])
 
 
