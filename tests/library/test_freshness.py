@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import marklight
@@ -269,6 +269,7 @@ def edit(root: Path, what: str, one: str, other: str) -> None:
 
 
 @given(st.lists(EDITS, max_size=12), st.sampled_from(["file", "memory"]))
+@example([("write", name, "walrus") for name in NAMES], "file")  # copies, of which one is shown
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 def test_after_whatever_happened_repeated_searches_end_with_the_truth(
     edits: list[tuple[str, str, str]], engine: str

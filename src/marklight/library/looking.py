@@ -17,6 +17,9 @@ from marklight.ports import Progress
 FEW = 32
 """Passages without a vector that a search embeds by itself though another thread would do it too."""
 
+ROUNDS = 10
+"""How often files of an answer are read again at the most: one that changes all the time is shown in the end."""
+
 Found = TypeVar("Found")
 
 
@@ -82,10 +85,15 @@ def as_now(
 ) -> tuple[Found, list[DocumentId]]:
     """What is found in files as they are now; with those that could not be read since they changed.
 
-    A look may not have come to them yet: it has its time, and a huge tree takes several.
+    A look may not have come to them yet: it has its time, and a huge tree takes several. What is read
+    again may make way for a copy that changed as well.
     """
     found, stale = ask()
-    return ask() if reread(library, stale, progress) else (found, stale)
+    for _ in range(ROUNDS):
+        if not reread(library, stale, progress):
+            break
+        found, stale = ask()
+    return found, stale
 
 
 def as_before(count: int) -> list[str]:
