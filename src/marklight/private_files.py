@@ -10,6 +10,7 @@ import errno
 import os
 import secrets
 import stat
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -81,3 +82,16 @@ def write_private(path: Path, data: bytes, *, durable: bool = False) -> None:
         with suppress(OSError):
             draft.unlink()
         raise
+
+
+def data_folder() -> Path:
+    """Return the folder for what this user keeps on this machine: ownership records, trust, indexes kept elsewhere."""
+    if named := os.environ.get("MARKLIGHT_DATA_DIR"):
+        return Path(named)
+    if sys.platform in ("win32", "darwin"):
+        import platformdirs
+
+        return Path(platformdirs.user_data_dir("marklight", appauthor=False))
+    # The same folder as platformdirs returns, without importing it: this runs before a command finds its daemon.
+    home = os.environ.get("XDG_DATA_HOME", "").strip() or os.path.expanduser("~/.local/share")
+    return Path(home, "marklight")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import os
 import re
 import tomllib
 import types
@@ -288,11 +287,3 @@ def _word_for(kind: Any) -> str:
     if origin is not None:
         return "a table"
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[kind]
-
-
-def data_folder() -> Path:
-    """Where libraries live whose own folder cannot be written."""
-    import platformdirs
-
-    named = os.environ.get("MARKLIGHT_DATA_DIR")
-    return Path(named or platformdirs.user_data_dir("marklight", appauthor=False))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from marklight.errors import SettingsError, UsageError
 from marklight.place import INDEX_FOLDER
-from marklight.settings import data_folder
+from marklight.private_files import data_folder
 from marklight.text import digest
 
 

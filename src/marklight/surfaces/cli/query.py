@@ -80,7 +80,7 @@ def _take_all(session: Session) -> None:
 
 def _converse(session: Session) -> None:
     """Lines from a person: Ctrl-C ends what is being done, Ctrl-D the session."""
-    from marklight.settings import data_folder
+    from marklight.private_files import data_folder
     from marklight.surfaces.cli.history import LineFile
     from marklight.surfaces.cli.prompt import prompting
 
