@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,10 @@ settings.load_profile("unhurried")
 
 # Where the tests run in the background interrupts are ignored, and all that they start would do so too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What this user keeps on this machine stays as it is: which indexes are theirs, and what they trust.
+_DATA = tempfile.TemporaryDirectory(prefix="marklight-data-")
+os.environ["MARKLIGHT_DATA_DIR"] = _DATA.name
 
 _DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "eval"
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from marklight import ownership
 from marklight.errors import UsageError
+from marklight.ownership import Origin
 
 INDEX_FOLDER = ".marklight"
 PROJECT_FILE = "marklight.toml"
@@ -50,8 +52,11 @@ def around(folder: Path | None, name: str) -> Path | None:
 
 
 def is_library(folder: Path) -> bool:
-    """Whether it has an index or a settings file of its own."""
-    return (folder / INDEX_FOLDER / "library.db").is_file() or (folder / PROJECT_FILE).is_file()
+    """Return true for a folder with a settings file or an index that this user made, complete or not."""
+    if (folder / PROJECT_FILE).is_file():
+        return True
+    # A strangers' index in a folder above must not make one library of everything below.
+    return ownership.origin(folder / INDEX_FOLDER) not in (Origin.NONE, Origin.FOREIGN)
 
 
 def _exists(path: Path) -> bool:

@@ -11,7 +11,8 @@ import os
 import secrets
 import stat
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
@@ -20,6 +21,7 @@ _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # opening a FIFO must not wait for a writer
 _BINARY = getattr(os, "O_BINARY", 0)
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
+_DIRECTORY = getattr(os, "O_DIRECTORY", 0)
 
 
 def is_own(status: os.stat_result) -> bool:
@@ -30,19 +32,57 @@ def is_own(status: os.stat_result) -> bool:
 def make_private_folder(folder: Path) -> None:
     """Create a folder, and those above it that are missing, for this user alone.
 
-    Raises NotADirectoryError where something else stands at the path, a symbolic link included.
+    Raises NotADirectoryError if something else exists at the path, such as a symbolic link.
     """
     if not os.path.isdir(folder.parent):
         make_private_folder(folder.parent)
     with suppress(FileExistsError):
         os.mkdir(folder, FOLDER_MODE)
-    if not stat.S_ISDIR(os.lstat(folder).st_mode):
+    if not is_plain_folder(folder):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
 
 
+def is_plain_folder(folder: Path) -> bool:
+    """Return true for a folder of this user that is no symbolic link."""
+    try:
+        status = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and is_own(status)
+
+
+def is_plain_file(path: Path) -> bool:
+    """Return true for a regular file of this user that is no symbolic link."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and is_own(status)
+
+
+def remove(path: Path) -> None:
+    """Delete whatever exists at a path, a folder with its content; no symbolic link is followed."""
+    try:
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            import shutil  # 8 ms, and most commands delete nothing
+
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
 def open_private(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file and return its descriptor; a symbolic link, FIFO or device raises OSError."""
-    descriptor = os.open(path, flags | _NOFOLLOW | _NONBLOCK | _BINARY | _CLOEXEC, FILE_MODE)
+    """Open a regular file and return its descriptor; a symbolic link, FIFO or device raises OSError.
+
+    Neither the file nor its folder may be a symbolic link.
+    """
+    flags |= _NOFOLLOW | _NONBLOCK | _BINARY | _CLOEXEC
+    with _open_folder(path.parent) as folder:
+        descriptor = os.open(
+            path.name if folder is not None else path, flags, FILE_MODE, dir_fd=folder
+        )
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "is not a regular file", str(path))
@@ -68,8 +108,11 @@ def read_private(path: Path, limit_bytes: int = 65_536) -> bytes:
     return data
 
 
-def write_private(path: Path, data: bytes, *, durable: bool = False) -> None:
-    """Write a file whole or not at all; whatever stands at the path is replaced, never written through."""
+def write_private(path: Path, data: bytes, *, durable: bool = False, replace: bool = True) -> None:
+    """Write a file whole or not at all; whatever exists at the path is replaced, never written through.
+
+    Without `replace`, raise FileExistsError if anything exists at the path.
+    """
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     try:
         with open(create_private(draft), "wb") as file:
@@ -77,21 +120,53 @@ def write_private(path: Path, data: bytes, *, durable: bool = False) -> None:
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        os.replace(draft, path)
-    except BaseException:
+        with _open_folder(path.parent) as folder:
+            source, target = (
+                (draft.name, path.name) if folder is not None else (str(draft), str(path))
+            )
+            if replace:
+                os.replace(source, target, src_dir_fd=folder, dst_dir_fd=folder)
+            else:
+                _link(source, target, folder)
+    finally:
         with suppress(OSError):
             draft.unlink()
+
+
+def _link(draft: str, name: str, folder: int | None) -> None:
+    """Give a draft its name unless that is taken."""
+    try:
+        os.link(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except FileExistsError:
         raise
+    except OSError:  # a file system without hard links: two processes at once may both succeed
+        with suppress(FileNotFoundError):
+            os.stat(name, dir_fd=folder, follow_symlinks=False)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
+        os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+@contextmanager
+def _open_folder(folder: Path) -> Iterator[int | None]:
+    """Open a folder that is no symbolic link, for calls relative to it; None where the system has no such calls."""
+    if os.open not in os.supports_dir_fd:
+        yield None
+        return
+    descriptor = os.open(folder, os.O_RDONLY | _DIRECTORY | _NOFOLLOW | _CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def data_folder() -> Path:
     """Return the folder for what this user keeps on this machine: ownership records, trust, indexes kept elsewhere."""
     if named := os.environ.get("MARKLIGHT_DATA_DIR"):
-        return Path(named)
+        return Path(os.path.realpath(named))
     if sys.platform in ("win32", "darwin"):
         import platformdirs
 
         return Path(platformdirs.user_data_dir("marklight", appauthor=False))
     # The same folder as platformdirs returns, without importing it: this runs before a command finds its daemon.
     home = os.environ.get("XDG_DATA_HOME", "").strip() or os.path.expanduser("~/.local/share")
-    return Path(home, "marklight")
+    return Path(os.path.realpath(os.path.join(home, "marklight")))

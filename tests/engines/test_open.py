@@ -11,6 +11,7 @@ import pytest
 
 from marklight import engines
 from marklight.answer import Filters
+from marklight.engines.embedded.matrix import HEADER_BYTES
 from marklight.errors import SettingsError, StoreError
 from marklight.model import Batch, Counts
 from marklight.ports import FIELD_BOOSTS
@@ -136,7 +137,7 @@ def test_sizes_are_told_by_part(tmp_path: Path) -> None:
         engine.commit(embedding(one))
     sizes = engine.sizes()
     assert set(sizes) == {"library", "words", "vectors"}
-    assert sizes["vectors"] == 256 + 16 * 4
+    assert sizes["vectors"] == HEADER_BYTES + 16 * 4
     engine.close()
 
 

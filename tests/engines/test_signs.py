@@ -9,6 +9,7 @@ import pytest
 
 from marklight.answer import Filters
 from marklight.engines.embedded.engine import EmbeddedEngine
+from marklight.engines.embedded.matrix import HEADER_BYTES
 from marklight.engines.embedded.signs import LEAST, likely, signs_of
 from marklight.model import Batch, Entry, Vectors
 from marklight.ports import Scored
@@ -87,7 +88,7 @@ def test_few_vectors_need_no_signs(tmp_path: Path) -> None:
     put(engine, made(10))
     assert not list((tmp_path / "vectors").glob("*.signs"))
     put(engine, made(1, 10))
-    assert signs_file(tmp_path).stat().st_size == 256 + 11 * SIZE // 8
+    assert signs_file(tmp_path).stat().st_size == HEADER_BYTES + 11 * SIZE // 8
 
 
 def test_new_vectors_are_added_at_the_end_and_nothing_else_is_written(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_new_vectors_are_added_at_the_end_and_nothing_else_is_written(tmp_path: 
     put(engine, made(20, 300), seed=1)
     after = signs_file(tmp_path)
     assert after.stat().st_ino == file
-    assert after.read_bytes()[: len(before)] == before
+    assert after.read_bytes()[HEADER_BYTES : len(before)] == before[HEADER_BYTES:]
     assert after.stat().st_size == len(before) + 20 * SIZE // 8
 
 
@@ -119,7 +120,7 @@ def test_signs_that_are_damaged_are_made_again_from_the_store(tmp_path: Path, ha
         assert fresh.check() == ["The signs of m were written anew from the store"]
     else:
         assert len(ask(fresh, near_topics(1)[0], Filters(), 5)) == 5
-    assert path.read_bytes() == right
+    assert path.read_bytes()[HEADER_BYTES:] == right[HEADER_BYTES:]
     assert fresh.check() == []
 
 
@@ -142,6 +143,6 @@ def test_signs_go_with_their_matrix(tmp_path: Path) -> None:
     assert engine.clean(["m"]) == 100
     assert not old.exists()
     assert len(ask(engine, near_topics(1)[0], Filters(), 50)) == 30
-    assert signs_file(tmp_path).stat().st_size == 256 + 30 * SIZE // 8
+    assert signs_file(tmp_path).stat().st_size == HEADER_BYTES + 30 * SIZE // 8
     assert engine.clean([]) == 30
     assert not list((tmp_path / "vectors").iterdir())

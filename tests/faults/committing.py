@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import tantivy
 
-from marklight import engines
+from marklight import engines, ownership
 from marklight.answer import Filters
 from marklight.engines.memory import MemoryEngine
 from marklight.engines.memory.reader import MemoryReader
@@ -54,6 +55,13 @@ def batches() -> Iterator[Batch]:
             communities={id_of("0.md"): step} if step % 7 == 0 else None,
             manifest={"step": str(step)},
         )
+
+
+def copied(index: Path, to: Path) -> Path:
+    """Copy an index so that it counts as made there, to do it harm: the record then names the last copy."""
+    shutil.copytree(index, to)
+    ownership.record(to, ownership.owner_id(to))
+    return to
 
 
 def resume(folder: Path) -> None:

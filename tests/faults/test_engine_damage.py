@@ -18,7 +18,7 @@ from marklight.engines.embedded.session import Session
 from marklight.errors import StoreError
 from marklight.model import Batch
 from tests.contracts.builders import entry
-from tests.faults.committing import answers, batches, in_memory
+from tests.faults.committing import answers, batches, copied, in_memory
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +31,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def continued(whole: Path) -> object:
     """What it answers after the same commits once more."""
-    copy = Path(shutil.copytree(whole, whole.with_name("continued")))
+    copy = copied(whole, whole.with_name("continued"))
     return view(make(copy))
 
 
 @pytest.fixture
-def folder(whole: Path) -> Iterator[Path]:
+def folder(whole: Path, continued: object) -> Iterator[Path]:
     """A copy of it, to be harmed."""
     with in_memory(whole.parent) as place:
-        yield Path(shutil.copytree(whole, place / "library"))
+        yield copied(whole, place / "library")
 
 
 def make(folder: Path, steps: int = 9) -> Path:
@@ -62,7 +62,8 @@ def view(folder: Path) -> object:
 
 def put(path: Path, data: bytes) -> None:
     # As a new file: to cut one that this process may still have mapped would end the process.
-    path.unlink()
+    if path.name != "library.db":
+        path.unlink()
     path.write_bytes(data)
 
 
@@ -167,7 +168,7 @@ def test_a_check_finds_changed_bytes_in_the_vectors_and_mends_them(folder: Path)
     before = view(folder)
     path = next((folder / "vectors").iterdir())
     data = bytearray(path.read_bytes())
-    data[300] ^= 0xFF
+    data[HEADER_BYTES + 44] ^= 0xFF
     path.write_bytes(data)
     engine = engines.open(folder)
     assert engine.check() == ["The vectors of m were written anew from the store"]
@@ -233,13 +234,6 @@ def test_a_store_that_vanished_is_not_replaced_by_an_empty_one(folder: Path) -> 
     assert not (folder / "library.db").exists()
 
 
-def test_a_store_that_was_only_just_begun_is_finished(tmp_path: Path) -> None:
-    folder = tmp_path / "library"
-    folder.mkdir()
-    (folder / "library.db").write_bytes(b"")
-    make(folder)
-
-
 @pytest.mark.parametrize(
     "harm, said",
     [
@@ -286,10 +280,9 @@ def test_words_that_were_found_in_another_way_are_counted_anew(folder: Path) -> 
     engine.close()
 
 
-@pytest.mark.parametrize("version, what", [(99, "newer"), (1, "older")])
-def test_another_format_is_left_alone(folder: Path, version: int, what: str) -> None:
+def test_an_index_of_a_newer_version_is_left_alone(folder: Path) -> None:
     connection = sqlite3.connect(folder / "library.db")
-    connection.execute(f"PRAGMA user_version = {version}")
+    connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(StoreError, match=what):
+    with pytest.raises(StoreError, match="newer"):
         engines.open(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,25 +98,3 @@ def test_a_passage_of_a_file_that_is_gone_is_not_shown(lib: marklight.Library) -
     (lib.place.folder / "page.md").unlink()
     with written_by_another(lib), pytest.raises(NotFound, match="no longer on the disk"):
         lib.get(chunk.id)
-
-
-def test_levels_of_a_library_of_the_format_before_are_found_when_they_are_asked_for(
-    tmp_path: Path,
-) -> None:
-    folder = write(tmp_path / "docs", {"a.md": "# A\n\nfirst\n\n## B\n\nsecond words\n"})
-    place = {"engine": f"file:{tmp_path / 'index'}", "model": {"name": "none"}}
-    with marklight.open(folder, place) as lib:
-        lib.index()
-        before = lib.search("second", refresh=False).to_dict()["results"]
-    store = sqlite3.connect(tmp_path / "index" / "library.db")
-    store.execute("ALTER TABLE chunks DROP COLUMN levels")
-    store.execute("PRAGMA user_version = 3")
-    store.commit()
-    store.close()
-    with marklight.open(folder, place) as lib:
-        assert lib.search("second", refresh=False).to_dict()["results"] == before
-        write(folder, {"b.md": "# Other\n\nsecond thoughts\n"})
-        lib.index()
-        found = lib.search("second", refresh=False).to_dict()["results"]
-        assert len(found) == 2
-        assert all(each["levels"] for each in found)

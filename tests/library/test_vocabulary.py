@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import marklight
-from marklight import engines
 from marklight.ingest import concepts
-from marklight.ingest.concepts import embed_vocabulary, words_missing
-from marklight.models.fake import FakeEmbedder
-from tests.engines.format2 import lay_down
 from tests.library.conftest import paths
 from tests.making import library, write
 
@@ -140,15 +135,3 @@ def test_an_abbreviation_finds_what_it_stands_for(tmp_path: Path, engine: str) -
             found = lib.search(short, mode="semantic")
             assert found.hits[0].score > plain.hits[0].score
         assert lib.search("k8s").query.expanded_with == {}
-
-
-def test_searches_find_out_that_an_older_library_has_no_words_yet(tmp_path: Path) -> None:
-    engine, model = engines.open(lay_down(tmp_path / "library")), FakeEmbedder()
-    with closing(engine):
-        with engine.snapshot() as reader:
-            assert words_missing(reader.manifest(), model.fingerprint)
-        with engine.writing(1):
-            embed_vocabulary(engine, model)
-        with engine.snapshot() as reader:
-            assert not words_missing(reader.manifest(), model.fingerprint)
-            assert reader.concepts(model.embed_query("token"), model.fingerprint, 1)

@@ -191,7 +191,8 @@ def test_lines_are_remembered_for_the_next_session(
 def test_a_history_that_cannot_be_kept_is_no_error(
     arguments: list[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
-    (tmp_path / "data").write_text("no folder")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "query-history").symlink_to(tmp_path / "missing" / "file")
     with Terminal(arguments, environment) as terminal:
         terminal.until("keyword]>")
         terminal.send("beans\r")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+from marklight import ownership
 from marklight.errors import SettingsError, UsageError
+from marklight.ownership import Origin
 from marklight.place import INDEX_FOLDER
-from marklight.private_files import data_folder
+from marklight.private_files import data_folder, is_own
 from marklight.text import digest
 
 
@@ -55,7 +58,24 @@ def index_address(folder: Path, engine: str) -> tuple[str, str]:
     if engine:
         return engine, ""
     beside = folder / INDEX_FOLDER
-    if (beside / "library.db").is_file() or os.access(folder, os.W_OK):
-        return f"file:{beside}", ""
     away = data_folder() / "libraries" / digest(str(folder))
-    return f"file:{away}", f"{folder} cannot be written, so its index lives in {away}"
+    if reason := _why_not_beside(folder, beside):
+        return f"file:{away}", f"{reason}, so its index is in {away}"
+    return f"file:{beside}", ""
+
+
+def _why_not_beside(folder: Path, beside: Path) -> str:
+    """Return why the index cannot be kept beside the documents; empty where it can."""
+    origin = ownership.origin(beside)
+    if origin is Origin.FOREIGN:
+        return f"{beside} was not made by you on this machine and is not used (delete it to keep the index there)"
+    if origin is not Origin.NONE:
+        return ""
+    if not os.access(folder, os.W_OK):
+        return f"{folder} cannot be written"
+    # Whoever may rename what is in the folder could exchange the index.
+    status = os.stat(folder)
+    if not is_own(status):
+        return f"{folder} belongs to another user"
+    everybody = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
+    return f"{folder} can be written by everybody" if everybody else ""

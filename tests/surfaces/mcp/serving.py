@@ -40,18 +40,17 @@ PAGES: dict[str, str | bytes] = {
 }
 
 
-def environment(tmp_path: Path) -> dict[str, str]:
-    own = {"MARKLIGHT_MODEL_NAME": "fake", "MARKLIGHT_DATA_DIR": str(tmp_path / "data")}
-    return {**os.environ, **own}
+def environment() -> dict[str, str]:
+    return {**os.environ, "MARKLIGHT_MODEL_NAME": "fake"}
 
 
 def command(folder: Path, *more: str) -> list[str]:
     return [sys.executable, "-c", PROGRAM, "mcp", str(folder), *more]
 
 
-def stdio(folder: Path, tmp_path: Path, program: str = PROGRAM) -> StdioServerParameters:
+def stdio(folder: Path, program: str = PROGRAM) -> StdioServerParameters:
     arguments = ["-c", program, "mcp", str(folder)]
-    return StdioServerParameters(command=sys.executable, args=arguments, env=environment(tmp_path))
+    return StdioServerParameters(command=sys.executable, args=arguments, env=environment())
 
 
 @contextmanager
@@ -99,7 +98,7 @@ async def connected(
     folder: Path, tmp_path: Path, transport: str, era: str, **more: Any
 ) -> AsyncIterator[Client]:
     if transport == "stdio":
-        async with Client(stdio(folder, tmp_path), mode=era, **more) as client:
+        async with Client(stdio(folder), mode=era, **more) as client:
             yield client
         return
     with http(folder) as address:

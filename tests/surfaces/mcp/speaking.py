@@ -33,7 +33,7 @@ def started(arguments: list[str], tmp_path: Path) -> Iterator[subprocess.Popen[b
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=environment(tmp_path),
+        env=environment(),
     )
     try:
         yield process

@@ -71,7 +71,7 @@ def test_a_folder_never_seen_before_is_answered_from_and_so_is_what_was_just_wri
     folder = write(tmp_path / "docs", PAGES)
 
     async def main() -> None:
-        async with Client(stdio(folder, tmp_path), mode=era) as client:
+        async with Client(stdio(folder), mode=era) as client:
 
             async def ask(query: str = "how long does a refresh token live") -> str:
                 given = {"query": query, "min_score": 0}
@@ -98,7 +98,7 @@ def test_nothing_waits_for_the_first_run(tmp_path: Path, era: str) -> None:
     folder = write(tmp_path / "docs", PAGES)
 
     async def main() -> None:
-        async with Client(stdio(folder, tmp_path, STUCK), mode=era) as client:
+        async with Client(stdio(folder, STUCK), mode=era) as client:
             assert "query_documents" in names((await client.list_tools()).tools)
             assert (await client.list_resources()).resources == []
 
@@ -189,7 +189,7 @@ def test_what_cannot_be_served_is_told_before_any_protocol(
         command(tmp_path / folder, *options),
         input=json.dumps(HELLO).encode(),
         capture_output=True,
-        env=environment(tmp_path),
+        env=environment(),
         check=False,
     )
     assert found.returncode == 2

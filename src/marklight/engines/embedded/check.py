@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from marklight.engines.embedded import edges, mend, pairing, refill, vectors
-from marklight.engines.embedded.counters import COUNTERS
+from marklight.engines.embedded.checksums import all_damaged, damaged_vectors
+from marklight.engines.embedded.counters import COUNTERS, counting_waste
 from marklight.engines.embedded.derived import Parts
 from marklight.engines.embedded.matrix import InUse, MatrixFile, shelf
-from marklight.engines.embedded.session import Session
+from marklight.engines.embedded.session import Session, listed
 from marklight.engines.embedded.signs import SignsFile
 from marklight.engines.embedded.trouble import damaged
+from marklight.engines.embedded.write import apply
+from marklight.model import Batch, DocumentId
 from marklight.text import terms_recipe
+
+_NAMED = 3
+"""Damaged documents that are named in a report."""
 
 
 def check(parts: Parts, session: Session) -> list[str]:
@@ -19,7 +27,7 @@ def check(parts: Parts, session: Session) -> list[str]:
         raise damaged(session.path, "; ".join(report))
     if strays := session.all("PRAGMA foreign_key_check"):
         raise damaged(session.path, f"{len(strays)} rows belong to nothing")
-    found = []
+    found = [*_damaged_documents(session), *_damaged_vectors(session)]
     with session.transaction():
         for table, column, truth in COUNTERS:
             if session.run(f"UPDATE {table} SET {column} = {truth} WHERE {column} != {truth}"):
@@ -30,7 +38,7 @@ def check(parts: Parts, session: Session) -> list[str]:
             session.run("UPDATE state SET generation = generation + 1")
     parts.words.finish()
     if session.value("SELECT chunks FROM state") or parts.words.folder.exists():
-        mended = mend.words(parts.words, session, look=True)
+        mended = mend.words(parts.words, session, look=True, verify=True)
         if mended or parts.words.drifted(session, most=0, least=0):
             # Not worth a word: ranks differ a little from those of a library made in one go.
             mend.renew(parts.words, session)
@@ -54,6 +62,39 @@ def check(parts: Parts, session: Session) -> list[str]:
     if left := vectors.sweep(session, parts.folder, library) + mend.sweep(parts.words.folder):
         found.append(f"{left} files or folders that nothing uses were deleted")
     return found
+
+
+def _damaged_documents(session: Session) -> Iterator[str]:
+    """Take documents out that do not match their checksums: their files are read again by the next refresh."""
+    rows = all_damaged(session)
+    if not rows:
+        return
+    ids = [
+        DocumentId(*row)
+        for row in session.all(
+            "SELECT collection, path FROM documents WHERE row IN (SELECT value FROM json_each(?))",
+            [listed(rows)],
+        )
+    ]
+    batch = Batch(removed=tuple(ids))
+    with session.transaction(), counting_waste(session, batch):
+        apply(session, batch)
+    named = ", ".join(sorted(id.path for id in ids)[:_NAMED])
+    more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
+    yield f"Damaged in the index and read again from the disk by the next search: {named}{more}"
+
+
+def _damaged_vectors(session: Session) -> Iterator[str]:
+    """Delete vectors that do not match their checksums: they are computed again."""
+    for table in ("vectors", "concept_vectors"):
+        rows = damaged_vectors(session, table)
+        if not rows:
+            continue
+        with session.transaction():
+            session.many(f"DELETE FROM {table} WHERE row = ?", ((row,) for row in rows))
+            session.run("UPDATE models SET done = 0")
+            session.run("UPDATE state SET generation = generation + 1")
+        yield f"{len(rows)} damaged vectors were deleted and are computed again"
 
 
 def _callings(session: Session) -> str:

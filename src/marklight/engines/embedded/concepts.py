@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from marklight.engines.embedded.checksums import vector_checksum
 from marklight.engines.embedded.matrix import Shelf, shelf
 from marklight.engines.embedded.semantic import top
 from marklight.engines.embedded.session import Session, listed
@@ -94,8 +95,9 @@ def _matrix(session: Session, place: Shelf, rows: Sequence[int], before: Concept
         matrix[kept] = before.matrix[[known[rows[at]] for at in kept]]
     fresh = {row: at for at, row in enumerate(rows) if row not in known}
     read = session.each(
-        "SELECT row, vector FROM concept_vectors WHERE row IN (SELECT value FROM json_each(?))",
-        [listed(fresh)],
+        "SELECT row, vector FROM concept_vectors WHERE row IN (SELECT value FROM json_each(?))"
+        " AND length(vector) = ?",
+        [listed(fresh), 4 * place.dimension],
     )
     # Some at a time: together they would take their room three times over, and twice as long.
     while some := list(islice(read, _BLOCK)):
@@ -111,8 +113,12 @@ def add(session: Session, vectors: Vectors) -> None:
     place = shelf_for(session, vectors)
     rows = np.ascontiguousarray(vectors.matrix, dtype="<f4")
     session.many(
-        "INSERT OR IGNORE INTO concept_vectors (model, term, vector) VALUES (?, ?, ?)",
-        ((place.row, term, row.tobytes()) for term, row in zip(vectors.digests, rows, strict=True)),
+        "INSERT OR IGNORE INTO concept_vectors (model, term, vector, checksum) VALUES (?, ?, ?, ?)",
+        (
+            (place.row, term, vector, vector_checksum(vector))
+            for term, row in zip(vectors.digests, rows, strict=True)
+            for vector in (row.tobytes(),)
+        ),
     )
 
 

@@ -10,20 +10,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from marklight.engines.embedded.kept import Kept, kept
+from marklight.engines.embedded.lexical_files import Unfit, sound
 from marklight.engines.embedded.session import Session
-from marklight.engines.embedded.words import (
-    GRACE_SECONDS,
-    Opened,
-    Unfit,
-    Words,
-    died,
-    sound,
-)
+from marklight.engines.embedded.words import GRACE_SECONDS, Opened, Words, died
 from marklight.errors import StoreError
 
 if TYPE_CHECKING:
-    import tantivy
-
     from marklight.engines.embedded.allowed import Allowed
     from marklight.engines.embedded.concepts import Concepts
     from marklight.engines.embedded.mapped import Mapped
@@ -66,9 +58,11 @@ class Derived:
         self._index: Opened | None = None
         self._fitting = Lock()
         self._models: dict[str, Rows | None] = {}
-        self.generation, self.library, self._opstamp, self._chunks, self._waste = session.all(
-            "SELECT generation, library, opstamp, chunks, waste FROM state"
+        state = session.all(
+            "SELECT generation, library, opstamp, lexical_commit, chunks, waste FROM state"
         )[0]
+        self.generation, self.library, self._opstamp = state[:3]
+        self._commit, self._chunks, self._waste = state[3:]
         self.kept = kept(parts.kept, self.library, self.generation)
         self._died = died(session)
         if parts.words.loaded and self._chunks:
@@ -110,12 +104,14 @@ class Derived:
             return set()
         from marklight.engines.embedded.passages import held
 
-        def ask(searcher: tantivy.Searcher, before: int) -> set[str]:
+        def ask(index: Opened) -> set[str]:
             # Of what the index holds beyond this view: what died since it was built, and what is newer.
-            beyond = self._died - before + max(0, searcher.num_docs - self._chunks)
-            return held(searcher, words, beyond, lambda rows: self.kept.living(self._session, rows))
+            beyond = self._died - index.died + max(0, index.searcher.num_docs - self._chunks)
+            return held(
+                index.searcher, words, beyond, lambda rows: self.kept.living(self._session, rows)
+            )
 
-        return self._searched(lambda index: ask(*index))
+        return self._searched(ask)
 
     def holding(self, words: Sequence[str], may: Allowed | None) -> list[int]:
         """Every passage with all of these words in one of its texts; some may be dead."""
@@ -153,7 +149,36 @@ class Derived:
                 self._mend_words(anew=True)
 
     def _on_disk(self) -> Opened:
-        return self._parts.words.opened(self.library, self.generation, self._opstamp, self._died)
+        found = self._open()
+        return self._open() if found.ahead and self._settled() else found
+
+    def _open(self) -> Opened:
+        return self._parts.words.opened(
+            self.library, self.generation, self._opstamp, self._commit, self._died
+        )
+
+    def _settled(self) -> bool:
+        """Catch the index up where it is ahead of the newest tables too and nobody is writing.
+
+        That is so after a crash, and where an older copy of the tables was put back.
+        """
+        from marklight.engines.embedded import mend
+
+        parts = self._parts
+        if parts.turn.held:
+            return False
+        try:
+            with parts.turn.hold(0):
+                session = parts.store.writing()
+                newest = session.value("SELECT lexical_commit FROM state")
+                if parts.words.stamp().commits[-1:] == [newest]:
+                    return False  # the view is an older one
+                parts.words.forget()
+                parts.words.abandon()
+                mend.words(parts.words, session, look=True)
+                return True
+        except StoreError:
+            return False
 
     def _fit(self) -> Opened:
         from marklight.engines.embedded.mend import aside

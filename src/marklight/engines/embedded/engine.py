@@ -131,13 +131,12 @@ class EmbeddedEngine:
             return check(self._parts, self._session())
 
     def news(self) -> list[str]:
-        told: list[str] = []
-        with suppress(
-            IndexError
-        ):  # no more: other threads ask too, so nobody knows how many there are
-            while True:
-                told.append(self._parts.words.news.popleft())
-        return told
+        found: list[str] = []
+        for news in (self._parts.store.news, self._parts.words.news):
+            with suppress(IndexError):  # other threads take from it too
+                while True:
+                    found.append(news.popleft())
+        return found
 
     def describe(self) -> str:
         return f"file:{self.folder}"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from marklight.engines.calling import entry_callings
+from marklight.engines.embedded.checksums import passage_checksum
 from marklight.engines.embedded.records import levels_row, packed, record, texts
 from marklight.engines.embedded.refill import INSERT_CALLING
 from marklight.engines.embedded.session import Session
@@ -14,7 +17,7 @@ from marklight.levels import entry_levels
 from marklight.model import Entry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Placed:
     """An entry with the rows it got: its document's, and the first of its passages'."""
 
@@ -22,12 +25,39 @@ class Placed:
     document: int
     first_chunk: int
 
+    @cached_property
+    def passages(self) -> list[tuple[Any, ...]]:
+        """The rows of its passages; the last column is the checksum."""
+        document = self.entry.document
+        rows = []
+        for row, (chunk, levels) in enumerate(
+            zip(self.entry.chunks, entry_levels(self.entry), strict=True), self.first_chunk
+        ):
+            columns = (
+                chunk.ordinal,
+                chunk.digest,
+                str(chunk.kind),
+                chunk.parent,
+                chunk.anchor,
+                *chunk.lines,
+                chunk.title,
+                texts(chunk.headings),
+                texts(chunk.merged),
+                texts(chunk.languages),
+                chunk.code,
+                chunk.text,
+                levels_row(levels),
+            )
+            sum = passage_checksum(document.digest, document.recipe, (chunk.id, *columns))
+            rows.append((row, chunk.id, self.document, *columns, sum))
+        return rows
+
 
 def add_documents(session: Session, placed: Sequence[Placed]) -> None:
     """Documents with all that hangs on them but passages and links."""
     documents = [(each.document, each.entry.document) for each in placed]
     session.many(
-        "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+        "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 0)",
         (
             (
                 row,
@@ -70,31 +100,8 @@ def add_documents(session: Session, placed: Sequence[Placed]) -> None:
 def add_chunks(session: Session, placed: Sequence[Placed]) -> None:
     """Passages under the rows that were set aside for them."""
     session.many(
-        "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            (
-                row,
-                chunk.id,
-                each.document,
-                chunk.ordinal,
-                chunk.digest,
-                chunk.kind,
-                chunk.parent,
-                chunk.anchor,
-                *chunk.lines,
-                chunk.title,
-                texts(chunk.headings),
-                texts(chunk.merged),
-                texts(chunk.languages),
-                chunk.code,
-                chunk.text,
-                levels_row(levels),
-            )
-            for each in placed
-            for row, (chunk, levels) in enumerate(
-                zip(each.entry.chunks, entry_levels(each.entry), strict=True), each.first_chunk
-            )
-        ),
+        "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (passage for each in placed for passage in each.passages),
     )
     session.many(
         "INSERT OR IGNORE INTO languages VALUES (?, ?)",

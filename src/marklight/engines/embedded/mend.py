@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marklight.engines.embedded.passages import delete, rows_at, schema, stored_passages
+from marklight.engines.embedded.lexical_files import (
+    HEAP_BYTES,
+    Outdated,
+    Unfit,
+    demand_safe,
+    demand_sound,
+    make_private,
+    open_writer,
+    sound,
+)
+from marklight.engines.embedded.passages import (
+    checksums_at,
+    delete,
+    rows_at,
+    schema,
+    stored_passages,
+)
 from marklight.engines.embedded.session import Session, listed
 from marklight.engines.embedded.trouble import explain
-from marklight.engines.embedded.words import HEAP_BYTES, Outdated, Stamp, Unfit, died, sound
+from marklight.engines.embedded.words import Stamp, died, new_commit
 from marklight.engines.fields import recipe
+from marklight.private_files import FOLDER_MODE, remove
 
 if TYPE_CHECKING:
     import tantivy
@@ -27,23 +42,36 @@ RENEWED = (
 _OURS = re.compile(r"words-(new|old)-[0-9a-f]{8}")
 
 
-def words(index: Words, session: Session, look: bool = False, anew: bool = False) -> str:
-    """Make the index equal to the tables; what was done, in words, nothing if all was well.
+def words(
+    index: Words,
+    session: Session,
+    look: bool = False,
+    anew: bool = False,
+    verify: bool = False,
+) -> str:
+    """Make the index equal to the tables, and return what was done, nothing if all was well.
 
-    With `look`, even where its opstamp is the expected one; with `anew`, whatever it holds. The
-    writer's place must be held.
+    With `look`, even where its commit is the expected one; with `verify`, after all its files are verified by their
+    checksums; with `anew`, whatever it holds. The writer lock must be held.
     """
-    library, expected = session.all("SELECT library, opstamp FROM state")[0]
+    library, expected, commit = session.all("SELECT library, opstamp, lexical_commit FROM state")[0]
     try:
         if anew:
             raise Unfit("it could not be searched")
-        if index.opstamp(library) == expected and not look:
+        stamp = index.stamp_of(library)
+        agrees = index.opstamp(library) == expected and stamp.commits[-1:] == [commit]
+        if agrees and not look:
             return ""
         with sound():
-            if index.stamp().died > died(session):
+            if verify:
+                demand_sound(index.folder, schema())
+            if stamp.died > died(session):
                 raise Unfit("newer than the tables")
+            if not agrees:
+                # Before anything changes: from then on it is of no history but this one.
+                index.put_stamp(stamp.at(commit).followed_by(new_commit()))
             added, deleted = _catch_up(index.folder, session)
-        if not added and not deleted and index.opstamp(library) == expected:
+        if not added and not deleted and agrees:
             return ""
         done = (
             f"The index of words was caught up: {added} passages added, {deleted} taken out"
@@ -53,15 +81,24 @@ def words(index: Words, session: Session, look: bool = False, anew: bool = False
     except Unfit as reason:
         try:
             with sound():
-                _rebuild(index.folder, session, library)
+                _rebuild(index, session, library, commit)
         except Unfit as error:
             raise explain(error, index.folder) from error
         done = f"The index of words was built anew from the stored text ({reason})"
         if isinstance(reason, Outdated):
             index.news.append(RENEWED)
     index.forget()
-    session.run("UPDATE state SET opstamp = ?", [index.opstamp(library)])
+    _agree(index, session)
     return done
+
+
+def _agree(index: Words, session: Session) -> None:
+    """Note in the tables which commit of the index belongs to them."""
+    library = session.value("SELECT library FROM state")
+    session.run(
+        "UPDATE state SET opstamp = ?, lexical_commit = ?",
+        [index.opstamp(library), index.stamp().commits[-1]],
+    )
 
 
 def renew(index: Words, session: Session) -> None:
@@ -69,96 +106,98 @@ def renew(index: Words, session: Session) -> None:
 
     In one commit of its own, so that whoever looks or dies meanwhile has the old or the new.
     """
-    import tantivy
-
-    stamp = Stamp(session.value("SELECT library FROM state"), recipe(), died(session), whole=False)
+    before = index.stamp()
+    stamp = before._replace(recipe=recipe(), died=died(session), whole=False).followed_by(
+        new_commit()
+    )
     try:
         with sound():
-            put_stamp(index.folder, stamp)
-            writer = tantivy.Index.open(str(index.folder)).writer(HEAP_BYTES, 1)
+            index.put_stamp(stamp)
+            writer = open_writer(index.folder)
             writer.delete_all_documents()
             for passage in stored_passages(session):
                 writer.add_document(passage)
             writer.commit()
             writer.wait_merging_threads()
-            opstamp = index.opstamp(stamp.library)
+            make_private(index.folder)
             with session.transaction():
-                session.run("UPDATE state SET opstamp = ?", [opstamp])
+                _agree(index, session)
                 session.run("DELETE FROM dead")
-            put_stamp(index.folder, stamp._replace(whole=True))
+            index.put_stamp(stamp._replace(whole=True))
     except Unfit as error:
         raise explain(error, index.folder) from error
     finally:
         index.forget()
 
 
-def put_stamp(folder: Path, stamp: Stamp) -> None:
-    """Note what the words in this folder are, whole or not at all."""
-    fresh = folder / "marklight.new"
-    fresh.write_text(json.dumps(stamp._asdict()), encoding="utf-8")
-    os.replace(fresh, folder / "marklight.json")
-
-
 def _catch_up(folder: Path, session: Session) -> tuple[int, int]:
-    """Compare the rows of both sides: after a crash, the index may be ahead or behind."""
-    import tantivy
-
-    index = tantivy.Index.open(str(folder))
-    held = _all_rows(index)
-    known = {row for (row,) in session.each("SELECT row FROM chunks")}
+    """Compare the passages of both sides by row and checksum: the index may be ahead, behind or of another history."""
+    held = _held(folder)
+    known: dict[int, int] = dict(session.all("SELECT row, checksum FROM chunks"))
     spared = {row for (row,) in session.each("SELECT chunk FROM dead")}
-    if len(held) != len(set(held)):
+    rows = [row for row, _ in held]
+    if len(rows) != len(set(rows)):
         raise Unfit("passages stand in it twice")
-    extra, missing = set(held) - known - spared, known - set(held)
+    if any(row in known and known[row] != sum for row, sum in held):
+        raise Unfit("of another history than the tables")
+    extra, missing = set(rows) - known.keys() - spared, known.keys() - set(rows)
     if extra or missing:
-        writer = index.writer(heap_size=HEAP_BYTES, num_threads=1)
+        writer = open_writer(folder)
         delete(writer, list(extra))
         for passage in stored_passages(session, listed(missing)):
             writer.add_document(passage)
         writer.commit()
         writer.wait_merging_threads()
+        make_private(folder)
     return len(missing), len(extra)
 
 
-def _all_rows(index: tantivy.Index) -> list[int]:
-    """Every passage that the index holds."""
+def _held(folder: Path) -> list[tuple[int, int]]:
+    """Return the row and the checksum of every passage that the index holds."""
     import tantivy
 
+    demand_safe(folder)
+    index = tantivy.Index.open(str(folder))
     index.config_reader("manual")
     index.reload()
     searcher = index.searcher()
     if not searcher.num_docs:
         return []
     hits = searcher.search(tantivy.Query.all_query(), limit=searcher.num_docs, count=False).hits
-    return rows_at(searcher, [address for _, address in hits])
+    places = [address for _, address in hits]
+    return list(zip(rows_at(searcher, places), checksums_at(searcher, places), strict=True))
 
 
-def _rebuild(folder: Path, session: Session, library: str) -> None:
-    """In a folder beside the old one, which is replaced when the new one is whole."""
+def _rebuild(words: Words, session: Session, library: str, commit: str) -> None:
+    """Build the index of a commit in a folder beside the old one, which is replaced when the new one is whole."""
     import tantivy
 
+    folder = words.folder
     fresh, old = (
         folder.with_name(f"words-{part}-{secrets.token_hex(4)}") for part in ("new", "old")
     )
     sweep(folder)
     try:
-        fresh.mkdir()
+        fresh.mkdir(FOLDER_MODE)
         _fill(tantivy.Index(schema(), path=str(fresh)), session)
-        put_stamp(fresh, Stamp(library, recipe(), died(session), whole=True))
-        if folder.exists():
+        make_private(fresh)
+        words.put_stamp(
+            Stamp(library, recipe(), died(session), True, [commit or new_commit()]), fresh
+        )
+        if os.path.lexists(folder):
             os.rename(folder, old)
         os.rename(fresh, folder)
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+        remove(fresh)
+        remove(old)
 
 
 def sweep(folder: Path) -> int:
     """Delete what a killed rebuild left; returns how many folders."""
     left = [each for each in folder.parent.glob("words-*-*") if _OURS.fullmatch(each.name)]
     for each in left:
-        shutil.rmtree(each, ignore_errors=True)
-    return sum(not each.exists() for each in left)
+        remove(each)
+    return sum(not os.path.lexists(each) for each in left)
 
 
 def aside(session: Session) -> tantivy.Index:

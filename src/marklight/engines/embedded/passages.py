@@ -34,6 +34,7 @@ def schema() -> tantivy.Schema:
     """A document for each passage; its words come ready made, so blanks are all that parts them."""
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field("row", indexed=True, fast=True)
+    builder.add_unsigned_field("checksum", fast=True)
     builder.add_unsigned_field("document", indexed=True)
     for field in (*PROSE, CODE):
         builder.add_text_field(field, tokenizer_name="whitespace", index_option="freq")
@@ -44,8 +45,8 @@ def placed_passages(placed: Iterable[Placed]) -> Iterator[tantivy.Document]:
     """Passages that are being committed."""
     for each in placed:
         shared = document_words(each.entry.document)
-        for row, passage in enumerate(each.entry.chunks, each.first_chunk):
-            yield _passage(row, each.document, passage_words(shared, passage))
+        for (row, *_, sum), passage in zip(each.passages, each.entry.chunks, strict=True):
+            yield _passage(row, sum, each.document, passage_words(shared, passage))
 
 
 def stored_passages(session: Session, rows: str = "") -> Iterator[tantivy.Document]:
@@ -53,20 +54,23 @@ def stored_passages(session: Session, rows: str = "") -> Iterator[tantivy.Docume
     last: int = -1
     shared: Mapping[str, list[str]] = {}
     which = "WHERE c.row IN (SELECT value FROM json_each(?))" if rows else ""
-    for row, document, record, *columns in session.each(
-        f"SELECT c.row, c.document, t.record, {CHUNK} FROM chunks c"
+    for row, sum, document, record, *columns in session.each(
+        f"SELECT c.row, c.checksum, c.document, t.record, {CHUNK} FROM chunks c"
         " JOIN documents d ON d.row = c.document JOIN contents t ON t.document = c.document"
         f" {which} ORDER BY c.row",
         [rows] if rows else [],
     ):
         if document != last:
             last, shared = document, shared_words(json.loads(record))
-        yield _passage(row, document, passage_words(shared, chunk(tuple(columns))))
+        yield _passage(row, sum, document, passage_words(shared, chunk(tuple(columns))))
 
 
-def _passage(row: int, document: int, fields: Mapping[str, list[str]]) -> tantivy.Document:
+def _passage(
+    row: int, checksum: int, document: int, fields: Mapping[str, list[str]]
+) -> tantivy.Document:
     passage = tantivy.Document()
     passage.add_unsigned("row", row)
+    passage.add_unsigned("checksum", checksum)
     passage.add_unsigned("document", document)
     for field, found in fields.items():
         if found:
@@ -193,3 +197,8 @@ def _ranked(found: list[Scored], limit: int) -> list[Scored]:
 def rows_at(searcher: tantivy.Searcher, addresses: list[tantivy.DocAddress]) -> list[int]:
     """The passages at these places of the index."""
     return [int(row or 0) for row in searcher.fast_field_values("row", addresses)]
+
+
+def checksums_at(searcher: tantivy.Searcher, addresses: list[tantivy.DocAddress]) -> list[int]:
+    """Return the checksums of the passages at these places of the index."""
+    return [int(sum or 0) for sum in searcher.fast_field_values("checksum", addresses)]

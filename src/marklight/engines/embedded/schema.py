@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-VERSION = 4
+VERSION = 5
 APPLICATION = 0x4D4B4C54
 """`MKLT`: tells the file apart from any other SQLite database."""
 
 TABLES = """
 CREATE TABLE state (
     one INTEGER PRIMARY KEY CHECK (one = 1),
-    library TEXT NOT NULL,               -- a random name that derived files carry too
+    library TEXT NOT NULL,               -- the id in the marker of the index, derived files carry it too
     generation INTEGER NOT NULL DEFAULT 0,
     documents INTEGER NOT NULL DEFAULT 0,  -- counted here, so that nobody has to scan
     chunks INTEGER NOT NULL DEFAULT 0,
     waste INTEGER NOT NULL DEFAULT 0,      -- vectors that no passage uses
-    opstamp INTEGER NOT NULL DEFAULT -1,   -- of the words that hold all passages of this generation
+    opstamp INTEGER NOT NULL DEFAULT -1,   -- of the lexical index that holds all passages of this generation
+    lexical_commit TEXT NOT NULL DEFAULT '', -- a random id: the commit of the lexical index that belongs to this one
     linked INTEGER NOT NULL DEFAULT 0,     -- the generation in which links or names last changed
     vocabulary TEXT NOT NULL DEFAULT '',   -- in which way the words of concepts were found
     paired INTEGER NOT NULL DEFAULT 0      -- the value of linked that edges are right for
@@ -29,6 +30,7 @@ CREATE TABLE documents (
     digest TEXT NOT NULL, recipe TEXT NOT NULL,
     date TEXT, moment TEXT NOT NULL,
     community INTEGER,
+    checksum INTEGER NOT NULL DEFAULT 0, -- of everything stored about the document but its passages
     UNIQUE (path, collection)            -- in this order a path alone is found by it too
 );
 CREATE TABLE contents (
@@ -56,7 +58,8 @@ CREATE TABLE chunks (
     first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
     title TEXT NOT NULL, headings TEXT NOT NULL, merged TEXT NOT NULL, languages TEXT NOT NULL,
     code TEXT NOT NULL, text TEXT NOT NULL,
-    levels TEXT NOT NULL DEFAULT ''      -- how far it can be widened, empty where nobody looked
+    levels TEXT NOT NULL,                -- context levels of the passage
+    checksum INTEGER NOT NULL            -- of this row, the lexical index holds it too
 );
 -- With all that a search by meaning needs, filtered or not, so that it never opens the long rows.
 CREATE INDEX chunks_of ON chunks (document, ordinal, digest, id);
@@ -123,6 +126,7 @@ CREATE TABLE models (
     dimension INTEGER NOT NULL,
     epoch INTEGER NOT NULL DEFAULT 0,    -- which file of the matrix
     places INTEGER NOT NULL DEFAULT 0,   -- how many rows it has, dropped ones included
+    last_append TEXT NOT NULL DEFAULT '', -- a random id: the append to the file that made it that long
     embedded INTEGER NOT NULL DEFAULT 0, -- passages that have a vector
     done INTEGER NOT NULL DEFAULT 0      -- all passages up to this row have one
 );
@@ -130,7 +134,8 @@ CREATE TABLE models (
 CREATE TABLE vectors (
     row INTEGER PRIMARY KEY,
     model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
-    digest TEXT NOT NULL, place INTEGER NOT NULL, vector BLOB NOT NULL
+    digest TEXT NOT NULL, place INTEGER NOT NULL, vector BLOB NOT NULL,
+    checksum INTEGER NOT NULL            -- CRC-32 of the vector
 );
 CREATE UNIQUE INDEX vectors_by_digest ON vectors (digest, model, place);
 CREATE INDEX vectors_by_place ON vectors (model, place, digest);
@@ -142,7 +147,8 @@ CREATE INDEX concepts_by_frequency ON concepts (documents DESC, term);
 CREATE TABLE concept_vectors (
     row INTEGER PRIMARY KEY AUTOINCREMENT,
     model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
-    term TEXT NOT NULL, vector BLOB NOT NULL
+    term TEXT NOT NULL, vector BLOB NOT NULL,
+    checksum INTEGER NOT NULL            -- CRC-32 of the vector
 );
 CREATE UNIQUE INDEX concept_vectors_by_term ON concept_vectors (model, term);
 """

@@ -1,23 +1,26 @@
-"""The SQLite file of a library: made by its first writer, opened cheaply, never emptied."""
+"""The database of an index: made by its first writer, opened only if this user made it here, never emptied."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
+from marklight import ownership
+from marklight.engines.embedded.connect import UnknownSchema, connect, demand_known_schema
 from marklight.engines.embedded.create import blank, create, make_folder
 from marklight.engines.embedded.session import Session
-from marklight.engines.embedded.trouble import damaged, explain
-from marklight.engines.embedded.upgrade import judge, suit, upgrade
+from marklight.engines.embedded.trouble import damaged
 from marklight.engines.facts import any_glob
 from marklight.errors import StoreError
+from marklight.ownership import Origin
 
-BUSY_MS = 10_000
+BUSY_SECONDS = 10.0
 _IDLE = 4
 """Connections kept open for the next snapshots."""
 _WRITING = (
@@ -42,7 +45,7 @@ def _any_glob(path: str, globs: str) -> bool:
 def _identity(path: Path) -> tuple[int, int] | None:
     """Which file stands at a path; None where there is none."""
     try:
-        status = path.stat()
+        status = path.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
     return status.st_dev, status.st_ino
@@ -60,6 +63,10 @@ class Store:
         self._suffix = "?mode=rw"
         self._closed = False
         self._file: tuple[int, int] | None = None
+        self._replaced = ""
+        """Why the index in the folder must be replaced before it is written; empty where it need not."""
+        self.news: deque[str] = deque()
+        """What was done without being requested, until somebody reads it."""
         self._made = self._has_tables()
 
     @property
@@ -87,14 +94,20 @@ class Store:
         return True
 
     def make_room(self) -> None:
-        """The folder, where even the writer's lock needs one."""
-        if not self.exists:
+        """Create the folder, in which the writer lock is."""
+        if not self.exists and not self._replaced:
             make_folder(self.folder)
 
     def make(self) -> None:
-        """The tables, in the present format; the writer's place must be held."""
+        """Create the database, or replace one that must not be used; the writer lock must be held."""
         if not self.exists:
-            create(self.path)
+            if self._replaced:
+                from marklight.engines.embedded.adopt import adopt
+
+                self.news.append(adopt(self.folder, self._replaced))
+                self._file, self._replaced = None, ""
+            else:
+                create(self.path)
             self._made = True
         self.writing()
 
@@ -133,7 +146,6 @@ class Store:
         try:
             session.run("BEGIN")
             session.value("SELECT generation FROM state")  # the first look fixes what is seen
-            suit(session)
             yield session
         finally:
             self.give_back(session)
@@ -149,7 +161,6 @@ class Store:
             try:
                 for setting in _WRITING:
                     session.run(f"PRAGMA {setting}")
-                upgrade(session)
             except BaseException:
                 session.close()
                 raise
@@ -170,18 +181,8 @@ class Store:
             raise StoreError(f"{self.path} has been closed", "Open the library again")
 
     def _connect(self, suffix: str) -> Session:
-        try:
-            connection = sqlite3.connect(
-                self.path.absolute().as_uri() + suffix,
-                uri=True,
-                timeout=BUSY_MS / 1000,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-        except sqlite3.Error as error:
-            raise explain(error, self.path) from error
-        connection.create_function("any_glob", 2, _any_glob, deterministic=True)
-        session = Session(self.path, connection)
+        session = connect(self.path, suffix, BUSY_SECONDS)
+        session.connection.create_function("any_glob", 2, _any_glob, deterministic=True)
         try:
             with suppress(OSError):
                 session.file = self._file = self._file or _identity(self.path)
@@ -192,31 +193,37 @@ class Store:
         return session
 
     def _has_tables(self) -> bool:
-        """Whether there is a library to open; the first look at it decides how it can be opened."""
-        try:
-            if self.path.stat().st_size == 0:
-                if self._has_more():
-                    raise damaged(self.path, "it is empty")
-                return False
-        except FileNotFoundError:
+        """Return true where there is an index that this user made here; the first connection decides how it can be opened."""
+        origin = ownership.origin(self.folder)
+        self._replaced = _REASONS.get(origin, "")
+        if origin is Origin.NONE:
+            return False
+        if origin is Origin.FOREIGN:
+            raise foreign(self.folder)
+        if _identity(self.path) is None:
             if self._has_more():
                 raise StoreError(
-                    f"{self.path} is missing, but other parts of the library are there",
+                    f"{self.path} is missing, but other parts of the index are there",
                     f"Put it back, or move {self.folder} away and run `marklight index` again",
-                ) from None
+                )
             return False
-        except OSError as error:
-            raise explain(error, self.path) from error
+        return not self._replaced and self._opens()
+
+    def _opens(self) -> bool:
+        """Return true where the database is the one that belongs to the folder."""
+        if self.path.stat().st_size == 0:
+            raise damaged(self.path, "it is empty")
         session = self._first_look()
         try:
-            version = judge(session)
-            if version == 0 and session.value("SELECT count(*) FROM sqlite_master"):
-                raise StoreError(f"{self.path} is not a Marklight library", "Choose another folder")
-            if version == 0 and self._has_more():
-                raise damaged(self.path, "it has no tables")
+            demand_known_schema(session)
+            if session.value("SELECT library FROM state") == ownership.owner_id(self.folder):
+                return True
+            self._replaced = "holds the database of another index"
+        except UnknownSchema:
+            self._replaced = "has other tables than this version makes"
         finally:
             self.give_back(session)
-        return bool(version)
+        return False
 
     def _first_look(self) -> Session:
         failure: StoreError | None = None
@@ -246,3 +253,17 @@ class Store:
 
     def _has_more(self) -> bool:
         return any((self.folder / part).exists() for part in ("words", "vectors"))
+
+
+_REASONS = {
+    Origin.MOVED: "was moved or copied here",
+    Origin.RESTORED: "was restored from a copy",
+}
+
+
+def foreign(folder: Path) -> StoreError:
+    """Return the error for an index that this user did not make on this machine."""
+    return StoreError(
+        f"{folder} was not made by you on this machine, so it is not used",
+        "Delete it, or name another folder with the setting `engine`",
+    )

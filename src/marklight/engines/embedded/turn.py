@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 
 from marklight.engines.embedded.trouble import explain
 from marklight.errors import Busy
+from marklight.private_files import create_private, is_plain_file, remove
 
 
 class Turn:
@@ -56,6 +58,7 @@ class Turn:
     def _lock(self, until: float, wait_seconds: float) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = None
         try:
+            self._make_file()
             left = max(0.0, until - time.monotonic())
             connection = sqlite3.connect(
                 self.path, timeout=left, isolation_level=None, check_same_thread=False
@@ -63,12 +66,24 @@ class Turn:
             connection.execute("PRAGMA journal_mode = MEMORY")  # no file beside the lock
             connection.execute("BEGIN EXCLUSIVE")
             return connection
+        except OSError as error:
+            raise explain(error, self.path) from error
         except sqlite3.Error as error:
             if connection:
                 connection.close()
             if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
                 raise self._busy(wait_seconds) from None
             raise explain(error, self.path) from error
+
+    def _make_file(self) -> None:
+        """Create the file that is locked; one that is not as we make it, plain and empty, is replaced."""
+        with suppress(FileExistsError):
+            os.close(create_private(self.path))
+        if not is_plain_file(self.path) or os.lstat(self.path).st_size:
+            remove(self.path)
+            with suppress(FileExistsError):
+                os.close(create_private(self.path))
+        remove(self.path.with_name(f"{self.path.name}-journal"))
 
     def _busy(self, wait_seconds: float) -> Busy:
         return Busy(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
+from marklight.engines.embedded.checksums import vector_checksum
 from marklight.engines.embedded.counters import ORPHAN
 from marklight.engines.embedded.matrix import OURS, InUse, MatrixFile, Shelf, shelf
 from marklight.engines.embedded.session import Session, listed
 from marklight.engines.embedded.signs import SignsFile
 from marklight.errors import StoreError
 from marklight.model import Vectors
+from marklight.private_files import is_plain_folder
 
 _MOST_HOLES = 0.25
 """Share of dropped rows at which a matrix is written anew without them."""
@@ -50,21 +53,23 @@ def add(session: Session, folder: Path, library: str, vectors: Vectors, exact_mo
             place = shelf_for(session, vectors)
             file = MatrixFile.at(folder, library, place)
             file.rebuild(session)
-    file.append(rows)
+    append = secrets.token_hex(8)
+    file.append(rows, append)
     if place.places + len(fresh) > exact_most:
         signs = SignsFile.at(folder, library, place)
         with suppress(InUse):  # damaged and mapped: without it, search is slower and as right
             if not signs.is_whole():
                 signs.rebuild(session)
-            signs.append(rows)
+            signs.append(rows, append)
     session.many(
-        "INSERT INTO vectors (model, digest, place, vector) VALUES (?, ?, ?, ?)",
+        "INSERT INTO vectors (model, digest, place, vector, checksum) VALUES (?, ?, ?, ?, ?)",
         (
-            (place.row, digest, place.places + index, rows[index].tobytes())
+            (place.row, digest, place.places + index, vector, vector_checksum(vector))
             for index, digest in enumerate(fresh)
+            for vector in (rows[index].tobytes(),)
         ),
     )
-    _advance(session, place, fresh)
+    _advance(session, place, fresh, append)
 
 
 def shelf_for(session: Session, vectors: Vectors) -> Shelf:
@@ -84,13 +89,13 @@ def shelf_for(session: Session, vectors: Vectors) -> Shelf:
     return place
 
 
-def _advance(session: Session, place: Shelf, fresh: list[str]) -> None:
+def _advance(session: Session, place: Shelf, fresh: list[str], append: str) -> None:
     """Count the passages that have a vector now, and move up to the first that has none."""
     session.run(
-        "UPDATE models SET places = places + ?, embedded = embedded +"
+        "UPDATE models SET places = places + ?, last_append = ?, embedded = embedded +"
         " (SELECT count(*) FROM chunks WHERE digest IN (SELECT value FROM json_each(?)))"
         " WHERE row = ?",
-        [len(fresh), listed(fresh), place.row],
+        [len(fresh), append, listed(fresh), place.row],
     )
     session.run(
         "UPDATE models SET done = coalesce("
@@ -126,7 +131,8 @@ def clean(session: Session, folder: Path, library: str, keep: Iterable[str]) -> 
                 ((place, vector) for place, vector in enumerate(left)),
             )
             session.run(
-                "UPDATE models SET epoch = epoch + 1, places = ? WHERE row = ?", [len(left), row]
+                "UPDATE models SET epoch = epoch + 1, places = ?, last_append = ? WHERE row = ?",
+                [len(left), secrets.token_hex(8), row],
             )
             moved = shelf(session, name)
             assert moved
@@ -140,6 +146,8 @@ def sweep(session: Session, folder: Path, library: str) -> int:
     kinds = (MatrixFile, SignsFile)
     used = {kind.at(folder, library, each).path.name for each in shelves if each for kind in kinds}
     swept = 0
+    if not is_plain_folder(folder / "vectors"):
+        return 0
     for path in (folder / "vectors").glob("*"):
         if path.name in used or not OURS.fullmatch(path.name):
             continue

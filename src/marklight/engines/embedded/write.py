@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from marklight.engines.embedded import pairing, ties
+from marklight.engines.embedded.checksums import seal
 from marklight.engines.embedded.counters import count_embedded
 from marklight.engines.embedded.insert import Placed, add_chunks, add_documents, add_links
 from marklight.engines.embedded.read import column
@@ -101,6 +102,7 @@ def _add(session: Session, entries: Sequence[Entry]) -> list[Placed]:
     add_documents(session, placed)
     add_chunks(session, placed)
     add_links(session, placed)
+    seal(session, [each.document for each in placed])
     count_embedded(session, 1, "c.row > ?", [last_chunk])
     session.run(
         "UPDATE state SET documents = documents + ?, chunks = chunks + ?",

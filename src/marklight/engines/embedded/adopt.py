@@ -1,0 +1,127 @@
+"""Replace a database that was moved, copied or restored, or has other tables, by a new one.
+
+Nothing in the old database is believed. Documents are read again from their files. Vectors are kept: each belongs to the digest
+of a text, so one whose text is not in the documents is never used. They are read from a private copy, with a time limit.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from marklight import ownership
+from marklight.engines.embedded.checksums import vector_checksum
+from marklight.engines.embedded.connect import connect, demand_known_schema, time_limit
+from marklight.engines.embedded.create import create
+from marklight.engines.embedded.session import Session
+from marklight.errors import StoreError
+from marklight.ownership import Origin
+from marklight.private_files import create_private, open_private, remove
+
+_LIMIT_SECONDS = 300.0
+"""For reading all vectors; a million takes about 30 s."""
+_BLOCK = 4096
+_WIDEST = 65_536
+"""Numbers of a vector; no model has so many."""
+
+
+def adopt(folder: Path, reason: str) -> str:
+    """Create a new database with the vectors of the old one, and return a notice; the writer lock must be held."""
+    before = ownership.owner_id(folder)
+    path = folder / ownership.STORE
+    copy = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new-copy")
+    kept = 0
+
+    def fill(session: Session) -> None:
+        nonlocal kept
+        kept = _copy_vectors(path, copy, session)
+
+    try:
+        create(path, fill)
+    finally:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            remove(copy.with_name(copy.name + suffix))
+    place = ownership.place_of(before)
+    if place is None or ownership.origin(place) is not Origin.OWN:
+        ownership.release(before)
+    reused = f"; {kept:,} of its vectors are used again" if kept else ""
+    return f"the index in {folder} {reason}, so it is rebuilt from the documents{reused}"
+
+
+def _copy_vectors(path: Path, copy: Path, into: Session) -> int:
+    """Insert the vectors of a database that is copied first; return how many, 0 where it cannot be read."""
+    try:
+        for suffix in ("", "-wal"):
+            _copy_file(path.with_name(path.name + suffix), copy.with_name(copy.name + suffix))
+        source = connect(copy)
+        try:
+            demand_known_schema(source)
+            with time_limit(source, _LIMIT_SECONDS):
+                models = source.all("SELECT row, name, dimension FROM models")
+                return sum(_copy_model(source, into, *model) for model in models)
+        finally:
+            source.close()
+    except (OSError, StoreError):
+        into.run("DELETE FROM models")
+        into.run("DELETE FROM vectors")
+        into.run("DELETE FROM concept_vectors")
+        into.run("UPDATE state SET waste = 0")
+        return 0
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    """Copy a regular file; nothing is copied where there is none, and OSError is raised for a link."""
+    try:
+        descriptor = open_private(source)
+    except FileNotFoundError:
+        return
+    with open(descriptor, "rb") as read, open(create_private(target), "wb") as write:
+        shutil.copyfileobj(read, write, 1 << 20)
+
+
+def _copy_model(source: Session, into: Session, row: int, name: str, dimension: int) -> int:
+    if not isinstance(name, str) or not isinstance(dimension, int) or not 0 < dimension < _WIDEST:
+        raise StoreError(f"{source.path} names no model")
+    into.run("INSERT INTO models (name, dimension) VALUES (?, ?)", [name, dimension])
+    model = into.value("SELECT row FROM models WHERE name = ?", [name])
+    places = 0
+    for block in _vectors(source, "vectors", "digest", row, dimension):
+        into.many(
+            "INSERT OR IGNORE INTO vectors (model, digest, place, vector, checksum)"
+            " VALUES (?, ?, ?, ?, ?)",
+            ((model, key, places + at, *value) for at, (key, *value) in enumerate(block)),
+        )
+        places += len(block)
+    for block in _vectors(source, "concept_vectors", "term", row, dimension):
+        into.many(
+            "INSERT OR IGNORE INTO concept_vectors (model, term, vector, checksum) VALUES (?, ?, ?, ?)",
+            ((model, *each) for each in block),
+        )
+    into.run(
+        "UPDATE models SET places = ?, last_append = ? WHERE row = ?",
+        [places, secrets.token_hex(8), model],
+    )
+    into.run("UPDATE state SET waste = waste + ?", [places])
+    return places
+
+
+def _vectors(
+    source: Session, table: str, key: str, model: int, dimension: int
+) -> Iterator[list[tuple[str, bytes, int]]]:
+    """Yield the sound vectors of a model in blocks, each with the text or digest that it belongs to."""
+    rows = source.each(f"SELECT {key}, vector, checksum FROM {table} WHERE model = ?", [model])
+    while block := list(islice(rows, _BLOCK)):
+        yield [
+            (name, vector, checksum)
+            for name, vector, checksum in block
+            if isinstance(name, str)
+            and isinstance(vector, bytes)
+            and len(vector) == 4 * dimension
+            and vector_checksum(vector) == checksum
+            and np.isfinite(np.frombuffer(vector, dtype="<f4")).all()
+        ]

@@ -1,0 +1,132 @@
+"""Checksums of stored rows: computed when a document is committed, compared before a result is shown and by `doctor`.
+
+A flipped bit in a page of SQLite goes unnoticed by SQLite itself, so every passage, document and vector carries a checksum of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import Any
+from zlib import crc32
+
+from marklight.engines.embedded.session import Session, listed
+from marklight.model import DocumentId
+
+_PASSAGE = (
+    "c.id, c.ordinal, c.digest, c.kind, c.parent, c.anchor, c.first_line, c.last_line, c.title, c.headings,"
+    " c.merged, c.languages, c.code, c.text, c.levels"
+)
+"""The columns of a passage that its checksum covers, in the order of the table."""
+
+_PARTS = (
+    "SELECT row, collection, path, digest, recipe, date, record, text FROM documents"
+    " LEFT JOIN contents ON document = row WHERE {row} ORDER BY row",
+    "SELECT document, id, headings, anchor, first_line, last_line, span_from, span_to FROM sections"
+    " WHERE {document} ORDER BY document, row",
+    "SELECT document, type, target, fragment, text, line, keys FROM links WHERE {document} ORDER BY document, row",
+    "SELECT l.document, k.key FROM links l JOIN link_keys k ON k.link = l.row WHERE {l.document}"
+    " ORDER BY l.document, l.row, k.key",
+    "SELECT document, key, strength FROM names WHERE {document} ORDER BY document, row",
+    "SELECT document, key, value FROM facts WHERE {document} ORDER BY document, key, value",
+    "SELECT c.document, c.ordinal, g.language FROM chunks c JOIN languages g ON g.chunk = c.row"
+    " WHERE {c.document} ORDER BY c.document, c.ordinal, g.language",
+)
+"""What the checksum of a document covers: each row begins with the document's number."""
+_AMONG = "row IN (SELECT value FROM json_each(?))"
+
+
+def checksum(values: Iterable[Any]) -> int:
+    """Return a 63-bit checksum of a row, the largest that a column of SQLite holds without a sign."""
+    text = "\x1f".join(map(str, values))
+    hashed = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(hashed, "big") >> 1
+
+
+def passage_checksum(document_digest: str, recipe: str, columns: Sequence[Any]) -> int:
+    """Return the checksum of a passage: of its row and of the text and recipe that it was made from."""
+    return checksum((document_digest, recipe, *columns))
+
+
+def vector_checksum(vector: bytes) -> int:
+    """Return the CRC-32 of a stored vector."""
+    return crc32(vector)
+
+
+def seal(session: Session, documents: Sequence[int]) -> None:
+    """Store the checksums of documents whose rows are all inserted."""
+    sums = _document_checksums(session, documents)
+    session.many(
+        "UPDATE documents SET checksum = ? WHERE row = ?", ((value, row) for row, value in sums)
+    )
+
+
+def damaged_passages(session: Session, chunks: Sequence[str]) -> set[DocumentId]:
+    """Return the documents of which one of these passages does not match its checksum."""
+    found = session.all(
+        f"SELECT d.collection, d.path, c.checksum, d.digest, d.recipe, {_PASSAGE} FROM json_each(?) j"
+        " CROSS JOIN chunks c ON c.id = j.value CROSS JOIN documents d ON d.row = c.document",
+        [listed(chunks)],
+    )
+    return {
+        DocumentId(collection, path)
+        for collection, path, stored, text_digest, recipe, *columns in found
+        if stored != passage_checksum(text_digest, recipe, columns)
+    }
+
+
+def damaged_documents(session: Session, documents: Sequence[int] | None = None) -> set[int]:
+    """Return the rows of documents that do not match their checksum, of all or of some; passages are not looked at."""
+    which, values = ("true", []) if documents is None else (_AMONG, [listed(documents)])
+    stored: dict[int, int] = dict(
+        session.all(f"SELECT row, checksum FROM documents WHERE {which}", values)
+    )
+    now = dict(_document_checksums(session, documents))
+    return {row for row, value in stored.items() if now.get(row) != value}
+
+
+def all_damaged(session: Session) -> list[int]:
+    """Return the rows of all documents of which any stored part does not match its checksum."""
+    found = damaged_documents(session)
+    for document, stored, text_digest, recipe, *columns in session.each(
+        f"SELECT c.document, c.checksum, d.digest, d.recipe, {_PASSAGE} FROM chunks c"
+        " JOIN documents d ON d.row = c.document"
+    ):
+        if stored != passage_checksum(text_digest, recipe, columns):
+            found.add(document)
+    return sorted(found)
+
+
+def damaged_vectors(session: Session, table: str) -> list[int]:
+    """Return the rows of vectors that do not match their checksum or have the wrong length."""
+    return [
+        row
+        for row, vector, stored, dimension in session.each(
+            f"SELECT v.row, v.vector, v.checksum, m.dimension FROM {table} v JOIN models m ON m.row = v.model"
+        )
+        if not isinstance(vector, bytes)
+        or len(vector) != 4 * dimension
+        or vector_checksum(vector) != stored
+    ]
+
+
+def _document_checksums(
+    session: Session, documents: Sequence[int] | None = None
+) -> list[tuple[int, int]]:
+    """Return the checksum of each document, of all or of some, from the rows as they are stored."""
+    hashers: dict[int, Any] = {}
+    values = [] if documents is None else [listed(documents)]
+    for query in _PARTS:
+        for column in ("l.document", "c.document", "document", "row"):
+            some = "true" if documents is None else f"{column} IN (SELECT value FROM json_each(?))"
+            query = query.replace(f"{{{column}}}", some)
+        for document, *columns in session.each(query, values):
+            hasher = hashers.get(document)
+            if hasher is None:
+                hasher = hashers[document] = blake2b(digest_size=8)
+            text = "\x1f".join(map(str, columns)) + "\x1e"
+            hasher.update(text.encode("utf-8", "surrogatepass"))
+    return [
+        (document, int.from_bytes(hasher.digest(), "big") >> 1)
+        for document, hasher in hashers.items()
+    ]

@@ -1,0 +1,177 @@
+"""Ownership of indexes: which ones this user made, on this machine and in this place.
+
+Every index holds a random id in the file `owner`. The record with that id in the user's data folder names the folder of the index
+and the inodes of the folder and its database. An index without a record came from elsewhere, with a clone, an archive or a sync:
+nothing in it is read or written. One whose record names another place was moved, copied or restored, and is verified first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from marklight.errors import StoreError
+from marklight.private_files import (
+    data_folder,
+    is_plain_folder,
+    make_private_folder,
+    read_private,
+    write_private,
+)
+
+MARKER = "owner"
+STORE = "library.db"
+_RECORDS = "indexes"
+_ID = re.compile(r"[0-9a-f]{32}")
+_PARTS = re.compile(r"library\.db.*|lock|words.*|vectors|owner|looked\.json.*|history")
+"""Names that make a folder an index, whole or not."""
+
+
+class Origin(StrEnum):
+    """Relation of an index to this user."""
+
+    NONE = "none"
+    """There is no index."""
+    OWN = "own"
+    """This user made it in this place."""
+    RESTORED = "restored"
+    """This user made it in this place, but its files are other ones now."""
+    MOVED = "moved"
+    """This user made it, in another place."""
+    FOREIGN = "foreign"
+    """This user did not make it on this machine."""
+
+
+class Record(NamedTuple):
+    """Place and owner of an index."""
+
+    folder: str
+    device: int
+    inode: int
+    store_inode: int
+    """Of the database; 0 where there is none yet."""
+    owner: int
+
+    def matches(self, here: Record) -> bool:
+        """Compare with an index as it is now; the device is not compared, as its number may change when the machine restarts."""
+        return self._replace(device=0) == here._replace(device=0)
+
+
+def new_id() -> str:
+    """Return a random id; it is a secret of this user."""
+    return secrets.token_hex(16)
+
+
+def is_id(text: object) -> bool:
+    """Return true for what can be the id of an index."""
+    return isinstance(text, str) and _ID.fullmatch(text) is not None
+
+
+def origin(folder: Path) -> Origin:
+    """Return where the index in a folder comes from; nothing in it is opened but its marker."""
+    if not is_plain_folder(folder):
+        return Origin.FOREIGN if os.path.lexists(folder) else Origin.NONE
+    id = owner_id(folder)
+    record = _read_record(id)
+    if record is None:
+        return Origin.FOREIGN if _holds_parts(folder) else Origin.NONE
+    here = _place(folder)
+    if record.folder != here.folder:
+        return Origin.MOVED
+    if not here.store_inode:  # not made yet: its inode is recorded before it gets its name
+        here = here._replace(store_inode=record.store_inode)
+    return Origin.OWN if record.matches(here) else Origin.RESTORED
+
+
+def owner_id(folder: Path) -> str:
+    """Return the id in the marker of an index; empty where there is none."""
+    try:
+        id = read_private(folder / MARKER, limit_bytes=64).decode("ascii", "replace").strip()
+    except OSError:
+        return ""
+    return id if is_id(id) else ""
+
+
+def claim(folder: Path) -> str:
+    """Record that this user made the index in a folder, and return its id; the record comes first, then the marker."""
+    id = new_id()
+    record(folder, id)
+    try:
+        write_private(folder / MARKER, f"{id}\n".encode(), durable=True, replace=False)
+    except FileExistsError:  # another process was first
+        release(id)
+        return owner_id(folder)
+    return id
+
+
+def mark(folder: Path, id: str) -> None:
+    """Replace the marker of an index."""
+    write_private(folder / MARKER, f"{id}\n".encode(), durable=True)
+
+
+def record(folder: Path, id: str, store: Path | None = None) -> None:
+    """Write the record of an index, as it is now or with the file that will be its database."""
+    records = data_folder() / _RECORDS
+    here = _place(folder, store)
+    try:
+        make_private_folder(records)
+        write_private(records / f"{id}.json", json.dumps(here._asdict()).encode(), durable=True)
+    except OSError as error:
+        raise StoreError(
+            f"{records} cannot be written ({error.strerror}), and it holds which indexes are yours",
+            "Name another folder in the variable MARKLIGHT_DATA_DIR",
+        ) from error
+
+
+def release(id: str) -> None:
+    """Forget an index that is in no place any more."""
+    with suppress(OSError):
+        (data_folder() / _RECORDS / f"{id}.json").unlink()
+
+
+def place_of(id: str) -> Path | None:
+    """Return the folder that the record of an index names."""
+    record = _read_record(id)
+    return Path(record.folder) if record else None
+
+
+def recorded_folders() -> Iterator[Path]:
+    """Return the folders of all indexes that this user made and that are still there."""
+    with suppress(OSError), os.scandir(data_folder() / _RECORDS) as entries:
+        for entry in entries:
+            record = _read_record(entry.name.removesuffix(".json"))
+            if record and origin(Path(record.folder)) in (Origin.OWN, Origin.RESTORED):
+                yield Path(record.folder)
+
+
+def _read_record(id: str) -> Record | None:
+    if not is_id(id):
+        return None
+    try:
+        return Record(**json.loads(read_private(data_folder() / _RECORDS / f"{id}.json")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _place(folder: Path, store: Path | None = None) -> Record:
+    status = os.lstat(folder)
+    try:
+        store_inode = os.lstat(store or folder / STORE).st_ino
+    except OSError:
+        store_inode = 0
+    path = os.path.realpath(folder)
+    return Record(path, status.st_dev, status.st_ino, store_inode, status.st_uid)
+
+
+def _holds_parts(folder: Path) -> bool:
+    try:
+        return any(_PARTS.fullmatch(name) for name in os.listdir(folder))
+    except OSError:
+        return True
