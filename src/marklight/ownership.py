@@ -11,6 +11,7 @@ import json
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from enum import StrEnum
@@ -162,10 +163,11 @@ def _read_record(id: str) -> Record | None:
 
 def _place(folder: Path, store: Path | None = None) -> Record:
     status = os.lstat(folder)
-    try:
-        store_inode = os.lstat(store or folder / STORE).st_ino
-    except OSError:
-        store_inode = 0
+    store_inode = 0
+    with suppress(FileNotFoundError):
+        found = os.lstat(store or folder / STORE)
+        # A new file, or a link, may get the number of one that was deleted; what it contains is compared with the id.
+        store_inode = found.st_ino if stat.S_ISREG(found.st_mode) else -1
     path = os.path.realpath(folder)
     return Record(path, status.st_dev, status.st_ino, store_inode, status.st_uid)
 

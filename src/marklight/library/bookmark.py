@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,9 +10,11 @@ from pathlib import Path
 
 from marklight.ingest.discover import Claims
 from marklight.ports import Span
+from marklight.private_files import read_private, write_private
 
 NAME = "looked.json"
 """Beside the index. Without it, or with one that makes no sense, a look begins at the beginning."""
+_MOST_BYTES = 64_000_000
 
 
 @dataclass(slots=True)
@@ -49,15 +50,13 @@ class Bookmark:
             if stopped is None:
                 file.unlink(missing_ok=True)
                 return
-            fresh = file.with_name(f"{NAME}.{os.getpid()}")
             held = {"next": stopped[:2], "claimed": self.claimed}
-            fresh.write_text(json.dumps(held), encoding="utf-8")
-            os.replace(fresh, file)
+            write_private(file, json.dumps(held).encode())
 
     def _take(self) -> None:
         if self.folder is None:
             return
-        held = json.loads((self.folder / NAME).read_text(encoding="utf-8"))
+        held = json.loads(read_private(self.folder / NAME, _MOST_BYTES))
         collection, path = held["next"]
         claimed = {
             str(name): {str(target): str(link) for target, link in links.items()}

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 
-from marklight import engines
+from marklight import engines, ownership
 from marklight.answer import Query
 from marklight.commits import SHORT, Commit
 from marklight.errors import Busy, HistoryError, StoreError, Unanswered
@@ -22,17 +22,27 @@ from marklight.library.compose import Index
 from marklight.library.embedding import embed, likely, tidy
 from marklight.library.upkeep import MOMENT_SECONDS
 from marklight.model import Document, DocumentId, Failure
+from marklight.ownership import Origin
 from marklight.ports import Engine, Progress, Reader
+from marklight.private_files import data_folder
 from marklight.report import Report
+from marklight.text import digest
 
 FOLDER = "history"
 """Where commits live, in the folder of the library's own index."""
 _SHORT_HASH = re.compile(r"[0-9a-f]{4,64}")
 
 
-def open_engine(address: str) -> Engine:
-    """The engine of commits beside the one of documents."""
-    return engines.open(address if address == "memory:" else f"{address}/{FOLDER}")
+def open_engine(address: str) -> tuple[Engine, str]:
+    """Open the engine of commits beside the one of documents; also return a notice where it is in another place."""
+    if address == "memory:":
+        return engines.open(address), ""
+    beside = Path(address.removeprefix("file:"), FOLDER)
+    if ownership.origin(beside) is not Origin.FOREIGN:
+        return engines.open(f"file:{beside}"), ""
+    away = data_folder() / "libraries" / digest(str(beside))
+    notice = f"{beside} was not made by you on this machine and is not used (delete it to keep the index of commits there), so that is in {away}"
+    return engines.open(f"file:{away}"), notice
 
 
 def repositories(

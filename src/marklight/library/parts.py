@@ -58,6 +58,7 @@ class Parts(Models):
         self._given, self._assignments = dict(given or {}), tuple(assignments)
         self.settings: Settings = read_settings(self.place.folder, assignments, given)
         self.pipeline = compose_pipeline(self.settings)
+        self.history_notice = ""
         self.address, self.notice = index_address(self.place.folder, self.settings["engine"])
 
     @once
@@ -104,7 +105,8 @@ class Parts(Models):
     def commits_engine(self) -> Engine:
         """Where the index of commits lives."""
         self.crew.demand_open()
-        return open_engine(self.address)
+        engine, self.history_notice = open_engine(self.address)
+        return engine
 
     @once
     def reading(self) -> Ingest:
@@ -156,7 +158,7 @@ class Parts(Models):
 
     def notices(self) -> tuple[str, ...]:
         """What whoever asks should know of where things stand."""
-        return (*((self.notice,) if self.notice else ()), *self.files.missing())
+        return (*filter(None, (self.notice, self.history_notice)), *self.files.missing())
 
     def again(self) -> Self:
         """The same library opened anew, with settings as their files say now."""

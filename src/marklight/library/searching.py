@@ -19,9 +19,11 @@ from marklight.library.looking import as_before, as_now, look
 from marklight.library.parts import Parts
 from marklight.library.upkeep import Freshness
 from marklight.model import DocumentId
-from marklight.ports import Progress, nobody_stops, silent
+from marklight.ports import Progress, Reader, nobody_stops, silent
 from marklight.search import present, widen
 from marklight.search.pipeline import GONE
+
+DAMAGED = "the passages that match are damaged in the index"
 
 
 def search(
@@ -117,11 +119,17 @@ def _found(library: Parts, question: Question, progress: Progress | None) -> Ans
     unknown = following is not None and following.reading
     empty = [] if unknown else [f"there are no documents in {library.place.folder}"]
 
+    damaged: list[set[DocumentId]] = []
+
     def ask() -> tuple[Answer, list[DocumentId]]:
         with library.crew.at_work() as alone, library.engine.snapshot() as reader:
             found = answer(
                 library, question, reader, alone=alone, exists=library.files.has, rest=rest
             )
+            damaged.append(_damaged(found, reader))
+            if damaged[-1]:
+                kept = tuple(hit for hit in found.hits if hit.chunk.document not in damaged[-1])
+                found = replace(found, hits=kept, abstained=found.abstained if kept else DAMAGED)
             documents = {hit.chunk.document for hit in found.hits}
             found = replace(
                 found,
@@ -130,10 +138,33 @@ def _found(library: Parts, question: Question, progress: Progress | None) -> Ans
                 levels=widen.levels((hit.chunk for hit in found.hits), widen.Leaves(reader)),
                 notices=[*found.notices, *([] if found.index.documents else empty)],
             )
-            return found, library.files.changed(reader.indexed(documents))
+            return found, [*damaged[-1], *library.files.changed(reader.indexed(documents))]
 
     found, stale = as_now(library, ask, progress) if progress else ask()
-    return _without(found, stale, library.files.has) if stale else found
+    found = _without(found, stale, library.files.has) if stale else found
+    return replace(found, notices=[*found.notices, *_told_of(damaged)])
+
+
+def _damaged(found: Answer, reader: Reader) -> set[DocumentId]:
+    """Return the documents of hits that do not match their checksums: of the passages, or of all that is shown around them."""
+    query = found.query
+    if query.parents or query.context or query.expand_context:
+        return reader.damaged_documents({hit.chunk.document for hit in found.hits})
+    return reader.damaged_passages([hit.chunk.id for hit in found.hits])
+
+
+def _told_of(damaged: list[set[DocumentId]]) -> list[str]:
+    """Return notices about documents that were damaged in the index: those that were read again, and those left out."""
+    left_out = damaged[-1]
+    repaired = set().union(*damaged) - left_out
+    notices = []
+    if repaired:
+        named = ", ".join(sorted(id.path for id in repaired))
+        notices.append(f"damaged in the index and read again from the disk: {named}")
+    if left_out:
+        named = ", ".join(sorted(id.path for id in left_out))
+        notices.append(f"damaged in the index and left out: {named}; `marklight doctor` repairs it")
+    return notices
 
 
 def _without(

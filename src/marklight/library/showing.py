@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from marklight.answer import iso_seconds
-from marklight.errors import NotFound
+from marklight.errors import NotFound, StoreError
 from marklight.library.asking import level_of
 from marklight.library.looking import as_before, as_now, look_at_known, reread
 from marklight.library.parts import Parts
@@ -107,12 +107,14 @@ def about(
     """What is asked about one document, of the file as it is now, though no look came to it yet."""
     notices = look_at_known(library, progress)
     missed: list[DocumentId] = []
+    damaged: list[DocumentId] = []
 
     def ask() -> tuple[About, list[DocumentId]]:
         with library.engine.snapshot() as reader:
             found = read(reader, library.files.near(reader, near, missed.append))
             asked = [found.document] if found.document else []
-            return found, library.files.changed(reader.indexed(asked))
+            damaged[:] = reader.damaged_documents(asked)
+            return found, [*damaged, *library.files.changed(reader.indexed(asked))]
 
     try:
         found, stale = as_now(library, ask, progress)
@@ -120,4 +122,6 @@ def about(
         if not reread(library, missed, progress):
             raise
         found, stale = as_now(library, ask, progress)
+    if damaged:
+        raise StoreError(f"{damaged[0].path} is damaged in the index", "Run `marklight doctor`")
     return replace(found, notices=(*notices, *as_before(len(stale)), *found.notices))

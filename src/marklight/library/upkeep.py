@@ -17,7 +17,7 @@ from marklight.library.bookmark import Bookmark
 from marklight.library.compose import Index
 from marklight.library.embedding import embed, likely, tidy
 from marklight.library.flight import Flight
-from marklight.model import DocumentId
+from marklight.model import Batch, DocumentId
 from marklight.ports import Progress, Span
 from marklight.report import Report
 
@@ -131,10 +131,16 @@ class Upkeep:
         return found, replace(report, took_ms=(time.perf_counter() - began) * 1000)
 
     def reread(self, documents: Iterable[DocumentId], progress: Progress) -> bool:
-        """Files that changed though no look came to them yet; whether that could be done."""
-        spans = [Span(*id, end=id.path + "\0") for id in sorted(documents)]
+        """Read files again that changed or whose index is damaged; return true if that could be done."""
+        ids = sorted(documents)
+        spans = [Span(*id, end=id.path + "\0") for id in ids]
+        engine = self.ingest.engine
         try:
-            with self.ingest.engine.writing(self._wait(False)):
+            with engine.writing(self._wait(False)):
+                with engine.snapshot() as reader:
+                    damaged = tuple(reader.damaged_documents(ids))
+                if damaged:  # else the unchanged file would count as indexed
+                    engine.commit(Batch(removed=damaged))
                 self.ingest.text(self.ingest.look(spans=spans), progress)
             return True
         except StoreError:

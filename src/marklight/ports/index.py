@@ -169,6 +169,12 @@ class Reader(Protocol):
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None: ...
 
+    def damaged_passages(self, ids: Sequence[str]) -> set[DocumentId]:
+        """Return the documents of which one of these passages does not match its checksum."""
+
+    def damaged_documents(self, documents: Iterable[DocumentId]) -> set[DocumentId]:
+        """Return those of these documents of which any stored part does not match its checksum."""
+
     @property
     def linked(self) -> int:
         """The generation in which links, or the names they find, last changed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from marklight.engines.embedded import edges, mend, pairing, refill, vectors
-from marklight.engines.embedded.checksums import all_damaged, damaged_vectors
+from marklight.engines.embedded.checksums import damaged_documents, damaged_vectors
 from marklight.engines.embedded.counters import COUNTERS, counting_waste
 from marklight.engines.embedded.derived import Parts
 from marklight.engines.embedded.matrix import InUse, MatrixFile, shelf
@@ -66,7 +66,7 @@ def check(parts: Parts, session: Session) -> list[str]:
 
 def _damaged_documents(session: Session) -> Iterator[str]:
     """Take documents out that do not match their checksums: their files are read again by the next refresh."""
-    rows = all_damaged(session)
+    rows = damaged_documents(session)
     if not rows:
         return
     ids = [

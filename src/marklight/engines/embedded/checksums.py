@@ -5,7 +5,8 @@ A flipped bit in a page of SQLite goes unnoticed by SQLite itself, so every pass
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
 from zlib import crc32
@@ -33,7 +34,6 @@ _PARTS = (
     " WHERE {c.document} ORDER BY c.document, c.ordinal, g.language",
 )
 """What the checksum of a document covers: each row begins with the document's number."""
-_AMONG = "row IN (SELECT value FROM json_each(?))"
 
 
 def checksum(values: Iterable[Any]) -> int:
@@ -75,26 +75,36 @@ def damaged_passages(session: Session, chunks: Sequence[str]) -> set[DocumentId]
     }
 
 
-def damaged_documents(session: Session, documents: Sequence[int] | None = None) -> set[int]:
-    """Return the rows of documents that do not match their checksum, of all or of some; passages are not looked at."""
-    which, values = ("true", []) if documents is None else (_AMONG, [listed(documents)])
-    stored: dict[int, int] = dict(
-        session.all(f"SELECT row, checksum FROM documents WHERE {which}", values)
-    )
-    now = dict(_document_checksums(session, documents))
-    return {row for row, value in stored.items() if now.get(row) != value}
-
-
-def all_damaged(session: Session) -> list[int]:
-    """Return the rows of all documents of which any stored part does not match its checksum."""
-    found = damaged_documents(session)
-    for document, stored, text_digest, recipe, *columns in session.each(
-        f"SELECT c.document, c.checksum, d.digest, d.recipe, {_PASSAGE} FROM chunks c"
-        " JOIN documents d ON d.row = c.document"
-    ):
-        if stored != passage_checksum(text_digest, recipe, columns):
-            found.add(document)
+def damaged_documents(session: Session, documents: Sequence[int] | None = None) -> list[int]:
+    """Return the rows of the documents, of all or of some, of which any stored part does not match its checksum."""
+    among, values = "true", list[str]()
+    if documents is not None:
+        among, values = "d.row IN (SELECT value FROM json_each(?))", [listed(documents)]
+    with _any_text(session):
+        stored: dict[int, int] = dict(
+            session.all(f"SELECT d.row, d.checksum FROM documents d WHERE {among}", values)
+        )
+        now = dict(_document_checksums(session, documents))
+        found = {row for row, value in stored.items() if now.get(row) != value}
+        for document, value, text_digest, recipe, *columns in session.each(
+            f"SELECT c.document, c.checksum, d.digest, d.recipe, {_PASSAGE} FROM documents d"
+            f" CROSS JOIN chunks c ON c.document = d.row WHERE {among}",
+            values,
+        ):
+            if value != passage_checksum(text_digest, recipe, columns):
+                found.add(document)
     return sorted(found)
+
+
+@contextmanager
+def _any_text(session: Session) -> Iterator[None]:
+    """Let damaged text be read that is no longer UTF-8; it matches no checksum."""
+    usual = session.connection.text_factory
+    session.connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    try:
+        yield
+    finally:
+        session.connection.text_factory = usual
 
 
 def damaged_vectors(session: Session, table: str) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -215,4 +214,4 @@ def text_of(session: Session, id: DocumentId) -> tuple[str, tuple[Heading, ...]]
         " (SELECT row FROM documents WHERE collection = ? AND path = ?)",
         id,
     )
-    return (row[0], records.outline(json.loads(row[1])["outline"])) if row else None
+    return (row[0], records.outline(row[1])) if row else None

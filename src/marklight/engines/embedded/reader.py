@@ -7,7 +7,16 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.answer import Filters, Level
-from marklight.engines.embedded import edges, graph, nearby, read, records, stored, vocabulary
+from marklight.engines.embedded import (
+    checksums,
+    edges,
+    graph,
+    nearby,
+    read,
+    records,
+    stored,
+    vocabulary,
+)
 from marklight.engines.embedded.allowed import Allowed, allowed
 from marklight.engines.embedded.named import named
 from marklight.engines.embedded.session import Session
@@ -128,6 +137,14 @@ class EmbeddedReader:
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None:
         return stored.section(self._session, id)
+
+    def damaged_passages(self, ids: Sequence[str]) -> set[DocumentId]:
+        return checksums.damaged_passages(self._session, ids)
+
+    def damaged_documents(self, documents: Iterable[DocumentId]) -> set[DocumentId]:
+        rows: Mapping[DocumentId, int] = read.column(self._session, "row", documents)
+        damaged = set(checksums.damaged_documents(self._session, list(rows.values())))
+        return {id for id, row in rows.items() if row in damaged}
 
     def links_from(self, document: DocumentId) -> list[ResolvedLink]:
         return graph.links_from(self._session, document)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from marklight.answer import Level
 from marklight.engines.embedded.session import Row
+from marklight.engines.embedded.trouble import damaged_rows
 from marklight.model import (
     Chunk,
     Document,
@@ -30,6 +32,23 @@ CHUNK = (
 
 _KINDS = {str(kind): kind for kind in Kind}
 LINK = "l.type, l.target, l.fragment, l.text, l.line, l.keys"
+
+
+Arguments = ParamSpec("Arguments")
+Value = TypeVar("Value")
+
+
+def stored(read: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+    """Decorate a function that reads a row: a row that makes no sense is an error that says what to do."""
+
+    @wraps(read)
+    def reading(*given: Arguments.args, **named: Arguments.kwargs) -> Value:
+        try:
+            return read(*given, **named)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise damaged_rows() from error
+
+    return reading
 
 
 packed = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -72,10 +91,11 @@ def record(document: Document) -> str:
     )
 
 
+@stored
 def document(row: Row, text: str, links: list[Row], names: list[Row]) -> Document:
     """A document from `collection, path, size, mtime_ns, ctime_ns, digest, recipe, date, record`."""
-    collection, path, *file, digest, recipe, date, stored = row
-    said = json.loads(stored)
+    collection, path, *file, digest, recipe, date, said_record = row
+    said = json.loads(said_record)
     return Document(
         id=DocumentId(collection, path),
         title=said["title"],
@@ -91,7 +111,7 @@ def document(row: Row, text: str, links: list[Row], names: list[Row]) -> Documen
         category=said["category"],
         date=date,
         metadata=said["metadata"],
-        outline=outline(said["outline"]),
+        outline=outline(said_record),
         links=tuple(link(each) for each in links),
         names=tuple(Name(key, NameStrength(strength)) for key, strength in names),
         blocks=said["blocks"],
@@ -99,20 +119,23 @@ def document(row: Row, text: str, links: list[Row], names: list[Row]) -> Documen
     )
 
 
-def outline(stored: list[tuple[int, str, str, list[int]]]) -> tuple[Heading, ...]:
-    """Headings as `record` has them."""
+@stored
+def outline(record: str) -> tuple[Heading, ...]:
+    """Return the headings in the record of a document."""
     return tuple(
         Heading(level, heading, anchor, (lines[0], lines[1]))
-        for level, heading, anchor, lines in stored
+        for level, heading, anchor, lines in json.loads(record)["outline"]
     )
 
 
+@stored
 def link(row: Row) -> Link:
     """A link from the columns of `LINK`."""
     kind, target, fragment, text, line, keys = row
     return Link(LinkType(kind), target, fragment, text, line, unpacked(keys))
 
 
+@stored
 def chunk(row: Sequence[Any]) -> Chunk:
     """A passage from the columns of `CHUNK`."""
     id, collection, path, ordinal, title, headings, anchor, first, last, *rest = row
@@ -136,6 +159,7 @@ def chunk(row: Sequence[Any]) -> Chunk:
     )
 
 
+@stored
 def section(row: Row) -> Section:
     """A section from `id, headings, anchor, first_line, last_line, span_from, span_to`."""
     id, headings, anchor, first, last, start, end = row
@@ -147,9 +171,9 @@ def levels_row(levels: Iterable[Level]) -> str:
     return packed([(each.name, *each.lines, each.characters) for each in levels])
 
 
-def levels(stored: str) -> tuple[Level, ...]:
+@stored
+def levels(row: str) -> tuple[Level, ...]:
     """The same back."""
     return tuple(
-        Level(name, (first, last), characters)
-        for name, first, last, characters in json.loads(stored)
+        Level(name, (first, last), characters) for name, first, last, characters in json.loads(row)
     )

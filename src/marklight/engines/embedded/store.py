@@ -87,11 +87,15 @@ class Store:
             if now == self._file or self._file is None or self._closed:
                 self._file = self._file or now
                 return False
-            for session in self._idle:
-                session.close()
-            self._idle.clear()
-            self._file, self._made = None, False
+            self._forget()
         return True
+
+    def _forget(self) -> None:
+        """Close connections to a file that is no longer the one of the index."""
+        for session in self._idle:
+            session.close()
+        self._idle.clear()
+        self._file, self._made = None, False
 
     def make_room(self) -> None:
         """Create the folder, in which the writer lock is."""
@@ -105,7 +109,9 @@ class Store:
                 from marklight.engines.embedded.adopt import adopt
 
                 self.news.append(adopt(self.folder, self._replaced))
-                self._file, self._replaced = None, ""
+                with self._guard:
+                    self._forget()
+                self._replaced = ""
             else:
                 create(self.path)
             self._made = True

@@ -19,6 +19,8 @@ _FULL_WORDS = tuple(os.strerror(number) for number in _FULL)
 def explain(error: Exception, path: Path) -> StoreError:
     """The error that a user should see in place of this one."""
     if isinstance(error, sqlite3.Error):
+        if "Could not decode" in str(error):
+            return damaged_rows()
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code in _DAMAGED:
             return damaged(path, str(error)) if is_damaged(path) else _passing(path, error)
@@ -48,6 +50,14 @@ def damaged(path: Path, reason: str) -> StoreError:
     return StoreError(
         f"{path} is damaged ({reason})",
         f"Your documents are untouched: move {path.parent} away and run `marklight index` again",
+    )
+
+
+def damaged_rows() -> StoreError:
+    """Return the error for rows of the tables that make no sense."""
+    return StoreError(
+        "a part of the index is damaged",
+        "Run `marklight doctor`: it reads the documents concerned again",
     )
 
 

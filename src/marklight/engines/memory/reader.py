@@ -118,6 +118,12 @@ class MemoryReader:
             for said in self.state.entries[id].document.remarks
         ]
 
+    def damaged_passages(self, ids: Sequence[str]) -> set[DocumentId]:  # noqa: ARG002
+        return set()
+
+    def damaged_documents(self, documents: Iterable[DocumentId]) -> set[DocumentId]:  # noqa: ARG002
+        return set()
+
     def document(self, id: DocumentId) -> Document | None:
         entry = self.state.entries.get(id)
         return entry.document if entry else None
