@@ -10,12 +10,15 @@ import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import inf, nextafter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from marklight.errors import SettingsError
-from marklight.place import PROJECT_FILE
+
+SHARED_FILE, SHARED_TABLE = "pyproject.toml", ("tool", "marklight")
+"""A file that a folder shares with other programs, and the table in it that is ours."""
 
 Table = Mapping[str, Any]
 Part = TypeVar("Part")
@@ -35,12 +38,31 @@ class Layer:
     values: Table
 
 
+class Ignored(NamedTuple):
+    """A setting in a folder's file that is not honoured."""
+
+    key: str
+    value: Any
+    source: str
+    reason: str
+    entry: str = ""
+    """Its name in a table of which other entries are honoured; empty for the whole setting."""
+
+    def in_force(self, values: Mapping[str, Any]) -> Any:
+        """Return what these values have in its place."""
+        return values[self.key].get(self.entry) if self.entry else values[self.key]
+
+
 @dataclass(frozen=True)
 class Settings:
     """All settings in force: a value and its origin for every key of the schema."""
 
     values: Mapping[str, Any]
     sources: Mapping[str, str]
+    ignored: tuple[Ignored, ...] = ()
+    """Settings in the folder's file that would change a value and may not."""
+    notices: tuple[str, ...] = ()
+    """Sentences for the user about a folder's file that is not honoured in full."""
 
     def build(self, part: type[Part], table: str) -> Part:
         """A part with its own table of settings as fields."""
@@ -81,32 +103,63 @@ Schema = Mapping[str, type]
 
 def combine(layers: Sequence[Layer], schema: Schema) -> Settings:
     """Lay the layers over the defaults; an unknown key or a value of the wrong kind is an error."""
-    kinds: dict[str, Any] = {}
-    values: dict[str, Any] = {}
-    for table, part in schema.items():
-        hints = typing.get_type_hints(part)
-        for field in dataclasses.fields(part):
-            key = f"{table}.{field.name}" if table else field.name
-            kinds[key] = hints[field.name]
-            values[key] = _default(field)
+    values = {
+        f"{table}.{field.name}" if table else field.name: _default(field)
+        for table, part in schema.items()
+        for field in dataclasses.fields(part)
+    }
     sources = dict.fromkeys(values, "built-in")
     for layer in layers:
-        for key, value in _flatten(layer.values, kinds):
-            if key not in kinds:
-                raise SettingsError(
-                    f"unknown setting {key!r} in {layer.source}", _nearest(key, kinds)
-                )
-            values[key] = _fit(value, kinds[key], key, layer.source)
-            sources[key] = layer.source
+        own = typed_values(layer, schema)
+        values |= own
+        sources |= dict.fromkeys(own, layer.source)
     return Settings(values, sources)
 
 
-def read_file(path: Path, *table: str) -> Layer:
-    """One settings file as a layer; `table` says where in it ours stand."""
+def typed_values(layer: Layer, schema: Schema) -> dict[str, Any]:
+    """Return a layer's values by dotted key, each as its setting's type; an unknown key is an error."""
+    kinds = {
+        f"{table}.{name}" if table else name: kind
+        for table, part in schema.items()
+        for name, kind in _kinds(part).items()
+    }
+    found: dict[str, Any] = {}
+    for key, value in _flatten(layer.values, kinds):
+        if key not in kinds:
+            raise SettingsError(f"unknown setting {key!r} in {layer.source}", _nearest(key, kinds))
+        found[key] = _fit(value, kinds[key], key, layer.source)
+    return found
+
+
+@cache
+def _kinds(part: type) -> dict[str, Any]:
+    """Return the types of a part's fields, without those of its class variables."""
+    hints = typing.get_type_hints(part)
+    return {field.name: hints[field.name] for field in dataclasses.fields(part)}
+
+
+def user_file() -> Path:
+    """Return the path of the user's own settings file."""
+    import platformdirs
+
+    return Path(platformdirs.user_config_dir("marklight", appauthor=False)) / "config.toml"
+
+
+def from_user_file() -> Iterator[Layer]:
+    """Yield the user's own settings, if there are any."""
+    file = user_file()
+    if file.is_file():
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise SettingsError(f"cannot read {file}: {error.strerror}") from error
+        yield layer_of(data, file)
+
+
+def layer_of(data: bytes, path: Path, *table: str) -> Layer:
+    """Parse a settings file's bytes; `table` says where in it ours stand."""
     try:
-        values: Any = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise SettingsError(f"cannot read {path}: {error.strerror}") from error
+        values: Any = tomllib.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         # Not only TOML's own: a number of 5,000 digits, a thousand lists within each other.
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
@@ -115,25 +168,6 @@ def read_file(path: Path, *table: str) -> Layer:
         if not isinstance(values, dict):
             raise SettingsError(f"{name} in {path} must be a table")
     return Layer(str(path), values)
-
-
-def from_files(folder: Path | None) -> Iterator[Layer]:
-    """The user's file, then the project's: `marklight.toml`, else `pyproject.toml`."""
-    user, *project = files_for(folder)
-    if user.is_file():
-        yield read_file(user)
-    for file in project:
-        if file.is_file():
-            yield read_file(file, *(() if file.name == PROJECT_FILE else ("tool", "marklight")))
-            return
-
-
-def files_for(folder: Path | None) -> tuple[Path, ...]:
-    """Where settings may stand for a folder, the user's own first."""
-    import platformdirs
-
-    user = Path(platformdirs.user_config_dir("marklight", appauthor=False)) / "config.toml"
-    return (user, folder / PROJECT_FILE, folder / "pyproject.toml") if folder else (user,)
 
 
 def from_environment(environ: Mapping[str, str], schema: Schema) -> Iterator[Layer]:

@@ -142,6 +142,10 @@ def _roots(collections: Mapping[str, Path]) -> tuple[dict[str, str], dict[str, s
             what = "is not a folder" if os.path.exists(root) else "is not there"
             missing[name] = f"{path} {what}"
             continue
+        if root != os.path.abspath(path):
+            # A library resolves its collections when it is opened: this one was replaced since, perhaps by a `git pull`.
+            missing[name] = f"{path} has become a symbolic link to {root}"
+            continue
         if root in roots.values():
             raise UsageError(f"collection {name!r}: another one is the same folder, {path}")
         roots[name] = root

@@ -1,16 +1,14 @@
-"""Settings of the models: which ones, where they are, and who may say so."""
+"""Settings of the models: which ones, and where they are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marklight import settings
 from marklight.errors import SettingsError
 from marklight.models.remote import is_remote
-from marklight.settings import ABOVE_ZERO, Settings, demand_within
+from marklight.settings import ABOVE_ZERO, demand_within
 
 if TYPE_CHECKING:
     from marklight.models.remote.server import Server
@@ -130,28 +128,6 @@ def _demand_server(table: str, part: Model | Reranking) -> None:
 
     Key(table, part.key_variable, part.key_command)
     named(table, part.name if is_remote(part.name) else "ollama:any", part.address)
-
-
-def demand_trusted(found: Settings, folder: Path | None) -> None:
-    """A folder's own file may not say where texts and keys go beyond this machine, nor what is run.
-
-    Whoever asks in a folder that someone else has written would send them what is theirs.
-    """
-    own, *theirs = map(str, settings.files_for(folder))
-    for table in ("model", "reranker"):
-        for key in (f"{table}.{name}" for name in _OWN):
-            if not found[key] or found.sources[key] not in theirs:
-                continue
-            from marklight.models.remote.server import is_loopback
-
-            address = found[f"{table}.address"]
-            if key.endswith("command") or (address and not is_loopback(address)):
-                variable = f"{settings.ENVIRONMENT_PREFIX}{key.upper().replace('.', '_')}"
-                raise SettingsError(
-                    f"{key} stands in {found.sources[key]}, where only this machine may be named: a "
-                    "folder must not decide what leaves it or is run",
-                    f"Put it into {own}, or into the variable {variable}",
-                )
 
 
 def _demand_threads(table: str, threads: int | None) -> None:

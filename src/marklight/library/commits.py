@@ -88,7 +88,8 @@ def commits(
     )
     pipeline = of_commits(library.pipeline_with(settings, assignments))
     question = prepare(library, query, pipeline, going_on)
-    return answered(library, question, progress if refresh else None, explain=explain)
+    found = answered(library, question, progress if refresh else None, explain=explain)
+    return replace(found, notices=(*library.settings.notices, *found.notices))
 
 
 def also(library: Parts, asked: Question, progress: Progress | None, *, explain: bool) -> Commits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,11 @@ from marklight import settings
 from marklight.errors import SettingsError
 from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover
-from marklight.library.chosen import Model, Reranking, demand_trusted
+from marklight.library import folder_settings
+from marklight.library.chosen import Model, Reranking
 from marklight.search import pipeline
 from marklight.settings import Layer, Schema, Settings, demand_within
+from marklight.trust import read_folder_file
 
 A_DAY_SECONDS = 86_400
 
@@ -177,41 +179,32 @@ def read_settings(
     given: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Settings:
-    """All layers for a folder: built-in, user, project, environment, then what the call itself says."""
-    own = [Layer("the call", given)] if given else []
-    found = settings.combine(
-        [
-            *settings.from_files(folder),
-            *settings.from_environment(environ, SCHEMA),
-            *own,
-            *settings.from_assignments(assignments),
-        ],
-        SCHEMA,
-    )
+    """Combine all layers for a folder: built-in, user, project, environment, then those of the call itself.
+
+    Of a folder's file that the user does not trust only the settings in `folder_settings.ALLOWED` count.
+    """
+    file = read_folder_file(folder) if folder else None
+    allowed, refused = folder_settings.split(file, SCHEMA)
+    before = [*settings.from_user_file()]
+    after = [
+        *settings.from_environment(environ, SCHEMA),
+        *([Layer("the call", given)] if given else []),
+        *settings.from_assignments(assignments),
+    ]
+    found = settings.combine([*before, *allowed, *after], SCHEMA)
+    if file and file.layer and refused:
+        whole = settings.combine([*before, file.layer, *after], SCHEMA)
+        missed = (
+            one for one in refused if one.in_force(whole.values) != one.in_force(found.values)
+        )
+        found = replace(found, ignored=tuple(missed))
+    found = replace(found, notices=folder_settings.notices(file, found.ignored))
     found.build(Model, "model")
     found.build(Reranking, "reranker")
-    demand_trusted(found, folder)
-    _demand_personal(found, folder)
     _demand_known([found["search.fuse"]], map(stage_name, pipeline.FUSE), "search.fuse")
     _demand_known(found["search.skip"], map(stage_name, SKIPPABLE), "search.skip")
     _demand_known(found["search.use"], pipeline.OFF, "search.use")
     return found
-
-
-def _demand_personal(found: Settings, folder: Path | None) -> None:
-    """A folder's own file may not say who may reach it, nor what a click in a terminal opens.
-
-    Whoever serves a folder that someone else has written would let them in.
-    """
-    own, *theirs = map(str, settings.files_for(folder))
-    local, known = ("127.0.0.1", "localhost", "::1"), ("", *EDITORS)
-    fine = {"serve.host": local, "serve.token": ("",), "terminal.link": known}
-    for key, values in fine.items():
-        if found.sources[key] in theirs and found[key] not in values:
-            raise SettingsError(
-                f"{key} stands in {found.sources[key]}: a folder must not decide that",
-                f"Put it into {own}",
-            )
 
 
 def compose_pipeline(found: Settings) -> pipeline.Pipeline:

@@ -42,7 +42,7 @@ def examine(folder: Path | None, assignments: Sequence[str] = ()) -> list[Findin
     try:
         with Library(folder, assignments=assignments) as library:
             findings += [
-                Finding("settings", True, f"{len(library.settings.values)} known"),
+                Finding("settings", True, _settings(library)),
                 _tried("model", lambda: _try_model(library)),
                 *_reranker(library),
                 _tried("library", lambda: _try_library(library)),
@@ -59,6 +59,10 @@ def _tried(part: str, attempt: Callable[[], str]) -> Finding:
     except Exception as error:
         # Whatever a native part does, the other parts are still looked at.
         return Finding(part, False, str(error) or type(error).__name__)
+
+
+def _settings(library: Library) -> str:
+    return "; ".join([f"{len(library.settings.values)} known", *library.settings.notices])
 
 
 def _try_model(library: Library) -> str:

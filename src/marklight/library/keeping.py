@@ -112,6 +112,7 @@ def status(library: Parts) -> dict[str, Any]:
             each: {"path": str(folder), "documents": documents[each]}
             for each, folder in library.collections.items()
         },
+        "notices": list(library.notices()),
     }
 
 

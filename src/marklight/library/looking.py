@@ -72,7 +72,7 @@ def look_at_known(library: Parts, progress: Progress) -> tuple[str, ...]:
                 f"nothing is indexed in {library.place.folder} yet",
                 "Name the library's folder with --in, or run `marklight index`",
             )
-    return look(library, None, progress).notices
+    return (*library.settings.notices, *look(library, None, progress).notices)
 
 
 def reread(library: Parts, some: list[DocumentId], progress: Progress) -> bool:

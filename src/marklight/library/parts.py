@@ -158,7 +158,8 @@ class Parts(Models):
 
     def notices(self) -> tuple[str, ...]:
         """What whoever asks should know of where things stand."""
-        return (*filter(None, (self.notice, self.history_notice)), *self.files.missing())
+        places = filter(None, (self.notice, self.history_notice))
+        return (*self.settings.notices, *places, *self.files.missing())
 
     def again(self) -> Self:
         """The same library opened anew, with settings as their files say now."""

@@ -216,6 +216,7 @@ STATUS = object_of(
             "Collections by name.",
             additionalProperties=object_of({"path": TEXT, "documents": WHOLE}),
         ),
+        "notices": NOTICES,
     },
     optional=("model_problem", "reranker_problem", "following"),
 )

@@ -64,6 +64,7 @@ COMMANDS = Homes(
         "status": "keeping",
         "doctor": "keeping",
         "settings": "keeping",
+        "trust": "trusting",
         "serve": "serving",
         "stop": "serving",
         "models": "models",

@@ -70,8 +70,10 @@ def install_mcp(
 
         _tell(put_skill(skill_place), "the skill")
     if own := sorted(each for each in os.environ if each.startswith("MARKLIGHT_")):
+        from marklight.settings import user_file
+
         note(
-            f"{', '.join(own)} may not be set where {known.title} starts; marklight.toml counts everywhere"
+            f"{', '.join(own)} may not be set where {known.title} starts; {user_file()} counts everywhere"
         )
     return 0
 

@@ -19,6 +19,7 @@ from marklight.surfaces.cli.options import (
     show,
 )
 from marklight.surfaces.cli.progress import Bar
+from marklight.surfaces.cli.setting_values import ignored_values, masked, value_text
 
 if TYPE_CHECKING:
     from marklight.library import Library
@@ -95,6 +96,8 @@ def status(
         show(render.to_json(found))
         return 0
     failed, remarks = found.pop("failed"), found.pop("remarks")
+    for notice in found.pop("notices"):
+        note(notice)
     if found["generation"] == 0:
         note("nothing is indexed here yet; `marklight index` or a search does it")
     found["calibrated"] = (
@@ -170,36 +173,28 @@ def doctor(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> 
 @AS_JSON
 @SET
 def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
-    """List every setting with its value and where it comes from."""
+    """List every setting with its value, where it comes from, and what of a folder's file is ignored."""
     with open_own(folder, assignments) as library:
         found = library.settings
+    for notice in found.notices:
+        note(notice)
+    ignored = ignored_values(found.ignored)
     if as_json:
         rows = {
-            key: {"value": _told(key, found.values[key]), "source": found.sources[key]}
+            key: {
+                "value": masked(key, found.values[key]),
+                "source": found.sources[key],
+                **({"ignored": ignored[key]} if key in ignored else {}),
+            }
             for key in sorted(found.values)
         }
         show(render.to_json(rows))
-    else:
-        show(
-            render.table(
-                {
-                    key: f"{_shown(_told(key, found.values[key]))}  ({found.sources[key]})"
-                    for key in sorted(found.values)
-                }
-            )
-        )
+        return 0
+    lines = {
+        key: f"{value_text(key, found.values[key])}  ({found.sources[key]})" for key in found.values
+    }
+    for key, one in ignored.items():
+        value = value_text(key, one["value"])
+        lines[key] += f"  [ignored: {value} in {one['source']}: {one['reason']}]"
+    show(render.table({key: one_line(lines[key]) for key in sorted(lines)}))
     return 0
-
-
-SECRET = ("serve.token",)
-"""Settings whose values nobody is shown."""
-
-
-def _told(key: str, value: Any) -> Any:
-    return "…" if key in SECRET and value else value
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        value = list(value)
-    return render.to_json(value, indent=None)

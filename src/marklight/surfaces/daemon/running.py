@@ -24,7 +24,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from marklight import __version__
 from marklight.errors import SettingsError
 from marklight.library import Library
-from marklight.settings import files_for
+from marklight.place import PROJECT_FILE
+from marklight.settings import SHARED_FILE, user_file
 from marklight.surfaces.daemon import state
 from marklight.surfaces.daemon.assisting import assist
 from marklight.surfaces.daemon.door import Door
@@ -34,6 +35,7 @@ from marklight.surfaces.http.address import Address
 from marklight.surfaces.http.app import make_app
 from marklight.surfaces.http.listening import port_of
 from marklight.surfaces.http.server import serve_http
+from marklight.trust import record_path
 
 LOOK_SECONDS = 2.0
 """How often a daemon looks whether its file is still there, its settings the same, and anybody needs it."""
@@ -131,6 +133,8 @@ class Daemon:
             if now != self._read:
                 await self.host.renew()
                 self._read = now
+                if self.idle_seconds is not None:
+                    self.idle_seconds = self.host.library.serve.idle_minutes * 60
 
     async def _renewed(self) -> None:
         """The same for those who never attach; settings that make no sense are told once, and the old go on."""
@@ -233,9 +237,10 @@ def _is_pipe(descriptor: int) -> bool:
 
 
 def _files(library: Library) -> list[tuple[int, int, int] | None]:
-    """What a stat tells of the settings files: another answer means that one was changed."""
+    """Return the status of the settings files and of the user's trust in them; a change means that settings are read again."""
     found: list[tuple[int, int, int] | None] = []
-    for file in files_for(library.place.folder):
+    folder = library.place.folder
+    for file in (user_file(), folder / PROJECT_FILE, folder / SHARED_FILE, record_path(folder)):
         try:
             seen = file.stat()
             found.append((seen.st_mtime_ns, seen.st_size, seen.st_ino))

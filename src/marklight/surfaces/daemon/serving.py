@@ -49,8 +49,8 @@ def serve(
     with lock:
         listening = _listen(library, "port" in asked, say)
         idle_seconds = library.serve.idle_minutes * 60 if leave_idle else None
-        if library.notice:
-            say(library.notice)
+        for notice in library.notices():
+            say(notice)
         from marklight.surfaces.daemon.running import run  # takes a second to load
 
         run(library, listening, file, settings, idle_seconds, ready, watch)

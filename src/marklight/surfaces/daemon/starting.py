@@ -54,10 +54,14 @@ def start_for_client(folder: Path, assignments: Sequence[str]) -> subprocess.Pop
 def is_wanted(folder: Path, assignments: Sequence[str]) -> bool:
     """Whether `serve.start` says so, read without loading what all other settings belong to."""
     from marklight.errors import SettingsError
-    from marklight.settings import from_files
+    from marklight.settings import from_user_file
+    from marklight.trust import is_trusted, read_folder_file
 
     try:
-        tables = [layer.values.get("serve") for layer in from_files(folder)]
+        layers, file = [*from_user_file()], read_folder_file(folder)
+        if file and file.layer and is_trusted(file):
+            layers.append(file.layer)
+        tables = [layer.values.get("serve") for layer in layers]
     except SettingsError:
         return False  # told by whoever reads all of them
     written = [one.partition("=")[2].strip() for one in assignments if _is_start(one)]

@@ -64,8 +64,11 @@ def own_settings(assignments: Sequence[str] = ()) -> dict[str, Any]:
             for name, value in sorted(os.environ.items())
             if name.startswith("MARKLIGHT_") and not name.startswith(NO_MATTER)
         },
-        # Where the user's own settings file is looked for.
-        "home": [os.path.expanduser("~"), os.environ.get("XDG_CONFIG_HOME", "")],
+        # Where the user's own settings file and their trust in folders are looked for.
+        "home": [
+            os.path.expanduser("~"),
+            *(os.environ.get(name, "") for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME")),
+        ],
         "assignments": [one for one in assignments if not one.lstrip().startswith("serve.")],
     }
 

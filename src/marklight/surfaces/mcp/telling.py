@@ -132,7 +132,7 @@ def status_text(found: Found, state: str, watching: bool) -> str:
     lines += [f"not indexed: {each['path']}: {each['reason']}" for each in failed[:MOST_FAILURES]]
     if len(failed) > MOST_FAILURES:
         lines.append(f"… and {len(failed) - MOST_FAILURES} more files that are not indexed")
-    return "\n".join(map(for_assistants, lines))
+    return "\n".join([*map(for_assistants, lines), *_notes(found)])
 
 
 def _head(result: Found, several: bool) -> str:

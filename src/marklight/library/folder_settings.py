@@ -1,0 +1,199 @@
+"""Allow-list of the settings that a folder's own file may decide without the user's trust.
+
+A folder may come from a stranger: a clone, an archive, a shared disk. Its file may rank and cut its own documents and
+leave some of them out. It may not name paths outside, engines, servers, models, keys or a daemon, read files that are
+otherwise left out, nor ask for unbounded time and memory. A key that is not in the table is not honoured.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from marklight.ingest.parse import OFF, PARSERS
+from marklight.settings import Ignored, Layer, Schema, typed_values
+from marklight.trust import FolderFile, is_trusted, record_of
+
+Check = Callable[[str, Any, Path], str]
+"""Takes the name of an entry (empty for a plain value), its value and the folder; returns why it is refused, or nothing."""
+
+NOT_ALLOWED = "only the user decides this"
+MOST_NAMED = 20
+"""Keys that a notice names; `marklight settings` lists the others."""
+_PLAIN_NAME = re.compile(r"[\w.-]{1,40}", re.ASCII)
+"""Names that a notice repeats: a longer text could pose as a sentence of ours."""
+
+
+def _any(entry: str, value: Any, folder: Path) -> str:  # noqa: ARG001 - the shape of a check
+    """Accept whatever the setting itself accepts: its own range is harmless."""
+    return ""
+
+
+def _within(least: float, most: float) -> Check:
+    """Return a check for numbers of which larger or smaller ones would cost too much time or memory."""
+
+    def check(entry: str, value: Any, folder: Path) -> str:  # noqa: ARG001 - the shape of a check
+        return "" if least <= value <= most else f"allowed: {least} to {most}"
+
+    return check
+
+
+def _inside(entry: str, value: Any, folder: Path) -> str:  # noqa: ARG001 - the shape of a check
+    """Accept a folder below this one, wherever symbolic links lead; none that is hidden, such as `.ssh` or `.git`."""
+    try:
+        path = Path(os.path.realpath(folder / Path(value).expanduser()))
+        below = path.relative_to(os.path.realpath(folder))
+    except (ValueError, RuntimeError, OSError):
+        return "outside the folder"
+    return "hidden" if any(part.startswith(".") for part in below.parts) else ""
+
+
+def _no_new_files(entry: str, value: Any, folder: Path) -> str:  # noqa: ARG001 - the shape of a check
+    """Accept a parser for files that are documents anyway, and none for others."""
+    return "" if entry in PARSERS or value in OFF else "would read other files"
+
+
+ALLOWED: Mapping[str, Check] = {
+    "collections": _inside,
+    "files.parsers": _no_new_files,
+    "files.include": _any,
+    "files.exclude": _any,
+    # Very short passages make very many of them; a long one takes memory in every answer.
+    "chunk.min_chars": _within(0, 5_000),
+    "chunk.max_chars": _within(200, 20_000),
+    "chunk.overlap_chars": _within(0, 5_000),
+    "chunk.parent_chars": _within(200, 50_000),
+    "search.fuse": _any,
+    "search.skip": _any,
+    "search.use": _any,
+    "search.calibrate.middle": _any,
+    "search.calibrate.slope": _any,
+    "search.classify.exploratory": _any,
+    "search.classify.factual": _any,
+    "search.classify.navigational": _any,
+    "search.code.depth": _within(1, 20),
+    "search.code.least": _within(1, 1_000),
+    "search.community.best": _any,
+    "search.community.boost": _any,
+    "search.confidence.tail": _any,
+    "search.confidence.threshold": _any,
+    "search.context.most_characters": _within(1, 100_000),
+    "search.diversity.relevance": _any,
+    "search.expand.least": _any,
+    "search.expand.most": _any,
+    "search.expand.words": _any,
+    "search.graph.depth": _within(1, 20),
+    "search.graph.hops": _within(1, 2),
+    "search.graph.least": _within(1, 1_000),
+    "search.graph.most": _within(1, 100),
+    "search.graph.seeds": _within(1, 50),
+    "search.here.boost": _any,
+    "search.keyword.depth": _within(1, 20),
+    "search.keyword.least": _within(1, 1_000),
+    "search.named.most": _within(1, 100),
+    "search.near_text.overlap": _any,
+    "search.per_document.most": _any,
+    "search.recency.strength": _any,
+    "search.reciprocal.k": _any,
+    "search.reciprocal.weights": _any,
+    "search.rerank.budget_ms": _within(0, 2_000),
+    "search.rerank.candidates": _within(1, 50),
+    "search.rerank.words": _any,
+    "search.same_meaning.cosine": _any,
+    "search.score_aware.code": _any,
+    "search.score_aware.compared": _any,
+    "search.score_aware.floor": _any,
+    "search.score_aware.graph": _any,
+    "search.score_aware.keyword": _any,
+    "search.score_aware.semantic": _any,
+    "search.score_aware.span": _any,
+    "search.score_aware.variance": _any,
+    "search.semantic.depth": _within(1, 20),
+    "search.semantic.expansion": _any,
+    "search.semantic.least": _within(1, 1_000),
+    "search.spelling.most": _any,
+    "search.weighted_sum.code": _any,
+    "search.weighted_sum.graph": _any,
+    "search.weighted_sum.keyword": _any,
+    "search.weighted_sum.semantic": _any,
+}
+"""Settings by dotted name, each with the check that its value must pass."""
+
+TOGETHER = ("chunk.",)
+"""Tables of which all is honoured or nothing: their values must fit each other."""
+
+
+def split(file: FolderFile | None, schema: Schema) -> tuple[list[Layer], list[Ignored]]:
+    """Return the layer of a folder's file that is honoured, and the settings in it that are not."""
+    if file is None or file.layer is None:
+        return [], []
+    if is_trusted(file):
+        return [file.layer], []
+    return _split(file.layer, file.folder, schema)
+
+
+def refused(file: FolderFile, schema: Schema) -> list[Ignored]:
+    """Return the settings of a folder's file that need the user's trust."""
+    return _split(file.layer, file.folder, schema)[1] if file.layer else []
+
+
+def _split(layer: Layer, folder: Path, schema: Schema) -> tuple[list[Layer], list[Ignored]]:
+    kept: dict[str, Any] = {}
+    ignored: list[Ignored] = []
+    for key, value in typed_values(layer, schema).items():
+        check = ALLOWED.get(key)
+        if check is None:
+            ignored.append(Ignored(key, value, layer.source, NOT_ALLOWED))
+        elif isinstance(value, Mapping):
+            reasons = {entry: check(entry, one, folder) for entry, one in value.items()}
+            ignored += [
+                Ignored(key, value[entry], layer.source, reason, entry)
+                for entry, reason in reasons.items()
+                if reason
+            ]
+            if not value or not all(reasons.values()):
+                kept[key] = {entry: one for entry, one in value.items() if not reasons[entry]}
+        elif reason := check("", value, folder):
+            ignored.append(Ignored(key, value, layer.source, reason))
+        else:
+            kept[key] = value
+    for table in TOGETHER:
+        if any(one.key.startswith(table) for one in ignored):
+            beside = [key for key in kept if key.startswith(table)]
+            ignored += [Ignored(key, kept.pop(key), layer.source, "with them") for key in beside]
+    return [Layer(layer.source, kept)], ignored
+
+
+def notices(file: FolderFile | None, ignored: Sequence[Ignored]) -> tuple[str, ...]:
+    """Return one sentence that names the file, what of it is not honoured and how to change that."""
+    if file is None:
+        return ()
+    if file.problem:
+        return (f"the settings in {file.path} are ignored: it {file.problem}",)
+    if not ignored:
+        return ()
+    names = list(dict.fromkeys(map(named, ignored)))
+    keys = ", ".join(names[:MOST_NAMED])
+    if len(names) > MOST_NAMED:
+        keys += f" and {len(names) - MOST_NAMED} more, which `marklight settings` lists"
+    since = " It changed since it was trusted." if record_of(file.folder) else ""
+    return (
+        f"ignored in {file.path}: {keys}. A folder's file does not decide these.{since} If you trust its author,"
+        f" `{command(file.folder)}` lists and allows them",
+    )
+
+
+def named(one: Ignored) -> str:
+    """Return the key of an ignored setting, with the range that is allowed where there is one."""
+    entry = f".{one.entry}" if _PLAIN_NAME.fullmatch(one.entry) else ""
+    allowed = f" ({one.reason})" if one.reason.startswith("allowed") else ""
+    return f"{one.key}{entry}{allowed}"
+
+
+def command(folder: Path) -> str:
+    """Return the command that trusts a folder, as a shell takes it."""
+    return f"marklight trust {shlex.quote(str(folder))}"

@@ -1,0 +1,169 @@
+"""A folder's settings file: read without obeying a stranger, and honoured in full once the user trusts it.
+
+As with direnv, trust is a record outside the folder: the folder's real path and a digest of the file's bytes. A file
+that changed is no longer trusted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from contextlib import suppress
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from marklight.errors import SettingsError
+from marklight.place import PROJECT_FILE
+from marklight.private_files import (
+    data_folder,
+    is_own,
+    make_private_folder,
+    open_private,
+    read_private,
+    write_private,
+)
+from marklight.settings import SHARED_FILE, SHARED_TABLE, Layer, layer_of
+from marklight.text.digests import digest
+
+LIMIT_BYTES = 1_000_000
+"""Size of a settings file at most: a `pyproject.toml` of 100 kB is a large one."""
+
+
+class FolderFile(NamedTuple):
+    """A folder's settings file and its values; `layer` is None for a file that is not obeyed at all."""
+
+    folder: Path
+    path: Path
+    layer: Layer | None
+    digest: str = ""
+    problem: str = ""
+    """Why the file is not obeyed, and what to do."""
+
+
+class Record(NamedTuple):
+    """A folder that the user trusts, and the digest of its settings file at that time."""
+
+    folder: str
+    file: str
+    digest: str
+    trusted: str
+
+
+def read_folder_file(folder: Path) -> FolderFile | None:
+    """Return `marklight.toml`, else `pyproject.toml`; None where there is neither."""
+    folder = Path(os.path.realpath(folder))
+    own, shared = folder / PROJECT_FILE, folder / SHARED_FILE
+    if os.path.lexists(own):
+        return _read(folder, own)
+    if not os.path.lexists(shared):
+        return None
+    found = _read(folder, shared, *SHARED_TABLE)
+    # A file of other programs' settings is no reason for a notice.
+    return None if found.layer is None and not _mentions_us(shared) else found
+
+
+def is_trusted(file: FolderFile) -> bool:
+    """Return true if the user trusts this folder with these very bytes."""
+    record = record_of(file.folder)
+    return bool(file.digest) and record is not None and record.digest == file.digest
+
+
+def record_of(folder: Path) -> Record | None:
+    """Return the record of a folder, whether or not its file is still the same."""
+    found = _read_record(record_path(folder))
+    return found if found and found.folder == os.path.realpath(folder) else None
+
+
+def record_path(folder: Path) -> Path:
+    """Return the path at which the trust in a folder is recorded."""
+    return _records_folder() / f"{digest(os.path.realpath(folder))}.json"
+
+
+def records() -> list[Record]:
+    """Return every folder that the user trusts, sorted by path."""
+    found = map(_read_record, _records_folder().glob("*.json"))
+    return sorted(record for record in found if record)
+
+
+def trust(file: FolderFile) -> Record:
+    """Record that the user trusts a folder with its settings file as it is now."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    record = Record(str(file.folder), file.path.name, file.digest, now)
+    make_private_folder(_records_folder())
+    write_private(record_path(file.folder), json.dumps(record._asdict()).encode())
+    return record
+
+
+def revoke(folder: Path) -> bool:
+    """Remove the record of a folder; return false where there is none."""
+    try:
+        record_path(folder).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _records_folder() -> Path:
+    return data_folder() / "trust"
+
+
+def _read_record(path: Path) -> Record | None:
+    """Return a record, or None for a file that is missing, foreign or damaged: then nothing is trusted."""
+    try:
+        record = Record(**json.loads(read_private(path)))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+    return record if all(isinstance(value, str) for value in record) else None
+
+
+def _read(folder: Path, path: Path, *table: str) -> FolderFile:
+    real = Path(os.path.realpath(path))
+    try:
+        # Before it is opened: to open a device or a FIFO may wait or do something.
+        problem = _problem(os.stat(path)) or _outside(real, folder) or _foreign(os.lstat(path))
+        if problem:
+            return FolderFile(folder, path, None, problem=problem)
+        with open(open_private(real), "rb") as file:
+            problem = _problem(os.fstat(file.fileno()))
+            data = file.read(LIMIT_BYTES)
+    except FileNotFoundError:
+        return FolderFile(folder, path, None, problem="is a symbolic link to nothing")
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}") from error
+    if problem:
+        return FolderFile(folder, path, None, problem=problem)
+    return FolderFile(folder, path, layer_of(data, path, *table), sha256(data).hexdigest())
+
+
+def _problem(status: os.stat_result) -> str:
+    """Return why a settings file with this status is not obeyed; empty if it is."""
+    if not stat.S_ISREG(status.st_mode):
+        return "is not a regular file"
+    if foreign := _foreign(status):
+        return foreign
+    # Systems without owners report every file that is not read-only as writable by everybody.
+    if hasattr(os, "geteuid") and status.st_mode & stat.S_IWOTH:
+        return "can be written by every user of this machine; `chmod o-w` on it changes that"
+    if status.st_size > LIMIT_BYTES:
+        return f"is larger than {LIMIT_BYTES // 1_000_000} MB"
+    return ""
+
+
+def _foreign(status: os.stat_result) -> str:
+    return "" if is_own(status) else "belongs to another user"
+
+
+def _outside(real: Path, folder: Path) -> str:
+    return "" if real.is_relative_to(folder) else "is a symbolic link that leads out of the folder"
+
+
+def _mentions_us(path: Path) -> bool:
+    with suppress(OSError):
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return True
+        with open(open_private(Path(os.path.realpath(path))), "rb") as file:
+            return b"marklight" in file.read(LIMIT_BYTES)
+    return False
