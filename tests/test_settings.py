@@ -130,17 +130,3 @@ def test_every_key_is_known_by_its_dotted_name() -> None:
 def test_a_range_is_told_with_both_its_ends(assignment: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         compose_pipeline(read_settings(None, [assignment], environ={}))
-
-
-@pytest.mark.parametrize(
-    "line",
-    ['serve.host = "0.0.0.0"', 'serve.token = "known"', 'terminal.link = "evil://run?{path}"'],
-)
-def test_a_folder_does_not_decide_who_may_reach_it_or_what_a_click_opens(
-    line: str, tmp_path: Path
-) -> None:
-    (tmp_path / "marklight.toml").write_text(line + "\n")
-    with pytest.raises(SettingsError, match="a folder must not decide that"):
-        read_settings(tmp_path)
-    (tmp_path / "marklight.toml").write_text('serve.host = "localhost"\nterminal.link = "zed"\n')
-    assert read_settings(tmp_path)["terminal.link"] == "zed"

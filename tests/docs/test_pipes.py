@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -20,7 +21,6 @@ LINES: list[str] = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOT
 def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("notes") / "notes"
     shutil.copytree(ROOT / NOTES, folder, ignore=shutil.ignore_patterns(".marklight"))
-    (folder / "marklight.toml").write_text('[model]\nname = "none"\n')
     return folder
 
 
@@ -30,7 +30,8 @@ def run(line: str, folder: Path, needed: str) -> str:
             pytest.skip(f"no {program} on this machine")
     program = f"{sys.executable} -c 'from marklight.surfaces.cli import main; main()'"
     said = f'marklight() {{ {program} "$@"; }}\nset -o pipefail\n{line}'
-    done = subprocess.run(["bash", "-c", said], cwd=folder, capture_output=True, text=True)
+    env = {**os.environ, "MARKLIGHT_MODEL_NAME": "none"}
+    done = subprocess.run(["bash", "-c", said], cwd=folder, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -142,7 +142,7 @@ def test_a_folder_that_was_named_and_a_filter_must_both_hold(tmp_path: Path, eng
     write(
         tmp_path,
         {
-            "marklight.toml": f"engine = '{engine}'\n",
+            "marklight.toml": "",
             "[slug]/a.md": "# A\n\nbanana\n",
             "[slug]/b.txt": "banana",
             "s/a.md": "# S\n\nbanana\n",

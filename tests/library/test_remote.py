@@ -155,8 +155,8 @@ def test_a_model_that_is_no_longer_named_gets_no_questions(
     with remote(folder, address) as lib:
         lib.index()
     before = len(does.requests)
-    write(folder, {"marklight.toml": '[model]\nname = "fake"\n[index]\nfirst_search_seconds = 0\n'})
-    with marklight.open(folder, {"index": {"search_seconds": 0}}) as lib:
+    limits = {"first_search_seconds": 0, "search_seconds": 0}
+    with marklight.open(folder, {"model": {"name": "fake"}, "index": limits}) as lib:
         lib.search("espresso machine")
     assert len(does.requests) == before
 

@@ -23,10 +23,8 @@ PROGRAM = Path(sys.executable).with_name("marklight")
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     write(tmp_path / "docs", PAGES)
-    (tmp_path / "marklight.toml").write_text(
-        '[collections]\nhandbook = "docs"\n[model]\nname = "none"\n'
-    )
-    with marklight.open(tmp_path) as library:
+    (tmp_path / "marklight.toml").write_text('[collections]\nhandbook = "docs"\n')
+    with marklight.open(tmp_path, {"model": {"name": "none"}}) as library:
         library.index()
     return tmp_path
 

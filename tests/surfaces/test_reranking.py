@@ -73,9 +73,9 @@ def test_asked_for_it_takes_the_default_one_that_is_here(
 
 
 def test_a_model_that_is_set_reads_questions_of_three_words_and_more(
-    folder: Path, model: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(folder, {"marklight.toml": f'[reranker]\nname = "{model}"\n'})
+    monkeypatch.setenv("MARKLIGHT_RERANKER_NAME", str(model))
     # [CLS] 9 words [SEP] "back", "undo a rollout of the app , as i do" [SEP]; not in it: how.
     expected = pairs.likely(found=8, tokens=1 + 9 + 1 + 1 + 10 + 1)
     assert scored(capsys, ASKED)["undo.md"] == pytest.approx(expected, abs=1e-4)
@@ -87,9 +87,9 @@ def test_a_model_that_is_set_reads_questions_of_three_words_and_more(
 
 
 def test_the_candidates_and_the_time_are_settings(
-    folder: Path, model: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(folder, {"marklight.toml": f'[reranker]\nname = "{model}"\n'})
+    monkeypatch.setenv("MARKLIGHT_RERANKER_NAME", str(model))
     asked = ("search", ASKED, "--min-confidence", "0")
     code, _, err = said(capsys, *asked, "--set", "search.rerank.budget_ms=0")
     assert code == 0
@@ -100,9 +100,13 @@ def test_the_candidates_and_the_time_are_settings(
 
 
 def test_a_model_that_is_set_and_cannot_be_used_is_told(
-    folder: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path,
+    model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    write(folder, {"marklight.toml": '[reranker]\nname = "nowhere"\n'})
+    monkeypatch.setenv("MARKLIGHT_RERANKER_NAME", "nowhere")
     code, _, err = said(capsys, "search", ASKED)
     assert code == 3
     assert "no cross-encoder named 'nowhere'" in err
@@ -124,11 +128,11 @@ def test_a_model_that_is_set_and_cannot_be_used_is_told(
 
 
 def test_doctor_tries_it_and_status_names_it(
-    folder: Path, model: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "reranker:" not in said(capsys, "doctor")[1]
     assert json.loads(said(capsys, "status", "--json")[1])["reranker"] == "none"
-    write(folder, {"marklight.toml": f'[reranker]\nname = "{model}"\n'})
+    monkeypatch.setenv("MARKLIGHT_RERANKER_NAME", str(model))
     code, out, _ = said(capsys, "doctor")
     assert code == 0
     assert "ok  reranker: pairs, two passages in " in out

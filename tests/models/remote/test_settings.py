@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,35 +48,6 @@ def test_an_address_is_taken_as_people_write_it(name: str, address: str, base: s
     server = Model(name=name, address=address).server
     assert server is not None
     assert server.base == base
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        'address = "http://192.168.1.5:11434"',
-        'address = "https://example.com"\nkey_variable = "HOME"',
-        'key_command = "touch it"',
-    ],
-)
-def test_a_folder_does_not_decide_what_leaves_this_machine_nor_what_is_run(
-    table: str, tmp_path: Path
-) -> None:
-    (tmp_path / "marklight.toml").write_text(f'[model]\nname = "ollama:m"\n{table}\n')
-    with pytest.raises(SettingsError, match=r"config\.toml.*MARKLIGHT_MODEL_"):
-        read_settings(tmp_path)
-
-
-def test_a_folder_may_name_a_server_on_this_machine(tmp_path: Path) -> None:
-    given = '[model]\nname = "ollama:m"\naddress = "http://127.0.0.1:9"\nkey_variable = "K"\n'
-    (tmp_path / "marklight.toml").write_text(given)
-    assert read_settings(tmp_path)["model.address"] == "http://127.0.0.1:9"
-
-
-def test_a_folder_does_not_send_a_key_of_the_user_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "marklight.toml").write_text('[model]\naddress = "https://example.com"\n')
-    environ = {"MARKLIGHT_MODEL_NAME": "openai:m", "MARKLIGHT_MODEL_KEY_VARIABLE": "MY_KEY"}
-    with pytest.raises(SettingsError, match="must not decide"):
-        read_settings(tmp_path, environ=environ)
 
 
 def test_a_server_that_the_settings_do_not_name_is_never_asked() -> None:

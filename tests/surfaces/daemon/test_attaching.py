@@ -15,6 +15,7 @@ import pytest
 from marklight.surfaces.cli.app import run
 from marklight.surfaces.daemon.attach import Line
 from marklight.surfaces.daemon.state import states
+from tests.making import write
 from tests.surfaces.daemon.serving import (
     command,
     loaded,
@@ -191,6 +192,33 @@ def test_settings_that_were_changed_count_for_those_who_never_attach_too(daemon:
     assert collections() == ["default"]
     (daemon / "marklight.toml").write_text('[collections]\nbook = "guide"\n')
     until(lambda: collections() == ["book"])
+
+
+def test_trust_and_its_revocation_count_from_the_next_call_on(
+    daemon: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(daemon.parent / "more", {"zebra.md": "# Zebra\n\nA zebra has stripes.\n"})
+    write(daemon, {"marklight.toml": "[collections]\nall = '.'\nmore = '../more'\n"})
+
+    def collections() -> list[str]:
+        done = command("status", "--json")
+        assert loaded(done) == set(), "by the daemon"
+        return list(json.loads(done.stdout)["collections"])
+
+    def notices() -> list[str]:
+        address = f"{of(daemon).address}api/search?q=beans"
+        with urllib.request.urlopen(address) as response:
+            return [one for one in json.load(response)["notices"] if "collections.more" in one]
+
+    assert collections() == ["all"]
+    until(notices)
+    _, _, err = said(capsys, "trust")
+    assert "a daemon serves this folder at the address that it was started with" in err
+    assert collections() == ["all", "more"]
+    until(lambda: not notices())
+    said(capsys, "trust", "--revoke")
+    assert collections() == ["all"]
+    until(notices)
 
 
 def test_what_is_edited_is_found_through_the_daemon(

@@ -199,3 +199,16 @@ def test_control_signs_reach_no_model(tmp_path: Path) -> None:
         lib.index()
         assert "\x1b" not in searched(lib, query="bananas")
         assert "\x1b" not in telling.outline_text(call(lib, "outline", {"path": "a.md"}), False)
+
+
+def test_settings_of_a_folder_that_are_ignored_are_a_note_in_every_answer(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"a.md": "# Apples\n\nApples are red.\n", "marklight.toml": "serve.start = true\n"},
+    )
+    with library(tmp_path) as lib:
+        lib.index()
+        note = f"note: ignored in {tmp_path}/marklight.toml: serve.start."
+        assert note in searched(lib, query="apples")
+        assert note in telling.status_text(call(lib, "status", {}), "", watching=False)
+        assert note in read(lib, "a.md", 2000)[1]

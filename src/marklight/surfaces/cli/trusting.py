@@ -84,7 +84,9 @@ def _revoke(asked: Path | None, as_json: bool) -> int:
     exact = asked is not None and store.record_of(asked) is not None
     folder = Path(os.path.realpath(asked)) if asked and exact else locate(asked).folder
     if not store.revoke(folder):
-        raise NotFound(f"{folder} is not trusted", "`marklight trust --list` shows which folders are")
+        raise NotFound(
+            f"{folder} is not trusted", "`marklight trust --list` shows which folders are"
+        )
     if as_json:
         show(render.to_json({"folder": str(folder), "revoked": True}))
         return 0

@@ -236,14 +236,15 @@ def _is_pipe(descriptor: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
-def _files(library: Library) -> list[tuple[int, int, int] | None]:
+def _files(library: Library) -> list[tuple[int, int, int, int] | None]:
     """Return the status of the settings files and of the user's trust in them; a change means that settings are read again."""
-    found: list[tuple[int, int, int] | None] = []
+    found: list[tuple[int, int, int, int] | None] = []
     folder = library.place.folder
     for file in (user_file(), folder / PROJECT_FILE, folder / SHARED_FILE, record_path(folder)):
         try:
             seen = file.stat()
-            found.append((seen.st_mtime_ns, seen.st_size, seen.st_ino))
+            # The last changes with owner and mode, which decide whether a file is obeyed.
+            found.append((seen.st_mtime_ns, seen.st_size, seen.st_ino, seen.st_ctime_ns))
         except OSError:
             found.append(None)
     return found
