@@ -22,7 +22,7 @@ EXIT_STATUS = {
 }
 FILES = {
     ".marklight/": "the index, beside the documents",
-    "marklight.toml": "settings of the library in this folder",
+    "marklight.toml": "settings of the library in this folder; some count only after marklight trust",
     "config.toml": "the user's settings, in the platform's configuration folder under marklight/",
 }
 ENVIRONMENT = {

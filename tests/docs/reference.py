@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from marklight.library.compose import SCHEMA
+from marklight.library.folder_settings import ALLOWED
 from marklight.settings import Settings, combine
 from marklight.surfaces.cli.app import app
 
@@ -39,6 +40,8 @@ def page() -> str:
         "## Settings",
         "Later layers win: built-in, the user's `config.toml`, `marklight.toml` or `[tool.marklight]` in"
         " `pyproject.toml`, variables such as `MARKLIGHT_SEARCH_FUSE`, `--set`.",
+        "The column *folder* says what the file in a folder may decide by itself: any value (yes), some values, or none before"
+        " [you trust it](index-keeping.md#settings-that-come-with-a-folder) (trust).",
         *_settings(),
     ]
     return "\n\n".join(parts) + "\n"
@@ -73,7 +76,7 @@ def _settings() -> list[str]:
         rows = [_row(table, field, _notes(part), defaults) for field in fields]
         found.append(f"### {f'[{table}]' if table else 'Top level'}")
         found.append(said)
-        found.append("\n".join(["| setting | default | |", "|---|---|---|", *rows]))
+        found.append("\n".join(["| setting | default | folder | |", "|---|---|---|---|", *rows]))
     return found
 
 
@@ -84,7 +87,9 @@ def _row(
     value = defaults.values[key]
     shown = json.dumps(list(value) if isinstance(value, tuple) else value)
     note = notes.get(field.name, "").replace("|", "\\|")
-    return f"| `{key}` | `{shown}` | {note} |"
+    check = ALLOWED.get(key)
+    folder = (check.limit or "yes") if check else "trust"
+    return f"| `{key}` | `{shown}` | {folder} | {note} |"
 
 
 def _notes(part: type) -> dict[str, str]:

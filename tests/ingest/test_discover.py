@@ -182,6 +182,12 @@ def test_pipes_are_reported_and_folders_may_have_any_name(tmp_path: Path) -> Non
     assert discovery.unreadable[0].reason == "is not a regular file"
 
 
+def test_a_pipe_in_place_of_an_ignore_file_is_not_waited_for(tmp_path: Path) -> None:
+    write(tmp_path, {"a.md": ""})
+    os.mkfifo(tmp_path / ".gitignore")
+    assert found(tmp_path) == ["a.md"]
+
+
 def test_a_folder_that_cannot_be_listed_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,7 @@ def test_what_is_ignored_is_a_notice_and_the_search_goes_on(
     assert code == 0
     assert "guide/auth.md" in out
     expected = (
-        f"note: ignored in {folder}/marklight.toml: collections.more, index.max_bytes. A folder's file does not"
+        f"note: ignored in {folder}/marklight.toml: collections.more (allowed: folders inside this one that are not hidden), index.max_bytes. A folder's file does not"
         f" decide these. If you trust its author, `marklight trust {folder}` lists and allows them\n"
     )
     assert err.endswith(expected)
@@ -67,7 +67,7 @@ def test_a_file_that_changed_is_ignored_until_it_is_trusted_again(
     write(folder, {"marklight.toml": OUTSIDE + "# changed\n"})
     code, _, err = said(capsys, "search", "when do tokens expire")
     assert code == 0
-    assert "collections.more, index.max_bytes. A folder's file does not decide these." in err
+    assert "index.max_bytes. A folder's file does not decide these." in err
     assert "It changed since it was trusted." in err
     assert told(capsys, "trust", "--list", "--json")[0]["state"] == "changed"
     said(capsys, "trust")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -122,8 +123,13 @@ def decide(rules: Rules, path: str) -> Rule | None:
 
 def _load(path: str) -> Patterns | None:
     try:
-        with open(path, "rb") as file:
-            data = file.read(_LIMIT_BYTES)
+        with open(path, "rb", opener=_opened) as file:
+            data = file.read(_LIMIT_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
     except OSError:
         return None
     return Patterns(data.decode("utf-8-sig", "replace").splitlines()) or None
+
+
+def _opened(path: str, flags: int) -> int:
+    """Open without waiting: a FIFO has nobody who writes."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

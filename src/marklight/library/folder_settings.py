@@ -11,55 +11,61 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
-from marklight.ingest.parse import OFF, PARSERS
+from marklight.ingest.parse import OFF
 from marklight.settings import Ignored, Layer, Schema, typed_values
 from marklight.trust import FolderFile, is_trusted, record_of
-
-Check = Callable[[str, Any, Path], str]
-"""Takes the name of an entry (empty for a plain value), its value and the folder; returns why it is refused, or nothing."""
 
 NOT_ALLOWED = "only the user decides this"
 MOST_NAMED = 20
 """Keys that a notice names; `marklight settings` lists the others."""
+DOCUMENTS = frozenset(
+    f".{ending}"
+    for ending in "md markdown mdown mkd mdx rmd qmd txt text rst adoc asciidoc org textile wiki tex".split()
+)
+"""Endings of files that are written to be read; others, such as `.env` and `.json`, may hold secrets."""
 _PLAIN_NAME = re.compile(r"[\w.-]{1,40}", re.ASCII)
 """Names that a notice repeats: a longer text could pose as a sentence of ours."""
 
 
-def _any(entry: str, value: Any, folder: Path) -> str:  # noqa: ARG001 - the shape of a check
-    """Accept whatever the setting itself accepts: its own range is harmless."""
-    return ""
+class Check(NamedTuple):
+    """A test that a value in a folder's file must pass."""
+
+    limit: str
+    """The values that pass, in words; empty for all that the setting itself accepts."""
+    passes: Callable[[str, Any, Path], bool]
+    """Takes the name of an entry (empty for a plain value), its value and the folder."""
 
 
 def _within(least: float, most: float) -> Check:
     """Return a check for numbers of which larger or smaller ones would cost too much time or memory."""
-
-    def check(entry: str, value: Any, folder: Path) -> str:  # noqa: ARG001 - the shape of a check
-        return "" if least <= value <= most else f"allowed: {least} to {most}"
-
-    return check
+    return Check(f"{least} to {most}", lambda _, value, __: least <= value <= most)
 
 
-def _inside(entry: str, value: Any, folder: Path) -> str:  # noqa: ARG001 - the shape of a check
-    """Accept a folder below this one, wherever symbolic links lead; none that is hidden, such as `.ssh` or `.git`."""
+def _is_inside(entry: str, value: str, folder: Path) -> bool:  # noqa: ARG001 - the shape of a check
+    """Return true for a folder below this one, wherever symbolic links lead, unless it is hidden as `.ssh` is."""
     try:
         path = Path(os.path.realpath(folder / Path(value).expanduser()))
         below = path.relative_to(os.path.realpath(folder))
     except (ValueError, RuntimeError, OSError):
-        return "outside the folder"
-    return "hidden" if any(part.startswith(".") for part in below.parts) else ""
+        return False
+    return not any(part.startswith(".") for part in below.parts)
 
 
-def _no_new_files(entry: str, value: Any, folder: Path) -> str:  # noqa: ARG001 - the shape of a check
-    """Accept a parser for files that are documents anyway, and none for others."""
-    return "" if entry in PARSERS or value in OFF else "would read other files"
+def _reads_documents(entry: str, value: str, folder: Path) -> bool:  # noqa: ARG001 - the shape of a check
+    """Return true for a pattern that leaves files out, or that only documents fit."""
+    return value in OFF or PurePosixPath(entry).suffix.lower() in DOCUMENTS
 
+
+_any = Check("", lambda *_: True)
+_inside = Check("folders inside this one that are not hidden", _is_inside)
+_documents = Check("document formats, or none", _reads_documents)
 
 ALLOWED: Mapping[str, Check] = {
     "collections": _inside,
-    "files.parsers": _no_new_files,
+    "files.parsers": _documents,
     "files.include": _any,
     "files.exclude": _any,
     # Very short passages make very many of them; a long one takes memory in every answer.
@@ -121,7 +127,7 @@ ALLOWED: Mapping[str, Check] = {
     "search.weighted_sum.keyword": _any,
     "search.weighted_sum.semantic": _any,
 }
-"""Settings by dotted name, each with the check that its value must pass."""
+"""Settings by dotted name, each with the check that its value, or each entry of a table, must pass."""
 
 TOGETHER = ("chunk.",)
 """Tables of which all is honoured or nothing: their values must fit each other."""
@@ -146,25 +152,24 @@ def _split(layer: Layer, folder: Path, schema: Schema) -> tuple[list[Layer], lis
     ignored: list[Ignored] = []
     for key, value in typed_values(layer, schema).items():
         check = ALLOWED.get(key)
-        if check is None:
-            ignored.append(Ignored(key, value, layer.source, NOT_ALLOWED))
-        elif isinstance(value, Mapping):
-            reasons = {entry: check(entry, one, folder) for entry, one in value.items()}
-            ignored += [
-                Ignored(key, value[entry], layer.source, reason, entry)
-                for entry, reason in reasons.items()
-                if reason
-            ]
-            if not value or not all(reasons.values()):
-                kept[key] = {entry: one for entry, one in value.items() if not reasons[entry]}
-        elif reason := check("", value, folder):
-            ignored.append(Ignored(key, value, layer.source, reason))
-        else:
+        reason = f"allowed: {check.limit}" if check else NOT_ALLOWED
+        if check and isinstance(value, Mapping):
+            fine = {name: one for name, one in value.items() if check.passes(name, one, folder)}
+            others = [name for name in value if name not in fine]
+            ignored += [Ignored(key, value[name], layer.source, reason, name) for name in others]
+            if fine or not value:
+                kept[key] = fine
+        elif check and check.passes("", value, folder):
             kept[key] = value
+        else:
+            ignored.append(Ignored(key, value, layer.source, reason))
     for table in TOGETHER:
         if any(one.key.startswith(table) for one in ignored):
             beside = [key for key in kept if key.startswith(table)]
-            ignored += [Ignored(key, kept.pop(key), layer.source, "with them") for key in beside]
+            ignored += [
+                Ignored(key, kept.pop(key), layer.source, "refused with the others")
+                for key in beside
+            ]
     return [Layer(layer.source, kept)], ignored
 
 
@@ -188,7 +193,7 @@ def notices(file: FolderFile | None, ignored: Sequence[Ignored]) -> tuple[str, .
 
 
 def named(one: Ignored) -> str:
-    """Return the key of an ignored setting, with the range that is allowed where there is one."""
+    """Return the key of an ignored setting, with what is allowed where some values are."""
     entry = f".{one.entry}" if _PLAIN_NAME.fullmatch(one.entry) else ""
     allowed = f" ({one.reason})" if one.reason.startswith("allowed") else ""
     return f"{one.key}{entry}{allowed}"
