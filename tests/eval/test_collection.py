@@ -16,6 +16,7 @@ from marklight.ingest.parse import understand
 from marklight.ingest.read import Source, decode
 from marklight.model import DocumentId, FileState
 from marklight.text import words
+from tests.making import write
 
 FAKE = ("model.name=fake",)
 
@@ -91,6 +92,22 @@ def test_a_settings_file_above_the_cache_does_not_take_the_documents_in(
     )
     with open_collection(dataset, "keyword") as collection:
         assert collection.library.status()["documents"] == 1
+
+
+def test_the_settings_of_a_folder_that_is_measured_do_not_lead_out_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("MARKLIGHT_DATA_DIR", str(tmp_path / "data"))
+    (tmp_path / "private.md").write_text("a secret")
+    folder = write(
+        tmp_path / "docs", {"a.md": "apples", "marklight.toml": "files.follow_outside = true\n"}
+    )
+    (folder / "link.md").symlink_to(tmp_path / "private.md")
+    dataset = Dataset("any", (Question("q", "x", {"a.md": Judgement(1, "")}),), folder=folder)
+    with open_collection(dataset, "keyword") as collection:
+        assert collection.library.status()["documents"] == 1
+        assert "files.follow_outside" in collection.notices[0]
 
 
 def test_files_of_a_set_have_one_time_so_that_none_is_newer(
