@@ -1,10 +1,12 @@
-"""Answers as a person may be shown them, in a terminal or a notebook: no sign in them can steer either."""
+"""Render answers as text and HTML for people; text of documents is escaped and quoted."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
+
+from marklight.escaping import one_line, quoted, visible
 
 if TYPE_CHECKING:
     # Only named here: `--help` needs the harmless texts and nothing that they are made of.
@@ -12,7 +14,6 @@ if TYPE_CHECKING:
     from marklight.model import Chunk, DocumentId
     from marklight.report import Extract
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 MOST_OF_A_QUESTION = 60
 """Characters of it in a line that tells of an answer."""
 NO_TEXT = "(nothing but its title)"
@@ -27,18 +28,6 @@ _LEAVING_OUT = {
 """What `stats` calls the number of hits before each stage that leaves out what was found twice or too often."""
 
 
-def harmless(text: str) -> str:
-    """A text whose control signs cannot steer a terminal; line breaks and tabs stay."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
-def one_line(text: str) -> str:
-    """Line breaks and control signs made visible: a file's name must not draw on the terminal."""
-    return "".join(
-        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
-    )
-
-
 def path(document: DocumentId, several_collections: bool = False) -> str:
     """A document's path, with its collection first where there are several."""
     return one_line(document.named(several_collections))
@@ -46,8 +35,23 @@ def path(document: DocumentId, several_collections: bool = False) -> str:
 
 def place(piece: Chunk | Extract, several_collections: bool = False) -> str:
     """`guide/auth.md:120-148`, which editors and terminals can open."""
-    first, last = piece.lines
-    return f"{path(piece.document, several_collections)}:{first}-{last}"
+    return place_of(piece.document.named(several_collections), piece.lines)
+
+
+def place_of(name: str, lines: Sequence[int]) -> str:
+    """Join a document's name and its lines.
+
+    A name that contains `:1-4 § ` itself would pose as a place in another document: its `§` is escaped, so
+    that a place ends at the first `§` that follows lines.
+    """
+    return f"{_LINES_IN_NAME.sub(_without_section_sign, one_line(name))}:{lines[0]}-{lines[1]}"
+
+
+_LINES_IN_NAME = re.compile(r":\d+-\d+ §")
+
+
+def _without_section_sign(found: re.Match[str]) -> str:
+    return found[0].replace("§", "\\xa7")
 
 
 def headed_place(
@@ -110,8 +114,8 @@ def left_out(answer: Answer) -> tuple[str, list[str]]:
 
 
 def text_of(chunk: Chunk) -> str:
-    """What a passage says; one that is served for its title alone says so."""
-    return NO_TEXT if chunk.is_title else harmless(chunk.text.strip())
+    """Quote a passage; of one that is found by its title alone, say so."""
+    return NO_TEXT if chunk.is_title else quoted(chunk.text.strip())
 
 
 def answer_html(answer: Answer) -> str:
@@ -122,11 +126,15 @@ def answer_html(answer: Answer) -> str:
         return f"<p>{escape(_nothing(answer))}</p>"
     items = "".join(
         f"<li><b>{escape(headed_place(hit.chunk, answer.several_collections))}</b> ({hit.score:.2f})"
-        f'<pre style="white-space: pre-wrap">{escape(text_of(hit.chunk))}</pre></li>'
+        f'<pre style="white-space: pre-wrap">{escape(_unquoted(hit.chunk))}</pre></li>'
         for hit in answer.hits
     )
     notices = "".join(f"<p><i>{escape(one_line(said))}</i></p>" for said in answer.notices)
     return f"<ol>{items}</ol>{notices}"
+
+
+def _unquoted(chunk: Chunk) -> str:
+    return NO_TEXT if chunk.is_title else visible(chunk.text.strip())
 
 
 def _nothing(answer: Answer) -> str:

@@ -47,7 +47,7 @@ def test_a_commit_is_shown_with_hash_day_author_subject_and_passage(
     first, *rest = out.splitlines()
     head = f"[1] {short} 2026-01-02 Grace Hopper: Retry when the network times out (main) (0."
     assert first.startswith(head)
-    assert rest == ["The upstream proxy drops idle connections."]
+    assert rest == ["> The upstream proxy drops idle connections."]
     assert "Reading commits" in err
 
 
@@ -56,11 +56,12 @@ def test_a_piece_of_a_diff_is_shown_under_its_file(
 ) -> None:
     _, out, _ = said(capsys, "commits", "fetch_with_backoff", "--mode", "code", "-n", "1")
     assert out.splitlines()[1:] == [
-        *("src/client.py", "@@ -0,0 +1,2 @@", "+def fetch_with_backoff(url):", "+    return url")
+        "files: src/client.py",
+        *("> @@ -0,0 +1,2 @@", "> +def fetch_with_backoff(url):", "> +    return url"),
     ]
     _, out, _ = said(capsys, "commits", "fetch_with_backoff", "--mode", "code", "--format", "md")
     assert out.startswith("### ")
-    assert "\n```diff\nsrc/client.py\n@@ -0,0 +1,2 @@\n" in out
+    assert "\n\nfiles: src/client.py\n\n> ```diff\n> @@ -0,0 +1,2 @@\n" in out
 
 
 def test_filters_json_and_lines_of_json(
@@ -211,7 +212,7 @@ def test_an_assistant_searches_commits(repository: Repository, tmp_path: Path) -
         assert head.startswith(
             f"[1] {short} 2026-01-02 Grace Hopper: Retry when the network times out (0."
         )
-        assert rest == ["The upstream proxy drops idle connections.", "files: src/client.py"]
+        assert rest == ["files: src/client.py", "> The upstream proxy drops idle connections."]
         structured = found.structured_content
         assert structured
         assert structured["results"][0]["short"] == short

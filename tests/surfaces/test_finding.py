@@ -24,7 +24,7 @@ def test_search_prints_place_trail_score_and_passage(
     assert code == 0
     first, *rest = out.splitlines()
     assert first.startswith("[1] guide/auth.md:5-5 § Auth > Token refresh (0.")
-    assert rest == ["Tokens expire after an hour; refresh them with the refresh call."]
+    assert rest == ["> Tokens expire after an hour; refresh them with the refresh call."]
     assert "Reading text" in err
 
 
@@ -141,7 +141,7 @@ def test_get_and_outline(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     found = told(capsys, "outline", "guide/auth.md", "--json")
     assert [row["anchor"] for row in found["outline"]] == ["auth", "token-refresh"]
     _, out, _ = said(capsys, "outline", "guide/auth.md")
-    assert out.splitlines()[1].startswith("  Token refresh")
+    assert out.splitlines()[1] == ":3-5    Token refresh  #token-refresh"
 
 
 def test_a_path_from_the_current_folder_works_too(

@@ -38,9 +38,9 @@ def test_a_table_has_two_lines_a_hit_and_its_columns_are_aligned() -> None:
     )
     assert listing(hits, question="words", width=60, first=9).splitlines() == [
         "  9  0.50  prose  guide/long-name.md:1-1  a > Part",
-        "     Alpha words.",
+        "     > Alpha words.",
         " 10  0.25  prose  b.md:1-1                b",
-        "     Beta words.",
+        "     > Beta words.",
     ]
 
 

@@ -56,7 +56,7 @@ def test_a_question_gives_a_table(said: Callable[..., Said]) -> None:
     code, out, beside = said("beans")
     first, below, *_ = out.splitlines()
     assert re.fullmatch(r"  1  [01]\.\d\d  prose  espresso\.md:3-3  Espresso", first)
-    assert below == "     Grind the beans finely."
+    assert below == "     > Grind the beans finely."
     assert "\n  2  " in out
     assert (code, beside) == (0, [])
 
@@ -96,7 +96,7 @@ def test_a_number_shows_the_passage_and_how_much_there_is_around_it(
     _, out, _ = said("undo command", "1")
     shown = out.split("\n\n", 1)[1]
     assert shown.startswith("[1] guide/deploy.md:7-7 § Deploy > Undo (")
-    assert shown.splitlines()[1].startswith("Roll back a deployment")
+    assert shown.splitlines()[1].startswith("> Roll back a deployment")
     size = len("## Undo\n\n") + len(LONG)
     assert f"\n\nwider: section {size} characters (~{size // 3 + 1} tokens) · " in shown
 

@@ -73,14 +73,14 @@ def test_the_text_is_the_same_with_and_without_signs(name: str) -> None:
 def test_an_outline_can_be_clicked_by_its_lines() -> None:
     outline = Outline(DocumentId("default", "a.md"), (Heading(1, "Top", "top", (1, 9)),))
     drawn = render.outline_text(outline, CLICKABLE)
-    assert bare(drawn) == render.outline_text(outline) == "Top  :1-9  #top"
+    assert bare(drawn) == render.outline_text(outline) == ":1-9  Top  #top"
     assert _TARGET.findall(drawn) == [(FOLDER / "a.md").as_uri()]
 
 
-def test_a_line_of_a_passage_that_looks_like_a_place_is_not_drawn_as_one() -> None:
+def test_a_line_of_a_passage_that_looks_like_a_place_is_quoted() -> None:
     lookalike = "[2] secret.md:1-2 § Not > A place (0.99)"
     drawn = render.hit_text(1, Hit(chunk("a", lookalike), 0.5), False, CLICKABLE)
-    assert drawn.splitlines()[1] == lookalike
+    assert drawn.splitlines()[1] == f"> {lookalike}"
 
 
 def test_programs_get_no_signs() -> None:

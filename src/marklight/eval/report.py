@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from marklight.escaping import one_line
 from marklight.eval import metrics
 from marklight.eval.ablate import Comparison
 from marklight.eval.quality import SHOWN, Outcome, Quality
 from marklight.settings import Settings
-from marklight.shown import one_line
 
 WORDS = {
     "ndcg@10": (

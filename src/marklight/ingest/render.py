@@ -14,6 +14,7 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 
+from marklight.escaping import visible
 from marklight.ingest import frontmatter
 from marklight.ingest.links import is_media, keys_for, wiki_parts
 from marklight.ingest.parse import PARSERS, parser, parser_for
@@ -62,7 +63,9 @@ def render(
     if front.remark and body and first < body:
         # It could not be read as fields, so it is searched, and shown, as the text that it is.
         html = f'<pre data-lines="1-{body}">{escape(chr(10).join(lines[:body]))}</pre>\n{html}'
-    return Rendered(sanitise(html, writer.leading(name, find)), (first + 1, max(last, first + 1)))
+    # Last, since a character may be written as an entity, which the sanitiser resolves.
+    safe = visible(sanitise(html, writer.leading(name, find)))
+    return Rendered(safe, (first + 1, max(last, first + 1)))
 
 
 def _window(document: Document, lines: Sequence[str], at: int) -> tuple[int, int]:

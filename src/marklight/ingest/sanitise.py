@@ -14,7 +14,7 @@ PREFIX = "part-"
 """Before every id: `<a id="forms">` in a document must not become `document.forms` of a page."""
 
 _TEXT = frozenset(
-    "a abbr b bdi bdo blockquote br caption cite code col colgroup dd del details dfn div dl dt em figcaption "
+    "a abbr b bdi blockquote br caption cite code col colgroup dd del details dfn div dl dt em figcaption "
     "figure h1 h2 h3 h4 h5 h6 hr i img ins kbd li mark ol p pre q rp rt ruby s samp small span strong sub "
     "summary sup table tbody td tfoot th thead time tr u ul var wbr".split()
 )

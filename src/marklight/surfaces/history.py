@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from marklight.shown import harmless, one_line
-from marklight.surfaces.render import to_json
+from marklight.escaping import one_line, quoted
+from marklight.surfaces.render import inline_markdown, to_json
 from marklight.surfaces.style import PLAIN, Style
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ def commit_text(
 ) -> str:
     """A passage of a commit under the line that says whose and when it is."""
     head = style.bold(f"[{rank}] {called(commit, several)} ({hit.score:.2f})")
-    body = harmless(passage(commit, hit))
-    return f"{head}\n{body}" if body else head
+    return "\n".join([head, *_files(hit), *_quoted(passage(commit, hit))])
 
 
 def called(commit: Commit, several: bool = False) -> str:
@@ -48,12 +47,12 @@ def called(commit: Commit, several: bool = False) -> str:
 
 
 def passage(commit: Commit, hit: Hit) -> str:
-    """What was found in it, without the subject that stands above it already."""
+    """Return the text that was found, without the subject, which the header contains."""
     from marklight.commits import kind
 
     text = hit.chunk.text.strip("\n")
     if kind(hit) == "diff":
-        return "\n".join([*hit.chunk.headings, text])
+        return text
     lines = text.split("\n")
     said = 0
     while said < len(lines) and " ".join(" ".join(lines[: said + 1]).split()) != commit.subject:
@@ -75,14 +74,29 @@ def by_short(found: Commits) -> Answer:
 
 
 def _section(commit: Commit, hit: Hit) -> str:
-    """As Markdown; a fence longer than any within keeps a diff together."""
+    """Render as Markdown: a quotation, in which a diff has a fence longer than any within."""
     from marklight.commits import kind
 
-    body = harmless(passage(commit, hit))
+    body = passage(commit, hit)
     if kind(hit) == "diff":
         fence = "`" * max(3, *(len(run) + 1 for run in _fences(body)))
         body = f"{fence}diff\n{body}\n{fence}"
-    return f"### {called(commit)}\n\n{body}".rstrip()
+    files = (inline_markdown(line) for line in _files(hit))
+    parts = [f"### {inline_markdown(called(commit))}", *files, *_quoted(body)]
+    return "\n\n".join(parts)
+
+
+def _files(hit: Hit) -> list[str]:
+    """Name the file that a passage of a diff belongs to."""
+    from marklight.commits import kind
+
+    if kind(hit) != "diff" or not hit.chunk.headings:
+        return []
+    return [f"files: {', '.join(map(one_line, hit.chunk.headings))}"]
+
+
+def _quoted(text: str) -> list[str]:
+    return [quoted(text)] if text else []
 
 
 def _fences(text: str) -> list[str]:

@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from wcwidth import wcwidth
 
 from marklight.answer import Hit
+from marklight.escaping import QUOTE, one_line
 from marklight.model import trail
-from marklight.shown import one_line, place
+from marklight.shown import place
 from marklight.surfaces.style import PLAIN, Style
 from marklight.text import plain, query_words, words
 
 LEAST_TRAIL = 16
 """Columns; a trail of headings with less room than that says nothing."""
 LEAST_PLACE = 12
-_INDENT = " " * 5
+_INDENT = " " * 5 + QUOTE
 _SENTENCES = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
@@ -29,7 +30,7 @@ def listing(
     several_collections: bool = False,
     style: Style = PLAIN,
 ) -> str:
-    """Two lines a hit: rank, score, kind, place and headings; below, the part that fits the question."""
+    """Print two lines a hit: rank, score, kind, place and headings; below, quoted, what fits the question."""
     places = [place(hit.chunk, several_collections) for hit in hits]
     heads = [
         f"{rank:>3}  {hit.score:.2f}  {hit.chunk.kind:<5}  " for rank, hit in enumerate(hits, first)
@@ -45,7 +46,10 @@ def listing(
         row = head + style.bold(style.link(shown, hit.chunk.document, hit.chunk.lines[0]))
         if headings and left >= LEAST_TRAIL:
             row += " " * (column - columns(shown) + 2) + cut_left(headings, left)
-        rows += [row, style.dim(_INDENT + cut(preview(hit.chunk.text, wanted), width - 5))]
+        rows += [
+            row,
+            style.dim(_INDENT + cut(preview(hit.chunk.text, wanted), width - len(_INDENT))),
+        ]
     return "\n".join(row.rstrip() for row in rows)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from marklight.shown import one_line
+from marklight.escaping import one_line
 from marklight.shown import path as shown_path
 from marklight.surfaces.style import PLAIN, Style
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from marklight.shown import harmless, headed_place, one_line, text_of
+from marklight.escaping import escape_json, one_line, quoted
+from marklight.shown import headed_place, text_of
 from marklight.surfaces.style import PLAIN, Style
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ FORMATS = ("text", "json", "jsonl", "md", "files")
 
 
 def to_json(value: Any, indent: int | None = 2) -> str:
-    """The one way in which JSON leaves this program; other characters than ASCII stay readable."""
+    """Serialise as JSON that is safe to print; letters of all scripts stay readable."""
     import json
 
-    return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    return escape_json(json.dumps(value, ensure_ascii=False, indent=indent, default=str))
 
 
 def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
@@ -39,7 +40,8 @@ def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
     several = answer.several_collections
     if format == "md":
         return "\n\n".join(
-            f"### [{headed_place(hit.chunk, several)}]({_address(hit.chunk)})\n\n{harmless(hit.chunk.text)}"
+            f"### [{inline_markdown(headed_place(hit.chunk, several))}]({_address(hit.chunk)})"
+            f"\n\n{quoted(hit.chunk.text)}"
             for hit in answer.hits
         )
     return "\n\n".join(
@@ -51,8 +53,15 @@ def _address(chunk: Chunk) -> str:
     """Where a link of Markdown leads: a blank or a bracket in a path would end it, `#` begin an anchor."""
     from urllib.parse import quote
 
-    path = re.sub(r"[^\w./-]+", lambda signs: quote(signs[0], errors="replace"), chunk.path)
-    return f"{path}#{one_line(chunk.anchor)}"
+    def encoded(part: str) -> str:
+        return re.sub(r"[^\w./-]+", lambda signs: quote(signs[0], errors="replace"), part)
+
+    return f"{encoded(chunk.path)}#{encoded(chunk.anchor)}"
+
+
+def inline_markdown(text: str) -> str:
+    """Escape what would begin a link, an image, HTML, an entity, code or emphasis in Markdown."""
+    return re.sub(r"[\\`*\[\]<>&]", r"\\\g<0>", text)
 
 
 def hit_text(rank: int, hit: Hit, several_collections: bool, style: Style = PLAIN) -> str:
@@ -112,9 +121,9 @@ def _history_line(report: Report) -> str:
 
 
 def extract_text(extract: Extract, style: Style = PLAIN) -> str:
-    """A piece of a document under the line that says where it stands."""
+    """Quote a piece of a document below the line with its place."""
     where = headed_place(extract, link=style.link)
-    return f"{style.bold(where)}\n\n{harmless(extract.text)}"
+    return f"{style.bold(f'document: {where}')}\n{quoted(extract.text)}"
 
 
 def levels_text(levels: Sequence[Level]) -> str:
@@ -126,13 +135,25 @@ def levels_text(levels: Sequence[Level]) -> str:
 
 
 def outline_text(outline: Outline, style: Style = PLAIN) -> str:
-    """Headings, indented by level, each with its lines and anchor."""
+    """List headings, each behind its lines, indented by level, with its anchor."""
     top = min((heading.level for heading in outline.headings), default=1)
+    places = [lines_text(heading.lines) for heading in outline.headings]
+    width = max(map(len, places), default=0)
     return "\n".join(
-        f"{'  ' * (heading.level - top)}{one_line(heading.text)}"
-        f"  {style.link(f':{heading.lines[0]}-{heading.lines[1]}', outline.document, heading.lines[0])}  #{one_line(heading.anchor)}"
-        for heading in outline.headings
+        f"{style.link(place, outline.document, heading.lines[0])}{' ' * (width - len(place))}"
+        f"  {heading_text(heading.level - top, heading.text, heading.anchor)}"
+        for place, heading in zip(places, outline.headings, strict=True)
     )
+
+
+def lines_text(lines: Sequence[int]) -> str:
+    """`:11-16`, which follows a path."""
+    return f":{lines[0]}-{lines[1]}"
+
+
+def heading_text(depth: int, text: str, anchor: str) -> str:
+    """Indent a heading and add its anchor; it never begins a line, as whoever wrote it chose its words."""
+    return f"{'  ' * depth}{one_line(text)}  #{one_line(anchor)}"
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -147,6 +168,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def table(values: Mapping[str, Any]) -> str:
-    """Names and values, one a line, values aligned."""
-    width = max((len(name) for name in values), default=0)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in values.items())
+    """List names and values, one a line, values aligned."""
+    rows = {one_line(name): one_line(str(value)) for name, value in values.items()}
+    width = max(map(len, rows), default=0)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows.items())

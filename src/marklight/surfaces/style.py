@@ -21,6 +21,8 @@ class Style:
     """Collections and where they are, so that a path can be clicked."""
     address: str = ""
     """What a click opens, with `{path}` and `{line}`; empty opens the file with whatever opens such files."""
+    terminal: bool = False
+    """Whether a person reads the output, rather than a file or a program."""
 
     def bold(self, text: str) -> str:
         """Text that is seen first."""
@@ -63,7 +65,8 @@ def style_for(
     """Signs for a terminal whose user has not asked for none; `color` may say always or never."""
     wanted = not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
     signs = color == "always" or (color == "auto" and wanted and stream.isatty())
-    return Style(signs, folders, address)
+    terminal = color == "always" or stream.isatty()
+    return Style(signs, folders, address, terminal)
 
 
 def hyperlink(text: str, file: Path, line: int = 1, address: str = "") -> str:

@@ -49,7 +49,7 @@ def test_a_hit_is_its_place_its_headings_its_score_and_its_passage(lib: Library)
     text = searched(lib, query="refresh token lives thirty days", limit=1)
     score = call(lib, "search", {"query": "refresh token lives thirty days"})["results"][0]["score"]
     assert text == (
-        f"[1] guide/auth.md:5-5 § Auth > Token refresh ({score:.2f})\nA refresh token lives for thirty days."
+        f"[1] guide/auth.md:5-5 § Auth > Token refresh ({score:.2f})\n> A refresh token lives for thirty days."
     )
 
 
@@ -141,7 +141,7 @@ def test_a_line_that_is_longer_than_the_budget_is_cut_and_says_so(lib: Library) 
 def test_a_short_document_is_told_whole(lib: Library) -> None:
     extract, text = read(lib, "bare.md", 2000)
     assert extract == call(lib, "get", {"ref": "bare.md"})
-    assert text == "bare.md:1-1 § bare\n\nNothing but text."
+    assert text == "document: bare.md:1-1 § bare\n> Nothing but text."
 
 
 def test_nothing_found_abstained_not_indexed_and_empty_are_different_texts(lib: Library) -> None:
@@ -186,10 +186,14 @@ def test_an_outline_of_too_many_headings_leaves_out_the_deepest(tmp_path: Path) 
         lib.index()
         text = telling.outline_text(call(lib, "outline", {"path": "deep.md"}), False)
         assert len(text) <= 2000 * CHARACTERS_PER_TOKEN
-        assert text.count("\nPart ") == 20
+        assert text.count(" Part ") == 20
         assert "note: 600 deeper headings left out" in text
         flat = telling.outline_text(call(lib, "outline", {"path": "flat.md"}), False)
-        assert flat.splitlines() == ["flat.md", "One  :1-3  #one", "    Three  :3-3  #three"]
+        assert flat.splitlines() == [
+            "document: flat.md",
+            ":1-3 One  #one",
+            ":3-3     Three  #three",
+        ]
 
 
 def test_control_signs_reach_no_model(tmp_path: Path) -> None:

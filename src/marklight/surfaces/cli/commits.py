@@ -21,6 +21,7 @@ from marklight.surfaces.cli.options import (
     note,
     open_library,
     show,
+    show_data,
     style_of,
 )
 from marklight.surfaces.cli.progress import Bar
@@ -82,7 +83,8 @@ def tell(found: Commits, format: str, style: Style, explained: bool) -> None:
     for notice in found.notices:
         note(notice)
     if (found.hits and format in history.FORMATS) or format == "json":
-        show(history.commits_as(found, format, style))
+        printing = show if format in ("text", "md") else show_data
+        printing(history.commits_as(found, format, style))
     if explained and format != "json":
         click.echo(f"\n{explain.explanation(history.by_short(found))}", err=format != "text")
     if (why := found.why_nothing(SHOWS_ALL)) and format != "json":

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from marklight.escaping import one_line
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -99,7 +101,9 @@ def _offered(
 ) -> list[str]:
     try:
         with _library(context) as library:
-            return [each for each in find(library) if each.startswith(begun)][:MOST]
+            found = (each for each in find(library) if each.startswith(begun))
+            # A word is inserted as it is, so one that cannot be shown as it is is not offered.
+            return [each for each in found if each == one_line(each)][:MOST]
     except Exception:
         return []  # whatever is wrong is told when the command runs; a shell has no place for it
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from marklight.errors import UsageError
-from marklight.surfaces import render
-from marklight.surfaces.cli.options import AS_JSON, MODE, SET, note, show
+from marklight.surfaces.cli.options import AS_JSON, MODE, SET, note, show, show_json
 from marklight.surfaces.cli.progress import Bar
 
 
@@ -71,5 +70,8 @@ def evaluate(
         )
     for notice in found.notices:
         note(notice)
-    show(render.to_json(found.to_dict()) if as_json else found.to_text())
+    if as_json:
+        show_json(found.to_dict())
+    else:
+        show(found.to_text())
     return 0

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from marklight.escaping import without_controls
 from marklight.place import around
 from marklight.shown import left_out
 from marklight.surfaces import render
@@ -27,6 +28,8 @@ from marklight.surfaces.cli.options import (
     note,
     open_library,
     show,
+    show_data,
+    show_json,
     style_of,
 )
 from marklight.surfaces.cli.progress import Bar
@@ -109,12 +112,16 @@ def search(
     for notice in answer.notices:
         note(notice)
     if answer.hits or format == "json":
-        show(render.answer_as(answer, format, style_of(library)))
+        printing = show if format in ("text", "md") else show_data
+        printing(render.answer_as(answer, format, style_of(library)))
     if options["explain"] and format != "json":
         from marklight.surfaces.explain import explanation
 
         # What reads the other formats expects nothing but results.
-        click.echo(f"\n{explanation(answer)}", err=format != "text")
+        if format == "text":
+            show(f"\n{explanation(answer)}")
+        else:
+            click.echo(f"\n{explanation(answer)}", err=True)
     if (why := answer.why_nothing(SHOWS_ALL)) and format != "json":
         note(f"nothing found: {why}")
     more, stages = left_out(answer)
@@ -150,7 +157,8 @@ def get(
 ) -> int:
     """Show a document or a part of it.
 
-    REF is a path or a title, path#heading, path:10-40, or a chunk id.
+    REF is a path or a title, path#heading, path:10-40, or a chunk id. A terminal shows its place above it
+    and > before every line; a file or a pipe gets the text alone, as it stands in the document.
     """
     with open_library(around(folder, reference), assignments) as library, Bar() as bar:
         extract = library.get(reference, near=Path.cwd(), progress=bar, **options)
@@ -158,11 +166,14 @@ def get(
         note(notice)
     if len(extract.levels) > 1 and not as_json:
         note(f"--level shows more or less: {render.levels_text(extract.levels)}")
-    show(
-        render.to_json(extract.to_dict())
-        if as_json
-        else render.extract_text(extract, style_of(library))
-    )
+    style = style_of(library)
+    if as_json:
+        show_json(extract.to_dict())
+    elif style.terminal:
+        show(render.extract_text(extract, style))
+    else:
+        # A copy, or the input of another program: text of the document and nothing of ours.
+        show_data(without_controls(extract.text))
     return 0
 
 
@@ -179,7 +190,7 @@ def outline(path: str, folder: Path | None, as_json: bool, assignments: tuple[st
     for notice in found.notices:
         note(notice)
     if as_json:
-        show(render.to_json(found.to_dict()))
+        show_json(found.to_dict())
     else:
         show(render.outline_text(found, style_of(library)) or "no headings")
     return 0

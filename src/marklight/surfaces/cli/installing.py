@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from marklight.errors import UsageError
-from marklight.shown import one_line
+from marklight.escaping import one_line
 from marklight.surfaces.cli import completing
 from marklight.surfaces.cli.options import note, show
 

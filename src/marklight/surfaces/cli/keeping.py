@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marklight.shown import one_line
+from marklight.escaping import one_line
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import (
     AS_JSON,
@@ -17,6 +17,7 @@ from marklight.surfaces.cli.options import (
     open_library,
     open_own,
     show,
+    show_json,
 )
 from marklight.surfaces.cli.progress import Bar
 from marklight.surfaces.cli.setting_values import ignored_values, masked, value_text
@@ -73,7 +74,7 @@ def index(
         reports.append(report)
     if as_json:
         found = [report.to_dict() for report in reports]
-        show(render.to_json(found[0] if len(found) == 1 else found))
+        show_json(found[0] if len(found) == 1 else found)
     else:
         show("\n".join(map(render.report_text, reports)))
     return 0
@@ -93,7 +94,7 @@ def status(
         if daemon := running(library):
             found["daemon"] = daemon
     if as_json:
-        show(render.to_json(found))
+        show_json(found)
         return 0
     failed, remarks = found.pop("failed"), found.pop("remarks")
     for notice in found.pop("notices"):
@@ -145,7 +146,7 @@ def ignored(path: Path, folder: Path | None, as_json: bool, assignments: tuple[s
     with open_own(folder, assignments) as library:
         reason = library.ignored(path)
     if as_json:
-        show(render.to_json({"path": str(path), "ignored": bool(reason), "reason": reason}))
+        show_json({"path": str(path), "ignored": bool(reason), "reason": reason})
     else:
         show(one_line(f"{path}: {reason or 'not ignored'}"))
     return 0
@@ -161,7 +162,7 @@ def doctor(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> 
 
     findings = examine(folder, assignments)
     if as_json:
-        show(render.to_json([finding._asdict() for finding in findings]))
+        show_json([finding._asdict() for finding in findings])
     else:
         for finding in findings:
             show(one_line(f"{'ok ' if finding.ok else 'BAD'} {finding.part}: {finding.detail}"))
@@ -188,7 +189,7 @@ def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -
             }
             for key in sorted(found.values)
         }
-        show(render.to_json(rows))
+        show_json(rows)
         return 0
     lines = {
         key: f"{value_text(key, found.values[key])}  ({found.sources[key]})" for key in found.values

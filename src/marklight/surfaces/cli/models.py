@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from marklight.shown import one_line
+from marklight.escaping import one_line
 from marklight.surfaces import render
-from marklight.surfaces.cli.options import AS_JSON, show
+from marklight.surfaces.cli.options import AS_JSON, show, show_json
 from marklight.surfaces.cli.progress import Bar
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def list_(as_json: bool) -> int:
 
         rows += [row(server, kind) for server, kind in configured]
     if as_json:
-        show(render.to_json([dataclasses.asdict(row) for row in rows]))
+        show_json([dataclasses.asdict(row) for row in rows])
         return 0
     shown = {
         f"{'*' if row.default else ' '} {row.name}": (
@@ -80,7 +80,7 @@ def verify(name: str | None, as_json: bool) -> int:
         else:
             found[each] = store.verify(each)
     if as_json:
-        show(render.to_json(found))
+        show_json(found)
     else:
         for each, problems in found.items():
             show(one_line(f"{each}: {'; '.join(problems) or 'ok'}"))

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from marklight.shown import one_line
+from marklight.escaping import one_line
+from marklight.surfaces.render import to_json
 from marklight.surfaces.style import Style, style_for
 
 if TYPE_CHECKING:
@@ -141,16 +142,36 @@ def style_of(library: Library | Remote) -> Style:
 
 
 def show(text: str) -> None:
-    """Results, as they are: what looks like a colour may be part of a name."""
+    """Print text for people, folded to the width of a terminal."""
+    show_data(_folded(text, sys.stdout))
+
+
+def show_data(text: str) -> None:
+    """Print data for programs as it is; click would take what looks like a colour out of it."""
     click.echo(text, color=True)
 
 
+def show_json(value: Any, indent: int | None = 2) -> None:
+    """Print a value as JSON."""
+    show_data(to_json(value, indent))
+
+
 def note(text: str) -> None:
-    """One line for the person, beside the results."""
-    click.echo(one_line(f"note: {text}"), err=True)
+    """Print one line for the person, beside the results."""
+    click.echo(_folded(one_line(f"note: {text}"), sys.stderr), err=True)
 
 
 def complain(message: str) -> None:
-    """One line for what went wrong."""
+    """Print one line for what went wrong."""
     with suppress(OSError, ValueError):  # nobody listens
-        click.echo(one_line(f"marklight: {message}"), err=True)
+        click.echo(_folded(one_line(f"marklight: {message}"), sys.stderr), err=True)
+
+
+def _folded(text: str, stream: TextIO) -> str:
+    if not stream.isatty():
+        return text
+    from shutil import get_terminal_size
+
+    from marklight.surfaces.folding import folded
+
+    return folded(text, get_terminal_size().columns)

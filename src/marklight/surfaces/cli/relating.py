@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from marklight.place import around
-from marklight.surfaces import relations, render
+from marklight.surfaces import relations
 from marklight.surfaces.cli import completing
 from marklight.surfaces.cli.options import (
     AS_JSON,
@@ -17,6 +17,7 @@ from marklight.surfaces.cli.options import (
     note,
     open_library,
     show,
+    show_json,
     style_of,
 )
 from marklight.surfaces.cli.progress import Bar
@@ -41,7 +42,7 @@ def links(
     for notice in found.notices:
         note(notice)
     if as_json:
-        show(render.to_json(found.to_dict()))
+        show_json(found.to_dict())
     elif text := relations.links_text(found, len(library.collections) > 1, style_of(library)):
         show(text)
     else:
@@ -65,7 +66,7 @@ def related(
     for notice in found.notices:
         note(notice)
     if as_json:
-        show(render.to_json(found.to_dict()))
+        show_json(found.to_dict())
     elif found.relatives:
         show(relations.related_text(found, len(library.collections) > 1, style_of(library)))
     else:

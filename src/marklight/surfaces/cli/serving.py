@@ -12,7 +12,7 @@ import click
 from marklight.errors import NotFound, UsageError
 from marklight.surfaces import render
 from marklight.surfaces.cli import completing
-from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, note, show
+from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, note, show, show_json
 from marklight.surfaces.cli.progress import Bar
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _told(state: State) -> dict[str, Any]:
 
 def _greet(state: State, as_json: bool) -> None:
     if as_json:
-        show(render.to_json(_told(state)))
+        show_json(_told(state))
     else:
         show(f"serving {state.folder}\npage  {state.address}\nMCP   {state.address}mcp")
     sys.stdout.flush()
@@ -153,7 +153,10 @@ def _tell(folder: Path | None, as_json: bool) -> int:
     if not found:
         raise NotFound(f"no daemon serves {place.folder}", "`marklight serve --detach` starts one")
     for each in found:
-        show(render.to_json(_told(each)) if as_json else render.table(_told(each)))
+        if as_json:
+            show_json(_told(each))
+        else:
+            show(render.table(_told(each)))
     return 0
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from marklight.errors import UsageError
+from marklight.escaping import one_line
 from marklight.library import Library
 from marklight.report import Report
-from marklight.shown import one_line
 from marklight.surfaces import render
-from marklight.surfaces.cli.options import note, open_library, show
+from marklight.surfaces.cli.options import note, open_library, show, show_json
 from marklight.surfaces.cli.progress import Bar
 
 MOST_NAMES = 10
@@ -68,6 +68,6 @@ def _tell(report: Report, text: str, as_json: bool) -> None:
     for notice in (*report.notices, *(report.history.notices if report.history else ())):
         note(notice)
     if as_json:
-        show(render.to_json(report.to_dict(), indent=None))
+        show_json(report.to_dict(), indent=None)
     elif text:
         show(text)

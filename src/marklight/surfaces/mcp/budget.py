@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from marklight.escaping import quoted
 from marklight.search.present import SHOWS_WHOLE, cut
 from marklight.surfaces.mcp.wording import room_of
 
@@ -16,14 +17,14 @@ MOST_NAMED = 5
 
 
 class Block(NamedTuple):
-    """One result: where it stands, what it says, and how to ask for it."""
+    """One result: lines of ours, the passage as it stands in the document, and the reference to it."""
 
     head: str
     passage: str
     ref: str
 
     def __str__(self) -> str:
-        return f"{self.head}\n{self.passage}"
+        return f"{self.head}\n{quoted(self.passage)}" if self.passage else self.head
 
 
 def within(
@@ -74,11 +75,11 @@ def _composed(
     shown, rest = [str(block) for block in blocks[:whole]], blocks[whole:]
     closing = [f"[{whole + 1}] is cut; {by} {rest[0].ref!r} shows it whole"]
     closing += _left_out(rest[1:], tokens, beyond, by)
-    around = len(_joined([*shown, rest[0].head], [*closing, *notes])) + len("\n …")
+    around = len(_joined([*shown, rest[0].head], [*closing, *notes])) + len("\n")
     free = room_of(tokens) - around
-    if free >= min(LEAST_OF_A_PASSAGE, len(rest[0].passage)):
-        part = f"{rest[0].head}\n{cut(rest[0].passage, free)}"
-        return _joined([*shown, part], [*closing, *notes])
+    if free >= min(LEAST_OF_A_PASSAGE, len(quoted(rest[0].passage))):
+        part = rest[0]._replace(passage=cut_quoted(rest[0].passage, free))
+        return _joined([*shown, str(part)], [*closing, *notes])
     return _joined(shown, [*_left_out(rest, tokens, beyond, by), *notes]) if shown else ""
 
 
@@ -96,11 +97,23 @@ def _joined(blocks: Sequence[str], notes: Sequence[str]) -> str:
     return "\n\n".join([*blocks, *(["\n".join(notes)] if notes else [])])
 
 
+def cut_quoted(text: str, room: int) -> str:
+    """Cut a text at the end of a sentence, so that it has at most `room` characters once it is quoted."""
+    most = room
+    while True:
+        part = cut(text, max(0, most))
+        beyond = len(quoted(part)) - room
+        if beyond <= 0 or most <= 0:
+            return part
+        # Quotation marks and escapes may stand anywhere in it, so what is too much is taken off and measured again.
+        most = min(most, len(part)) - beyond
+
+
 def shortened(extract: Mapping[str, Any], ref: str, around: int, tokens: int) -> dict[str, Any]:
-    """A piece of a document that leaves room for so many signs around it: whole lines of it, and a
-    notice that says with which reference to go on."""
+    """Keep as many whole lines of an extract as fit, quoted and with `around` characters besides, and
+    add a notice with the reference that continues it."""
     content, first = extract["content"], extract["lines"][0]
-    if len(content) + around <= room_of(tokens):
+    if len(quoted(content)) + around <= room_of(tokens):
         return dict(extract)
     last = extract["lines"][1]
     told = f"cut to stay within {tokens} tokens; get_document {f'{ref}:{last}-{last}'!r} goes on"
@@ -112,7 +125,7 @@ def shortened(extract: Mapping[str, Any], ref: str, around: int, tokens: int) ->
         told = f"cut to stay within {tokens} tokens; get_document {f'{ref}:{at}-{last}'!r} goes on"
     else:
         # One line is longer than all that may be said, and a reference names whole lines.
-        at, kept = first + 1, cut(content.split("\n")[0], room)
+        at, kept = first + 1, cut_quoted(content.split("\n")[0], room)
         more = f"; get_document {f'{ref}:{at}-{last}'!r} goes on after it" if at <= last else ""
         told = f"line {first} is cut; a larger max_tokens shows it whole{more}"
     cut_at = [first, max(first, at - 1)]
@@ -125,10 +138,10 @@ def shortened(extract: Mapping[str, Any], ref: str, around: int, tokens: int) ->
 
 
 def _that_fit(lines: Sequence[str], room: int) -> Sequence[str]:
-    """As many as fit, without the beginning of a sentence that goes on after them."""
+    """Return as many as fit once they are quoted, without the beginning of a sentence that goes on after them."""
     used, count = -1, 0
     for line in lines:
-        used += len(line) + 1
+        used += len(quoted(line)) + 1
         if used > room:
             break
         count += 1

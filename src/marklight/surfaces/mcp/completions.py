@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 
 from marklight.errors import MarklightError
+from marklight.escaping import one_line
 from marklight.surfaces.host import Host
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Completions:
                 values = []
         except MarklightError:
             values = []  # an empty list under somebody's cursor says as much as an error would
+        # A value is inserted as it is, so one that cannot be shown as it is is not offered.
+        values = [value for value in values if value == one_line(value)]
         more = len(values) > MOST
         completion = types.Completion(values=values[:MOST], has_more=more)
         return types.CompleteResult(completion=completion)

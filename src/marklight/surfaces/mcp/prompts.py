@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 from marklight.errors import MarklightError
 from marklight.surfaces.host import Host
 from marklight.surfaces.mcp import telling
-from marklight.surfaces.mcp.wording import error_text
+from marklight.surfaces.mcp.wording import QUOTED, error_text
 from marklight.surfaces.parameters import Parameter, nearest, read, text
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Prompts:
         return (
             "Summarise this part of a document in a few sentences for somebody who has not read it: what it"
             " is about, what it says, what one has to do or decide. Say nothing that does not stand in it, and"
-            f" name its place, {telling.place(found, self.host.several_collections)}.\n\n"
+            f" name its place, which follows 'document:'. {QUOTED}\n\n"
             f"{telling.extract_text(extract, self.host.several_collections)}"
         )
 
@@ -102,6 +102,7 @@ def _research(given: dict[str, str]) -> str:
         " get_document. related_documents leads to what a search does not find.\n"
         "3. Answer in your own words from what you have read. After each statement name its place as"
         " path:lines. Where the documents disagree or say nothing, say so instead of guessing."
+        f" {QUOTED}"
     )
 
 

@@ -9,6 +9,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from marklight.errors import MarklightError, NotFound, UsageError
+from marklight.escaping import one_line, visible
 from marklight.model import DocumentId
 from marklight.surfaces.host import Host
 from marklight.surfaces.mcp.addresses import TEMPLATE, address, read_address
@@ -41,7 +42,7 @@ class Resources:
                 uri=address(
                     DocumentId(each["collection"], each["path"]), self.host.several_collections
                 ),
-                name=each["path"],
+                name=one_line(each["path"]),
                 mime_type=MARKDOWN,
                 size=each["size"],
                 annotations=types.Annotations(last_modified=each["modified"]),
@@ -67,12 +68,15 @@ class Resources:
     async def read(
         self, ctx: ServerRequestContext[Any], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """The whole document, or the section that a fragment names."""
+        """Return the whole document, or the section that a fragment names.
+
+        It is alone in its field, so nothing is quoted; but a model reads it, so nothing stays hidden.
+        """
         id, fragment = self._document(ctx, str(params.uri))
         ref = f"{id.path}#{fragment}" if fragment else id.path
         found = await self._call(ctx, "get", {"ref": ref, "collection": id.collection})
         contents = types.TextResourceContents(
-            uri=str(params.uri), mime_type=MARKDOWN, text=found["content"]
+            uri=str(params.uri), mime_type=MARKDOWN, text=visible(found["content"])
         )
         return types.ReadResourceResult(contents=[contents])
 

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
+from marklight.escaping import escape_json
 from marklight.surfaces.host import Host
 from marklight.surfaces.mcp.server import LibraryServer, make_server
 
@@ -66,8 +68,43 @@ async def serve_streams(server: LibraryServer, read: Any, write: Any) -> None:
 
     async with anyio.create_task_group() as group:
         group.start_soon(pass_on)
-        await server.run(passed, write, server.create_initialization_options())
+        writing: Any = EscapedMessages(write)
+        await server.run(passed, writing, server.create_initialization_options())
         group.cancel_scope.cancel()
+
+
+class EscapedMessages:
+    """A stream for messages that are written as JSON in which no character can control a terminal.
+
+    The SDK writes a message with its method `model_dump_json`, so that is what is replaced.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def send(self, sent: SessionMessage) -> None:
+        """Pass a message on."""
+        message: Any = _Escaped(sent.message)
+        await self._stream.send(replace(sent, message=message))
+
+    async def aclose(self) -> None:
+        """Close the stream below."""
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> EscapedMessages:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        await self._stream.__aexit__(*raised)
+
+
+class _Escaped:
+    def __init__(self, message: types.JSONRPCMessage) -> None:
+        self._message = message
+
+    def model_dump_json(self, **options: Any) -> str:
+        return escape_json(self._message.model_dump_json(**options))
 
 
 def unread(error: Exception) -> types.JSONRPCError | None:

@@ -1,14 +1,20 @@
-"""Answers as compact text for a model, from the same values that programs get."""
+"""Render answers as compact text for a model, from the same values that programs get.
+
+A line of an answer is either ours or text of a document, which has `> ` before it. What a document or a repository
+gives to a line of ours (a path, headings, a subject) stays within that line and never begins it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from marklight.escaping import one_line, quoted
 from marklight.model import trail
-from marklight.shown import harmless, one_line
+from marklight.shown import place_of
 from marklight.surfaces.mcp.budget import Block, shortened, within
 from marklight.surfaces.mcp.wording import for_assistants, room_of
+from marklight.surfaces.render import heading_text, lines_text
 
 Found = Mapping[str, Any]
 MOST_TOKENS = 2000
@@ -27,7 +33,7 @@ MOST_FAILURES = 10
 def place(found: Found, several: bool, lines: bool = True) -> str:
     """`guide/auth.md:120-148`, which get_document takes as it is; with its collection where there are several."""
     name = f"{found['collection']}/{found['path']}" if several else found["path"]
-    return one_line(f"{name}:{found['lines'][0]}-{found['lines'][1]}" if lines else name)
+    return place_of(name, found["lines"]) if lines else one_line(name)
 
 
 def search_text(
@@ -46,7 +52,7 @@ def search_text(
             f"note: {index['pending']:,} of {index['chunks']:,} passages are found by words only, not by meaning yet"
         )
     blocks = [
-        Block(_head(each, several), _passage(each), place(each, several))
+        Block(_head(each, several), each["content"].strip(), place(each, several))
         for each in found["results"]
     ]
     if not blocks:
@@ -68,7 +74,7 @@ def commits_text(found: Found, tokens: int = MOST_TOKENS) -> str:
         why = _why(found, "no commit matches the question")
         nothing = f"No commit found: {why}. Other words or fewer filters may find it."
         return within([Block(nothing, "", "")], notes, tokens, WHOLE_COMMIT).replace("\n\n", "\n")
-    blocks = [Block(_commit(each, several), _changed(each), each["short"]) for each in results]
+    blocks = [Block(_commit(each, several), _message(each), each["short"]) for each in results]
     return within(blocks, notes, tokens, WHOLE_COMMIT)
 
 
@@ -79,16 +85,18 @@ def extract_of(found: Found, several: bool, tokens: int) -> dict[str, Any]:
 
 
 def extract_text(found: Found, several: bool) -> str:
-    """A piece of a document under the line that says where it stands."""
-    text = f"{_headed(found, several)}\n\n{harmless(found['content'])}"
+    """Quote a piece of a document below the line with its place."""
+    text = f"document: {_headed(found, several)}\n{quoted(found['content'])}"
     return "\n\n".join([text, *_joined(_notes(found))])
 
 
 def outline_text(found: Found, several: bool) -> str:
-    """Headings indented by level, the deepest left out where there are too many."""
+    """List headings, indented by level; the deepest are left out where there are too many."""
     headings = found["outline"]
     if not headings:
-        return "\n".join([f"{place(found, several, lines=False)} has no headings", *_notes(found)])
+        return "\n".join(
+            [f"no headings in document: {place(found, several, lines=False)}", *_notes(found)]
+        )
     levels = sorted({each["level"] for each in headings})
     for deepest in reversed(levels):
         shown = [each for each in headings if each["level"] <= deepest]
@@ -102,7 +110,7 @@ def related_text(found: Found, several: bool) -> str:
     """Each document with its score and the reasons."""
     rows = [
         f"({each['score']:.2f}) {place(each, several, lines=False)}"
-        f"{one_line(' § ' + each['title']) if each['title'] else ''}\n{one_line('; '.join(each['reasons']))}"
+        f"{one_line(' § ' + each['title']) if each['title'] else ''}\nwhy: {one_line('; '.join(each['reasons']))}"
         for each in found["related"]
     ]
     if not rows:
@@ -136,43 +144,37 @@ def status_text(found: Found, state: str, watching: bool) -> str:
 
 
 def _head(result: Found, several: bool) -> str:
-    return f"[{result['rank']}] {_headed(result, several)} ({result['score']:.2f})"
+    """`[1] guide/auth.md:120-148 § Auth > Token refresh (0.83)`, and below it why, where that was asked for."""
+    head = f"[{result['rank']}] {_headed(result, several)} ({result['score']:.2f})"
+    why = ", ".join(f"{each['stage']} {each['value']:.3g}" for each in result["why"])
+    return f"{head}\nwhy: {why}" if why else head
 
 
 def _commit(result: Found, several: bool) -> str:
-    """`[1] 3f2a9c1 2026-03-01 Ada Lovelace: what it did (0.83)`."""
+    """`[1] 3f2a9c1 2026-03-01 Ada Lovelace: what it did (0.83)`, and below it the names of files."""
     name = f"{result['repository']}/{result['short']}" if several else result["short"]
     author = result["author"]["name"] or result["author"]["email"]
     said = f"{name} {result['date'][:10]} {author}: {result['subject']}"
-    return f"[{result['rank']}] {one_line(said)} ({result['score']:.2f})"
+    head = f"[{result['rank']}] {one_line(said)} ({result['score']:.2f})"
+    message = result["kind"] == "message"
+    files = result["files"] if message else result["paths"]
+    if not files:
+        return head
+    more = len(files[MOST_FILES:]) + (result["more_files"] if message else 0)
+    named = ", ".join(map(one_line, files[:MOST_FILES]))
+    return f"{head}\nfiles: {named}{f' and {more} more' if more else ''}"
 
 
-def _changed(result: Found) -> str:
-    """The passage that was found; the subject stands above it, and the names of files below."""
-    text = result["content"].strip("\n")
-    if result["kind"] == "message":
-        text = text.removeprefix(result["subject"]).strip()
-        files = [*result["files"][:MOST_FILES]]
-        more = len(result["files"]) - len(files) + result["more_files"]
-        if files:
-            named = ", ".join(map(one_line, files))
-            text = f"{text}\nfiles: {named}{f' and {more} more' if more else ''}".strip()
-    elif len(result["paths"]) == 1:
-        text = f"{one_line(result['paths'][0])}\n{text}"
-    return harmless(text)
+def _message(result: Found) -> str:
+    """Return the text that was found, without the subject, which the header contains."""
+    text = str(result["content"]).strip("\n")
+    message = result["kind"] == "message"
+    return text.removeprefix(result["subject"]).strip() if message else text
 
 
 def _headed(found: Found, several: bool) -> str:
     headings = one_line(trail(found["title"], found["headings"]))
     return f"{place(found, several)} § {headings}" if headings else place(found, several)
-
-
-def _passage(result: Found) -> str:
-    text = harmless(result["content"].strip())
-    if not result["why"]:
-        return text
-    why = ", ".join(f"{each['stage']} {each['value']:.3g}" for each in result["why"])
-    return f"why: {why}\n{text}"
 
 
 def _nothing(found: Found, state: str) -> str:
@@ -195,12 +197,13 @@ def _why(found: Found, otherwise: str) -> str:
 
 def _tree(found: Found, shown: Sequence[Found], top: int, several: bool, left: int) -> str:
     rows = [
-        f"{'  ' * (each['level'] - top)}{one_line(each['text'])}"
-        f"  :{each['lines'][0]}-{each['lines'][1]}  #{one_line(each['anchor'])}"
+        f"{lines_text(each['lines'])} {heading_text(each['level'] - top, each['text'], each['anchor'])}"
         for each in shown
     ]
     more = [f"note: {left} deeper headings left out; get_document shows a section"] if left else []
-    return "\n".join([place(found, several, lines=False), *rows, *more, *_notes(found)])
+    return "\n".join(
+        [f"document: {place(found, several, lines=False)}", *rows, *more, *_notes(found)]
+    )
 
 
 def _notes(found: Found) -> list[str]:

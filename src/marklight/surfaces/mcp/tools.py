@@ -9,6 +9,7 @@ from typing import Any
 
 from marklight.surfaces import schemas
 from marklight.surfaces.mcp.telling import MOST_TOKENS
+from marklight.surfaces.mcp.wording import QUOTED
 from marklight.surfaces.parameters import (
     MODES,
     Parameter,
@@ -115,7 +116,8 @@ def tools_for(several_collections: bool) -> Mapping[str, Tool]:
             "query_documents",
             "Search documents",
             "Find the passages that answer a question, by words and by meaning, best first, each with its"
-            " place (path:lines § headings) and how likely it answers (0 to 1). Says so when nothing does.",
+            " place (path:lines § headings) and how likely it answers (0 to 1). Says so when nothing does."
+            f" {QUOTED}",
             "search",
             (
                 QUERY,
@@ -140,7 +142,8 @@ def tools_for(several_collections: bool) -> Mapping[str, Tool]:
         Tool(
             "search_with_hypothesis",
             "Search by an imagined answer",
-            "Find passages near to an answer as you imagine it, when a question's own words find too little.",
+            "Find passages near to an answer as you imagine it, when a question's own words find too little."
+            f" {QUOTED}",
             "search",
             (HYPOTHESIS, TOP_N, MIN_SCORE, *filters, MAX_TOKENS),
             schemas.ANSWER,
@@ -149,7 +152,8 @@ def tools_for(several_collections: bool) -> Mapping[str, Tool]:
             "search_git_history",
             "Search commits",
             "Find commits of the documents' git repository by what their messages and diffs say: when, by whom and"
-            " why something changed. Best first, each with its hash, day, author and subject.",
+            " why something changed. Best first, each with its hash, day, author and subject."
+            f" {QUOTED}",
             "commits",
             (
                 QUERY,
@@ -166,7 +170,7 @@ def tools_for(several_collections: bool) -> Mapping[str, Tool]:
             "get_document",
             "Read a document",
             "Read a document, a section or lines of it, as they stand in the file. A long one is cut and says"
-            " with which ref to go on.",
+            f" with which ref to go on. {QUOTED}",
             "get",
             (REF, MAX_TOKENS),
             schemas.EXTRACT,

@@ -1,4 +1,8 @@
-// Elements by calls alone: a text from a document is always a text node, never markup.
+// Elements by calls alone: a text from a document is always a text node, never markup, with nothing hidden in it.
+
+import { visible } from "./visible.js";
+
+const READ = ["aria-label", "title"]; // by people; other attributes are addresses and names for programs
 
 export const byId = (id) => document.getElementById(id);
 
@@ -14,9 +18,10 @@ function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (typeof value === "function") element.addEventListener(name, value);
-    else element.setAttribute(name, value === true ? "" : value);
+    else element.setAttribute(name, value === true ? "" : READ.includes(name) ? visible(value) : value);
   }
-  element.append(...children.filter((each) => each !== null && each !== undefined));
+  const given = children.filter((each) => each !== null && each !== undefined);
+  element.append(...given.map((each) => (typeof each === "string" ? visible(each) : each)));
   return element;
 }
 

@@ -9,6 +9,7 @@ import { Results } from "./results.js";
 import { Search } from "./search.js";
 import { Standing } from "./standing.js";
 import * as states from "./states.js";
+import { visible } from "./visible.js";
 
 const NARROW = matchMedia("(max-width: 60rem)");
 let state = read();
@@ -105,7 +106,8 @@ const isMeasured = ({ index }) => Boolean(standing.status?.calibrated) && index.
 // For ears alone where the same is shown at large below.
 function say(text, unseen = false) {
   byId("said").classList.toggle("unseen", unseen);
-  if (byId("said").textContent !== text) byId("said").textContent = text;
+  const shown = visible(text);
+  if (byId("said").textContent !== shown) byId("said").textContent = shown;
 }
 
 function showNearest() { change({ nearest: true }); form.elements.q.focus(); }
@@ -179,7 +181,7 @@ function known() {
   const names = Object.keys(status?.collections ?? {});
   byId("of-collection").hidden = names.length < 2 && !state.collection.length;
   const options = form.elements.collection.options;
-  for (const name of names) if (![...options].some((each) => each.value === name)) options.add(new Option(name, name));
+  for (const name of names) if (![...options].some((each) => each.value === name)) options.add(new Option(visible(name), name));
   if (standing.problem && !status) states.failed(standing.problem, () => standing.look());
   else if (!state.q.trim()) states.empty(status);
 }

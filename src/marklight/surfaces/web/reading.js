@@ -9,6 +9,7 @@ import { picture } from "./picture.js";
 import { links, outline } from "./relations.js";
 import { broken, dated, lineText } from "./results.js";
 import { sentence } from "./states.js";
+import { visible } from "./visible.js";
 
 export class Reading {
   #pane = byId("pane");
@@ -69,7 +70,7 @@ export class Reading {
     const name = state.open;
     this.#shown = null;
     this.#filled.clear();
-    byId("pane-title").textContent = name.split("/").at(-1);
+    byId("pane-title").textContent = visible(name.split("/").at(-1));
     this.#told(name, state.lines);
     byId("view-text").replaceChildren(make("p", { class: "soft", role: "status" }, "Opening …"));
     this.#views("text");
@@ -87,7 +88,7 @@ export class Reading {
       return false;
     }
     const { page } = this.#shown;
-    byId("pane-title").textContent = page.title || name;
+    byId("pane-title").textContent = visible(page.title || name);
     byId("view-text").replaceChildren(this.#notes(page), ...elements(page.html, this.href));
     if (page.lines[1] - page.lines[0] + 1 < page.of_lines) byId("view-text").append(this.#rest(page));
     return true;

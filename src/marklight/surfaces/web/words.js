@@ -1,6 +1,7 @@
 // The words of a question inside a passage: which part of it to show, and what to mark in it.
 
 import { make } from "./dom.js";
+import { visible } from "./visible.js";
 
 const LITTLE = new Set(("a an and are as at be by can do does for from has have how i if in into is it its me my no not of on or our " +
   "should so than that the their then there these they this to us was we were what when where which who whom whose why will with would you your").split(" "));
@@ -25,16 +26,17 @@ function shortened(word) {
   return stem.length >= 3 ? stem : word;
 }
 
-export function marked(text, words) {
-  if (!words) return [text];
+export function marked(given, words) {
+  if (!words) return [given];
+  const text = visible(given); // before it is taken apart: what may stay depends on what stands before it
   const parts = [];
   let at = 0;
   for (const found of text.matchAll(words)) {
-    if (found.index > at) parts.push(text.slice(at, found.index));
-    parts.push(make("mark", {}, found[0]));
+    if (found.index > at) parts.push(new Text(text.slice(at, found.index)));
+    parts.push(make("mark", {}, new Text(found[0])));
     at = found.index + found[0].length;
   }
-  return [...parts, text.slice(at)];
+  return [...parts, new Text(text.slice(at))];
 }
 
 // Of Markdown what it says; the reading pane shows it as it looks.
