@@ -190,3 +190,22 @@ def test_html_that_a_parser_would_take_long_for_is_shown_as_it_is_written() -> N
     nested = shown("<i>x" * 100 + "\n\n" + ("x <b>" * 100 + "\n\n") * 250).html
     assert "<i>" in nested
     assert "&lt;b&gt;" in nested
+
+
+def test_entities_and_escaped_characters_are_shown_as_what_they_mean() -> None:
+    assert ">AT&amp;T, *not* ©</p>" in shown("AT&amp;T, \\*not\\* &copy;\n").html
+
+
+def test_what_reorders_or_hides_text_is_seen_however_it_is_written() -> None:
+    html = shown("a \u202e b &#x202e; <b>\u2066</b> <i>&#8238;</i>\n\n```\n\u202e\n```\n").html
+    assert html.count("\\u202e") == 4
+    assert html.count("\\u2066") == 1
+    assert "\u202e" not in html
+
+
+def test_hebrew_and_persian_are_shown_as_they_are() -> None:
+    assert "שלום, می\u200cخواهم" in shown("שלום, می\u200cخواهم\n").html
+
+
+def test_no_element_reorders_its_text() -> None:
+    assert shown('<bdo dir="rtl">abc</bdo>\n').html.count("bdo") == 0

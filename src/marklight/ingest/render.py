@@ -216,6 +216,10 @@ class _Renderer(RendererHTML):
             content = f"{'☐' if task[1] == ' ' else '☑'} {content[task.end() :]}"
         return escape(content)
 
+    def text_special(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
+        """An entity or an escaped character, as the character that it means."""
+        return escape(tokens[at].content)
+
     def th_open(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
         return self._cell(tokens[at])
 

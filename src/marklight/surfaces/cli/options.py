@@ -170,8 +170,13 @@ def complain(message: str) -> None:
 def _folded(text: str, stream: TextIO) -> str:
     if not stream.isatty():
         return text
-    from shutil import get_terminal_size
-
     from marklight.surfaces.folding import folded
 
-    return folded(text, get_terminal_size().columns)
+    try:
+        # Not `shutil.get_terminal_size`, which believes a variable: it may be of another terminal.
+        return folded(text, os.get_terminal_size(stream.fileno()).columns or _USUAL_COLUMNS)
+    except (OSError, ValueError):
+        return folded(text, _USUAL_COLUMNS)
+
+
+_USUAL_COLUMNS = 80

@@ -196,8 +196,9 @@ def _why(found: Found, otherwise: str) -> str:
 
 
 def _tree(found: Found, shown: Sequence[Found], top: int, several: bool, left: int) -> str:
+    width = max(len(lines_text(each["lines"])) for each in shown)
     rows = [
-        f"{lines_text(each['lines'])} {heading_text(each['level'] - top, each['text'], each['anchor'])}"
+        f"{lines_text(each['lines']):<{width}} {heading_text(each['level'] - top, each['text'], each['anchor'])}"
         for each in shown
     ]
     more = [f"note: {left} deeper headings left out; get_document shows a section"] if left else []

@@ -1,0 +1,87 @@
+"""Characters that reorder text or hide it, on the page: they are seen, and text of all scripts stays readable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from marklight.escaping import visible
+from tests.forgery import BIDI, DANGEROUS, TAGS, TEXT
+from tests.making import write
+from tests.surfaces.http.serving import Served, serving
+from tests.surfaces.web.browsing import visiting
+from tests.test_escaping import READABLE
+
+NAME = "invoice\u202egpj.md"
+HEBREW = "שלום עולם, می\u200cخواهم"
+
+
+@pytest.fixture(scope="module")
+def hidden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    files = {
+        NAME: (
+            f"---\ntags: ['a{BIDI}']\n---\n# Title {BIDI}\n\nThe gryphon {BIDI}{TAGS} {HEBREW}.\n\n"
+            f"## Heading {BIDI}\n\n&#x202e;entity &#8238;other <bdo dir=rtl>over</bdo>"
+            f' <span title="{BIDI}">t</span> ![picture {BIDI}](x.png)\n\n```\ncode {BIDI}\n```\n'
+        ),
+        "persian.md": "# Persian\n\nکتاب\u200cها gryphon می\u200cخواهم\n",
+    }
+    with serving(write(tmp_path_factory.mktemp("hidden") / "docs", files)) as each:
+        yield each
+
+
+def test_the_page_escapes_as_the_rest_of_the_program_does(browser: Browser, hidden: Served) -> None:
+    texts = [
+        *READABLE,
+        TEXT,
+        BIDI,
+        TAGS,
+        "a\u200b\u200c\u200b",
+        "\ufeffx",
+        " \u200bx",
+        "a\rb",
+        "🏴\U000e0061\U000e007f",
+    ]
+    with visiting(browser, f"http://{hidden.name}") as page:
+        page.goto("/")
+        shown = page.evaluate(
+            "async texts => { const { visible } = await import('/page/visible.js'); return texts.map(visible) }",
+            texts,
+        )
+    assert shown == [visible(text) for text in texts]
+
+
+def test_nothing_hidden_is_left_in_results_and_documents(browser: Browser, hidden: Served) -> None:
+    everything = (
+        "() => [document.body.innerText, ...[...document.querySelectorAll('[title], [aria-label]')]"
+        ".map(each => each.title + each.ariaLabel), document.title].join('\\n')"
+    )
+    with visiting(browser, f"http://{hidden.name}") as page:
+        page.goto("/?q=gryphon")
+        expect(page.locator("#results .path").first).to_be_visible()
+        seen = page.evaluate(everything)
+        assert not DANGEROUS.search(seen.replace("\n", ""))
+        assert "invoice\\u202egpj.md" in seen
+        assert HEBREW in seen
+        assert "کتاب\u200cها" in seen
+        for view in ("text", "outline", "links", "picture"):
+            page.goto(f"/?open={NAME}&view={view}")
+            expect(page.locator(f"#view-{view} > *").first).to_be_attached()
+            expect(page.locator("#pane-title")).to_contain_text("Title \\u202a")
+            seen = page.evaluate(everything)
+            assert not DANGEROUS.search(seen.replace("\n", "")), view
+        page.goto(f"/?open={NAME}")
+        expect(page.locator("#view-text")).to_contain_text("\\u202eentity \\u202eother over")
+        assert page.locator("#view-text bdo").count() == 0
+
+
+def test_words_that_were_asked_for_are_marked_without_touching_their_joiners(
+    browser: Browser, hidden: Served
+) -> None:
+    with visiting(browser, f"http://{hidden.name}") as page:
+        page.goto("/?q=کتاب gryphon")
+        found = page.locator("#results li", has_text="persian.md").locator(".passage")
+        expect(found).to_contain_text("کتاب\u200cها")
+        assert found.locator("mark").count() >= 1
