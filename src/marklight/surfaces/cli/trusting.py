@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marklight.shown import one_line
+from marklight.escaping import one_line
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, note, show
 from marklight.surfaces.cli.setting_values import ignored_values, value_text
