@@ -100,7 +100,25 @@ class FileState(NamedTuple):
     size: int
     mtime_ns: int
     ctime_ns: int = 0
-    """When anything about it last changed, a swap for a file of the same size and time included."""
+    """When anything about it last changed, a swap for a file of the same size and time included.
+
+    Negative for a racily clean file: minus the time at which it was read, which no stat returns.
+    """
+
+    @classmethod
+    def racy(cls, file: FileState, read_ns: int) -> FileState:
+        """Return a state that equals no stat, so that the next scan compares the file by content."""
+        return cls(file.size, file.mtime_ns, -read_ns)
+
+    @property
+    def is_racy(self) -> bool:
+        """Return whether the file may have been edited since without a new time stamp."""
+        return self.ctime_ns < 0
+
+    @property
+    def read_ns(self) -> int:
+        """Return when a racily clean file was read."""
+        return -self.ctime_ns
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from marklight.errors import UsageError
 from marklight.ingest import walk
 from marklight.ingest.discover import Claims, Discover
-from marklight.ingest.read import state_of
+from marklight.ingest.timestamps import state_of
 from marklight.model import DocumentId
 from marklight.ports import Span
 from tests.making import write

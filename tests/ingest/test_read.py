@@ -11,7 +11,8 @@ import pytest
 
 from marklight.errors import Refused
 from marklight.ingest import read as reading
-from marklight.ingest.read import Hindered, Source, state_of
+from marklight.ingest.read import Hindered, Source
+from marklight.ingest.timestamps import state_of
 from tests.ingest.reading import LIMIT
 
 

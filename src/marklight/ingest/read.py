@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marklight.errors import Refused
+from marklight.ingest.timestamps import state_of
 from marklight.model import FileState
 
 LIMIT_LINES = 500_000
@@ -18,9 +19,6 @@ _ATTEMPTS = 3
 _BINARY_LOOK = 8192
 _BINARY_SHARE = 0.1
 """Share of control characters above which a text is none; real Markdown has next to none."""
-_LATEST_NS = 2**63 - 1
-"""The year 2262: what stores a time has 64 bits, while a disk may claim the year 2500."""
-_WINDOWS = os.name == "nt"
 _CONTROLS = bytes(set(range(32)) - {8, 9, 10, 11, 12, 13, 27})
 
 
@@ -35,14 +33,6 @@ class Source:
     text: str
     file: FileState
     remarks: tuple[str, ...] = ()
-
-
-def state_of(status: os.stat_result) -> FileState:
-    """What is compared to tell a changed file; on Windows `st_ctime` is the creation's, so not that."""
-    mtime_ns, ctime_ns = status.st_mtime_ns, 0 if _WINDOWS else status.st_ctime_ns
-    if not (0 <= mtime_ns <= _LATEST_NS and 0 <= ctime_ns <= _LATEST_NS):
-        mtime_ns, ctime_ns = (min(max(time, 0), _LATEST_NS) for time in (mtime_ns, ctime_ns))
-    return FileState(status.st_size, mtime_ns, ctime_ns)
 
 
 def read(path: Path | str, limit_bytes: int) -> Source:

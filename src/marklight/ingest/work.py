@@ -11,6 +11,7 @@ from marklight.ingest.discover import Found
 from marklight.ingest.parse import understand
 from marklight.ingest.parse.form import Parsed
 from marklight.ingest.read import Hindered, Source, read
+from marklight.ingest.timestamps import stored_state, wait_for_tick
 from marklight.model import Batch, DocumentId, Entry, Failure, FileState
 from marklight.ports import Indexed
 from marklight.report import Report
@@ -33,19 +34,27 @@ class Work:
 
     def take(self, found: Found, *, rebuild: bool) -> None:
         """Read and parse one file."""
-        known = self.known.get(found.id)
+        known, failed = self.known.get(found.id), self.failed.get(found.id)
+        before = known.file if known else failed.file if failed else None
+        # The clock is read before the file: an edit after this moment must be seen by the next scan.
+        read_ns = wait_for_tick(found.file)
         try:
             source = read(found.path, self.max_bytes)
         except Refused as refused:
-            state = None if isinstance(refused, Hindered) else found.file
+            hindered = isinstance(refused, Hindered)
+            state = None if hindered else stored_state(found.file, read_ns, before)
             there = os.path.lexists(found.path)
             self._leave_out(found.id, Failure(found.id, str(refused), state) if there else None)
             return
-        same = known and (known.digest, known.recipe) == (digest(source.text), self.recipe)
-        if same and not rebuild:
-            self.touched.append((found.id, source.file))
+        source = replace(source, file=stored_state(source.file, read_ns, before))
+        if known and not rebuild and self._same(known, source):
+            if source.file != known.file:
+                self.touched.append((found.id, source.file))
         else:
             self.understand(found.id, source)
+
+    def _same(self, known: Indexed, source: Source) -> bool:
+        return (known.digest, known.recipe) == (digest(source.text), self.recipe)
 
     def understand(self, id: DocumentId, source: Source) -> None:
         """Parse one text; whatever is wrong with it or with its parser, the others go on."""

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from marklight.errors import NotFound
-from marklight.ingest.read import state_of
+from marklight.errors import NotFound, Refused
+from marklight.ingest.read import read
+from marklight.ingest.timestamps import state_of
 from marklight.library.locate import standing
 from marklight.model import Document, DocumentId, FileState
 from marklight.ports import Indexed, Reader
 from marklight.search.reference import Find, find_document
+from marklight.text import digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,18 @@ class Files:
 
     def changed(self, indexed: Mapping[DocumentId, Indexed]) -> list[DocumentId]:
         """Documents whose file is no longer as it was when it was read, those that are gone included."""
-        return [id for id, each in indexed.items() if self._state(id) != each.file]
+        return [id for id, each in indexed.items() if not self._is_unchanged(id, each)]
+
+    def _is_unchanged(self, id: DocumentId, indexed: Indexed) -> bool:
+        """Compare a racily clean file by content, any other by its size and time stamps."""
+        state = self._state(id)
+        if state is None or not indexed.file.is_racy:
+            return state == indexed.file
+        try:
+            text = read(self.collections[id.collection] / id.path, state.size).text
+        except Refused:
+            return False
+        return digest(text) == indexed.digest
 
     def _state(self, id: DocumentId) -> FileState | None:
         folder = self.collections.get(id.collection)
@@ -39,8 +52,27 @@ class Files:
 
     def demand(self, id: DocumentId) -> None:
         """An error where it is not."""
-        if not self.has(id):
-            raise NotFound(f"{id.path} is no longer on the disk")
+        if self.has(id):
+            return
+        if folder := self.denied(id):
+            raise NotFound(f"{id.path} cannot be read: permission denied for {folder}")
+        raise NotFound(f"{id.path} is no longer on the disk")
+
+    def denied(self, id: DocumentId) -> str:
+        """Return the folder that keeps us from looking for a document's file; empty if none does."""
+        root = self.collections.get(id.collection)
+        if root is None:
+            return ""
+        try:
+            os.stat(os.path.join(root, id.path))
+        except PermissionError:
+            parts = id.path.split("/")[:-1]
+            folders = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+            closed = (each for each in folders if not os.access(root / each, os.X_OK))
+            return place_of(DocumentId(id.collection, f"{next(closed, '')}/"), self.collections)
+        except (OSError, ValueError):
+            pass
+        return ""
 
     def missing(self) -> list[str]:
         """Folders that are not there, in words."""
@@ -97,3 +129,15 @@ class Files:
         except (OSError, ValueError):  # too long, or no name that a file can have
             return None
         return DocumentId(collection, file.relative_to(self.collections[collection]).as_posix())
+
+
+def place_of(folder: DocumentId, collections: Mapping[str, Path]) -> str:
+    """Return a folder's path as shown to the user; that of a collection's own folder is absolute."""
+    if folder.path == "/":
+        return str(collections[folder.collection])
+    return folder.named(len(collections) > 1)
+
+
+def unlisted(place: str) -> str:
+    """Return the notice about a folder that this user may not list."""
+    return f"{place} cannot be listed (permission denied); documents below it may be missing"
