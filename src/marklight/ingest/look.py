@@ -12,6 +12,7 @@ from marklight.errors import Refused
 from marklight.ingest.discover import Discovery, Found
 from marklight.ingest.plan import Plan, plan
 from marklight.ingest.read import read
+from marklight.ingest.walk import DENIED
 from marklight.model import DocumentId, Failure
 from marklight.ports import Engine, Indexed, Progress, Span
 
@@ -61,6 +62,8 @@ class Look:
     """What comes next, where there was no time for everything."""
     folders: tuple[str, ...] = ()
     """That were listed."""
+    denied: tuple[DocumentId, ...] = ()
+    """Folders that this user may not list; what is indexed of them stays in the index."""
 
     def __bool__(self) -> bool:
         return bool(self.plan or self.unreadable)
@@ -100,6 +103,7 @@ def compare(
         disk.spans,
         disk.stopped,
         disk.folders,
+        tuple(each.document for each in disk.unreadable if each.reason == DENIED),
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from marklight.ingest.bounds import NEVER, Bounds
 from marklight.ingest.ignore import Rules, rules_in
 from marklight.ingest.names import endings, inside, is_text
-from marklight.ingest.read import state_of
+from marklight.ingest.timestamps import state_of
 from marklight.model import DocumentId, Failure, FileState
 from marklight.ports import Span
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 AFTER_SLASH = chr(ord("/") + 1)
 """In place of a folder's slash: all that stands below the folder comes before."""
+DENIED = "cannot be listed: Permission denied"
+"""Why the documents of a folder are not found."""
 _AT_ONCE = 256
 """Names that are looked at before the time is: a tree with fewer is always walked whole."""
 
@@ -161,6 +163,9 @@ class Walk:
                     (entry.name + "/" if _leads_on(entry) else entry.name, entry)
                     for entry in entries
                 ]
+        except PermissionError:
+            self._unreadable(below or "/", DENIED)
+            return Folder(below, rules, iter(()))
         except OSError as error:
             self._unreadable(below or "/", f"cannot be listed: {error.strerror or error}")
             return Folder(below, rules, iter(()))

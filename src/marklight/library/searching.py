@@ -14,6 +14,7 @@ from marklight.library.answering import Question, answer, prepare
 from marklight.library.asking import Day, Several
 from marklight.library.choice import BY_COMMAND, BY_ITSELF
 from marklight.library.commits import also
+from marklight.library.files import unlisted
 from marklight.library.locate import scope_of, standing
 from marklight.library.looking import as_before, as_now, look
 from marklight.library.parts import Parts
@@ -24,6 +25,7 @@ from marklight.search import present, widen
 from marklight.search.pipeline import GONE
 
 DAMAGED = "the passages that match are damaged in the index"
+CLOSED = "what matched cannot be read (permission denied)"
 
 
 def search(
@@ -122,10 +124,16 @@ def _found(library: Parts, question: Question, progress: Progress | None) -> Ans
     damaged: list[set[DocumentId]] = []
 
     def ask() -> tuple[Answer, list[DocumentId]]:
+        denied: set[str] = set()
+
+        def exists(id: DocumentId) -> bool:
+            if library.files.has(id):
+                return True
+            denied.update(filter(None, [library.files.denied(id)]))
+            return False
+
         with library.crew.at_work() as alone, library.engine.snapshot() as reader:
-            found = answer(
-                library, question, reader, alone=alone, exists=library.files.has, rest=rest
-            )
+            found = answer(library, question, reader, alone=alone, exists=exists, rest=rest)
             damaged.append(_damaged(found, reader))
             if damaged[-1]:
                 kept = tuple(hit for hit in found.hits if hit.chunk.document not in damaged[-1])
@@ -136,7 +144,12 @@ def _found(library: Parts, question: Question, progress: Progress | None) -> Ans
                 modified=reader.modified(documents),
                 moments=reader.moments(documents),
                 levels=widen.levels((hit.chunk for hit in found.hits), widen.Leaves(reader)),
-                notices=[*found.notices, *([] if found.index.documents else empty)],
+                abstained=CLOSED if denied and found.abstained == GONE else found.abstained,
+                notices=[
+                    *found.notices,
+                    *map(unlisted, sorted(denied)),
+                    *([] if found.index.documents else empty),
+                ],
             )
             return found, [*damaged[-1], *library.files.changed(reader.indexed(documents))]
 

@@ -118,10 +118,22 @@ def about(
 
     try:
         found, stale = as_now(library, ask, progress)
-    except NotFound:
-        if not reread(library, missed, progress):
+    except NotFound as error:
+        again = reread(library, missed, progress)
+        if reason := _refused(library, missed):
+            raise NotFound(reason) from error
+        if not again:
             raise
         found, stale = as_now(library, ask, progress)
     if damaged:
         raise StoreError(f"{damaged[0].path} is damaged in the index", "Run `marklight doctor`")
     return replace(found, notices=(*notices, *as_before(len(stale)), *found.notices))
+
+
+def _refused(library: Parts, documents: list[DocumentId]) -> str:
+    """Return why the file of one of these documents was not indexed; empty if none was refused."""
+    if not documents:
+        return ""
+    with library.engine.snapshot() as reader:
+        reasons = {each.document: each.reason for each in reader.failures()}
+    return next((f"{id.path} {reasons[id]}" for id in documents if id in reasons), "")

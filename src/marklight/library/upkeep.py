@@ -16,6 +16,7 @@ from marklight.ingest.pipeline import Ingest
 from marklight.library.bookmark import Bookmark
 from marklight.library.compose import Index
 from marklight.library.embedding import embed, likely, tidy
+from marklight.library.files import place_of, unlisted
 from marklight.library.flight import Flight
 from marklight.model import Batch, DocumentId
 from marklight.ports import Progress, Span
@@ -23,6 +24,8 @@ from marklight.report import Report
 
 MOMENT_SECONDS = 0.5
 """How long a search waits for whoever writes: commits of vectors are short, those of much text are not."""
+MOST_NAMED = 3
+"""Folders that a notice names."""
 GOES_ON = "All text is indexed and found by its words; the next run goes on with the rest"
 BUSY = "another process is indexing this library; answering from what is there"
 
@@ -165,6 +168,10 @@ class Upkeep:
         return Freshness(tuple(self._partly(found, report)), len(report.unread), report)
 
     def _partly(self, look: Look, report: Report) -> Iterator[str]:
+        for folder in look.denied[:MOST_NAMED]:
+            yield unlisted(place_of(folder, self.ingest.collections))
+        if (more := len(look.denied) - MOST_NAMED) > 0:
+            yield f"{more:,} more folders cannot be listed; `marklight status` names them"
         if look.stopped and not self.followed:
             about = max(self.ingest.counts().documents, len(look.found))
             yield (
