@@ -158,3 +158,44 @@ def test_the_links_of_real_documents_resolve(
     found, total = resolved(documents)
     assert total >= least
     assert found / total >= share
+
+
+@pytest.mark.parametrize("depth", [100, 1000, 4000])
+def test_the_names_of_a_deep_document_take_no_more_room_than_its_path(depth: int) -> None:
+    path = "d/" * depth + "readme.md"
+    assert sum(len(name.key) for name in names_for(path)) < 100 * 16
+    long = "folder name/" * depth + "page.md"
+    assert sum(len(name.key) for name in names_for(long)) < 100 * 16 * 4
+
+
+def test_the_links_of_a_deep_document_do_not_repeat_its_path() -> None:
+    source = DocumentId("docs", "folder/" * 500 + "page.md")
+    for target, style in [
+        ("next.md", Style.MARKDOWN),
+        ("Next", Style.RELATED),
+        ("/" + "up/" * 2000 + "next.md", Style.MARKDOWN),
+    ]:
+        assert sum(map(len, keys_for(target, source, style))) < 3 * 255
+
+
+@pytest.mark.parametrize("depth", [3, 17, 500])
+@pytest.mark.parametrize("folder", ["d", "a folder with a long name"])
+def test_a_document_of_any_depth_is_found_by_its_path_and_by_the_ends_of_it(
+    depth: int, folder: str
+) -> None:
+    path = f"{folder}/" * depth + "page.md"
+    names = {name.key: name.strength for name in names_for(path)}
+    beside = DocumentId("docs", f"{folder}/" * depth + "other.md")
+    above = DocumentId("docs", "readme.md")
+
+    def meant(target: str, source: DocumentId, style: Style = Style.MARKDOWN) -> NameStrength:
+        return next(names[key] for key in keys_for(target, source, style) if key in names)
+
+    assert meant("page.md", beside) is NameStrength.PATH
+    assert meant("./" + path.replace(" ", "%20"), above) is NameStrength.PATH
+    assert meant(f"/{path}", beside) is NameStrength.PATH
+    assert meant(f"/site/{path}", beside) is not None
+    assert meant(path, above, Style.WIKI) is NameStrength.PATH
+    for last in range(1, min(depth, 15)):
+        end = "/".join([folder] * last + ["page"])
+        assert meant(end, above, Style.WIKI) is NameStrength.SUFFIX

@@ -9,11 +9,16 @@ from urllib.parse import unquote
 
 from marklight.ingest.parse.form import Mention, Style, Title
 from marklight.model import DocumentId, Link, LinkType, Name, NameStrength
+from marklight.text import bounded_key
 
 EXTENSIONS = ("md", "markdown", "mdx", "txt")
 _INDEX_PAGES = ("index", "_index", "readme")
 ROOT = "."
 """The name of a collection's own folder, for links that lead to its first page."""
+
+MOST_COMPONENTS = 16
+"""Of the ends of a path that are names: all ends of a path of n folders have n² characters. A link that has
+more components must name the whole path."""
 
 _EXTENSION = re.compile(r"\.([a-z][a-z0-9]{0,9})$")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
@@ -30,7 +35,7 @@ _TYPES = (
 
 
 def names_for(path: str, aliases: Iterable[str] = ()) -> tuple[Name, ...]:
-    """Every name of a document: its path, each shorter end of it, and its aliases."""
+    """Return every name of a document: its path, its last 1 to 16 components, and its aliases."""
     parts = _fold(path).split("/")
     stem, dot, extension = parts[-1].rpartition(".")
     ends = [[*parts[:-1], stem]] if dot and stem and extension in EXTENSIONS else []
@@ -38,13 +43,13 @@ def names_for(path: str, aliases: Iterable[str] = ()) -> tuple[Name, ...]:
         ends.append(parts[:-1] or [ROOT])
     names: dict[str, NameStrength] = {}
     for whole in (parts, *ends):
-        names.setdefault("/".join(whole), NameStrength.PATH)
+        names.setdefault(bounded_key("/".join(whole)), NameStrength.PATH)
     for whole in (parts, *ends):
-        for at in range(1, len(whole)):
-            names.setdefault("/".join(whole[at:]), NameStrength.SUFFIX)
+        for end in _ends(whole[1:]):
+            names.setdefault(end, NameStrength.SUFFIX)
     for alias in aliases:
         if key := _fold(alias).strip().strip("/"):
-            names.setdefault(key, NameStrength.ALIAS)
+            names.setdefault(bounded_key(key), NameStrength.ALIAS)
     return tuple(Name(key, strength) for key, strength in names.items())
 
 
@@ -63,7 +68,7 @@ def keys_for(target: str, source: DocumentId, style: Style = Style.MARKDOWN) -> 
     written = [part for part in folded.split("/") if part not in ("", ".")]
     named = [part for part in written if part != ".."]
     if folded.startswith("/"):
-        return _unique(_ends(named) or [ROOT])
+        return _unique(["/".join(named), *_ends(named)] if named else [ROOT])
     relative = style is Style.MARKDOWN or folded.startswith(("./", "../"))
     keys = [] if relative else ["/".join(named)]
     page = _fold(source.path).split("/")
@@ -155,8 +160,10 @@ def _walk(folder: Sequence[str], written: Sequence[str]) -> str:
 
 
 def _ends(parts: Sequence[str]) -> list[str]:
-    return ["/".join(parts[at:]) for at in range(len(parts))]
+    """Return the last components of a path, the longest end first; their number is bounded."""
+    last = parts[-MOST_COMPONENTS:]
+    return [bounded_key("/".join(last[at:])) for at in range(len(last))]
 
 
 def _unique(keys: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(key for key in keys if key))
+    return tuple(dict.fromkeys(bounded_key(key) for key in keys if key))

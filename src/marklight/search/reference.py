@@ -13,6 +13,7 @@ from marklight.ports import Reader
 from marklight.report import Extract
 from marklight.search import widen
 from marklight.search.near import near_keys, near_paths, paths_with
+from marklight.text import bounded_key
 from marklight.text.page import Page
 
 _LINES = re.compile(r"^(?P<path>.+):(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?$", re.DOTALL)
@@ -83,7 +84,7 @@ def find_document(name: str, reader: Reader) -> Document | None:
     named = reader.find(key) or [DocumentId(collection, path)]
     if document := reader.document(named[0]):
         return document
-    found = reader.resolve((key.lower(),), "")
+    found = reader.resolve((bounded_key(key.lower()),), "")
     if found is None and len(titled := _titled(name, reader)) == 1:
         found = titled[0]
     return reader.document(found) if found else None

@@ -1,7 +1,7 @@
 """Words, identifiers and digests: pure functions that documents, queries and all engines share."""
 
 from marklight.text.code import identifiers, parts
-from marklight.text.digests import digest
+from marklight.text.digests import bounded_key, digest
 from marklight.text.forms import beginnings
 from marklight.text.globs import demand_tame, too_wild
 from marklight.text.markup import plain
@@ -15,6 +15,7 @@ __all__ = [
     "STOP_WORDS",
     "admits",
     "beginnings",
+    "bounded_key",
     "demand_tame",
     "digest",
     "flat",

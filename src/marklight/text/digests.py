@@ -1,4 +1,4 @@
-"""Short stable names for texts."""
+"""Short stable names for texts, and keys of bounded length."""
 
 from __future__ import annotations
 
@@ -13,3 +13,15 @@ def digest(*parts: str, size: int = 16) -> str:
         hasher.update(len(data).to_bytes(8, "little"))
         hasher.update(data)
     return hasher.hexdigest()
+
+
+LONGEST_KEY = 255
+"""Characters of a name that is stored as it is; a file name has no more."""
+
+
+def bounded_key(name: str) -> str:
+    """Return a name as it is stored and looked up: one that is too long is replaced by its digest.
+
+    A path may have thousands of characters, and every link of a document is stored with its own path.
+    """
+    return name if len(name) <= LONGEST_KEY else f"digest {digest(name)}"
