@@ -15,6 +15,7 @@ from math import inf, nextafter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from marklight import bounded_toml
 from marklight.errors import SettingsError
 
 SHARED_FILE, SHARED_TABLE = "pyproject.toml", ("tool", "marklight")
@@ -159,7 +160,7 @@ def from_user_file() -> Iterator[Layer]:
 def layer_of(data: bytes, path: Path, *table: str) -> Layer:
     """Parse a settings file's bytes; `table` says where in it ours stand."""
     try:
-        values: Any = tomllib.loads(data.decode("utf-8-sig"))
+        values: Any = bounded_toml.parse(data)
     except (ValueError, RecursionError) as error:
         # Not only TOML's own: a number of 5,000 digits, a thousand lists within each other.
         raise SettingsError(f"{path} is not valid TOML: {error}") from error

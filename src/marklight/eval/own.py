@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from marklight import bounded_toml
 from marklight.errors import UsageError
 from marklight.eval.dataset import Judgement, Question
 
@@ -58,7 +58,7 @@ def read_toml(file: Path) -> Written:
     """All of it, checked; an error names the line."""
     try:
         text = file.read_text("utf-8-sig")
-        values = tomllib.loads(text)
+        values = bounded_toml.loads(text)
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

@@ -69,9 +69,9 @@ def _reason(error: Exception) -> str:
 
 
 def _toml(source: str) -> Any:
-    import tomllib
+    from marklight import bounded_toml
 
-    return tomllib.loads(source)
+    return bounded_toml.loads(source)
 
 
 def _yaml(source: str) -> Any:

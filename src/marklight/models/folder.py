@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, get_args
 
+from marklight import bounded_toml
 from marklight.errors import ModelError
 from marklight.models.record import KINDS, KNOWN, File, Kind, ModelRecord, Pooling
 
@@ -129,7 +129,7 @@ def _own(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        own = tomllib.loads(path.read_text())
+        own = bounded_toml.load(path)
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read: {error}") from error
     known = {*_SETTABLE, "model"}
