@@ -5,13 +5,13 @@ from __future__ import annotations
 import hmac
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import anyio.from_thread
-from anyio.abc import ByteStream, SocketAttribute
+from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 
 from marklight.errors import MarklightError, SettingsError
 from marklight.surfaces import verbs
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 MOST_CONNECTIONS = 200
 MOST_TOLD = 50
 """Beyond those, who are told at once that there is no room, and can still ask us to end."""
+RETRY_SECONDS = 1.0
+"""When the system is asked for a connection again after it had no file descriptor left."""
 PULSE_SECONDS = 1.0
 """While work goes on, how often its asker hears that we live."""
 REDRAW_SECONDS = 0.1
@@ -65,9 +67,22 @@ class Door:
             anyio.create_task_group() as group,
         ):
             self.port = int(listener.extra(SocketAttribute.local_port))
-            group.start_soon(listener.serve, self._answer)
+            for each in cast(Sequence[SocketListener], listener.listeners):
+                group.start_soon(self._accept, each, group)
             yield self
             group.cancel_scope.cancel()
+
+    async def _accept(self, listener: SocketListener, group: TaskGroup) -> None:
+        """Accept connections; without a free file descriptor, try again later instead of ending."""
+        while True:
+            try:
+                stream = await listener.accept()
+            except ConnectionAbortedError:
+                continue
+            except OSError:
+                await anyio.sleep(RETRY_SECONDS)
+                continue
+            group.start_soon(self._answer, stream)
 
     state: State
     """What we have told of ourselves; set before anybody can know of us."""

@@ -14,12 +14,8 @@ from marklight.errors import Overloaded
 from marklight.surfaces.http.errors import BadRequest, answer_to
 from marklight.surfaces.http.headers import SAFE, Safe
 
-MOST_CONNECTIONS = 500
-"""Open at once; further ones are told to come again."""
 LINGER_SECONDS = 1.0
 """Whoever sent what is no HTTP may still be sending; so long it can read why we listen no more."""
-MOST_OVERFLOW = 100
-"""Those beyond, while they are told; beyond them nobody is listened to."""
 
 
 async def too_many(scope: Scope, receive: Receive, send: Send) -> None:
@@ -33,11 +29,17 @@ class Connection(H11Protocol):
     """Adds to uvicorn's: a time for the headers, one for whoever does not read, and a number of all."""
 
     timeout_seconds = 20.0
-    """Set by whoever serves."""
+    most = 500
+    """How many are answered at once; further ones are told to come again."""
+
+    @staticmethod
+    def left() -> None:
+        """Is called when a connection has ended; set by the server, as are the two limits above."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._awaited: asyncio.TimerHandle | None = None
+        self._awaited_since = 0.0
         self._deaf = False
         self._unread: asyncio.TimerHandle | None = None
 
@@ -45,9 +47,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS + MOST_OVERFLOW:
-            transport.abort()
-        elif len(self.connections) > MOST_CONNECTIONS:
+        if len(self.connections) > self.most:
             self.app = Safe(too_many)
         self._mind()
 
@@ -67,6 +67,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
         self._unmind()
         self.resume_writing()
+        self.left()
 
     def _mind(self) -> None:
         """Time runs while we wait for the client, and not while it waits for us."""
@@ -78,11 +79,18 @@ class Connection(H11Protocol):
             self._unmind()
         elif self._awaited is None:
             self._awaited = self.loop.call_later(self.timeout_seconds, self._late)
+            self._awaited_since = self.loop.time()
 
     def _unmind(self) -> None:
         if self._awaited is not None:
             self._awaited.cancel()
             self._awaited = None
+
+    def press(self, seconds: float) -> None:
+        """Close the connection if it has waited so long for its client, since others wait for a place."""
+        if self._awaited is not None and self.loop.time() - self._awaited_since >= seconds:
+            self._unmind()
+            self._late()
 
     def _late(self) -> None:
         self._awaited = None

@@ -7,11 +7,13 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import ceil
+from typing import cast
 
 import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
+from marklight.surfaces.http.accepting import Accepting, room
 from marklight.surfaces.http.connection import Connection
 from marklight.surfaces.http.limits import MOST_HEAD
 
@@ -28,10 +30,14 @@ async def serve_http(
     ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Answer until cancelled; `ready` is called once we do. The socket is closed in the end."""
+    places = room()
+    kind = type(
+        "_Connection", (Connection,), {"timeout_seconds": timeout_seconds, "most": places.served}
+    )
     server = _Server(
         uvicorn.Config(
             app,
-            http=type("_Connection", (Connection,), {"timeout_seconds": timeout_seconds}),
+            http=kind,
             ws="none",
             lifespan="on",
             log_config=None,
@@ -45,6 +51,7 @@ async def serve_http(
             timeout_graceful_shutdown=LEAVE_SECONDS,
         ),
         ready,
+        places.open,
     )
     serving = asyncio.ensure_future(server.serve(sockets=[listening]))
     try:
@@ -63,13 +70,33 @@ async def serve_http(
 class _Server(uvicorn.Server):
     """Leaves signals to whoever runs us, and says when it answers."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], most: int) -> None:
         super().__init__(config)
         self._ready = ready
+        self._most = most
+        self._accepting: list[asyncio.Task[None]] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        # Without sockets: uvicorn would have asyncio accept as many connections as come.
+        await super().startup([])
+        kind = self.config.http_protocol_class
+        assert issubclass(kind, Connection)
+
+        def make() -> Connection:
+            return kind(self.config, self.server_state, self.lifespan.state)
+
+        connections = cast(set[Connection], self.server_state.connections)
+        for each in sockets or ():
+            accepting = Accepting(each, make, connections, self._most)
+            kind.left = staticmethod(accepting.left.set)  # type: ignore[method-assign]
+            self._accepting.append(asyncio.create_task(accepting.run()))
         self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for each in self._accepting:
+            each.cancel()
+        await asyncio.wait(self._accepting)
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
