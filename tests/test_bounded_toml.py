@@ -69,10 +69,10 @@ def test_settings_that_are_a_bomb_or_too_large_are_one_clear_error(tmp_path: Pat
     file = tmp_path / "marklight.toml"
     file.write_text(DEEP)
     with pytest.raises(SettingsError, match="line 1: a key has more than 20 parts"):
-        settings.read_file(file)
+        settings.layer_of(file.read_bytes(), file)
     file.write_text("#" * (MOST_BYTES + 1))
     with pytest.raises(SettingsError, match="more than 1,000,000 bytes"):
-        settings.read_file(file)
+        settings.layer_of(file.read_bytes(), file)
 
 
 def test_a_document_with_a_bomb_as_frontmatter_is_indexed_without_it(tmp_path: Path) -> None:
