@@ -7,6 +7,7 @@ nothing in it is read or written. One whose record names another place was moved
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -79,16 +80,25 @@ def origin(folder: Path) -> Origin:
     """Return where the index in a folder comes from; nothing in it is opened but its marker."""
     if not is_plain_folder(folder):
         return Origin.FOREIGN if os.path.lexists(folder) else Origin.NONE
-    id = owner_id(folder)
-    record = _read_record(id)
+    record = _read_record(owner_id(folder))
+    if record is None and _holds_parts(folder):
+        record = _read_record(owner_id(folder))  # it may have been claimed in between
+        if record is None:
+            return Origin.FOREIGN
     if record is None:
-        return Origin.FOREIGN if _holds_parts(folder) else Origin.NONE
+        return Origin.NONE
     here = _place(folder)
     if record.folder != here.folder:
         return Origin.MOVED
     if not here.store_inode:  # not made yet: its inode is recorded before it gets its name
         here = here._replace(store_inode=record.store_inode)
     return Origin.OWN if record.matches(here) else Origin.RESTORED
+
+
+def place_away(folder: Path) -> Path:
+    """Return where the index of a folder is kept that cannot hold it."""
+    name = hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()
+    return data_folder() / "libraries" / name
 
 
 def owner_id(folder: Path) -> str:

@@ -56,7 +56,8 @@ def is_library(folder: Path) -> bool:
     if (folder / PROJECT_FILE).is_file():
         return True
     # A strangers' index in a folder above must not make one library of everything below.
-    return ownership.origin(folder / INDEX_FOLDER) not in (Origin.NONE, Origin.FOREIGN)
+    places = (folder / INDEX_FOLDER, ownership.place_away(folder))
+    return any(ownership.origin(each) not in (Origin.NONE, Origin.FOREIGN) for each in places)
 
 
 def _exists(path: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -214,8 +215,15 @@ def test_a_changed_schema_is_not_obeyed_in_our_index(own: Path, harm: object) ->
     run_all(own)
 
 
-def test_all_files_of_an_index_are_for_this_user_alone(own: Path) -> None:
-    os.umask(0)
+@pytest.fixture
+def open_umask(own: Path) -> Iterator[Path]:
+    before = os.umask(0)
+    yield own
+    os.umask(before)
+
+
+def test_all_files_of_an_index_are_for_this_user_alone(open_umask: Path) -> None:
+    own = open_umask
     write(own, {"more.md": "# More\n\nSomething else.\n"})
     for command in (("index",), ("index", "--rebuild"), ("doctor",), ("search", "lantern")):
         assert marklight(own, *command).returncode == 0

@@ -24,9 +24,7 @@ from marklight.library.upkeep import MOMENT_SECONDS
 from marklight.model import Document, DocumentId, Failure
 from marklight.ownership import Origin
 from marklight.ports import Engine, Progress, Reader
-from marklight.private_files import data_folder
 from marklight.report import Report
-from marklight.text import digest
 
 FOLDER = "history"
 """Where commits live, in the folder of the library's own index."""
@@ -40,7 +38,7 @@ def open_engine(address: str) -> tuple[Engine, str]:
     beside = Path(address.removeprefix("file:"), FOLDER)
     if ownership.origin(beside) is not Origin.FOREIGN:
         return engines.open(f"file:{beside}"), ""
-    away = data_folder() / "libraries" / digest(str(beside))
+    away = ownership.place_away(beside)
     notice = f"{beside} was not made by you on this machine and is not used (delete it to keep the index of commits there), so that is in {away}"
     return engines.open(f"file:{away}"), notice
 

@@ -11,8 +11,7 @@ from marklight import ownership
 from marklight.errors import SettingsError, UsageError
 from marklight.ownership import Origin
 from marklight.place import INDEX_FOLDER
-from marklight.private_files import data_folder, is_own
-from marklight.text import digest
+from marklight.private_files import is_own
 
 
 def standing(collections: Mapping[str, Path], folder: Path) -> str:
@@ -58,7 +57,7 @@ def index_address(folder: Path, engine: str) -> tuple[str, str]:
     if engine:
         return engine, ""
     beside = folder / INDEX_FOLDER
-    away = data_folder() / "libraries" / digest(str(folder))
+    away = ownership.place_away(folder)
     if reason := _why_not_beside(folder, beside):
         return f"file:{away}", f"{reason}, so its index is in {away}"
     return f"file:{beside}", ""
