@@ -308,3 +308,13 @@ def test_of_links_to_one_place_the_first_is_followed_in_a_part_too(tmp_path: Pat
     assert [id.path for id in everything.found] == ["first/a.md", "m.md"]
     later = Discover()({"docs": tmp_path}, [Span("docs", "n")], claimed=claimed)
     assert not later.found
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_rules_that_are_a_pipe_or_a_device_are_none(tmp_path: Path) -> None:
+    write(tmp_path, {"a.md": "", "below/b.md": "", "linked/c.md": ""})
+    os.mkfifo(tmp_path / ".gitignore")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "below" / ".gitignore").symlink_to(tmp_path / "pipe")
+    (tmp_path / "linked" / ".gitignore").symlink_to("/dev/zero")
+    assert found(tmp_path) == ["a.md", "below/b.md", "linked/c.md"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from marklight.ingest.read import first_bytes
 from marklight.text import too_wild
 
 IGNORE_FILES = (".gitignore", ".ignore", ".marklightignore")
@@ -123,13 +123,7 @@ def decide(rules: Rules, path: str) -> Rule | None:
 
 def _load(path: str) -> Patterns | None:
     try:
-        with open(path, "rb", opener=_opened) as file:
-            data = file.read(_LIMIT_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+        data = first_bytes(path, _LIMIT_BYTES)
     except OSError:
         return None
     return Patterns(data.decode("utf-8-sig", "replace").splitlines()) or None
-
-
-def _opened(path: str, flags: int) -> int:
-    """Open without waiting: a FIFO has nobody who writes."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

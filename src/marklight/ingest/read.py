@@ -35,6 +35,23 @@ class Source:
     remarks: tuple[str, ...] = ()
 
 
+def first_bytes(path: Path | str, limit_bytes: int) -> bytes:
+    """Return the beginning of a regular file; OSError for a pipe, a device or what cannot be read."""
+    handle = _open(path)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(f"{path} is not a regular file")
+        with open(handle, "rb", closefd=False) as file:
+            return file.read(limit_bytes)
+    finally:
+        os.close(handle)
+
+
+def _open(path: Path | str) -> int:
+    # Without waiting: opening a pipe would otherwise block until somebody writes to it.
+    return os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+
+
 def read(path: Path | str, limit_bytes: int) -> Source:
     """A file's text; raises Refused for what is no text, Hindered for what cannot be read now."""
     for _ in range(_ATTEMPTS):
@@ -49,10 +66,7 @@ def read(path: Path | str, limit_bytes: int) -> Source:
 
 def _bytes(path: Path | str, limit_bytes: int) -> tuple[bytes, FileState, FileState]:
     try:
-        # Without waiting: opening a pipe would otherwise block until somebody writes to it.
-        handle = os.open(
-            path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        )
+        handle = _open(path)
     except FileNotFoundError:
         gone = "is a symbolic link to nothing" if os.path.islink(path) else "is gone"
         raise Hindered(gone) from None

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from marklight import engines
 from marklight.errors import HistoryError
-from marklight.ingest.history import changes, objects
+from marklight.ingest.history import changes, git, objects
 from marklight.ingest.history.news import known
 from marklight.ingest.history.repository import find
 from tests.ingest.history.reading import documents, history, read, texts
@@ -242,3 +242,17 @@ def test_without_git_it_is_said(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HistoryError, match="git is not installed"):
         find(repository.folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+@pytest.mark.parametrize("name", ["HEAD", "packed-refs", "shallow"])
+def test_a_pipe_among_the_files_of_git_blocks_nobody(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    repository.commit("One", {"a.md": "a"})
+    monkeypatch.setattr(git, "QUICK", 0.5)
+    file = repository.folder / ".git" / name
+    file.unlink(missing_ok=True)
+    os.mkfifo(file)
+    with pytest.raises(HistoryError, match=r"git did not answer within 0\.5 s|not a regular file"):
+        read(history(repository.folder))

@@ -32,19 +32,26 @@ SETTINGS = (
     *(f"core.bigFileThreshold={LARGEST_FILE}", "gc.auto=0", "advice.graftFileDeprecated=false"),
     "submodule.recurse=false",
 )
+QUICK = 20.0
+"""Seconds for what takes git milliseconds: a pipe in place of one of its files would block it for ever."""
 WINDOWLESS = getattr(subprocess, "CREATE_NO_WINDOW", 0)
 
 
-def ask(folder: Path, *arguments: str, given: bytes = b"") -> bytes:
+def ask(folder: Path, *arguments: str, given: bytes = b"", seconds: float | None = None) -> bytes:
     """What git prints; HistoryError where it refuses."""
-    printed, code, said = attempt(folder, *arguments, given=given)
+    printed, code, said = attempt(folder, *arguments, given=given, seconds=seconds)
     if code:
         raise refusal(folder, said)
     return printed
 
 
-def attempt(folder: Path, *arguments: str, given: bytes = b"") -> tuple[bytes, int, str]:
-    """What git prints, however it ends; how that is, and what it says about it."""
+def attempt(
+    folder: Path, *arguments: str, given: bytes = b"", seconds: float | None = None
+) -> tuple[bytes, int, str]:
+    """What git prints, however it ends; how that is, and what it says about it.
+
+    HistoryError where it takes longer than `seconds`.
+    """
     try:
         done = subprocess.run(
             command(folder, *arguments),
@@ -53,7 +60,13 @@ def attempt(folder: Path, *arguments: str, given: bytes = b"") -> tuple[bytes, i
             env=environment(),
             check=False,
             creationflags=WINDOWLESS,
+            timeout=seconds,
         )
+    except subprocess.TimeoutExpired:
+        raise HistoryError(
+            f"git did not answer within {seconds:g} s about the repository at {folder}",
+            "Is its .git folder damaged?",
+        ) from None
     except OSError as error:
         raise missing(error) from None
     return done.stdout, done.returncode, done.stderr.decode("utf-8", "replace")

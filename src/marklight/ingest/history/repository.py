@@ -6,9 +6,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from marklight.errors import HistoryError
 from marklight.ingest.history import git
 from marklight.ingest.history.objects import Written, written
+from marklight.ingest.read import first_bytes
 
+MOST_BYTES = 100_000_000
+"""Of a file of git's own: the list of a shallow clone's edge has 41 for each commit."""
 BRANCHES = ("refs/heads", "refs/remotes", "refs/tags")
 
 
@@ -25,11 +29,13 @@ class Repository:
 
     def tips(self) -> frozenset[str]:
         """What its branches, tags and HEAD name; cheap enough for every question."""
-        said = git.ask(self.folder, "for-each-ref", "--format=%(objectname)", *BRANCHES)
+        said = git.ask(
+            self.folder, "for-each-ref", "--format=%(objectname)", *BRANCHES, seconds=git.QUICK
+        )
         found = set(said.decode().split())
         try:
             # Mostly the name of a branch; a commit itself where HEAD is detached.
-            head = (self.own / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
+            head = first_bytes(self.own / "HEAD", MOST_BYTES).decode("utf-8", "replace").strip()
         except OSError:
             head = ""
         return frozenset(found | ({head} if is_hash(head) else set()))
@@ -37,9 +43,15 @@ class Repository:
     def edge(self) -> frozenset[str]:
         """Commits at which a shallow clone ends; none where it is whole."""
         try:
-            return frozenset((self.store / "shallow").read_text(encoding="ascii").split())
-        except (OSError, UnicodeDecodeError):
+            return frozenset(
+                first_bytes(self.store / "shallow", MOST_BYTES).decode("ascii").split()
+            )
+        except (FileNotFoundError, UnicodeDecodeError):
             return frozenset()
+        except OSError as error:  # a pipe, which git itself would wait for
+            raise HistoryError(
+                f"git cannot read the repository at {self.folder}: {error}"
+            ) from None
 
     def there(self, hashes: Collection[str]) -> bool:
         """Whether it has all of these objects."""
@@ -90,7 +102,7 @@ def find(folder: Path) -> Repository | None:
     """The repository that holds a folder; HistoryError where git refuses to read it."""
     # The last one fails where there are no files around, when the others are answered.
     questions = ("--git-common-dir", "--absolute-git-dir", "--show-toplevel")
-    said, _, words = git.attempt(folder, "rev-parse", *questions)
+    said, _, words = git.attempt(folder, "rev-parse", *questions, seconds=git.QUICK)
     store, own, root = (*said.decode("utf-8", "surrogateescape").split("\n"), "", "", "")[:3]
     if not own:
         if "not a git repository" in words or not folder.is_dir():
