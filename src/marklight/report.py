@@ -274,6 +274,8 @@ class Report:
     """What it did for the history, where that was read too."""
     newly_embedded: int = 0
     index: Counts = field(default_factory=Counts)
+    folder: str = ""
+    """The folder of the library."""
     notices: tuple[str, ...] = ()
     took_ms: float = 0.0
 
@@ -293,6 +295,7 @@ class Report:
                 for failure in self.skipped
             ],
             "remarks": [{"path": id.path, "remark": remark} for id, remark in self.remarks],
+            "folder": self.folder,
             "documents": self.index.documents,
             "chunks": self.index.chunks,
             "embedded": self.index.embedded,

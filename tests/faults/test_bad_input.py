@@ -289,6 +289,7 @@ def test_an_interrupt_keeps_what_was_done(tmp_path: Path) -> None:
         [*PROGRAM, "index"], cwd=folder, env=environ, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr
+    assert process.stderr.readline().startswith("Indexing /")
     assert process.stderr.readline() == "Reading text …\n"
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)

@@ -158,7 +158,7 @@ def test_a_run_tells_documents_and_commits_apart_each_with_its_passages_and_its_
     _, out, err = said(capsys, "index", "--history")
     changed, documents, commits = out.splitlines()
     assert changed == "no document changed"
-    assert re.fullmatch(r"1 documents, 1 passages, 1 embedded \(\d+\.\d s\)", documents)
+    assert re.fullmatch(r"1 documents, 1 passages, 1 embedded \(\d+\.\d s\) in /.*", documents)
     told = r"2 commits \(2 read, 0 gone, (\d+) passages embedded\), \1 passages, \1 embedded"
     assert re.fullmatch(told + r" \(\d+\.\d s\)", commits)
     assert "Embedding passages of commits …" in err.splitlines()

@@ -18,8 +18,9 @@ def test_index_reports_in_the_contracts_words(
     report = told(capsys, "index", "--json")
     assert set(report) == {
         *("added", "changed", "moved", "removed", "skipped", "remarks"),
-        *("documents", "chunks", "embedded", "pending", "notices", "took_ms"),
+        *("documents", "chunks", "embedded", "pending", "folder", "notices", "took_ms"),
     }
+    assert report["folder"] == str(folder)
     assert sorted(report["added"]) == sorted(PAGES)
     assert [one["path"] for one in report["skipped"]] == ["bad.md"]
     assert (report["documents"], report["pending"]) == (3, 0)

@@ -32,6 +32,7 @@ def index(
     """
     began = time.perf_counter()
     before = library.ingest.counts()
+    made = [] if before.generation else library.nested_libraries()
     report = library.upkeep(library.ingest).run(progress, rebuild=rebuild)
     after = library.ingest.counts()
     commits = keep_commits(library, history, progress, rebuild=rebuild)
@@ -40,7 +41,13 @@ def index(
         history=commits,
         index=after,
         newly_embedded=max(0, after.embedded - before.embedded),
-        notices=(*library.notices(), *library.sent_to(embedding=True), *library.engine.news()),
+        folder=str(library.place.folder),
+        notices=(
+            *library.notices(),
+            *made,
+            *library.sent_to(embedding=True),
+            *library.engine.news(),
+        ),
         took_ms=(time.perf_counter() - began) * 1000,
     )
 

@@ -13,6 +13,9 @@ from marklight.ownership import Origin
 from marklight.place import INDEX_FOLDER
 from marklight.private_files import is_own
 
+_NAMED = 3
+"""Libraries that one notice names."""
+
 
 def standing(collections: Mapping[str, Path], folder: Path) -> str:
     """The deepest collection that holds a folder; empty if none does."""
@@ -78,3 +81,20 @@ def _why_not_beside(folder: Path, beside: Path) -> str:
         return f"{folder} belongs to another user"
     everybody = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
     return f"{folder} can be written by everybody" if everybody else ""
+
+
+def nested_libraries(folder: Path) -> list[str]:
+    """Return notices about the libraries of this user that are above and below a folder."""
+    others = [each.parent for each in ownership.recorded_folders() if each.name == INDEX_FOLDER]
+    above = [str(each) for each in others if each in folder.parents]
+    below = sorted(str(each) for each in others if folder in each.parents)
+    notices = []
+    if above:
+        notices.append(f"{folder} is inside the library {max(above, key=len)}, which has it too")
+    if below:
+        more = f" and {len(below) - _NAMED} more" if len(below) > _NAMED else ""
+        named = ", ".join(below[:_NAMED])
+        notices.append(
+            f"{folder} contains other libraries: {named}{more}. Commands in those folders use their own index"
+        )
+    return notices

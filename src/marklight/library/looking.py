@@ -29,7 +29,8 @@ def look(library: Parts, query: Query | None, progress: Progress) -> Freshness:
     Many vectors are left to whoever follows the disk, and so is a library that is not read yet.
     """
     following = library.following
-    new = not library.reading.counts().documents
+    before = library.reading.counts()
+    new = not before.documents
     if following and new:
         over = following.await_text()
         new = not library.reading.counts().documents
@@ -45,12 +46,15 @@ def look(library: Parts, query: Query | None, progress: Progress) -> Freshness:
             following.told(fresh.report)
         return fresh
 
+    nested = [] if before.generation else library.nested_libraries()
     found = library.looks.share(compare, limits.wait_seconds if new else MOMENT_SECONDS)
     if found is None:
         at = following.at if following else None
         return Freshness(
             (str(at or "this library is being indexed; answering from what is there"),)
         )
+    if nested:
+        found = found._replace(notices=(*found.notices, *nested))
     if query is None or query.mode not in WITH_MODEL:
         return found
     if following and library.ingest.counts().pending > FEW:

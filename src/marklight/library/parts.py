@@ -20,7 +20,7 @@ from marklight.library.crew import Crew
 from marklight.library.files import Files
 from marklight.library.flight import Flight
 from marklight.library.history import open_engine
-from marklight.library.locate import index_address, path_of, scope_of
+from marklight.library.locate import index_address, nested_libraries, path_of, scope_of
 from marklight.library.models import Models
 from marklight.library.upkeep import Freshness, Upkeep
 from marklight.once import once, taken
@@ -160,6 +160,10 @@ class Parts(Models):
         """What whoever asks should know of where things stand."""
         places = filter(None, (self.notice, self.history_notice))
         return (*self.settings.notices, *places, *self.files.missing())
+
+    def nested_libraries(self) -> list[str]:
+        """Return notices about other libraries above and below this one, for when it is made."""
+        return nested_libraries(self.place.folder)
 
     def again(self) -> Self:
         """The same library opened anew, with settings as their files say now."""

@@ -91,7 +91,7 @@ def report_text(report: Report) -> str:
     took_ms = report.took_ms - (commits.took_ms if commits is not None else 0.0)
     lines.append(
         f"{index.documents} documents, {index.chunks} passages, {index.embedded} embedded"
-        f" ({took_ms / 1000:.1f} s)"
+        f" ({took_ms / 1000:.1f} s)" + (one_line(f" in {report.folder}") if report.folder else "")
     )
     if commits is not None:
         lines.append(_history_line(commits))

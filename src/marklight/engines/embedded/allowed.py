@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from marklight.answer import Filters
+from marklight.engines.embedded.records import stored
 from marklight.engines.embedded.session import Session, listed
 from marklight.engines.facts import AUTHOR, FILES, TAG, asked, parted, tag_key, time_bounds
 
@@ -35,6 +36,7 @@ def which(may: Allowed | None) -> tuple[str, list[str]]:
     return may.condition("c") if may else ("true", [])
 
 
+@stored
 def allowed(session: Session, filters: Filters) -> Allowed | None:
     """What passes the filters on documents and languages; None where everything does."""
     filters = replace(filters, phrases=(), without=())

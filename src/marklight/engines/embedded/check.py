@@ -13,6 +13,7 @@ from marklight.engines.embedded.session import Session, listed
 from marklight.engines.embedded.signs import SignsFile
 from marklight.engines.embedded.trouble import damaged
 from marklight.engines.embedded.write import apply
+from marklight.engines.facts import moment
 from marklight.model import Batch, DocumentId
 from marklight.text import terms_recipe
 
@@ -32,6 +33,8 @@ def check(parts: Parts, session: Session) -> list[str]:
         for table, column, truth in COUNTERS:
             if session.run(f"UPDATE {table} SET {column} = {truth} WHERE {column} != {truth}"):
                 found.append(f"The count of {column} was wrong and has been put right")
+        if _moments(session):
+            found.append("The dates of documents were computed again")
         if renewed := list(filter(None, [_callings(session), _concepts(session), _edges(session)])):
             found.extend(renewed)
             # So that nobody goes on with what was read of them before.
@@ -95,6 +98,19 @@ def _damaged_vectors(session: Session) -> Iterator[str]:
             session.run("UPDATE models SET done = 0")
             session.run("UPDATE state SET generation = generation + 1")
         yield f"{len(rows)} damaged vectors were deleted and are computed again"
+
+
+def _moments(session: Session) -> int:
+    """Compute the dates by which documents are sorted and filtered; return how many were wrong."""
+    wrong = [
+        (right, row)
+        for row, date, mtime_ns, stored in session.all(
+            "SELECT row, date, mtime_ns, moment FROM documents"
+        )
+        if (right := moment(date, mtime_ns)) != stored
+    ]
+    session.many("UPDATE documents SET moment = ? WHERE row = ?", wrong)
+    return len(wrong)
 
 
 def _callings(session: Session) -> str:

@@ -78,6 +78,7 @@ class Targets:
         return self._found[link[-3], link[-1]]
 
 
+@records.stored
 def _resolved(session: Session, rows: list[Row]) -> list[ResolvedLink]:
     links = [(DocumentId(*row[:2]), records.link(row[2:])) for row in rows]
     claims = _claims(session, {key for _, link in links for key in link.keys})
@@ -95,6 +96,7 @@ def _resolved(session: Session, rows: list[Row]) -> list[ResolvedLink]:
     ]
 
 
+@records.stored
 def _claims(session: Session, keys: Iterable[str]) -> dict[str, list[Claim]]:
     found: dict[str, list[Claim]] = defaultdict(list)
     for key, strength, collection, path in session.all(

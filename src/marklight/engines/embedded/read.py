@@ -59,6 +59,7 @@ def files_within(session: Session, span: Span) -> Mapping[DocumentId, Indexed]:
     return _files(session.all(f"{_FILES} WHERE {within}", values))
 
 
+@records.stored
 def _files(rows: Iterable[Sequence[Any]]) -> Mapping[DocumentId, Indexed]:
     return {
         DocumentId(collection, path): Indexed(FileState(size, mtime_ns, ctime_ns), digest, recipe)
@@ -95,6 +96,7 @@ def facts(session: Session, documents: Sequence[DocumentId]) -> Mapping[Document
     return {documents[at]: facts_in(columns) for at, *columns in found}
 
 
+@records.stored
 def facts_in(columns: Sequence[Any]) -> Facts:
     """The same from the columns of `FACTS`."""
     *file, digest, recipe, moment, community = columns
@@ -155,6 +157,7 @@ def find(session: Session, path: str) -> list[DocumentId]:
     return [DocumentId(*row) for row in found]
 
 
+@records.stored
 def remarks(session: Session) -> list[tuple[DocumentId, str]]:
     """In the order of their paths."""
     return [
@@ -167,6 +170,7 @@ def remarks(session: Session) -> list[tuple[DocumentId, str]]:
     ]
 
 
+@records.stored
 def failures(session: Session) -> list[Failure]:
     """In the order of their paths."""
     return [

@@ -44,7 +44,8 @@ class Turns:
         trace: TracebackType | None,
     ) -> None:
         self._lock.release()
-        if isinstance(error, sqlite3.Error):
+        # Python cannot always decode what SQLite complains about in a damaged schema.
+        if isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
             raise explain(error, self._path) from error
 
 

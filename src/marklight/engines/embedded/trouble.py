@@ -18,6 +18,8 @@ _FULL_WORDS = tuple(os.strerror(number) for number in _FULL)
 
 def explain(error: Exception, path: Path) -> StoreError:
     """The error that a user should see in place of this one."""
+    if isinstance(error, UnicodeDecodeError):
+        return damaged(path, "its schema")
     if isinstance(error, sqlite3.Error):
         if "Could not decode" in str(error):
             return damaged_rows()
@@ -83,5 +85,5 @@ def is_damaged(path: Path) -> bool:
             connection.close()
     except sqlite3.OperationalError as error:
         return (error.sqlite_errorcode & 0xFF) in _DAMAGED
-    except sqlite3.DatabaseError:
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
         return True

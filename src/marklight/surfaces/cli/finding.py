@@ -107,7 +107,10 @@ def search(
 ) -> int:
     """Find passages; a folder never seen before is indexed first."""
     format = "json" if as_json else format
-    with open_library(path, assignments, searching=True) as library, Bar() as bar:
+    with (
+        open_library(path, assignments, searching=True) as library,
+        Bar(library.place.folder) as bar,
+    ):
         answer = library.search(query, path=paths, refresh=not no_refresh, progress=bar, **options)
     for notice in answer.notices:
         note(notice)
@@ -160,7 +163,10 @@ def get(
     REF is a path or a title, path#heading, path:10-40, or a chunk id. A terminal shows its place above it
     and > before every line; a file or a pipe gets the text alone, as it stands in the document.
     """
-    with open_library(around(folder, reference), assignments) as library, Bar() as bar:
+    with (
+        open_library(around(folder, reference), assignments) as library,
+        Bar(library.place.folder) as bar,
+    ):
         extract = library.get(reference, near=Path.cwd(), progress=bar, **options)
     for notice in extract.notices:
         note(notice)
@@ -185,7 +191,10 @@ def get(
 @SET
 def outline(path: str, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """Show a document's headings with their lines and anchors."""
-    with open_library(around(folder, path), assignments) as library, Bar() as bar:
+    with (
+        open_library(around(folder, path), assignments) as library,
+        Bar(library.place.folder) as bar,
+    ):
         found = library.outline(path, near=Path.cwd(), progress=bar)
     for notice in found.notices:
         note(notice)

@@ -64,7 +64,7 @@ def index(
         return watch(path, assignments, rebuild=rebuild, history=history, as_json=as_json)
     reports = []
     for path in paths or (None,):
-        with open_library(path, assignments) as library, Bar() as bar:
+        with open_library(path, assignments) as library, Bar(library.place.folder) as bar:
             report = library.index(rebuild=rebuild, history=history, progress=bar)
         for notice in (
             *report.notices,

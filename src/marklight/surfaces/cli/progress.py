@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from types import TracebackType
+
+from marklight.escaping import one_line
 
 _REDRAW_SECONDS = 0.1
 _WIDTH = 28
 
 
 class Bar:
-    """Shows phase, share and time to go on a terminal; elsewhere one line for each phase."""
+    """Show phase, share and time to go on a terminal; elsewhere print one line for each phase.
 
-    def __init__(self) -> None:
+    The folder of the library is named first, once.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
         self._terminal = sys.stderr.isatty()
         self._phase = ""
         self._drawn_at = 0.0
@@ -24,6 +31,9 @@ class Bar:
         now = time.monotonic()
         if phase != self._phase:
             self._finish()
+            if self._folder:
+                print(one_line(f"Indexing {self._folder} …"), file=sys.stderr, flush=True)
+                self._folder = None
             self._phase, self._began_at, self._began_with, self._drawn_at = phase, now, done, 0.0
             if not self._terminal:
                 print(f"{phase} …", file=sys.stderr, flush=True)

@@ -57,7 +57,7 @@ def _prepare(library: Library | Remote, mode: str, terminal: bool) -> None:
     if mode not in ("hybrid", "semantic"):
         return  # a model may be missing, and is not needed
     try:
-        with Bar() as bar:
+        with Bar(library.place.folder) as bar:
             report = library.index(progress=bar)
         for notice in report.notices:
             note(notice)

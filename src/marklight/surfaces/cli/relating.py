@@ -37,7 +37,10 @@ def links(
 
     Without PATH: the links of the library that lead nowhere, and its documents without any link.
     """
-    with open_library(around(folder, path or ""), assignments) as library, Bar() as bar:
+    with (
+        open_library(around(folder, path or ""), assignments) as library,
+        Bar(library.place.folder) as bar,
+    ):
         found = library.links(path, limit=limit, near=Path.cwd(), progress=bar)
     for notice in found.notices:
         note(notice)
@@ -61,7 +64,10 @@ def related(
     path: str, limit: int, folder: Path | None, as_json: bool, assignments: tuple[str, ...]
 ) -> int:
     """Show documents that belong to one, by links, tags and meaning, and why."""
-    with open_library(around(folder, path), assignments) as library, Bar() as bar:
+    with (
+        open_library(around(folder, path), assignments) as library,
+        Bar(library.place.folder) as bar,
+    ):
         found = library.related(path, limit=limit, near=Path.cwd(), progress=bar)
     for notice in found.notices:
         note(notice)

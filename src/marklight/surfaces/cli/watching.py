@@ -32,7 +32,7 @@ def watch(
                 "a daemon serves this library and follows its files already",
                 "`marklight stop` ends it",
             )
-        with Bar() as bar:
+        with Bar(library.place.folder) as bar:
             report = library.index(rebuild=rebuild, history=history, progress=bar)
         _tell(report, render.report_text(report), as_json)
         note("following the files; Ctrl-C ends it")

@@ -1,0 +1,75 @@
+"""Libraries above and below each other: named when one is made, and never taken for each other."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.making import write
+from tests.trust.hostile_folder import marklight
+
+
+@pytest.fixture
+def above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MARKLIGHT_DATA_DIR", str(tmp_path / "data"))
+    pages = {"a.md": "# A\n\nA wombat.\n", "below/b.md": "# B\n\nAn otter.\n"}
+    return write(tmp_path / "above", pages)
+
+
+def test_every_command_that_indexes_names_the_folder(above: Path) -> None:
+    done = marklight(above, "search", "otter")
+    assert f"Indexing {above} …" in done.stderr
+    write(above, {"c.md": "# C\n\nA heron.\n"})
+    done = marklight(above / "below", "index")
+    assert f"Indexing {above} …" in done.stderr
+    assert done.stdout.rstrip().endswith(f"in {above}")
+    assert json.loads(marklight(above / "below", "index", "--json").stdout)["folder"] == str(above)
+
+
+@pytest.mark.parametrize("command", [("index",), ("search", "otter")])
+def test_a_library_made_above_others_names_them(above: Path, command: tuple[str, ...]) -> None:
+    assert marklight(above, "index", "below").returncode == 0
+    done = marklight(above, *command)
+    assert f"{above} contains other libraries: {above / 'below'}. Commands" in done.stderr
+    assert "contains" not in marklight(above, *command).stderr
+
+
+@pytest.mark.parametrize("command", [("index",), ("search", "otter")])
+def test_a_library_made_inside_another_names_it(above: Path, command: tuple[str, ...]) -> None:
+    assert marklight(above, "index").returncode == 0
+    write(above / "below", {"marklight.toml": ""})
+    done = marklight(above / "below", *command)
+    assert f"{above / 'below'} is inside the library {above}, which has it too" in done.stderr
+
+
+@pytest.mark.parametrize("command", [("index",), ("search", "otter"), ("status",)])
+def test_a_missing_database_is_reported_from_folders_below_too(
+    above: Path, command: tuple[str, ...]
+) -> None:
+    assert marklight(above, "index").returncode == 0
+    for file in (above / ".marklight").glob("library.db*"):
+        file.unlink()
+    done = marklight(above / "below", *command)
+    assert done.returncode == 3
+    assert f"{above / '.marklight' / 'library.db'} is missing" in done.stderr
+    assert not (above / "below" / ".marklight").exists()
+
+
+def test_a_damaged_database_is_reported_from_folders_below_too(above: Path) -> None:
+    assert marklight(above, "index").returncode == 0
+    (above / ".marklight" / "library.db").write_bytes(b"nothing")
+    done = marklight(above / "below", "search", "otter")
+    assert done.returncode == 3
+    assert "library.db is damaged" in done.stderr
+    assert not (above / "below" / ".marklight").exists()
+
+
+def test_a_library_whose_index_is_kept_elsewhere_is_found_from_folders_below(above: Path) -> None:
+    write(above, {".marklight/library.db": "of somebody else"})
+    assert marklight(above, "index").returncode == 0
+    found = json.loads(marklight(above / "below", "search", "wombat", "--json").stdout)
+    assert [each["path"] for each in found["results"]] == ["a.md"]
+    shutil.rmtree(above / ".marklight")
