@@ -97,11 +97,11 @@ def reading(folder: Path) -> dict[str, float]:
     repository = find(folder)
     assert repository
     hashes, _ = repository.reachable(repository.tips())
-    changes = Changes(repository.folder, 200)
+    changes = Changes(repository, 200)
 
     def read() -> None:
         for at in range(0, len(hashes), 256):
-            list(written(repository.folder, hashes[at : at + 256]))
+            list(written(repository, hashes[at : at + 256]))
             list(changes(hashes[at : at + 256]))
 
     seconds = timed(read)

@@ -45,6 +45,10 @@ class HistoryError(MarklightError):
     """The history of a repository cannot be read."""
 
 
+class RepositoryOutside(HistoryError):
+    """A folder leads git to a repository elsewhere that does not name the folder; nothing of it is read or kept."""
+
+
 class ModelError(MarklightError):
     """A model is missing, damaged or does not fit."""
 

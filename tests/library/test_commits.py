@@ -254,6 +254,43 @@ def test_several_repositories_are_told_apart(tmp_path: Path, engine: str) -> Non
             assert lib.commits("pears").index.documents == 1
 
 
+def test_a_folder_that_leads_to_another_repository_shows_nothing_of_it(
+    repository: Repository, tmp_path: Path, engine: str
+) -> None:
+    git = repository.folder / ".git"
+    folder = write(tmp_path / "x", {".git": f"gitdir: {git}\n", "a.md": "# Espresso\n"})
+    with library(folder, engine=engine) as lib:
+        with pytest.raises(HistoryError, match="leads out of the folder"):
+            lib.commits("espresso")
+        done = lib.index(history=True).history
+        assert done is not None
+        assert not done.added
+        assert any("leads out of the folder" in said for said in done.notices)
+        told = lib.search("espresso", with_history=True)
+        assert told.hits
+        assert not told.to_dict().get("commits", {}).get("results")
+        assert any("leads out of the folder" in said for said in told.notices)
+
+
+def test_commits_are_dropped_once_a_folder_leads_to_another_repository(
+    repository: Repository, tmp_path: Path
+) -> None:
+    other = Repository(tmp_path / "other")
+    other.commit("Apples are red", {"a.md": "apple\n"})
+    home = tmp_path / "home"
+    home.mkdir()
+    folders = {"docs": str(repository.folder), "other": str(other.folder)}
+    settings: dict[str, Any] = {"engine": f"file:{tmp_path / 'index'}", "collections": folders}
+    with library(home, **settings) as lib:
+        assert lib.commits("apples").index.documents == 4
+    shutil.rmtree(other.folder / ".git")
+    write(other.folder, {".git": f"gitdir: {repository.folder / '.git'}\n"})
+    with library(home, **settings) as lib:
+        found = lib.commits("apples")
+        assert found.index.documents == 3
+        assert any("leads out of the folder" in said for said in found.notices)
+
+
 KILLED = """
 import sys, os, signal
 import marklight

@@ -243,3 +243,41 @@ def test_an_assistant_is_told_that_there_is_no_repository(tmp_path: Path) -> Non
             assert "there is no git repository" in text_of(found)
 
     anyio.run(main)
+
+
+def test_a_folder_that_leads_to_another_repository_is_refused_on_the_command_line(
+    repository: Repository,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    git = repository.folder / ".git"
+    folder = write(tmp_path / "x", {".git": f"gitdir: {git}\n", "a.md": "# Espresso\n"})
+    monkeypatch.chdir(folder)
+    refused = (
+        f"the repository at {folder} is not read: its git directory leads out of the folder, to {git}."
+        f" If you trust it: git config --global --add safe.directory {folder}"
+    )
+    code, out, err = said(capsys, "commits", "espresso")
+    assert (code, out) == (3, "")
+    assert refused in err
+    for verb in (["index", "--history"], ["search", "espresso", "--with-history"]):
+        _, out, err = said(capsys, *verb)
+        assert refused in " ".join((out + err).split())
+        assert "Start with an espresso page" not in out + err
+
+
+def test_an_assistant_gets_nothing_of_another_repository(
+    repository: Repository, tmp_path: Path
+) -> None:
+    git = repository.folder / ".git"
+    folder = write(tmp_path / "x", {".git": f"gitdir: {git}\n", "a.md": "# Espresso\n"})
+
+    async def asked() -> None:
+        async with connected(folder, tmp_path, "http", "auto") as client:
+            await indexed(client)
+            found = await client.call_tool("search_git_history", {"query": "espresso"})
+            assert "leads out of the folder" in text_of(found)
+            assert "Start with" not in text_of(found)
+
+    anyio.run(asked)

@@ -8,7 +8,7 @@ from typing import Any
 
 from marklight.answer import Filters, Query
 from marklight.commits import Commits
-from marklight.errors import HistoryError, NotFound
+from marklight.errors import HistoryError, NotFound, RepositoryOutside
 from marklight.ingest.history.pipeline import History
 from marklight.library import asking
 from marklight.library.answering import Question, answer, prepare
@@ -41,9 +41,11 @@ def annals(library: Parts, embedder: Embedder | None) -> tuple[Annals, list[str]
             f"there is no git repository around {folders}", "Only what is kept in git has a history"
         )
     limits = library.settings.build(Limits, "history")
-    history = History(
-        library.commits_engine, embedder, found, limits.diff_lines, frozenset(refused)
+    # Commits of a repository that cannot be read now stay in the index; those of one that is not the library's do not.
+    kept_unread = frozenset(
+        name for name, error in refused.items() if not isinstance(error, RepositoryOutside)
     )
+    history = History(library.commits_engine, embedder, found, limits.diff_lines, kept_unread)
     kept = Annals(history, library.limits, limits.read_seconds, library.embedding_commits)
     return kept, [str(error) for error in refused.values()]
 

@@ -141,7 +141,9 @@ def test_a_partial_clone_is_searched_by_messages_and_fetches_nothing(
 
 def test_a_missing_commit_is_told_and_the_others_are_read(repository: Repository) -> None:
     here = repository.commit("one", {"a": "1"})
-    found = list(objects.written(repository.folder, ["0" * 40, here]))
+    place = find(repository.folder)
+    assert place
+    found = list(objects.written(place, ["0" * 40, here]))
     assert isinstance(found[0], objects.Unreadable)
     assert isinstance(found[1], objects.Written)
 
@@ -256,3 +258,30 @@ def test_a_pipe_among_the_files_of_git_blocks_nobody(
     os.mkfifo(file)
     with pytest.raises(HistoryError, match=r"git did not answer within 0\.5 s|not a regular file"):
         read(history(repository.folder))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell script stands in for git")
+@pytest.mark.parametrize("command", ["rev-list", "cat-file --batch", "diff-tree", "check-attr"])
+def test_a_git_that_prints_nothing_is_ended_after_a_while(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    repository.commit("one", {"a": "1"})
+    shim(tmp_path / "bin", [f'case "$*" in *"{command}"*) exec sleep 600;; esac'])
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(git, "PATIENCE", 0.3)
+    with pytest.raises(HistoryError, match=r"git did not answer within 0\.3 s.*damaged"):
+        read(history(repository.folder))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there the limit holds for the whole run")
+def test_a_git_that_goes_on_printing_may_take_longer(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.commit("one", {"a": "1"})
+    slow = "for each in 1 2 3; do sleep 1; echo; done"
+    shim(tmp_path / "bin", [f'case "$*" in *rev-list*) {slow};; esac'])
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(git, "PATIENCE", 2.5)
+    kept = history(repository.folder)
+    read(kept)
+    assert set(documents(kept)) == {"one"}

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from marklight.ingest.history import git
 from marklight.ingest.history.objects import AHEAD
@@ -40,9 +39,9 @@ class Changed:
 class Changes:
     """Asks one git for many commits, and another where that one breaks."""
 
-    def __init__(self, folder: Path, most_lines: int) -> None:
-        self._folder, self._most_lines = folder, most_lines
-        self._tells = Telling(folder)
+    def __init__(self, place: git.Location, most_lines: int) -> None:
+        self._place, self._most_lines = place, most_lines
+        self._tells = Telling(place)
         self._failed = 0
         self.lacking = ""
         """Why no more diffs are asked for."""
@@ -61,7 +60,7 @@ class Changes:
                 continue
             # Whatever a file holds, nobody can have written this line.
             end = f"end of {secrets.token_hex(16)}\n".encode()
-            with git.stream(self._folder, "diff-tree", "--stdin", "--raw", "-z", *_DIFF) as asked:
+            with git.stream(self._place, "diff-tree", "--stdin", "--raw", "-z", *_DIFF) as asked:
                 sent, rest = at, bytearray()
                 while at < len(hashes):
                     if sent <= at:
@@ -97,8 +96,8 @@ class Changes:
         if not wanted:
             return self._told(names, b"", said)
         paths = [name.decode("utf-8", "surrogateescape") for name in wanted]
-        with git.stream(self._folder, "diff-tree", *_DIFF, hash, "--", *paths) as asked:
-            patch = asked.out.read(LARGEST_DIFF)
+        with git.stream(self._place, "diff-tree", *_DIFF, hash, "--", *paths) as asked:
+            patch = asked.take(LARGEST_DIFF)
         return self._told(names, patch, said)
 
     def _told(self, names: Sequence[bytes], patch: bytes, *remarks: str) -> Changed:

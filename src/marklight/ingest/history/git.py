@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from threading import Event, Thread
 from typing import IO
 
 from marklight.errors import HistoryError
@@ -34,118 +39,200 @@ SETTINGS = (
 )
 QUICK = 20.0
 """Seconds for what takes git milliseconds: a pipe in place of one of its files would block it for ever."""
+PATIENCE = 300.0
+"""Seconds without any output: git prints nothing while it sorts the commits of a large history on a slow disk."""
 WINDOWLESS = getattr(subprocess, "CREATE_NO_WINDOW", 0)
 
 
-def ask(folder: Path, *arguments: str, given: bytes = b"", seconds: float | None = None) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Location:
+    """The folders of a repository, as real paths; linked worktrees of one repository have one `store`."""
+
+    folder: Path
+    """The root of its files, or itself where it has none."""
+    store: Path
+    """Where its objects and branches are."""
+    own: Path
+    """Where this worktree's HEAD is."""
+
+
+def ask(place: Location, *arguments: str, given: bytes = b"", seconds: float = 0) -> bytes:
     """What git prints; HistoryError where it refuses."""
-    printed, code, said = attempt(folder, *arguments, given=given, seconds=seconds)
+    printed, code, said = attempt(place, *arguments, given=given, seconds=seconds)
     if code:
-        raise refusal(folder, said)
+        raise refusal(place.folder, said)
     return printed
 
 
 def attempt(
-    folder: Path, *arguments: str, given: bytes = b"", seconds: float | None = None
+    place: Location | Path, *arguments: str, given: bytes = b"", seconds: float = 0
 ) -> tuple[bytes, int, str]:
-    """What git prints, however it ends; how that is, and what it says about it.
+    """Run git and return its output, its exit code and its messages.
 
-    HistoryError where it takes longer than `seconds`.
+    HistoryError where it prints nothing for `seconds`, else PATIENCE; on Windows that is the limit for the whole run.
     """
-    try:
-        done = subprocess.run(
-            command(folder, *arguments),
-            input=given,
-            capture_output=True,
-            env=environment(),
-            check=False,
-            creationflags=WINDOWLESS,
-            timeout=seconds,
-        )
-    except subprocess.TimeoutExpired:
-        raise HistoryError(
-            f"git did not answer within {seconds:g} s about the repository at {folder}",
-            "Is its .git folder damaged?",
-        ) from None
-    except OSError as error:
-        raise missing(error) from None
-    return done.stdout, done.returncode, done.stderr.decode("utf-8", "replace")
+    limit, printed = seconds or PATIENCE, 0
+    process = _start(place, arguments, subprocess.PIPE)
+    with process:
+        try:
+            while True:
+                try:
+                    out, said = process.communicate(given or None, timeout=limit)
+                    return out, process.returncode, said.decode("utf-8", "replace")
+                except subprocess.TimeoutExpired as late:
+                    if len(late.output or b"") == printed:
+                        raise stalled(place, limit) from None
+                    given, printed = b"", len(late.output)
+        except BaseException:
+            process.kill()
+            raise
 
 
 class Stream:
-    """A git that is asked one thing after the other and stays until it is closed."""
+    """A git that is asked one thing after the other and stays until it is closed.
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        self.folder = folder
+    One that prints nothing for PATIENCE seconds while it is waited for is ended, and HistoryError is raised.
+    """
+
+    def __init__(self, place: Location, *arguments: str) -> None:
+        self._place = place
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         try:
-            self._process = subprocess.Popen(
-                command(folder, *arguments),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._said,
-                env=environment(),
-                creationflags=WINDOWLESS,
-            )
-        except OSError as error:
+            self._process = _start(place, arguments, self._said)
+        except HistoryError:
             self._said.close()
-            raise missing(error) from None
+            raise
         assert self._process.stdin
         assert self._process.stdout
-        self._in, self.out = self._process.stdin, self._process.stdout
+        self._in, self._out = self._process.stdin, self._process.stdout
+        self._limit = PATIENCE
+        self._waiting_since: float | None = None
+        self._stalled = False
+        self._closed = Event()
+        Thread(target=self._watch, name="git watchdog", daemon=True).start()
 
     def send(self, lines: bytes) -> bool:
         """Whether it still listens."""
+        self._waiting_since = time.monotonic()
         try:
             self._in.write(lines)
             self._in.flush()
         except OSError:
             return False
+        finally:
+            self._waiting_since = None
         return True
 
     def read(self) -> bytes:
-        """What it has printed since; nothing where it has ended."""
-        return os.read(self.out.fileno(), 1 << 20)
+        """What it has printed since; nothing where it has ended. Not to be mixed with `line` and `take`."""
+        return self._wait_for(partial(os.read, self._out.fileno(), 1 << 20))
+
+    def line(self) -> bytes:
+        """Return the next line; empty where git has ended."""
+        return self._wait_for(self._out.readline)
+
+    def take(self, size: int) -> bytes:
+        """Return so many bytes, fewer where git has ended."""
+        found = bytearray()
+        while left := size - len(found):
+            more = self._wait_for(partial(self._out.read, min(left, 1 << 16)))
+            if not more:
+                break
+            found += more
+        return bytes(found)
 
     def last_words(self) -> str:
         """What it complained of, in one line; it is waited for, as it is ending anyway."""
-        self._process.wait()
+        try:
+            self._process.wait(QUICK)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._said.seek(0)
         return complaint(self._said.read().decode("utf-8", "replace"))
 
     def close(self) -> None:
         """End it, whatever it is at."""
+        self._closed.set()
         self._process.kill()
-        for each in (self._in, self.out, self._said):
+        for each in (self._in, self._out, self._said):
             with suppress(OSError):  # what it will not read any more
                 each.close()
         self._process.wait()
 
+    def _wait_for(self, reading: Callable[[], bytes]) -> bytes:
+        self._waiting_since = time.monotonic()
+        try:
+            found = reading()
+        finally:
+            self._waiting_since = None
+        if self._stalled:
+            raise stalled(self._place, self._limit)
+        return found
+
+    def _watch(self) -> None:
+        """Kill git where it is waited for too long, which ends the read that waits."""
+        while not self._closed.wait(self._limit / 10):
+            since = self._waiting_since
+            if since is not None and time.monotonic() - since > self._limit:
+                self._stalled = True
+                self._process.kill()
+                return
+
 
 @contextmanager
-def stream(folder: Path, *arguments: str) -> Iterator[Stream]:
+def stream(place: Location, *arguments: str) -> Iterator[Stream]:
     """A stream that ends with whoever asks."""
-    opened = Stream(folder, *arguments)
+    opened = Stream(place, *arguments)
     try:
         yield opened
     finally:
         opened.close()
 
 
-def command(folder: Path, *arguments: str) -> list[str]:
-    """The whole command; git finds the repository itself, so that it can look at whose it is."""
-    given = [part for setting in SETTINGS for part in ("-c", setting)]
-    return ["git", "--no-pager", *given, "-C", str(folder), *arguments]
+def _start(
+    place: Location | Path, arguments: tuple[str, ...], errors: int | IO[bytes]
+) -> subprocess.Popen[bytes]:
+    settings = [part for setting in SETTINGS for part in ("-c", setting)]
+    folder = place.folder if isinstance(place, Location) else place
+    try:
+        return subprocess.Popen(
+            ["git", "--no-pager", *settings, "-C", str(folder), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=environment(place),
+            creationflags=WINDOWLESS,
+        )
+    except OSError as error:
+        raise missing(error) from None
 
 
-def environment() -> dict[str, str]:
-    """The user's, without what would lead git elsewhere or let it ask or write."""
+def environment(place: Location | Path) -> dict[str, str]:
+    """The user's, without what would lead git elsewhere or let it ask or write.
+
+    In a plain folder git finds the repository itself and checks its owner. Of a known repository it reads the folders that were verified,
+    whatever `.git`, `commondir` and `core.worktree` contain by then.
+    """
     kept = {
         name: value
         for name, value in os.environ.items()
         if name in KEPT or not name.startswith("GIT_")
     }
+    if isinstance(place, Location):
+        kept |= {"GIT_DIR": str(place.own), "GIT_COMMON_DIR": str(place.store)}
+        if place.folder != place.own:
+            kept["GIT_WORK_TREE"] = str(place.folder)
     return {**kept, **OWN}
+
+
+def stalled(place: Location | Path, seconds: float) -> HistoryError:
+    """Git does not answer, for example because one of its files is a pipe or on a disk that is gone."""
+    folder = place.folder if isinstance(place, Location) else place
+    return HistoryError(
+        f"git did not answer within {seconds:g} s about the repository at {folder}",
+        "Is its .git folder damaged?",
+    )
 
 
 def missing(error: OSError) -> HistoryError:
@@ -160,9 +247,14 @@ def refusal(folder: Path, said: str) -> HistoryError:
     if "dubious ownership" in said:
         return HistoryError(
             f"the repository at {folder} belongs to someone else, so git does not read it",
-            f"If you trust it: git config --global --add safe.directory {folder}",
+            trust_hint(folder),
         )
     return HistoryError(f"git cannot read the repository at {folder}: {complaint(said)}")
+
+
+def trust_hint(folder: Path) -> str:
+    """Return how a user permits git to read a repository; the path may be anything, so it is quoted for the shell."""
+    return f"If you trust it: git config --global --add safe.directory {shlex.quote(str(folder))}"
 
 
 def complaint(said: str) -> str:

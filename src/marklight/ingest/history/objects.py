@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
 
 from marklight.answer import iso_time
 from marklight.ingest.history import git
@@ -48,14 +47,14 @@ class Unreadable:
     reason: str
 
 
-def written(folder: Path, hashes: Sequence[str]) -> Iterator[Written | Unreadable]:
+def written(place: git.Location, hashes: Sequence[str]) -> Iterator[Written | Unreadable]:
     """Each of these commits, in order; a damaged one is told and the next is read.
 
     More may be appended while they are read.
     """
     at = 0
     while at < len(hashes):
-        with git.stream(folder, "cat-file", "--batch") as asked:
+        with git.stream(place, "cat-file", "--batch") as asked:
             sent = at
             while at < len(hashes):
                 if sent <= at:
@@ -72,16 +71,16 @@ def written(folder: Path, hashes: Sequence[str]) -> Iterator[Written | Unreadabl
 
 def _next(asked: git.Stream, hash: str) -> Written | Unreadable | None:
     """None where git has ended."""
-    head = asked.out.readline().split()
+    head = asked.line().split()
     if head[1:] == [b"missing"]:
         return Unreadable(hash, "it is missing")
     if len(head) != 3:
         return None
     size, most = int(head[2]), LONGEST_MESSAGE
-    data = asked.out.read(min(size, most))
+    data = asked.take(min(size, most))
     left = size - len(data) + 1  # git ends each with a line break
     while left:
-        passed = len(asked.out.read(min(left, most)))
+        passed = len(asked.take(min(left, most)))
         if not passed:
             return None
         left -= passed

@@ -88,7 +88,7 @@ class History(Indexing):
         until: float | None,
     ) -> Report:
         done, total = 0, len(found.new)
-        with closing(Changes(repository.folder, self.diff_lines)) as changes:
+        with closing(Changes(repository, self.diff_lines)) as changes:
             while done < total and (until is None or time.monotonic() < until):
                 progress("Reading commits", done, total)
                 batch = self._read(repository, found, found.new[done : done + BATCH], changes)
@@ -121,7 +121,7 @@ class History(Indexing):
     ) -> Batch:
         commits: list[Written] = []
         failures: list[Failure] = []
-        for each in written(repository.folder, hashes):
+        for each in written(repository, hashes):
             if isinstance(each, Unreadable):
                 failures.append(Failure(DocumentId(found.name, each.hash), each.reason))
             else:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from marklight.errors import HistoryError
-from marklight.ingest.history import git
+from marklight.ingest.history import containment, git
 from marklight.ingest.history.objects import Written, written
 from marklight.ingest.read import first_bytes
 
@@ -17,21 +18,12 @@ BRANCHES = ("refs/heads", "refs/remotes", "refs/tags")
 
 
 @dataclass(frozen=True, slots=True)
-class Repository:
-    """A git repository; linked worktrees of one have one `store`."""
-
-    folder: Path
-    """The root of its files, or itself where it has none."""
-    store: Path
-    """Where its objects and branches are."""
-    own: Path
-    """Where this worktree's HEAD is."""
+class Repository(git.Location):
+    """A git repository that nothing leads out of."""
 
     def tips(self) -> frozenset[str]:
         """What its branches, tags and HEAD name; cheap enough for every question."""
-        said = git.ask(
-            self.folder, "for-each-ref", "--format=%(objectname)", *BRANCHES, seconds=git.QUICK
-        )
+        said = git.ask(self, "for-each-ref", "--format=%(objectname)", *BRANCHES, seconds=git.QUICK)
         found = set(said.decode().split())
         try:
             # Mostly the name of a branch; a commit itself where HEAD is detached.
@@ -56,7 +48,7 @@ class Repository:
     def there(self, hashes: Collection[str]) -> bool:
         """Whether it has all of these objects."""
         asked = "".join(f"{each}\n" for each in hashes).encode()
-        said, code, _ = git.attempt(self.folder, "cat-file", "--batch-check", given=asked)
+        said, code, _ = git.attempt(self, "cat-file", "--batch-check", given=asked)
         return code == 0 and b" missing\n" not in said
 
     def reachable(self, tips: Iterable[str], without: Iterable[str] = ()) -> tuple[list[str], str]:
@@ -64,14 +56,14 @@ class Repository:
         wanted = [*tips, *(f"^{each}" for each in without)]
         asked = "".join(f"{each}\n" for each in wanted).encode()
         arguments = ("rev-list", "--ignore-missing", "--stdin")
-        said, code, words = git.attempt(self.folder, *arguments, given=asked)
+        said, code, words = git.attempt(self, *arguments, given=asked)
         return said.decode().split(), git.complaint(words) if code else ""
 
     def walked(self, tips: Iterable[str]) -> list[str]:
         """The same commit by commit, around those that are damaged: git itself stops at the first."""
         order = [whole for each in sorted(tips) if (whole := self.meant(each))]
         seen = set(order)
-        for found in written(self.folder, order):
+        for found in written(self, order):
             if isinstance(found, Written):
                 order.extend(new := [each for each in found.parents if each not in seen])
                 seen.update(new)
@@ -83,7 +75,7 @@ class Repository:
             return {}
         form = "--format=%(objectname) %(*objectname) %(refname:short)"
         points = [f"--points-at={each}" for each in hashes]
-        said, _, _ = git.attempt(self.folder, "for-each-ref", form, *points, *BRANCHES)
+        said, _, _ = git.attempt(self, "for-each-ref", form, *points, *BRANCHES)
         found: dict[str, list[str]] = {}
         for line in said.decode("utf-8", "backslashreplace").splitlines():
             direct, peeled, name = line.split(" ", 2)
@@ -92,23 +84,33 @@ class Repository:
 
     def meant(self, short: str) -> str:
         """The commit that the beginning of a hash means; empty where it is none, or not the only one."""
-        said, code, _ = git.attempt(
-            self.folder, "rev-parse", "--verify", "--quiet", f"{short}^{{commit}}"
-        )
+        said, code, _ = git.attempt(self, "rev-parse", "--verify", "--quiet", f"{short}^{{commit}}")
         return "" if code else said.decode().strip()
 
 
 def find(folder: Path) -> Repository | None:
-    """The repository that holds a folder; HistoryError where git refuses to read it."""
-    # The last one fails where there are no files around, when the others are answered.
-    questions = ("--git-common-dir", "--absolute-git-dir", "--show-toplevel")
+    """Return the repository that holds a folder; HistoryError where git refuses to read it or it leads elsewhere."""
+    questions = ("--git-common-dir", "--absolute-git-dir")
     said, _, words = git.attempt(folder, "rev-parse", *questions, seconds=git.QUICK)
-    store, own, root = (*said.decode("utf-8", "surrogateescape").split("\n"), "", "", "")[:3]
-    if not own:
+    if not said:
         if "not a git repository" in words or not folder.is_dir():
             return None
         raise git.refusal(folder, words)
-    return Repository(Path(root or own).resolve(), (folder / store).resolve(), Path(own))
+    store, *rest = os.fsdecode(said).removesuffix("\n").split("\n")
+    if len(rest) != 1:
+        raise HistoryError(f"the repository around {folder} has a line break in its path")
+    here, own = folder.resolve(), Path(rest[0]).resolve()
+    # Not what git calls the root of the files: `core.worktree` could name any folder above.
+    root = own if here.is_relative_to(own) else _root(here)
+    found = Repository(root, (here / store).resolve(), own)
+    containment.verify(found)
+    return found
+
+
+def _root(folder: Path) -> Path:
+    """Return the nearest folder upward with a `.git`."""
+    around = (folder, *folder.parents)
+    return next((each for each in around if os.path.lexists(each / ".git")), folder)
 
 
 def is_hash(text: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from marklight.ingest.history import git
 
@@ -32,8 +31,8 @@ def vendored(path: str) -> bool:
 class Telling:
     """Which paths of a repository tell something, each found out once."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, place: git.Location) -> None:
+        self._place = place
         self._known: dict[bytes, bool] = {}
         self._asked: git.Stream | None = None
 
@@ -46,7 +45,7 @@ class Telling:
     def _marked(self, path: bytes) -> bool:
         """Whether `.gitattributes` calls it generated or vendored; not where git cannot tell."""
         if self._asked is None:
-            self._asked = git.Stream(self._folder, "check-attr", "--stdin", "-z", *_ATTRIBUTES)
+            self._asked = git.Stream(self._place, "check-attr", "--stdin", "-z", *_ATTRIBUTES)
         self._asked.send(path + b"\0")
         said = b""
         while said.count(b"\0") < 3 * len(_ATTRIBUTES):
