@@ -112,7 +112,7 @@ def _try_library(library: Library) -> str:
     found = library.engine.check()
     with library.engine.snapshot() as reader:
         counts = reader.counts("")
-    said = "; ".join(found) or "nothing to mend"
+    said = "; ".join(found) or "nothing to repair"
     return f"{library.engine.describe()}: {counts.documents} documents; {said}"
 
 

@@ -157,7 +157,7 @@ def ignored(path: Path, folder: Path | None, as_json: bool, assignments: tuple[s
 @AS_JSON
 @SET
 def doctor(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
-    """Try every part, and mend what can be mended."""
+    """Check the installation and the index; repair what can be repaired."""
     from marklight.library.doctor import examine
 
     findings = examine(folder, assignments)
