@@ -167,7 +167,7 @@ def _read_record(id: str) -> Record | None:
         return None
     try:
         return Record(**json.loads(read_private(data_folder() / _RECORDS / f"{id}.json")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 from typing import NamedTuple
 
 from marklight import ownership
 from marklight.errors import UsageError
 from marklight.ownership import Origin
+from marklight.private_files import is_own
 
 INDEX_FOLDER = ".marklight"
 PROJECT_FILE = "marklight.toml"
@@ -53,11 +55,19 @@ def around(folder: Path | None, name: str) -> Path | None:
 
 def is_library(folder: Path) -> bool:
     """Return true for a folder with a settings file or an index that this user made, complete or not."""
-    if (folder / PROJECT_FILE).is_file():
+    if _is_own_file(folder / PROJECT_FILE):
         return True
     # A strangers' index in a folder above must not make one library of everything below.
     places = (folder / INDEX_FOLDER, ownership.place_away(folder))
     return any(ownership.origin(each) not in (Origin.NONE, Origin.FOREIGN) for each in places)
+
+
+def _is_own_file(path: Path) -> bool:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(status.st_mode) and is_own(status)
 
 
 def _exists(path: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from marklight.ingest.read import first_bytes
@@ -122,8 +123,14 @@ def decide(rules: Rules, path: str) -> Rule | None:
 
 
 def _load(path: str) -> Patterns | None:
+    """Read an ignore file; as in git, one that is a symbolic link counts as none."""
     try:
-        data = first_bytes(path, _LIMIT_BYTES)
+        return None if os.path.islink(path) else _parsed(first_bytes(path, _LIMIT_BYTES))
     except OSError:
         return None
+
+
+@lru_cache(maxsize=64)
+def _parsed(data: bytes) -> Patterns | None:
+    """Parse rules; the same ones in many folders are parsed once."""
     return Patterns(data.decode("utf-8-sig", "replace").splitlines()) or None

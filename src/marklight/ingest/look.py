@@ -117,7 +117,7 @@ def _standing(
     if failure.file:
         return failure if same_recipe else replace(failure, file=None)
     try:
-        read(here.path, max_bytes)
+        read(here.path, max_bytes, here.identity)
     except Refused as refused:
         if str(refused) == failure.reason:
             return replace(failure, file=here.file)

@@ -15,6 +15,8 @@ from marklight.model import FileState
 LIMIT_LINES = 500_000
 """What is kept about each line takes more memory than a short line itself."""
 
+Identity = tuple[int, int]
+"""Device and inode of a file."""
 _ATTEMPTS = 3
 _BINARY_LOOK = 8192
 _BINARY_SHARE = 0.1
@@ -52,10 +54,13 @@ def _open(path: Path | str) -> int:
     return os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
 
 
-def read(path: Path | str, limit_bytes: int) -> Source:
-    """A file's text; raises Refused for what is no text, Hindered for what cannot be read now."""
+def read(path: Path | str, limit_bytes: int, identity: Identity | None = None) -> Source:
+    """A file's text; raises Refused for what is no text, Hindered for what cannot be read now.
+
+    With an identity, only the file that has it: a link that took its place is not followed.
+    """
     for _ in range(_ATTEMPTS):
-        data, before, after = _bytes(path, limit_bytes)
+        data, before, after = _bytes(path, limit_bytes, identity)
         if before == after and before.size == len(data):
             text, remark = decode(data)
             if (lines := text.count("\n")) > LIMIT_LINES:
@@ -64,7 +69,9 @@ def read(path: Path | str, limit_bytes: int) -> Source:
     raise Hindered("keeps changing while it is read", "It is tried again on the next run")
 
 
-def _bytes(path: Path | str, limit_bytes: int) -> tuple[bytes, FileState, FileState]:
+def _bytes(
+    path: Path | str, limit_bytes: int, identity: Identity | None
+) -> tuple[bytes, FileState, FileState]:
     try:
         handle = _open(path)
     except FileNotFoundError:
@@ -78,6 +85,8 @@ def _bytes(path: Path | str, limit_bytes: int) -> tuple[bytes, FileState, FileSt
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise Hindered("is not a regular file")
+        if identity and (status.st_dev, status.st_ino) != identity:
+            raise Hindered("was replaced while it was read", "It is tried again on the next run")
         if status.st_size > limit_bytes:
             raise Hindered(
                 f"has {status.st_size:,} bytes, more than the limit of {limit_bytes:,}",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from marklight.ingest.bounds import NEVER, Bounds
 from marklight.ingest.ignore import Rules, rules_in
 from marklight.ingest.names import endings, inside, is_text
+from marklight.ingest.read import Identity
 from marklight.ingest.timestamps import state_of
 from marklight.model import DocumentId, Failure, FileState
 from marklight.ports import Span
@@ -34,6 +35,8 @@ class Found(NamedTuple):
     id: DocumentId
     file: FileState
     path: str
+    identity: Identity | None = None
+    """Device and inode, so that only this file is read; None where files have none."""
 
 
 class Folder(NamedTuple):
@@ -124,7 +127,8 @@ class Walk:
         if not is_text(entry.name):
             self._unreadable(path, "its name is not valid Unicode")
             return None
-        return Found(DocumentId(self.name, path), state_of(status), entry.path)
+        identity = (status.st_dev, status.st_ino) if status.st_ino else None
+        return Found(DocumentId(self.name, path), state_of(status), entry.path, identity)
 
     def _linked(self, entry: os.DirEntry[str], path: str, folder: Folder) -> Found | Folder | None:
         """What a symbolic link leads to, where it is followed."""

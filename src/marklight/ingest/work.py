@@ -39,7 +39,7 @@ class Work:
         # The clock is read before the file: an edit after this moment must be seen by the next scan.
         read_ns = wait_for_tick(found.file)
         try:
-            source = read(found.path, self.max_bytes)
+            source = read(found.path, self.max_bytes, found.identity)
         except Refused as refused:
             hindered = isinstance(refused, Hindered)
             state = None if hindered else stored_state(found.file, read_ns, before)

@@ -31,7 +31,7 @@ class Bookmark:
         """Everything, from the place where the last look stopped, round to that place."""
         if not self._read:
             self._read = True
-            with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 self._take()
         names = sorted(collections)
         if self._next is None or self._next.collection not in names:

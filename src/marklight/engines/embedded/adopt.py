@@ -1,11 +1,12 @@
 """Replace a database that was moved, copied or restored, or has other tables, by a new one.
 
-Nothing in the old database is believed. Documents are read again from their files. Vectors are kept: each belongs to the digest
-of a text, so one whose text is not in the documents is never used. They are read from a private copy, with a time limit.
+Nothing in the old database is believed. Documents are read again from their files. Vectors are kept whose checksums were made with
+the id of the index, which nobody else knows; each belongs to the digest of a text. They are read from a private copy, with a time limit.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ def adopt(folder: Path, reason: str) -> str:
 
     def fill(session: Session) -> None:
         nonlocal kept
-        kept = _copy_vectors(path, copy, session)
+        kept = _copy_vectors(path, copy, before, session)
 
     try:
         create(path, fill)
@@ -53,12 +54,13 @@ def adopt(folder: Path, reason: str) -> str:
     return f"the index in {folder} {reason}, so it is rebuilt from the documents{reused}"
 
 
-def _copy_vectors(path: Path, copy: Path, into: Session) -> int:
-    """Insert the vectors of a database that is copied first; return how many, 0 where it cannot be read."""
+def _copy_vectors(path: Path, copy: Path, id: str, into: Session) -> int:
+    """Insert the vectors of the database of an index that is copied first; return how many, 0 where it cannot be read."""
     try:
         for suffix in ("", "-wal"):
             _copy_file(path.with_name(path.name + suffix), copy.with_name(copy.name + suffix))
         source = connect(copy)
+        source.key = id.encode()
         try:
             demand_known_schema(source)
             with time_limit(source, _LIMIT_SECONDS):
@@ -90,14 +92,14 @@ def _copy_model(source: Session, into: Session, row: int, name: str, dimension: 
     into.run("INSERT INTO models (name, dimension) VALUES (?, ?)", [name, dimension])
     model = into.value("SELECT row FROM models WHERE name = ?", [name])
     places = 0
-    for block in _vectors(source, "vectors", "digest", row, dimension):
+    for block in _vectors(source, into, "vectors", "digest", row, dimension):
         into.many(
             "INSERT OR IGNORE INTO vectors (model, digest, place, vector, checksum)"
             " VALUES (?, ?, ?, ?, ?)",
             ((model, key, places + at, *value) for at, (key, *value) in enumerate(block)),
         )
         places += len(block)
-    for block in _vectors(source, "concept_vectors", "term", row, dimension):
+    for block in _vectors(source, into, "concept_vectors", "term", row, dimension):
         into.many(
             "INSERT OR IGNORE INTO concept_vectors (model, term, vector, checksum) VALUES (?, ?, ?, ?)",
             ((model, *each) for each in block),
@@ -111,17 +113,22 @@ def _copy_model(source: Session, into: Session, row: int, name: str, dimension: 
 
 
 def _vectors(
-    source: Session, table: str, key: str, model: int, dimension: int
+    source: Session, into: Session, table: str, key: str, model: int, dimension: int
 ) -> Iterator[list[tuple[str, bytes, int]]]:
-    """Yield the sound vectors of a model in blocks, each with the text or digest that it belongs to."""
+    """Yield the sound vectors of a model in blocks, each with the text or digest that it belongs to and its new checksum."""
     rows = source.each(f"SELECT {key}, vector, checksum FROM {table} WHERE model = ?", [model])
+    # A crafted table may have no end, but no more rows than fit into the file.
+    left = os.path.getsize(source.path) // (4 * dimension)
     while block := list(islice(rows, _BLOCK)):
+        left -= len(block)
+        if left < 0:
+            raise StoreError(f"{source.path} has more vectors than fit into it")
         yield [
-            (name, vector, checksum)
+            (name, vector, vector_checksum(into.key, name, vector))
             for name, vector, checksum in block
             if isinstance(name, str)
             and isinstance(vector, bytes)
             and len(vector) == 4 * dimension
-            and vector_checksum(vector) == checksum
+            and vector_checksum(source.key, name, vector) == checksum
             and np.isfinite(np.frombuffer(vector, dtype="<f4")).all()
         ]

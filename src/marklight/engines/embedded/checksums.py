@@ -5,11 +5,10 @@ A flipped bit in a page of SQLite goes unnoticed by SQLite itself, so every pass
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
-from zlib import crc32
 
 from marklight.engines.embedded.session import Session, listed
 from marklight.model import DocumentId
@@ -34,23 +33,24 @@ _PARTS = (
     " WHERE {c.document} ORDER BY c.document, c.ordinal, g.language",
 )
 """What the checksum of a document covers: each row begins with the document's number."""
+_NAMES = {"vectors": "digest", "concept_vectors": "term"}
+"""What the vectors of each table belong to."""
 
 
-def checksum(values: Iterable[Any]) -> int:
-    """Return a 63-bit checksum of a row, the largest that a column of SQLite holds without a sign."""
-    text = "\x1f".join(map(str, values))
-    hashed = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(hashed, "big") >> 1
+def _checksum(key: bytes, data: bytes) -> int:
+    """Return a keyed 63-bit checksum, the largest that a column of SQLite holds without a sign."""
+    return int.from_bytes(blake2b(data, key=key, digest_size=8).digest(), "big") >> 1
 
 
-def passage_checksum(document_digest: str, recipe: str, columns: Sequence[Any]) -> int:
+def passage_checksum(key: bytes, document_digest: str, recipe: str, columns: Sequence[Any]) -> int:
     """Return the checksum of a passage: of its row and of the text and recipe that it was made from."""
-    return checksum((document_digest, recipe, *columns))
+    text = "\x1f".join(map(str, (document_digest, recipe, *columns)))
+    return _checksum(key, text.encode("utf-8", "surrogatepass"))
 
 
-def vector_checksum(vector: bytes) -> int:
-    """Return the CRC-32 of a stored vector."""
-    return crc32(vector)
+def vector_checksum(key: bytes, name: str, vector: bytes) -> int:
+    """Return the checksum of a stored vector and of the digest or the term that it belongs to."""
+    return _checksum(key, name.encode("utf-8", "surrogatepass") + b"\x1f" + vector)
 
 
 def seal(session: Session, documents: Sequence[int]) -> None:
@@ -71,7 +71,7 @@ def damaged_passages(session: Session, chunks: Sequence[str]) -> set[DocumentId]
     return {
         DocumentId(collection, path)
         for collection, path, stored, text_digest, recipe, *columns in found
-        if stored != passage_checksum(text_digest, recipe, columns)
+        if stored != passage_checksum(session.key, text_digest, recipe, columns)
     }
 
 
@@ -91,7 +91,7 @@ def damaged_documents(session: Session, documents: Sequence[int] | None = None) 
             f" CROSS JOIN chunks c ON c.document = d.row WHERE {among}",
             values,
         ):
-            if value != passage_checksum(text_digest, recipe, columns):
+            if value != passage_checksum(session.key, text_digest, recipe, columns):
                 found.add(document)
     return sorted(found)
 
@@ -109,15 +109,18 @@ def _any_text(session: Session) -> Iterator[None]:
 
 def damaged_vectors(session: Session, table: str) -> list[int]:
     """Return the rows of vectors that do not match their checksum or have the wrong length."""
-    return [
-        row
-        for row, vector, stored, dimension in session.each(
-            f"SELECT v.row, v.vector, v.checksum, m.dimension FROM {table} v JOIN models m ON m.row = v.model"
-        )
-        if not isinstance(vector, bytes)
-        or len(vector) != 4 * dimension
-        or vector_checksum(vector) != stored
-    ]
+    name = _NAMES[table]
+    with _any_text(session):
+        return [
+            row
+            for row, name, vector, stored, dimension in session.each(
+                f"SELECT v.row, v.{name}, v.vector, v.checksum, m.dimension FROM {table} v"
+                " JOIN models m ON m.row = v.model"
+            )
+            if not isinstance(vector, bytes)
+            or len(vector) != 4 * dimension
+            or vector_checksum(session.key, str(name), vector) != stored
+        ]
 
 
 def _document_checksums(
@@ -133,7 +136,7 @@ def _document_checksums(
         for document, *columns in session.each(query, values):
             hasher = hashers.get(document)
             if hasher is None:
-                hasher = hashers[document] = blake2b(digest_size=8)
+                hasher = hashers[document] = blake2b(key=session.key, digest_size=8)
             text = "\x1f".join(map(str, columns)) + "\x1e"
             hasher.update(text.encode("utf-8", "surrogatepass"))
     return [

@@ -115,7 +115,7 @@ def add(session: Session, vectors: Vectors) -> None:
     session.many(
         "INSERT OR IGNORE INTO concept_vectors (model, term, vector, checksum) VALUES (?, ?, ?, ?)",
         (
-            (place.row, term, vector, vector_checksum(vector))
+            (place.row, term, vector, vector_checksum(session.key, term, vector))
             for term, row in zip(vectors.digests, rows, strict=True)
             for vector in (row.tobytes(),)
         ),

@@ -28,6 +28,9 @@ _STEPS = 100_000
 """Instructions of SQLite's virtual machine between two looks at the clock, about a millisecond."""
 
 
+_SCHEMA_SECONDS = 5.0
+
+
 class UnknownSchema(StoreError):
     """The database has other tables than this version makes."""
 
@@ -48,6 +51,8 @@ def connect(path: Path, parameters: str = "?mode=rw", wait_seconds: float = 0.0)
     session = Session(path, connection)
     try:
         session.run("PRAGMA trusted_schema = OFF")
+        with time_limit(session, _SCHEMA_SECONDS):
+            session.value("SELECT count(*) FROM sqlite_master")  # loads the schema
         if sys.version_info >= (3, 12):
             connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
     except BaseException:
@@ -73,7 +78,7 @@ def demand_known_schema(session: Session) -> None:
             f"{session.path} was made by a newer Marklight (format {version}, known: {VERSION})",
             "Upgrade with `pip install --upgrade marklight`",
         )
-    with time_limit(session, 5):
+    with time_limit(session, _SCHEMA_SECONDS):
         found = {sql for (sql,) in session.all("SELECT sql FROM sqlite_master") if sql is not None}
     if version != VERSION or found != _KNOWN:
         raise UnknownSchema(f"{session.path} has other tables than this version makes")

@@ -19,7 +19,7 @@ from marklight.engines.embedded.trouble import explain
 from marklight.errors import StoreError
 from marklight.ownership import Origin
 from marklight.place import INDEX_FOLDER
-from marklight.private_files import create_private, make_private_folder, remove
+from marklight.private_files import create_private, is_plain_file, make_private_folder, remove
 from marklight.text import terms_recipe
 
 HISTORY = "history"
@@ -68,6 +68,7 @@ def create(path: Path, fill: Callable[[Session], None] | None = None) -> None:
             remove(left)
         os.close(create_private(draft))
         session = Session(draft, sqlite3.connect(draft, isolation_level=None))
+        session.key = id.encode()
         try:
             # No journal: what is not complete is never used.
             session.run("PRAGMA journal_mode = MEMORY")
@@ -84,6 +85,8 @@ def create(path: Path, fill: Callable[[Session], None] | None = None) -> None:
             ownership.mark(folder, id)
             for suffix in ("-wal", "-shm"):
                 remove(path.with_name(path.name + suffix))
+            if not is_plain_file(path):
+                remove(path)
         os.replace(draft, path)
     except (OSError, sqlite3.Error) as error:
         raise explain(error, path) from error

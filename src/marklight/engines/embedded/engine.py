@@ -125,6 +125,8 @@ class EmbeddedEngine:
     def check(self) -> list[str]:
         from marklight.engines.embedded.check import check
 
+        if reason := self._parts.store.replaced:
+            return [f"The index {reason}: the next search or `marklight index` rebuilds it"]
         if not self._parts.store.exists:
             return []
         with self.writing(WAIT_SECONDS):

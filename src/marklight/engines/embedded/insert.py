@@ -24,6 +24,8 @@ class Placed:
     entry: Entry
     document: int
     first_chunk: int
+    key: bytes
+    """Of the checksums."""
 
     @cached_property
     def passages(self) -> list[tuple[Any, ...]]:
@@ -48,7 +50,7 @@ class Placed:
                 chunk.text,
                 levels_row(levels),
             )
-            sum = passage_checksum(document.digest, document.recipe, (chunk.id, *columns))
+            sum = passage_checksum(self.key, document.digest, document.recipe, (chunk.id, *columns))
             rows.append((row, chunk.id, self.document, *columns, sum))
         return rows
 

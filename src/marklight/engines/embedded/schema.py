@@ -135,7 +135,7 @@ CREATE TABLE vectors (
     row INTEGER PRIMARY KEY,
     model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
     digest TEXT NOT NULL, place INTEGER NOT NULL, vector BLOB NOT NULL,
-    checksum INTEGER NOT NULL            -- CRC-32 of the vector
+    checksum INTEGER NOT NULL            -- of the vector and of what it belongs to
 );
 CREATE UNIQUE INDEX vectors_by_digest ON vectors (digest, model, place);
 CREATE INDEX vectors_by_place ON vectors (model, place, digest);
@@ -148,7 +148,7 @@ CREATE TABLE concept_vectors (
     row INTEGER PRIMARY KEY AUTOINCREMENT,
     model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
     term TEXT NOT NULL, vector BLOB NOT NULL,
-    checksum INTEGER NOT NULL            -- CRC-32 of the vector
+    checksum INTEGER NOT NULL            -- of the vector and of what it belongs to
 );
 CREATE UNIQUE INDEX concept_vectors_by_term ON concept_vectors (model, term);
 """

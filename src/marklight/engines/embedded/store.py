@@ -156,6 +156,11 @@ class Store:
         finally:
             self.give_back(session)
 
+    @property
+    def replaced(self) -> str:
+        """Why the index in the folder is not used and will be replaced by the next writer; empty where it is used."""
+        return "" if self.exists else self._replaced
+
     def writing(self) -> Session:
         """The connection that writes; only the holder of the writer's place may use it."""
         self._demand_open()
@@ -192,6 +197,7 @@ class Store:
         try:
             with suppress(OSError):
                 session.file = self._file = self._file or _identity(self.path)
+            session.key = ownership.owner_id(self.folder).encode()
             session.run("PRAGMA cache_size = -16000")
         except StoreError:
             session.close()

@@ -26,6 +26,8 @@ def explain(error: Exception, path: Path) -> StoreError:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code in _DAMAGED:
             return damaged(path, str(error)) if is_damaged(path) else _passing(path, error)
+        if code == sqlite3.SQLITE_INTERRUPT:
+            return damaged(path, "reading it takes too long")
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return Busy(f"{path} is in use by another process", "Try again in a moment")
         if code == sqlite3.SQLITE_FULL:

@@ -64,7 +64,10 @@ def add(session: Session, folder: Path, library: str, vectors: Vectors, exact_mo
     session.many(
         "INSERT INTO vectors (model, digest, place, vector, checksum) VALUES (?, ?, ?, ?, ?)",
         (
-            (place.row, digest, place.places + index, vector, vector_checksum(vector))
+            (
+                *(place.row, digest, place.places + index, vector),
+                vector_checksum(session.key, digest, vector),
+            )
             for index, digest in enumerate(fresh)
             for vector in (rows[index].tobytes(),)
         ),

@@ -117,14 +117,14 @@ class Words:
         self.stamp_of(library)
         try:
             return int(json.loads(read_private(self.folder / "meta.json", MOST_BYTES))["opstamp"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise Unfit(str(error)) from error
 
     def stamp(self) -> Stamp:
         """Return the identity and history of the index on disk."""
         try:
             return Stamp(**json.loads(read_private(self.folder / "marklight.json")))
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise Unfit(str(error)) from error
 
     def stamp_of(self, library: str) -> Stamp:

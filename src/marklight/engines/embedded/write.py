@@ -97,7 +97,7 @@ def _add(session: Session, entries: Sequence[Entry]) -> list[Placed]:
     placed = []
     for entry in entries:
         document += 1
-        placed.append(Placed(entry, document, chunk + 1))
+        placed.append(Placed(entry, document, chunk + 1, session.key))
         chunk += len(entry.chunks)
     add_documents(session, placed)
     add_chunks(session, placed)
