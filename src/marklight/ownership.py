@@ -22,7 +22,7 @@ from typing import NamedTuple
 from marklight.errors import StoreError
 from marklight.private_files import (
     data_folder,
-    is_plain_folder,
+    is_own,
     make_private_folder,
     read_private,
     write_private,
@@ -78,8 +78,14 @@ def is_id(text: object) -> bool:
 
 def origin(folder: Path) -> Origin:
     """Return where the index in a folder comes from; nothing in it is opened but its marker."""
-    if not is_plain_folder(folder):
-        return Origin.FOREIGN if os.path.lexists(folder) else Origin.NONE
+    try:
+        status = os.lstat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return Origin.NONE
+    except OSError:
+        return Origin.FOREIGN
+    if not stat.S_ISDIR(status.st_mode) or not is_own(status):
+        return Origin.FOREIGN
     record = _read_record(owner_id(folder))
     if record is None and _holds_parts(folder):
         record = _read_record(owner_id(folder))  # it may have been claimed in between
