@@ -20,6 +20,30 @@ if TYPE_CHECKING:
 MOST = 200
 """What is offered at once; more would only scroll away."""
 SHELLS = ("bash", "zsh", "fish")
+BASH = r"""_marklight_completion() {
+    local IFS=$'\n'
+    local response completion value
+
+    response=$(env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD="$COMP_CWORD" _MARKLIGHT_COMPLETE=bash_complete "$1")
+
+    while read -r completion; do
+        value=${completion#*,}
+        case ${completion%%,*} in
+            dir) COMPREPLY=(); compopt -o dirnames ;;
+            file) COMPREPLY=(); compopt -o default ;;
+            plain) printf -v value %q "$value"; COMPREPLY+=("$value") ;;
+        esac
+    done <<< "$response"
+
+    return 0
+}
+
+complete -o nosort -F _marklight_completion marklight
+"""
+"""The script of click for bash, except that it quotes names: bash inserts a word as it is given, `;` and `$` included.
+
+zsh and fish quote what they insert themselves.
+"""
 
 
 @click.command(short_help="Print what makes the Tab key complete.")
@@ -32,14 +56,16 @@ def completion(shell: str) -> int:
     zsh:  marklight completion zsh >> ~/.zshrc
     fish: marklight completion fish > ~/.config/fish/completions/marklight.fish
     """
-    from click.shell_completion import ShellComplete, get_completion_class
+    if shell == "bash":
+        click.echo(BASH)
+        return 0
+    from click.shell_completion import get_completion_class
 
     from marklight.surfaces.cli.app import app
 
     made = get_completion_class(shell)
     assert made is not None
-    # Not `made.source`, which for bash would start a bash to ask for its version.
-    click.echo(ShellComplete.source(made(app, {}, "marklight", "_MARKLIGHT_COMPLETE")))
+    click.echo(made(app, {}, "marklight", "_MARKLIGHT_COMPLETE").source())
     return 0
 
 
