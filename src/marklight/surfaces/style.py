@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -40,15 +41,16 @@ class Style:
         return hyperlink(text, folder / document.path, line, self.address)
 
     def file(self, document: DocumentId) -> str:
-        """The document's file as other programs open it from here: below this folder, else in full."""
-        folder = self.folders.get(document.collection)
-        if folder is None:
-            return document.path
-        file = folder / document.path
-        try:
-            return str(file.relative_to(Path.cwd()))
-        except (ValueError, OSError):
-            return str(file)
+        """The document's file as other programs open it from here: below this folder, else in full.
+
+        A name with a leading dash gets `./` before it, or a program would take it for an option.
+        """
+        folder, file = self.folders.get(document.collection), document.path
+        if folder is not None:
+            file = str(folder / document.path)
+            with suppress(ValueError, OSError):
+                file = str((folder / document.path).relative_to(Path.cwd()))
+        return f"./{file}" if file.startswith("-") else file
 
 
 PLAIN = Style()
