@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from marklight.answer import Filters
 from marklight.dates import file_moment, moment_bounds
 from marklight.errors import UsageError
 from marklight.model import Document, FileState
+from marklight.text import matches_glob
 
 Fact = tuple[str, str]
 TAG = "#"
@@ -146,40 +145,4 @@ def within(collection: str, path: str, parts: Iterable[tuple[str, str]]) -> bool
 
 def any_glob(path: str, globs: Iterable[str]) -> bool:
     """Whether one of these patterns means this path; a path also means itself, `[` and all."""
-    return any(path == glob or _pattern(glob).fullmatch(path) for glob in globs)
-
-
-@lru_cache(maxsize=512)
-def _pattern(glob: str) -> re.Pattern[str]:
-    """`*` stays within a folder, `**` crosses them; a bare name is found at any depth.
-
-    What is written without a wildcard may also be a folder, and then means all below it.
-    """
-    given = glob.strip().removeprefix("./")
-    anywhere = "/" not in glob.strip().rstrip("/")
-    trimmed = re.sub(r"(\*\*/)+", "**/", re.sub(r"\*{3,}", "**", given.lstrip("/")))
-    body = "".join(_translate(part) for part in re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", trimmed))
-    if not re.search(r"[*?\[]", trimmed):
-        body = re.escape(trimmed.rstrip("/")) + r"(?:/.*)?"
-    elif trimmed.endswith("/"):
-        body += ".*"
-    try:
-        return re.compile(("(?:.*/)?" if anywhere else "") + body, re.DOTALL)
-    except re.error:  # a range such as [z-a] means nothing but itself
-        return re.compile(re.escape(trimmed), re.DOTALL)
-
-
-def _translate(part: str) -> str:
-    match part:
-        case "**/":
-            return "(?:.*/)?"
-        case "**":
-            return ".*"
-        case "*":
-            return "[^/]*"
-        case "?":
-            return "[^/]"
-    if part.startswith("[") and part.endswith("]") and len(part) > 2:
-        inner = part[1:-1].replace("\\", r"\\").replace("[", r"\[")
-        return f"[^{inner[1:]}]" if inner[0] in "!^" else f"[{inner}]"
-    return re.escape(part)
+    return any(path == glob or matches_glob(path, glob) for glob in globs)

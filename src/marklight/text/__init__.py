@@ -3,7 +3,7 @@
 from marklight.text.code import identifiers, parts
 from marklight.text.digests import bounded_key, digest
 from marklight.text.forms import beginnings
-from marklight.text.globs import demand_tame, too_wild
+from marklight.text.globs import demand_tame, matches_glob, too_wild
 from marklight.text.markup import plain
 from marklight.text.passages import passage, passage_of
 from marklight.text.phrases import admits, is_phrase, phrase_words, together
@@ -23,6 +23,7 @@ __all__ = [
     "has_cjk",
     "identifiers",
     "is_phrase",
+    "matches_glob",
     "parts",
     "passage",
     "passage_of",

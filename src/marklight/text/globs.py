@@ -1,8 +1,102 @@
-"""Patterns of paths that would take forever."""
+"""Match paths with patterns in bounded time, and refuse patterns with too many wildcards."""
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
 from marklight.errors import UsageError
+
+MOST_TRIES = 1_000_000
+"""Ways to match that a regular expression may try for one path; above this the slower, linear way is taken."""
+_WILDCARDS = {"**/": "(?:.*/)?", "/**": "(?:/.*)?", "**": ".*", "*": "[^/]*"}
+"""What can match in several ways, as regular expressions."""
+
+
+class _Pattern(NamedTuple):
+    parts: tuple[str | re.Pattern[str], ...]
+    """Wildcards by their names above, and expressions for what is between them."""
+    whole: re.Pattern[str]
+    """The same as one expression, which backtracks: fast for few wildcards."""
+    wildcards: int
+
+
+def matches_glob(path: str, glob: str) -> bool:
+    """Return true if a pattern matches a path, in a time bounded by the product of their lengths.
+
+    `*` stays within a folder, `**` crosses them; a bare name is found at any depth. What is written without a
+    wildcard may also be a folder, and then means all below it.
+    """
+    pattern = _pattern(glob)
+    if len(path) ** pattern.wildcards <= MOST_TRIES:
+        return bool(pattern.whole.fullmatch(path))
+    return _matches_linearly(path, pattern)
+
+
+def _matches_linearly(path: str, pattern: _Pattern) -> bool:
+    """Keep all positions that the parts so far can end at, instead of trying one after the other."""
+    ends = {0}
+    for part in pattern.parts:
+        if not ends:
+            break
+        first = min(ends)
+        if isinstance(part, re.Pattern):
+            ends = {found.end() for at in ends if (found := part.match(path, at))}
+        elif part == "*":
+            ends = _ends_within_names(path, ends)
+        elif part == "**":
+            ends = set(range(first, len(path) + 1))
+        elif part == "**/":
+            ends |= {at + 1 for at in range(first, len(path)) if path[at] == "/"}
+        else:
+            slash = min((at for at in ends if path.startswith("/", at)), default=len(path))
+            ends |= set(range(slash + 1, len(path) + 1))
+    return len(path) in ends
+
+
+def _ends_within_names(path: str, starts: set[int]) -> set[int]:
+    """Return all positions from these up to the next `/` after each."""
+    ends: set[int] = set()
+    for at in sorted(starts):
+        if at not in ends:
+            slash = path.find("/", at)
+            ends.update(range(at, (len(path) if slash < 0 else slash) + 1))
+    return ends
+
+
+@lru_cache(maxsize=512)
+def _pattern(glob: str) -> _Pattern:
+    given = glob.strip().removeprefix("./")
+    anywhere = "/" not in glob.strip().rstrip("/")
+    trimmed = re.sub(r"(\*\*/)+", "**/", re.sub(r"\*{3,}", "**", given.lstrip("/")))
+    if not re.search(r"[*?\[]", trimmed):
+        parts = [re.escape(trimmed.rstrip("/")), "/**"]
+    else:
+        split = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", trimmed)
+        parts = [part if part in _WILDCARDS else _translate(part) for part in split if part]
+        parts += ["**"] if trimmed.endswith("/") else []
+    try:
+        return _compiled(["**/", *parts] if anywhere else parts)
+    except re.error:  # a range such as [z-a] means nothing but itself
+        return _compiled([re.escape(trimmed)])
+
+
+def _compiled(parts: list[str]) -> _Pattern:
+    return _Pattern(
+        tuple(part if part in _WILDCARDS else re.compile(part, re.DOTALL) for part in parts),
+        re.compile("".join(_WILDCARDS.get(part, part) for part in parts), re.DOTALL),
+        sum(part in _WILDCARDS for part in parts),
+    )
+
+
+def _translate(part: str) -> str:
+    if part == "?":
+        return "[^/]"
+    if part.startswith("[") and part.endswith("]") and len(part) > 2:
+        inner = part[1:-1].replace("\\", r"\\").replace("[", r"\[")
+        return f"[^{inner[1:]}]" if inner[0] in "!^" else f"[{inner}]"
+    return re.escape(part)
 
 
 def too_wild(pattern: str) -> bool:
