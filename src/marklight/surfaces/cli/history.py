@@ -8,13 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from marklight.private_files import open_private
+
 LONGEST = 2_000
 """Characters of a line; what is longer was pasted, and nobody looks for it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineFile:
-    """A bounded file of lines; where it cannot be read or written, there is no history and no error."""
+    """A bounded file of lines; where it cannot be read or written, or is a link, there is no history and no error."""
 
     path: Path
     most: int = 1_000
@@ -23,9 +25,8 @@ class LineFile:
     def read(self) -> Sequence[str]:
         """Oldest first; a file that has grown beyond its bound is cut to its newest lines."""
         try:
-            if not self.path.is_file():  # a pipe of that name would keep us waiting
-                return []
-            text = self.path.read_text("utf-8", "replace")
+            with open(open_private(self.path), encoding="utf-8", errors="replace") as file:
+                text = file.read()
         except OSError:
             return []
         lines = [line for line in text.split("\n") if line]
@@ -41,8 +42,7 @@ class LineFile:
             return
         with suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            if not self.path.exists() or self.path.is_file():
-                self._write(self.path, f"{line}\n", os.O_APPEND)
+            self._write(self.path, f"{line}\n", os.O_APPEND)
 
     def _cut_to(self, lines: Sequence[str]) -> None:
         fresh = self.path.with_name(f"{self.path.name}.{os.getpid()}")
@@ -51,5 +51,5 @@ class LineFile:
             os.replace(fresh, self.path)
 
     def _write(self, path: Path, text: str, how: int) -> None:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600), "ab") as file:
+        with open(open_private(path, os.O_WRONLY | os.O_CREAT | how), "ab") as file:
             file.write(text.encode("utf-8", "replace"))

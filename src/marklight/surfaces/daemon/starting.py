@@ -6,8 +6,10 @@ import os
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from marklight.private_files import is_plain_file, open_private
 from marklight.surfaces.daemon import state
 from marklight.surfaces.daemon.attach import PROGRAM, Gone, as_arguments, greet
 from marklight.surfaces.daemon.state import State, own_settings
@@ -25,8 +27,7 @@ def start(
     folder: Path, arguments: Sequence[str], settings: Mapping[str, object], token: str = ""
 ) -> subprocess.Popen[bytes]:
     """A process of its own: no terminal, no parent to mind, its words in a log beside its state file."""
-    log = file_for(folder, settings).with_suffix(".log")
-    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    out = _open_log(file_for(folder, settings).with_suffix(".log"))
     try:
         return subprocess.Popen(
             [*PROGRAM, "serve", "--in", str(folder), *arguments],
@@ -43,6 +44,14 @@ def start(
         )
     finally:
         os.close(out)
+
+
+def _open_log(log: Path) -> int:
+    """Open an empty log; a link or a pipe at its path is replaced, not written through."""
+    if not is_plain_file(log):
+        with suppress(FileNotFoundError):
+            log.unlink()
+    return open_private(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
 
 
 def start_for_client(folder: Path, assignments: Sequence[str]) -> subprocess.Popen[bytes]:

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from marklight.private_files import read_private
+
 NO_MATTER = ("MARKLIGHT_STATE_DIR", "MARKLIGHT_DAEMON", "MARKLIGHT_SERVE_")
 """Variables that change who answers and where, and never what."""
 SUFFIX = ".json"
@@ -44,16 +46,16 @@ class State(NamedTuple):
 
 
 def state_folder() -> Path:
-    """The user's own folder for what is only true for a while."""
+    """The user's own folder for what is only true for a while; links to it are resolved, links in it refused."""
     if named := os.environ.get("MARKLIGHT_STATE_DIR"):
-        return Path(named)
+        return Path(os.path.realpath(named))
     if sys.platform in ("win32", "darwin"):
         import platformdirs
 
         return Path(platformdirs.user_state_dir("marklight", appauthor=False))
     # As platformdirs has it; to load it takes as long as to be answered by a daemon.
     home = os.environ.get("XDG_STATE_HOME", "").strip() or os.path.expanduser("~/.local/state")
-    return Path(home, "marklight")
+    return Path(os.path.realpath(os.path.join(home, "marklight")))
 
 
 def own_settings(assignments: Sequence[str] = ()) -> dict[str, Any]:
@@ -85,12 +87,9 @@ def states(folder: Path | None = None) -> Iterator[tuple[Path, State]]:
 
 
 def read(file: Path) -> State | None:
-    """What a file tells; nothing if it is not ours, or half of one."""
+    """What a file tells; nothing if it is not ours, half of one, a link or a pipe."""
     try:
-        with open(file, "rb") as opened:
-            if hasattr(os, "getuid") and os.fstat(opened.fileno()).st_uid != os.getuid():
-                return None
-            told = State(**json.loads(opened.read()))
+        told = State(**json.loads(read_private(file)))
     except (OSError, ValueError, TypeError, RecursionError):
         return None
     return told if _is_sound(told) else None
