@@ -140,10 +140,15 @@ def _by_tags(document: Document, reader: Reader) -> Found:
     return {
         id: (
             LINKED * sum(weight[tag] for tag in tags) / whole if whole else 0.0,
-            f"{len(tags)} shared tag{'s' if len(tags) > 1 else ''}: {', '.join(tags)}",
+            f"{len(tags)} shared tag{'s' if len(tags) > 1 else ''}: {', '.join(map(_within_list, tags))}",
         )
         for id, tags in shared.items()
     }
+
+
+def _within_list(tag: str) -> str:
+    """Escape what separates tags and reasons where they are listed, so that no tag can pose as a reason."""
+    return tag.replace(";", r"\x3b").replace(",", r"\x2c")
 
 
 def _by_meaning(id: DocumentId, reader: Reader, model: str, limit: int) -> Found:
