@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from unicodedata import category
 
 from wcwidth import wcwidth
 
@@ -18,7 +19,10 @@ INDENT = " " * 4
 """Before what is left of a line that is not quoted; no line of ours that stands alone begins so."""
 LEAST_WIDTH = 20
 _TAB_STOP = 8
-_UNIT = re.compile(r"\x1b\[\d*m|\x1b\]8;;[^\x1b]*\x1b\\|[^\n]")
+EMOJI_FORM = "\ufe0f"
+"""After a character of one column; makes it an emoji of two."""
+_JOINERS = "\u200c\u200d"
+_UNIT = re.compile(rf"\x1b\[\d*m|\x1b\]8;;[^\x1b]*\x1b\\|[^\n]{EMOJI_FORM}?")
 """A style or a link of ours, which takes no room, or one character. Documents have none: they are escaped."""
 
 
@@ -50,6 +54,16 @@ def _rows(line: str, room: int) -> Iterator[str]:
 
 
 def _columns(unit: str, used: int) -> int:
-    if len(unit) > 1:
+    """Count the columns on the terminal that takes most: they differ about spacing marks and emoji selectors."""
+    if unit.startswith("\x1b"):
         return 0
-    return _TAB_STOP - used % _TAB_STOP if unit == "\t" else max(0, wcwidth(unit))
+    if unit == "\t":
+        return _TAB_STOP - used % _TAB_STOP
+    return sum(wcwidth(each) if wcwidth(each) > 0 else _may_take_room(each) for each in unit)
+
+
+def _may_take_room(character: str) -> bool:
+    """Return true for a character without width of its own that some terminal gives a column."""
+    return character == EMOJI_FORM or not (
+        character in _JOINERS or category(character) in ("Mn", "Me")
+    )
