@@ -62,7 +62,7 @@ def index_address(folder: Path, engine: str) -> tuple[str, str]:
     beside = folder / INDEX_FOLDER
     away = ownership.place_away(folder)
     if reason := _why_not_beside(folder, beside):
-        return f"file:{away}", f"{reason}, so its index is in {away}"
+        return f"file:{away}", f"{reason}; the index of {folder} is in {away}"
     return f"file:{beside}", ""
 
 
