@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 MOST_PARTS = 20
-"""Of one key or table name; our own have four at the most."""
+"""Limit of the parts of one key or table name; our own have four at the most."""
 MOST_BYTES = 1_000_000
-"""Of a file; the largest `pyproject.toml` of well-known projects have a tenth of it."""
+"""Limit of the size of a file; the largest `pyproject.toml` of well-known projects have a tenth of it."""
 
 # Strings end where tomllib ends them, or else a quotation mark could hide a key from the check.
 _STRING_OR_COMMENT = re.compile(

@@ -58,7 +58,7 @@ class Record(NamedTuple):
     device: int
     inode: int
     store_inode: int
-    """Of the database; 0 where there is none yet."""
+    """Inode of the database; 0 if there is none yet."""
     owner: int
 
     def matches(self, here: Record) -> bool:

@@ -57,7 +57,7 @@ def is_library(folder: Path) -> bool:
     """Return true for a folder with a settings file or an index that this user made, complete or not."""
     if _is_own_file(folder / PROJECT_FILE):
         return True
-    # A strangers' index in a folder above must not make one library of everything below.
+    # A foreign index in a parent folder must not turn everything below it into one library.
     places = (folder / INDEX_FOLDER, ownership.place_away(folder))
     return any(ownership.origin(each) not in (Origin.NONE, Origin.FOREIGN) for each in places)
 

@@ -1,7 +1,7 @@
 """Files for this user alone: mode 0600, replaced atomically, opened without following a symbolic link.
 
-Everything Marklight writes into a folder that others may have prepared goes through here, and so does everything it
-believes without a further check.
+Use this module for all files that Marklight writes into a folder which others may have prepared, and for all files that it
+trusts without another check.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def from_user_file() -> Iterator[Layer]:
 
 
 def layer_of(data: bytes, path: Path, *table: str) -> Layer:
-    """Parse a settings file's bytes; `table` says where in it ours stand."""
+    """Parse the content of a settings file; `table` is the path of our table in it."""
     try:
         values: Any = bounded_toml.parse(data)
     except (ValueError, RecursionError) as error:

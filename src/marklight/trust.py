@@ -40,7 +40,7 @@ class FolderFile(NamedTuple):
     layer: Layer | None
     digest: str = ""
     problem: str = ""
-    """Why the file is not obeyed, and what to do."""
+    """Reason why the file is ignored, and what to do."""
 
 
 class Record(NamedTuple):

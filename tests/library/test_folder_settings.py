@@ -1,9 +1,7 @@
-"""What a folder's settings file may decide without the user's trust, and what is ignored with a notice."""
+"""Test the allow-list of settings in a folder's file, over all keys of the schema."""
 
 from __future__ import annotations
 
-import dataclasses
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +9,13 @@ from typing import Any
 
 import pytest
 
-import marklight
 from marklight.errors import SettingsError
 from marklight.library import compose
 from marklight.library.compose import SCHEMA, compose_pipeline, read_settings
 from marklight.library.folder_settings import ALLOWED
 from marklight.settings import combine, known_keys, nested
 from marklight.surfaces.render import to_json
-from tests.making import library, write
-from tests.models.pairs import write_folder
-from tests.models.serving import Behaviour
+from tests.making import write
 
 OTHER: dict[str, Any] = {
     "engine": "memory:",
@@ -202,217 +197,3 @@ def test_an_unknown_key_and_a_wrong_type_are_errors_still(tmp_path: Path) -> Non
     for text in ("serve.strat = true\n", 'serve.start = "often"\n'):
         with pytest.raises(SettingsError, match=r"serve\.st"):
             _settings(tmp_path, text)
-
-
-# Attacks
-
-
-def test_a_collection_outside_the_folder_is_not_read(tmp_path: Path) -> None:
-    keys = write(Path.home() / ".ssh", {"id_ed25519": "-----BEGIN PRIVATE KEY----- zebra"})
-    text = f'[collections]\nnotes = "."\nkeys = "{keys}"\nhome = "~/.ssh"\nup = "notes/../../.."\n'
-    write(tmp_path, {"a.md": "# Apples\n\nApples.\n"})
-    write(
-        tmp_path, {"marklight.toml": f'{text}[files]\nhidden = true\nparsers = {{"*" = "plain"}}\n'}
-    )
-    with library(tmp_path) as lib:
-        assert list(lib.collections) == ["notes"]
-        answer = lib.search("private key zebra", min_confidence=0.0)
-        assert {hit.chunk.path for hit in answer.hits} <= {"a.md"}
-        assert answer.index.documents == 1
-        assert all(f"collections.{name} (" in answer.notices[0] for name in ("keys", "home", "up"))
-
-
-def test_a_collection_that_is_a_symbolic_link_out_of_the_folder_is_not_read(tmp_path: Path) -> None:
-    secret = write(Path.home() / "secret", {"plan.md": "# Plan\n\nThe zebra plan.\n"})
-    write(
-        tmp_path, {"a.md": "# Apples\n\nApples.\n", "marklight.toml": 'collections.docs = "docs"\n'}
-    )
-    (tmp_path / "docs").symlink_to(secret)
-    with library(tmp_path) as lib:
-        assert list(lib.collections) == ["default"]
-        assert [hit.chunk.path for hit in lib.search("zebra plan").hits] == []
-        assert "collections.docs" in lib.index().notices[0]
-
-
-def test_a_collection_that_becomes_a_symbolic_link_later_is_not_read(tmp_path: Path) -> None:
-    secret = write(Path.home() / "secret", {"plan.md": "# Plan\n\nThe zebra plan.\n"})
-    write(tmp_path, {"docs/a.md": "# Apples\n\nApples.\n", "more/b.md": "# Beans\n\nBeans.\n"})
-    write(tmp_path, {"marklight.toml": 'collections = {docs = "docs", more = "more"}\n'})
-    with library(tmp_path) as lib:
-        lib.index()
-        (tmp_path / "docs").rename(tmp_path / "old")
-        (tmp_path / "docs").symlink_to(secret)
-        lib.index()
-        assert [hit.chunk.path for hit in lib.search("zebra plan", min_confidence=0.5).hits] == []
-        assert "has become a symbolic link" in str(lib.status()["failed"])
-
-
-def test_hidden_folders_are_no_collections(tmp_path: Path) -> None:
-    for name in (".git", ".ssh", "part/.private"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "link").symlink_to(tmp_path / ".ssh")
-    text = 'a = ".git"\nb = ".ssh"\nc = "part/.private"\nd = "link"\n'
-    assert _settings(tmp_path, f"[collections]\n{text}")["collections"] == {}
-
-
-def test_links_that_lead_outside_are_not_followed(tmp_path: Path) -> None:
-    secret = write(Path.home() / "secret", {"plan.md": "# Plan\n\nThe zebra plan.\n"})
-    write(
-        tmp_path,
-        {"a.md": "# Apples\n\nApples.\n", "marklight.toml": "files.follow_outside = true\n"},
-    )
-    (tmp_path / "plan.md").symlink_to(secret / "plan.md")
-    (tmp_path / "more").symlink_to(secret)
-    with library(tmp_path) as lib:
-        assert [one.path for one in lib.index().added] == ["a.md"]
-        assert "files.follow_outside" in lib.index().notices[0]
-
-
-def test_nothing_of_another_library_changes(tmp_path: Path) -> None:
-    other = write(tmp_path / "other", {"mine.md": "# Mine\n\nMy own zebra.\n"})
-    with library(other) as lib:
-        lib.index()
-    before = _contents(other)
-    for where in ("../other/.marklight", str(other / ".marklight")):
-        hostile = write(tmp_path / "hostile", {"a.md": "# A\n\nApples.\n"})
-        write(hostile, {"marklight.toml": f'engine = "file:{where}"\n'})
-        with library(hostile) as lib:
-            assert lib.address == f"file:{hostile / '.marklight'}"
-            lib.index()
-            assert "engine" in lib.search("apples").notices[0]
-    assert _contents(other) == before
-    with library(other) as lib:
-        assert [hit.chunk.path for hit in lib.search("zebra").hits] == ["mine.md"]
-
-
-def _contents(folder: Path) -> dict[str, bytes]:
-    return {
-        str(file): file.read_bytes()
-        for file in sorted(folder.rglob("*"))
-        if file.is_file() and not file.name.endswith((".db-wal", ".db-shm", ".lock"))
-    }
-
-
-def test_no_key_and_no_text_is_sent_to_a_server_that_a_folder_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: Behaviour, address: str
-) -> None:
-    monkeypatch.setenv("MY_SECRET", "hunter2")
-    model = f'name = "openai:m"\naddress = "{address}"\nkey_variable = "MY_SECRET"\n'
-    text = f'[model]\n{model}query_prefix = "x"\n[reranker]\n{model}'
-    write(tmp_path, {"a.md": "# Apples\n\nApples.\n", "marklight.toml": text})
-    with library(tmp_path) as lib:
-        lib.index()
-        (notice,) = lib.search("apples").notices
-    assert does.requests == []
-    assert "model.key_variable" in notice
-    assert "reranker.address" in notice
-
-
-def test_a_command_that_a_folder_names_is_not_run(tmp_path: Path) -> None:
-    text = f'[model]\nname = "ollama:m"\nkey_command = "touch {tmp_path}/ran"\n'
-    found = _settings(tmp_path, text)
-    assert found["model.key_command"] == ""
-    assert not (tmp_path / "ran").exists()
-
-
-def test_a_model_in_the_folder_is_not_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_folder(tmp_path / "pairs")
-    monkeypatch.setenv("MARKLIGHT_MODEL_NAME", "fake")
-    write(tmp_path, {"a.md": "# Apples\n\nApples.\n"})
-    write(
-        tmp_path, {"marklight.toml": f'reranker.name = "{tmp_path}/pairs"\nmodel.name = "./own"\n'}
-    )
-    with marklight.open(tmp_path) as lib:
-        assert (lib.settings["model.name"], lib.settings["reranker.name"]) == ("fake", "")
-        answer = lib.search("how do apples grow", explain=True)
-        assert "rerank" not in str(answer.to_dict()["results"])
-        assert "reranker.name" in answer.notices[0]
-
-
-def test_a_folder_starts_no_daemon(tmp_path: Path) -> None:
-    from marklight.surfaces.daemon.starting import is_wanted
-
-    text = "[serve]\nstart = true\nidle_minutes = 525600.0\nhost = '0.0.0.0'\ntoken = 'known'\n"
-    write(tmp_path, {"marklight.toml": text})
-    assert not is_wanted(tmp_path, [])
-    with library(tmp_path) as lib:
-        assert (lib.serve.start, lib.serve.idle_minutes) == (False, 30.0)
-        assert (lib.serve.host, lib.serve.token) == ("127.0.0.1", "")
-    assert is_wanted(tmp_path, ["serve.start=true"])
-
-
-# Files that are not obeyed at all
-
-
-def test_a_file_of_another_user_is_not_obeyed(tmp_path: Path) -> None:
-    if not hasattr(os, "geteuid") or os.geteuid() != 0:
-        pytest.skip("only the administrator can give a file away")
-    write(tmp_path, {"marklight.toml": "search.recency.strength = 0.0\n"})
-    os.chown(tmp_path / "marklight.toml", 12345, 12345)
-    _demand_not_obeyed(tmp_path, "belongs to another user")
-
-
-def test_a_file_of_another_user_is_told_by_its_owner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path, {"marklight.toml": "search.recency.strength = 0.0\n"})
-    monkeypatch.setattr("marklight.trust.is_own", lambda _: False)
-    _demand_not_obeyed(tmp_path, "belongs to another user")
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="modes are of POSIX")
-def test_a_file_that_everybody_may_write_is_not_obeyed(tmp_path: Path) -> None:
-    write(tmp_path, {"marklight.toml": "search.recency.strength = 0.0\n"})
-    (tmp_path / "marklight.toml").chmod(0o666)
-    _demand_not_obeyed(tmp_path, "can be written by every user")
-    (tmp_path / "marklight.toml").chmod(0o664)
-    assert read_settings(tmp_path, environ={})["search.recency.strength"] == 0
-
-
-def test_a_file_outside_is_not_obeyed_by_a_link_to_it(tmp_path: Path) -> None:
-    folder = write(tmp_path / "folder", {"a.md": "a"})
-    outside = write(tmp_path / "outside", {"x.toml": "search.recency.strength = 0.0\n"}) / "x.toml"
-    (folder / "marklight.toml").symlink_to(outside)
-    _demand_not_obeyed(folder, "symbolic link that leads out")
-    (folder / "marklight.toml").unlink()
-    write(folder, {"conf/x.toml": "search.recency.strength = 0.0\n"})
-    (folder / "marklight.toml").symlink_to(folder / "conf" / "x.toml")
-    assert read_settings(folder, environ={})["search.recency.strength"] == 0
-    (folder / "marklight.toml").unlink()
-    (folder / "marklight.toml").symlink_to(folder / "nothing")
-    _demand_not_obeyed(folder, "symbolic link to nothing")
-
-
-@pytest.mark.parametrize("name", ["marklight.toml", "pyproject.toml"])
-def test_a_fifo_is_not_waited_for(name: str, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / name)
-    _demand_not_obeyed(tmp_path, "is not a regular file")
-
-
-def test_a_device_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / "marklight.toml").symlink_to("/dev/zero")
-    _demand_not_obeyed(tmp_path, "is not a regular file")
-
-
-def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
-    write(tmp_path, {"marklight.toml": "search.recency.strength = 0.0\n" + "#" * 1_000_000})
-    _demand_not_obeyed(tmp_path, "is larger than 1 MB")
-
-
-def test_settings_of_other_programs_alone_are_no_reason_for_a_notice(tmp_path: Path) -> None:
-    write(tmp_path, {"pyproject.toml": "[tool.other]\nx = 1\n"})
-    (tmp_path / "pyproject.toml").chmod(0o666)
-    assert read_settings(tmp_path, environ={}).notices == ()
-    write(tmp_path, {"pyproject.toml": "[tool.marklight.search.recency]\nstrength = 0.0\n"})
-    _demand_not_obeyed(tmp_path, "can be written by every user", "pyproject.toml")
-
-
-def _demand_not_obeyed(folder: Path, why: str, name: str = "") -> None:
-    found = read_settings(folder, environ={})
-    assert found["search.recency.strength"] == 1.0
-    (notice,) = found.notices
-    assert why in notice
-    assert str(folder / name) in notice
-    assert dataclasses.asdict(found)["ignored"] == ()

@@ -18,7 +18,7 @@ TICK_NS = 20_000_000
 COARSE_NS = 2_000_000_000
 """One step where stamps are whole seconds: 1 s on ext3, HFS+ and ext4 with small inodes, 2 s on FAT."""
 SKEW_NS = 3_000_000_000
-"""How far the clock of a file server may be behind ours where its stamps are whole seconds."""
+"""Tolerated clock skew of a file server whose time stamps are whole seconds."""
 _SECOND_NS = 1_000_000_000
 _LATEST_NS = 2**63 - 1
 """The year 2262: what stores a time has 64 bits, while a disk may claim the year 2500."""

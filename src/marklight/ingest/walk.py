@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 AFTER_SLASH = chr(ord("/") + 1)
 """In place of a folder's slash: all that stands below the folder comes before."""
 DENIED = "cannot be listed: Permission denied"
-"""Why the documents of a folder are not found."""
+"""Reason why the documents of a folder are missing."""
 _AT_ONCE = 256
 """Names that are looked at before the time is: a tree with fewer is always walked whole."""
 

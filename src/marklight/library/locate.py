@@ -75,7 +75,7 @@ def _why_not_beside(folder: Path, beside: Path) -> str:
         return ""
     if not os.access(folder, os.W_OK):
         return f"{folder} cannot be written"
-    # Whoever may rename what is in the folder could exchange the index.
+    # A user who may rename entries of the folder could replace the index.
     status = os.stat(folder)
     if not is_own(status):
         return f"{folder} belongs to another user"

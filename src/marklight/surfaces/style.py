@@ -23,7 +23,7 @@ class Style:
     address: str = ""
     """What a click opens, with `{path}` and `{line}`; empty opens the file with whatever opens such files."""
     terminal: bool = False
-    """Whether a person reads the output, rather than a file or a program."""
+    """True if the output goes to a terminal."""
 
     def bold(self, text: str) -> str:
         """Text that is seen first."""

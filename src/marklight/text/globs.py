@@ -11,14 +11,14 @@ from marklight.errors import UsageError
 MOST_TRIES = 1_000_000
 """Ways to match that a regular expression may try for one path; above this the slower, linear way is taken."""
 _WILDCARDS = {"**/": "(?:.*/)?", "/**": "(?:/.*)?", "**": ".*", "*": "[^/]*"}
-"""What can match in several ways, as regular expressions."""
+"""Wildcards of a glob as regular expressions."""
 
 
 class _Pattern(NamedTuple):
     parts: tuple[str | re.Pattern[str], ...]
     """Wildcards by their names above, and expressions for what is between them."""
     whole: re.Pattern[str]
-    """The same as one expression, which backtracks: fast for few wildcards."""
+    """Compile a glob to a regular expression, which backtracks: fast for few wildcards."""
     wildcards: int
 
 

@@ -1,7 +1,7 @@
 """Replace a database that was moved, copied or restored, or has other tables, by a new one.
 
-Nothing in the old database is believed. Documents are read again from their files. Vectors are kept whose checksums were made with
-the id of the index, which nobody else knows; each belongs to the digest of a text. They are read from a private copy, with a time limit.
+The old database is not trusted. Documents are read again from their files. Only vectors are copied, if their checksum matches with the
+id of the index as the key. They are read from a private copy of the database, with a time limit.
 """
 
 from __future__ import annotations

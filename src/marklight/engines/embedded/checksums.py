@@ -32,9 +32,9 @@ _PARTS = (
     "SELECT c.document, c.ordinal, g.language FROM chunks c JOIN languages g ON g.chunk = c.row"
     " WHERE {c.document} ORDER BY c.document, c.ordinal, g.language",
 )
-"""What the checksum of a document covers: each row begins with the document's number."""
+"""Queries for the rows that the checksum of a document covers; the first column is the row of the document."""
 _NAMES = {"vectors": "digest", "concept_vectors": "term"}
-"""What the vectors of each table belong to."""
+"""Column that names the owner of a vector, by table."""
 
 
 def _checksum(key: bytes, data: bytes) -> int:

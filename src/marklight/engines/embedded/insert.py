@@ -25,7 +25,7 @@ class Placed:
     document: int
     first_chunk: int
     key: bytes
-    """Of the checksums."""
+    """Key of the checksums."""
 
     @cached_property
     def passages(self) -> list[tuple[Any, ...]]:

@@ -33,7 +33,7 @@ _MANAGED = ".managed.json"
 _DATA = re.compile(r"[0-9a-f]{32}(\.\d+)?\.[a-z]+")
 """Names of the data files that tantivy makes and may delete."""
 MOST_BYTES = 64_000_000
-"""Of a file that describes the index; a larger one is none of ours."""
+"""Limit of the size of a JSON file of the index."""
 HEAP_BYTES = 64_000_000
 """One thread: a second one gains nothing while Python makes the words."""
 _FOOTER_MAGIC = 1337
@@ -126,7 +126,7 @@ def _description_of(schema: tantivy.Schema) -> Any:
 
 
 def open_writer(folder: Path) -> tantivy.IndexWriter:
-    """Open the index for writing; the list by which tantivy deletes files is written anew from the folder first."""
+    """Open the index for writing; first rewrite the list by which tantivy deletes files from the directory listing."""
     import tantivy
 
     demand_safe(folder)

@@ -39,7 +39,7 @@ Value = TypeVar("Value")
 
 
 def stored(read: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
-    """Decorate a function that reads a row: a row that makes no sense is an error that says what to do."""
+    """Decorate a function that parses a row: raise StoreError with a hint for an invalid row."""
 
     @wraps(read)
     def reading(*given: Arguments.args, **named: Arguments.kwargs) -> Value:

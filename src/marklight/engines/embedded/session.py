@@ -62,7 +62,7 @@ class Session:
         self.file: tuple[int, int] | None = None
         """Which file it is a connection to, where that can change."""
         self.key = b""
-        """Key of the checksums: the id of the index, which nobody knows who did not make it."""
+        """Key of the checksums: the id of the index, a secret of its owner."""
         self._turns = Turns(path)
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:

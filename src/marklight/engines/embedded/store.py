@@ -64,9 +64,9 @@ class Store:
         self._closed = False
         self._file: tuple[int, int] | None = None
         self._replaced = ""
-        """Why the index in the folder must be replaced before it is written; empty where it need not."""
+        """Reason to replace the index in the folder before writing; empty if there is none."""
         self.news: deque[str] = deque()
-        """What was done without being requested, until somebody reads it."""
+        """Notices about repairs that nobody requested, until they are read."""
         self._made = self._has_tables()
 
     @property
@@ -158,7 +158,7 @@ class Store:
 
     @property
     def replaced(self) -> str:
-        """Why the index in the folder is not used and will be replaced by the next writer; empty where it is used."""
+        """Return the reason why the next writer replaces the index in the folder; empty if the index is in use."""
         return "" if self.exists else self._replaced
 
     def writing(self) -> Session:

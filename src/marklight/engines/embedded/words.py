@@ -54,7 +54,7 @@ class Stamp(NamedTuple):
     library: str
     recipe: str
     died: int
-    """How many passages had died before it was built whole."""
+    """Number of passages that were deleted before the index was last rebuilt."""
     whole: bool
     """Untrue from just before they are built anew until they are."""
     commits: list[str]
@@ -86,7 +86,7 @@ class Opened(NamedTuple):
     died: int
     """How many passages had died before it was built: all that died since may still stand in it."""
     ahead: bool = False
-    """Whether it knows of a commit that comes after the one of the view."""
+    """True if the index contains a later commit than the snapshot."""
 
 
 def died(session: Session) -> int:

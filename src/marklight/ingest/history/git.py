@@ -51,9 +51,9 @@ class Location:
     folder: Path
     """The root of its files, or itself where it has none."""
     store: Path
-    """Where its objects and branches are."""
+    """Folder of the objects and branches."""
     own: Path
-    """Where this worktree's HEAD is."""
+    """Folder of the HEAD of this worktree."""
 
 
 def ask(place: Location, *arguments: str, given: bytes = b"", seconds: float = 0) -> bytes:
@@ -124,7 +124,7 @@ class Stream:
         return True
 
     def read(self) -> bytes:
-        """What it has printed since; nothing where it has ended. Not to be mixed with `line` and `take`."""
+        """Return the output since the last call, empty at its end. Do not combine with `line` and `take`."""
         return self._wait_for(partial(os.read, self._out.fileno(), 1 << 20))
 
     def line(self) -> bytes:

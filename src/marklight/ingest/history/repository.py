@@ -13,7 +13,7 @@ from marklight.ingest.history.objects import Written, written
 from marklight.ingest.read import first_bytes
 
 MOST_BYTES = 100_000_000
-"""Of a file of git's own: the list of a shallow clone's edge has 41 for each commit."""
+"""Limit of the size of a file of git: the file `shallow` has 41 bytes for each commit."""
 BRANCHES = ("refs/heads", "refs/remotes", "refs/tags")
 
 

@@ -30,7 +30,7 @@ MOST_CONNECTIONS = 200
 MOST_TOLD = 50
 """Beyond those, who are told at once that there is no room, and can still ask us to end."""
 RETRY_SECONDS = 1.0
-"""When the system is asked for a connection again after it had no file descriptor left."""
+"""Pause before the next `accept` when no file descriptor is left."""
 PULSE_SECONDS = 1.0
 """While work goes on, how often its asker hears that we live."""
 REDRAW_SECONDS = 0.1

@@ -87,7 +87,7 @@ def states(folder: Path | None = None) -> Iterator[tuple[Path, State]]:
 
 
 def read(file: Path) -> State | None:
-    """What a file tells; nothing if it is not ours, half of one, a link or a pipe."""
+    """Return the content of a state file; None for a foreign or incomplete file, a link or a pipe."""
     try:
         told = State(**json.loads(read_private(file)))
     except (OSError, ValueError, TypeError, RecursionError):

@@ -25,15 +25,15 @@ RESERVED_FILES = 32
 """File descriptors that are left for index files, their journals, git and the daemon's own connections."""
 FEWEST = 4
 PRESSED_SECONDS = 1.0
-"""How long a connection may wait for its client while others wait for a connection."""
+"""Time limit for an idle client while other clients wait for a connection."""
 RETRY_SECONDS = 1.0
-"""When the system is asked again after it had nothing left."""
+"""Pause before the next `accept` when no file descriptor is left."""
 
 log = logging.getLogger(__name__)
 
 
 class Room(NamedTuple):
-    """How many connections are answered, and how many more are told that they are too many."""
+    """Return the number of connections to serve, and the number of further ones to answer with 503."""
 
     served: int
     refused: int

@@ -30,7 +30,7 @@ class Connection(H11Protocol):
 
     timeout_seconds = 20.0
     most = 500
-    """How many are answered at once; further ones are told to come again."""
+    """Number of connections served at once; further ones get 503."""
 
     @staticmethod
     def left() -> None:
