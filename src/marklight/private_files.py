@@ -161,12 +161,23 @@ def _open_folder(folder: Path) -> Iterator[int | None]:
 
 def data_folder() -> Path:
     """Return the folder for what this user keeps on this machine: ownership records, trust, indexes kept elsewhere."""
-    if named := os.environ.get("MARKLIGHT_DATA_DIR"):
-        return Path(os.path.realpath(named))
-    if sys.platform in ("win32", "darwin"):
+    return _user_folder("data", ".local/share")
+
+
+def state_folder() -> Path:
+    """Return the folder for what is valid only while a process runs."""
+    return _user_folder("state", ".local/state")
+
+
+def _user_folder(kind: str, below_home: str) -> Path:
+    """Return a folder of this user: named by a variable, or as platformdirs returns it; links to it are resolved."""
+    folder = os.environ.get(f"MARKLIGHT_{kind.upper()}_DIR")
+    if not folder and sys.platform in ("win32", "darwin"):
         import platformdirs
 
-        return Path(platformdirs.user_data_dir("marklight", appauthor=False))
-    # The same folder as platformdirs returns, without importing it: this runs before a command finds its daemon.
-    home = os.environ.get("XDG_DATA_HOME", "").strip() or os.path.expanduser("~/.local/share")
-    return Path(os.path.realpath(os.path.join(home, "marklight")))
+        folder = getattr(platformdirs, f"user_{kind}_dir")("marklight", appauthor=False)
+    if not folder:
+        # Without importing platformdirs: this runs before a command finds its daemon.
+        home = os.environ.get(f"XDG_{kind.upper()}_HOME", "").strip()
+        folder = os.path.join(home or os.path.expanduser(f"~/{below_home}"), "marklight")
+    return Path(os.path.realpath(folder))

@@ -15,6 +15,7 @@ from threading import Thread, Timer
 import pytest
 from filelock import FileLock
 
+from marklight.private_files import state_folder
 from marklight.surfaces.cli.app import run
 from marklight.surfaces.daemon import attach, state
 from marklight.surfaces.daemon.attach import Full, Line
@@ -60,7 +61,7 @@ def answer_to(port: int, sent: bytes) -> bytes:
 
 
 def test_only_its_user_can_read_how_to_reach_a_daemon(daemon: State) -> None:
-    folder = state.state_folder()
+    folder = state_folder()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     for file in folder.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
@@ -271,4 +272,4 @@ def test_the_state_folder_is_where_the_system_keeps_such_things(
     monkeypatch.delenv("MARKLIGHT_STATE_DIR", raising=False)
     for home in ("", str(tmp_path)):
         monkeypatch.setenv("XDG_STATE_HOME", home)
-        assert str(state.state_folder()) == platformdirs.user_state_dir("marklight")
+        assert str(state_folder()) == platformdirs.user_state_dir("marklight")

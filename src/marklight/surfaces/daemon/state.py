@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from marklight.private_files import read_private
+from marklight.private_files import read_private, state_folder
 
 NO_MATTER = ("MARKLIGHT_STATE_DIR", "MARKLIGHT_DAEMON", "MARKLIGHT_SERVE_")
 """Variables that change who answers and where, and never what."""
@@ -43,19 +42,6 @@ class State(NamedTuple):
             "version": self.version,
             "started": self.started,
         }
-
-
-def state_folder() -> Path:
-    """The user's own folder for what is only true for a while; links to it are resolved, links in it refused."""
-    if named := os.environ.get("MARKLIGHT_STATE_DIR"):
-        return Path(os.path.realpath(named))
-    if sys.platform in ("win32", "darwin"):
-        import platformdirs
-
-        return Path(platformdirs.user_state_dir("marklight", appauthor=False))
-    # As platformdirs has it; to load it takes as long as to be answered by a daemon.
-    home = os.environ.get("XDG_STATE_HOME", "").strip() or os.path.expanduser("~/.local/state")
-    return Path(os.path.realpath(os.path.join(home, "marklight")))
 
 
 def own_settings(assignments: Sequence[str] = ()) -> dict[str, Any]:
