@@ -53,7 +53,7 @@ class ModelError(MarklightError):
     """A model is missing, damaged or does not fit."""
 
 
-class Unanswered(ModelError):
+class ModelServerError(ModelError):
     """A model's server gives no usable answer; what needs no model still works."""
 
 

@@ -6,15 +6,15 @@ import numpy as np
 
 from marklight import models
 from marklight.models.remembering import Remembering
-from marklight.ports import Resting
+from marklight.ports import Unloadable
 
 
 def test_a_model_that_rested_is_opened_again_when_it_is_needed() -> None:
     model = models.load()
-    assert isinstance(model, Resting)
+    assert isinstance(model, Unloadable)
     before = model.embed_query("how do tokens expire")
     assert "session" in vars(model)
-    model.rest()
+    model.unload()
     assert not {"session", "tokenizer"} & set(vars(model))
     assert np.array_equal(model.embed_query("how do tokens expire"), before)
 
@@ -23,5 +23,5 @@ def test_who_remembers_lets_the_model_rest() -> None:
     model = models.load()
     asked = Remembering(model)
     asked.embed_query("how do tokens expire")
-    asked.rest()
+    asked.unload()
     assert "session" not in vars(model)

@@ -10,7 +10,7 @@ from typing import Self
 from marklight.ingest.concepts import embed_vocabulary, words_missing
 from marklight.ingest.embed import embed_pending
 from marklight.model import Counts, DocumentId, Entry
-from marklight.ports import Embedder, Engine, Progress, in_haste, silent
+from marklight.ports import Embedder, Engine, Progress, silent, with_time_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Indexing(ABC):
 
     def hurried(self, seconds: float) -> Self:
         """The same for a caller who has only so much time, where the model is one to wait for."""
-        return replace(self, embedder=in_haste(self.embedder, seconds))
+        return replace(self, embedder=with_time_limit(self.embedder, seconds))
 
     def waiting(self) -> bool:
         """Whether passages or words are known to have no vector yet."""

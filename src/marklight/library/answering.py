@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from marklight.answer import Answer, Mode, Query
-from marklight.errors import Unanswered
+from marklight.errors import ModelServerError
 from marklight.library.choice import BY_COMMAND, WITH_MODEL, model_for
 from marklight.library.crew import MANY
 from marklight.library.parts import Parts
 from marklight.model import DocumentId
-from marklight.ports import Embedder, Reader, Reranker, Tools, in_haste
+from marklight.ports import Embedder, Reader, Reranker, Tools, with_time_limit
 from marklight.search.pipeline import Pipeline
 
 DEEPER, DEEPEST = 4, 16
@@ -69,7 +69,7 @@ def answer(
     embedder, said = model_for(query, reader, question.embedder, library.model_named, rest)
     tools = Tools(
         reader,
-        in_haste(embedder, library.settings["model.query_seconds"]),
+        with_time_limit(embedder, library.settings["model.query_seconds"]),
         question.reranker,
         exists=exists,
         now=time.time(),
@@ -80,7 +80,7 @@ def answer(
         tools = replace(tools, together=library.crew.together)
     try:
         found = _enough(pipeline, query, tools)
-    except Unanswered as error:
+    except ModelServerError as error:
         if query.mode is Mode.SEMANTIC:
             raise
         said.append(f"answered by words alone: {error}")

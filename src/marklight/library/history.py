@@ -14,7 +14,7 @@ from threading import Lock
 from marklight import engines, ownership
 from marklight.answer import Query
 from marklight.commits import SHORT, Commit
-from marklight.errors import Busy, HistoryError, StoreError, Unanswered
+from marklight.errors import Busy, HistoryError, ModelServerError, StoreError
 from marklight.ingest.history.news import known
 from marklight.ingest.history.pipeline import History
 from marklight.ingest.history.repository import Repository, find
@@ -107,7 +107,7 @@ class Annals:
                 finally:
                     self.embedding.release()
             return told
-        except Unanswered as error:
+        except ModelServerError as error:
             return [*told, f"what is new could not be embedded: {error}"]
         except Busy:
             return ["another process is reading the history; answering from what is there"]

@@ -13,7 +13,7 @@ from marklight.errors import ModelError
 from marklight.library.chosen import Model, Reranking
 from marklight.models.remembering import Remembering
 from marklight.once import once
-from marklight.ports import Embedder, Reranker, Resting
+from marklight.ports import Embedder, Reranker, Unloadable
 from marklight.search.pipeline import Pipeline
 from marklight.search.refine.rerank import Rerank
 from marklight.settings import Settings
@@ -119,8 +119,8 @@ class Models:
         """Give back the memory of models until somebody needs them again."""
         for name in LOADED:
             model = self.__dict__.get(name)
-            if isinstance(model, Resting):
-                model.rest()
+            if isinstance(model, Unloadable):
+                model.unload()
 
 
 def _reads(query: Query, pipeline: Pipeline) -> bool:

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from marklight.answer import Query
-from marklight.errors import Busy, StoreError, Unanswered
+from marklight.errors import Busy, ModelServerError, StoreError
 from marklight.ingest.look import Look
 from marklight.ingest.pipeline import Ingest
 from marklight.library.bookmark import Bookmark
@@ -65,9 +65,9 @@ class Upkeep:
         with self.embedding:
             try:
                 embed(self.ingest, self.limits.wait_seconds, progress)
-            except Unanswered as error:
+            except ModelServerError as error:
                 hint = f"{error.hint}. {GOES_ON}" if error.hint else GOES_ON
-                raise Unanswered(error.message, hint) from error
+                raise ModelServerError(error.message, hint) from error
             tidy(self.ingest)
         return report
 
@@ -94,7 +94,7 @@ class Upkeep:
             embed(self.ingest.hurried(left), self.limits.wait_seconds, progress, until, first)
             tidy(self.ingest)
             return ""
-        except Unanswered as error:
+        except ModelServerError as error:
             return f"what is new could not be embedded: {error}"
         except Busy:
             return BUSY

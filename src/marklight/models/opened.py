@@ -70,7 +70,7 @@ class Opened:
         """The graph."""
         return _open_session(self.name, self._open_model())
 
-    def rest(self) -> None:
+    def unload(self) -> None:
         """Give back what is open; whoever needs it next opens it again."""
         for part in ("session", "tokenizer"):
             self.__dict__.pop(part, None)

@@ -9,7 +9,7 @@ from copy import copy
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from marklight.ports import Patient, Resting
+from marklight.ports import TimeLimited, Unloadable
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
@@ -52,18 +52,18 @@ class Remembering:
     def embed_passages(self, texts: Sequence[str]) -> Matrix:
         return self._model.embed_passages(texts)
 
-    def hurried(self, seconds: float) -> Embedder:
+    def with_time_limit(self, seconds: float) -> Embedder:
         """As the model within, if that can hurry; what is remembered is the same."""
-        if not isinstance(self._model, Patient):
+        if not isinstance(self._model, TimeLimited):
             return self
         other = copy(self)
-        other._model = self._model.hurried(seconds)
+        other._model = self._model.with_time_limit(seconds)
         return other
 
-    def rest(self) -> None:
+    def unload(self) -> None:
         """As the model within, if that can; what is remembered stays."""
-        if isinstance(self._model, Resting):
-            self._model.rest()
+        if isinstance(self._model, Unloadable):
+            self._model.unload()
 
     def embed_query(self, text: str) -> Vector:
         with self._guard:

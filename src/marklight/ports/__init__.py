@@ -14,7 +14,7 @@ from marklight.ports.index import (
     Scored,
     Span,
 )
-from marklight.ports.models import Embedder, Patient, Reranker, Resting, in_haste
+from marklight.ports.models import Embedder, Reranker, TimeLimited, Unloadable, with_time_limit
 from marklight.ports.progress import Progress, nobody_stops, silent
 from marklight.ports.stages import Fuse, Refine, Retrieve, Rewrite, Tools
 
@@ -27,19 +27,19 @@ __all__ = [
     "Engine",
     "Fuse",
     "Indexed",
-    "Patient",
     "Pending",
     "Progress",
     "Reader",
     "Refine",
     "Reranker",
-    "Resting",
     "Retrieve",
     "Rewrite",
     "Scored",
     "Span",
+    "TimeLimited",
     "Tools",
-    "in_haste",
+    "Unloadable",
     "nobody_stops",
     "silent",
+    "with_time_limit",
 ]

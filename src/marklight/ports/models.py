@@ -1,4 +1,4 @@
-"""What models owe: text to vectors, and scores of passages for a question."""
+"""Protocols of models: embedders turn text into vectors, rerankers score passages for a query."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 class Embedder(Protocol):
-    """Text to vectors of length one."""
+    """Turns text into vectors of length one."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever a vector would."""
+        """Return a digest that changes whenever a vector would."""
 
     @property
     def dimension(self) -> int: ...
@@ -26,41 +26,40 @@ class Embedder(Protocol):
     def token_limit(self) -> int: ...
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Length of each passage by the model's own tokenizer, prefix and special tokens included."""
+        """Count the tokens of each passage, prefix and special tokens included."""
 
     def embed_passages(self, texts: Sequence[str]) -> Matrix:
-        """One row for each text, in order; batches inside are bounded by tokens."""
+        """Return one row for each text, in order; batches are bounded by tokens."""
 
     def embed_query(self, text: str) -> Vector: ...
 
 
-@runtime_checkable
-class Patient(Protocol):
-    """A model that may be waited for, such as one on a server."""
-
-    def hurried(self, seconds: float) -> Embedder:
-        """The same for a caller who has only so much time."""
-
-
-@runtime_checkable
-class Resting(Protocol):
-    """A model that can give back its memory, such as one in this process."""
-
-    def rest(self) -> None:
-        """Until somebody needs it again."""
-
-
-def in_haste(model: Embedder | None, seconds: float) -> Embedder | None:
-    """The model as one asks it who has only so much time; most are never waited for."""
-    asked: object = model
-    return asked.hurried(seconds) if isinstance(asked, Patient) else model
-
-
 class Reranker(Protocol):
-    """Scores of passages for a question, higher is better."""
+    """Scores passages for a query; higher is better."""
 
     @property
     def name(self) -> str: ...
 
-    def score(self, question: str, passages: Sequence[str], budget_ms: float) -> list[float]:
-        """One number in 0 to 1 for each passage, in order; fewer when the time is over, never none."""
+    def score(self, query: str, passages: Sequence[str], budget_ms: float) -> list[float]:
+        """Return one score from 0 to 1 for each passage, in order; fewer when time runs out, at least one."""
+
+
+@runtime_checkable
+class TimeLimited(Protocol):
+    """An embedder whose calls can be limited in time, such as one on a server."""
+
+    def with_time_limit(self, seconds: float) -> Embedder:
+        """Return the same model for a caller that waits at most this long."""
+
+
+@runtime_checkable
+class Unloadable(Protocol):
+    """A model that can free its memory, such as one in this process."""
+
+    def unload(self) -> None:
+        """Free the memory; the next call loads the model again."""
+
+
+def with_time_limit(model: Embedder | None, seconds: float) -> Embedder | None:
+    """Return the model limited to this many seconds, where it supports a limit."""
+    return model.with_time_limit(seconds) if isinstance(model, TimeLimited) else model

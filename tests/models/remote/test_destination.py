@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from marklight.errors import Unanswered
+from marklight.errors import ModelServerError
 from tests.models.remote.opening import opened
 from tests.models.serving import Behaviour, serving
 
@@ -19,7 +19,7 @@ def test_a_redirect_to_another_host_is_not_followed(
     other = Behaviour()
     with serving(other) as there:
         does.redirect = f"{there}/v1/embeddings"
-        with pytest.raises(Unanswered, match="sends us on to http://127"):
+        with pytest.raises(ModelServerError, match="sends us on to http://127"):
             opened(address, tmp_path, key_variable="MY_KEY").embed_query("a")
     assert not other.requests
 
@@ -28,7 +28,7 @@ def test_a_redirect_within_the_host_is_followed_and_not_for_ever(
     does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     does.redirect = "/v1/embeddings"
-    with pytest.raises(Unanswered, match="again and again"):
+    with pytest.raises(ModelServerError, match="again and again"):
         opened(address, tmp_path).embed_query("a")
     assert len(does.requests) == 4
 
@@ -39,7 +39,9 @@ def test_the_proxy_of_the_environment_is_used_but_not_for_this_machine(
     for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("http_proxy", address)
-    with pytest.raises(Unanswered, match=r"status 404.*no such path http://model\.example/v1/emb"):
+    with pytest.raises(
+        ModelServerError, match=r"status 404.*no such path http://model\.example/v1/emb"
+    ):
         opened("http://model.example", tmp_path).embed_query("a")
     with serving(Behaviour()) as other:
         opened(other, tmp_path).embed_query("a")
@@ -49,7 +51,7 @@ def test_the_proxy_of_the_environment_is_used_but_not_for_this_machine(
 def test_a_certificate_that_nobody_vouches_for_is_refused_at_once(
     address: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(Unanswered, match="does not answer"):
+    with pytest.raises(ModelServerError, match="does not answer"):
         opened(address.replace("http:", "https:"), tmp_path, retries=0).embed_query("a")
 
 
@@ -59,11 +61,11 @@ def test_a_server_that_kept_us_waiting_is_left_alone_for_a_while_by_every_proces
     assert opened(address, tmp_path).dimension  # which is remembered, and asked for in no haste
     model = opened(address, tmp_path, query_seconds=1.2, timeout_seconds=1.2)
     does.waits = threading.Event()
-    with pytest.raises(Unanswered, match="in time"):
+    with pytest.raises(ModelServerError, match="in time"):
         model.embed_query("a")
     before = len(does.requests)
     for asked in (model, opened(address, tmp_path)):
-        with pytest.raises(Unanswered, match=r"in time \(\d+ s ago\). It is asked again in"):
+        with pytest.raises(ModelServerError, match=r"in time \(\d+ s ago\). It is asked again in"):
             asked.embed_query("b")
     assert len(does.requests) == before
     does.waits.set()

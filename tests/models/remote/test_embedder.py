@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marklight.errors import Unanswered
+from marklight.errors import ModelServerError
 from tests.models.remote.opening import FAKE, KINDS, opened
 from tests.models.serving import Behaviour
 
@@ -65,7 +65,7 @@ def test_shorter_vectors_are_asked_for_where_the_settings_want_them(
 ) -> None:
     assert opened(address, tmp_path, dimension=16).embed_passages(["a"]).shape == (1, 16)
     does.wrong = _all_of_64
-    with pytest.raises(Unanswered, match="gives 64 numbers, not 16"):
+    with pytest.raises(ModelServerError, match="gives 64 numbers, not 16"):
         opened(address, tmp_path / "new", dimension=16).embed_query("a")
 
 
@@ -114,6 +114,6 @@ def test_a_server_that_finds_everything_too_long_is_not_asked_for_ever(
     assert model.dimension == 64
     does.longest = 1
     before = len(does.requests)
-    with pytest.raises(Unanswered, match="exceeds the context length"):
+    with pytest.raises(ModelServerError, match="exceeds the context length"):
         model.embed_passages(["some text that is not long at all " * 4])
     assert len(does.requests) - before < 5

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from marklight.errors import Unanswered
+from marklight.errors import ModelServerError
 from marklight.models.remote.tokens import estimate
 from marklight.ports import Embedder
 from tests.models.remote.opening import KINDS, opened
@@ -59,7 +59,7 @@ def test_a_server_that_never_answered_has_a_name_all_the_same(tmp_path: Path) ->
     model = opened(address, tmp_path, query_seconds=1.0)
     assert model.fingerprint == model.fingerprint
     assert model.token_limit == 512
-    with pytest.raises(Unanswered):
+    with pytest.raises(ModelServerError):
         _ = model.dimension
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from marklight.errors import ModelError, SettingsError, Unanswered
+from marklight.errors import ModelError, ModelServerError, SettingsError
 from marklight.library.compose import read_settings
 from tests.models.remote.opening import opened
 from tests.models.serving import Behaviour
@@ -30,7 +30,7 @@ def test_the_key_comes_from_a_command_that_no_shell_sees(
     script.write_text("import sys; print(sys.argv[1])")
     command = f'"{sys.executable}" "{script}" "$HOME;echo"'
     does.says_key = True
-    with pytest.raises(Unanswered, match="refuses our key"):
+    with pytest.raises(ModelServerError, match="refuses our key"):
         opened(address, tmp_path, key_command=command).embed_query("a")
     assert does.keys[-1] == "Bearer $HOME;echo"
 
@@ -58,7 +58,7 @@ def test_a_key_that_a_server_repeats_is_not_repeated_by_us(
     monkeypatch.setenv("MY_KEY", "secret-key-of-the-test")
     does.says_key = True
     model = opened(address, tmp_path, key_variable="MY_KEY")
-    with pytest.raises(Unanswered) as told:
+    with pytest.raises(ModelServerError) as told:
         model.embed_query("a")
     assert "wrong key: Bearer …" in str(told.value)
     assert "secret" not in repr(model) + repr(model.server) + str(told.value)

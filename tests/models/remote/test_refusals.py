@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marklight.errors import Unanswered
+from marklight.errors import ModelServerError
 from tests.models.remote.opening import opened
 from tests.models.serving import Behaviour, serving
 
@@ -34,7 +34,7 @@ def test_it_does_not_wait_longer_than_it_has(does: Behaviour, address: str, tmp_
     model = opened(address, tmp_path)
     assert model.dimension
     does.statuses, does.retry_after = [429], "3600"
-    with pytest.raises(Unanswered, match="status 429"):
+    with pytest.raises(ModelServerError, match="status 429"):
         model.embed_passages(["a"])
     assert not does.statuses
 
@@ -47,7 +47,7 @@ def test_what_will_not_change_is_asked_once(
     assert model.dimension
     before = len(does.requests)
     does.statuses = [status]
-    with pytest.raises(Unanswered, match=f"status {status}.*not now"):
+    with pytest.raises(ModelServerError, match=f"status {status}.*not now"):
         model.embed_passages(["a"])
     assert len(does.requests) == before + 1
 
@@ -62,7 +62,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(
 def test_a_server_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
     with serving(Behaviour()) as address:
         pass
-    with pytest.raises(Unanswered) as told:
+    with pytest.raises(ModelServerError) as told:
         opened(address, tmp_path, retries=1).embed_passages(["a"])
     said = str(told.value)
     assert f"openai:m at {address} does not answer" in said
@@ -80,7 +80,7 @@ def test_one_that_answers_too_slowly_is_given_up(
         does.drip_seconds = 0.01  # 64 numbers are a thousand bytes and more
     else:
         does.waits = threading.Event()
-    with pytest.raises(Unanswered, match="does not answer in time"):
+    with pytest.raises(ModelServerError, match="does not answer in time"):
         model.embed_passages(["a"])
 
 
@@ -113,7 +113,7 @@ def test_an_answer_that_is_none_is_told_as_what_it_is(
     body: bytes, said: str, does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     does.body = body
-    with pytest.raises(Unanswered, match=said) as told:
+    with pytest.raises(ModelServerError, match=said) as told:
         opened(address, tmp_path).embed_passages(["a"])
     assert told.value.hint
 
@@ -122,7 +122,7 @@ def test_rows_of_several_lengths_are_refused(does: Behaviour, address: str, tmp_
     model = opened(address, tmp_path)
     assert model.dimension
     does.body = b'{"data": [{"embedding": [1, 2]}, {"embedding": [1]}]}'
-    with pytest.raises(Unanswered, match="several lengths"):
+    with pytest.raises(ModelServerError, match="several lengths"):
         model.embed_passages(["a", "b"])
 
 
@@ -138,7 +138,7 @@ def test_an_answer_without_end_is_not_read_to_its_end(
     does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     does.body = b" " * 3_000_000
-    with pytest.raises(Unanswered, match="more than 1200000"):
+    with pytest.raises(ModelServerError, match="more than 1200000"):
         opened(address, tmp_path).embed_query("a")
     assert len(does.requests) == 1
 
@@ -149,7 +149,7 @@ def test_another_number_of_numbers_than_before_is_refused_until_it_is_learned_an
     model = opened(address, tmp_path)
     before = model.fingerprint
     does.dimension = 32
-    with pytest.raises(Unanswered, match="32 numbers, not 64 as before") as told:
+    with pytest.raises(ModelServerError, match="32 numbers, not 64 as before") as told:
         model.embed_passages(["a"])
     assert "marklight models verify openai:m" in str(told.value)
     model.learn()

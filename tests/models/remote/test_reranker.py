@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from marklight.errors import ModelError, Unanswered
+from marklight.errors import ModelError, ModelServerError
 from marklight.library.chosen import Reranking
 from marklight.models import load_reranker
 from marklight.models.remote.reranker import RemoteReranker
@@ -96,7 +96,7 @@ def test_an_answer_that_is_none_is_told_as_what_it_is(
     body: bytes, said: str, does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     does.body = body
-    with pytest.raises(Unanswered, match=said):
+    with pytest.raises(ModelServerError, match=said):
         opened(address, tmp_path).score(QUESTION, ["undo"], LONG_MS)
 
 
@@ -104,7 +104,7 @@ def test_a_server_without_re_ranking_says_so_by_its_first_refusal(
     does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     does.reranks_at = ()
-    with pytest.raises(Unanswered, match=r"status 404.*/v1/rerank"):
+    with pytest.raises(ModelServerError, match=r"status 404.*/v1/rerank"):
         opened(address, tmp_path).score(QUESTION, ["undo"], LONG_MS)
 
 

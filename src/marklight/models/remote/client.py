@@ -12,7 +12,7 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from marklight.errors import Unanswered
+from marklight.errors import ModelServerError
 from marklight.models.remote.exchange import Exchange, Reply, TooLarge
 from marklight.models.remote.key import Key
 from marklight.models.remote.server import Server
@@ -47,7 +47,7 @@ class Patience:
         return Patience(min(self.seconds, seconds), min(self.retries, 1), seconds)
 
 
-class Declined(Unanswered):
+class Declined(ModelServerError):
     """The server answered, and said no."""
 
     def __init__(self, message: str, hint: str, status: int, said: str) -> None:
@@ -90,7 +90,7 @@ class Client:
         try:
             return json.loads(reply.body)
         except (ValueError, RecursionError):
-            raise Unanswered(
+            raise ModelServerError(
                 f"{self.server} answers with {_sort(reply)}, not with JSON",
                 "Is the address right? It is that of the API, not of a web page",
             ) from None
@@ -113,7 +113,7 @@ class Client:
                 said = _said(reply, self.server.key) if reply.status in HOPE else ""
                 if reply.status not in HOPE or _TOO_LONG.search(said):
                     return reply
-                failure: Unanswered = self._declined(reply)
+                failure: ModelServerError = self._declined(reply)
                 asked = _retry_after(reply)
             except (OSError, HTTPException, ValueError) as error:
                 failure = self._broken(error)
@@ -152,12 +152,14 @@ class Client:
             target = urlsplit(urljoin(url, reply.headers.get("Location", "")))
             if (target.scheme, target.netloc) != (parts.scheme, parts.netloc):
                 there = f"{target.scheme}://{target.hostname}"
-                raise Unanswered(
+                raise ModelServerError(
                     f"{self.server} sends us on to {there}, which is not followed",
                     "If that is the right one, write it as the address",
                 )
             url = target.geturl()
-        raise Unanswered(f"{self.server} sends us on again and again", "Is the address right?")
+        raise ModelServerError(
+            f"{self.server} sends us on again and again", "Is the address right?"
+        )
 
     def _declined(self, reply: Reply) -> Declined:
         said = _said(reply, self.server.key)
@@ -179,13 +181,15 @@ class Client:
             f"{self.server} says no (status {reply.status}){told}", hint, reply.status, said
         )
 
-    def _broken(self, error: Exception) -> Unanswered:
+    def _broken(self, error: Exception) -> ModelServerError:
         if isinstance(error, TooLarge):
-            return Unanswered(f"{self.server}: {error}", "Is the address right?")
+            return ModelServerError(f"{self.server}: {error}", "Is the address right?")
         if isinstance(error, TimeoutError):
-            return Unanswered(f"{self.server} does not answer in time", HINT)
+            return ModelServerError(f"{self.server} does not answer in time", HINT)
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return Unanswered(f"{self.server} does not answer: {_line(why, self.server.key)}", HINT)
+        return ModelServerError(
+            f"{self.server} does not answer: {_line(why, self.server.key)}", HINT
+        )
 
 
 def _said(reply: Reply, key: Key) -> str:

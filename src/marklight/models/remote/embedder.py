@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from marklight.errors import Unanswered
+from marklight.errors import ModelServerError
 from marklight.models.opened import clean
 from marklight.models.remote.client import Client, Declined, Patience
 from marklight.models.remote.memory import Facts, Memory
@@ -71,7 +71,7 @@ class RemoteEmbedder:
         try:
             facts = self._facts()
             told = (str(facts.dimension), facts.digest)
-        except Unanswered:
+        except ModelServerError:
             pass
         server = self.server
         asked = (server.kind, server.model, server.query_prefix, server.passage_prefix)
@@ -121,7 +121,7 @@ class RemoteEmbedder:
         vector: Vector = self._patiently([prepared], self._question)[0]
         return vector
 
-    def hurried(self, seconds: float) -> RemoteEmbedder:
+    def with_time_limit(self, seconds: float) -> RemoteEmbedder:
         """The same for a caller who has so much time for a few passages."""
         other = copy.copy(self)
         other._patience = self._patience.hurried(max(1.0, seconds))
@@ -134,11 +134,11 @@ class RemoteEmbedder:
         try:
             facts = self._speaks.facts(self._question if self._in_haste else self._patience)
             if self.server.dimension not in (0, facts.dimension):
-                raise Unanswered(
+                raise ModelServerError(
                     f"{self.server} gives {facts.dimension} numbers, not {self.server.dimension}",
                     "Leave model.dimension out: this model or server cannot shorten its vectors",
                 )
-        except Unanswered as error:
+        except ModelServerError as error:
             self.memory.failed(error.message, time.monotonic() - began)
             raise
         self.memory.answered()
@@ -160,7 +160,7 @@ class RemoteEmbedder:
                 other = copy.copy(self)
                 other._in_haste = True
                 return other.learn()
-            except Unanswered as error:
+            except ModelServerError as error:
                 self._state.failure, self._state.failed = error, time.monotonic()
                 raise
 
@@ -181,14 +181,14 @@ class RemoteEmbedder:
         dimension, began = self.dimension, time.monotonic()
         try:
             matrix = self._embed(texts, patience)
-        except Unanswered as error:
+        except ModelServerError as error:
             # In haste passages that take long say nothing about the next question.
             if not isinstance(error, Declined) and not (self._in_haste and len(texts) > 1):
                 self.memory.failed(error.message, time.monotonic() - began)
             raise
         self.memory.answered()
         if matrix.shape[1] != dimension:
-            raise Unanswered(
+            raise ModelServerError(
                 f"{self.server} gives {matrix.shape[1]} numbers, not {dimension} as before: "
                 "another model answers to this name",
                 f"If that is meant: marklight models verify {self.name}, then marklight index",
@@ -208,7 +208,9 @@ class RemoteEmbedder:
             if half:
                 parts = [self._embed(part, patience) for part in (texts[:half], texts[half:])]
                 if parts[0].shape[1] != parts[1].shape[1]:
-                    raise Unanswered(f"{self.server} gives vectors of several lengths") from None
+                    raise ModelServerError(
+                        f"{self.server} gives vectors of several lengths"
+                    ) from None
                 return np.concatenate(parts)
             if len(texts[0]) <= LEAST_CHARACTERS:
                 raise
@@ -240,6 +242,6 @@ class _State:
 
     def __init__(self) -> None:
         self.guard = RLock()
-        self.failure: Unanswered | None = None
+        self.failure: ModelServerError | None = None
         self.failed = 0.0
         self.looked = False

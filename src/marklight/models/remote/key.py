@@ -8,7 +8,7 @@ import shlex
 import subprocess
 from threading import Lock
 
-from marklight.errors import SettingsError, Unanswered
+from marklight.errors import ModelServerError, SettingsError
 
 COMMAND_SECONDS = 30.0
 """Time for a command to print the key: some ask a person first."""
@@ -88,9 +88,11 @@ class Key:
         else:
             return ""
         if not found:
-            raise Unanswered(f"{where} is empty", "It must hold the server's key")
+            raise ModelServerError(f"{where} is empty", "It must hold the server's key")
         if not found.isascii() or not found.isprintable() or " " in found:
-            raise Unanswered(f"{where} is no key", "A key is one word of letters, digits and signs")
+            raise ModelServerError(
+                f"{where} is no key", "A key is one word of letters, digits and signs"
+            )
         return found
 
     def _run(self) -> str:
@@ -107,13 +109,15 @@ class Key:
             )
         except subprocess.TimeoutExpired:
             # From None: the original holds what was printed so far, which may be the key.
-            raise Unanswered(
+            raise ModelServerError(
                 f"{called} took more than {COMMAND_SECONDS:.0f} s", "Try it by hand"
             ) from None
         except OSError as error:
-            raise Unanswered(f"{called} cannot be run: {error.strerror}") from None
+            raise ModelServerError(f"{called} cannot be run: {error.strerror}") from None
         if done.returncode:
-            raise Unanswered(f"{called} failed with status {done.returncode}", "Try it by hand")
+            raise ModelServerError(
+                f"{called} failed with status {done.returncode}", "Try it by hand"
+            )
         return done.stdout.decode("utf-8", "replace")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from marklight.errors import Unanswered
+from marklight.errors import ModelServerError
 from marklight.models.cache import cache_folder
 from marklight.models.remote.server import Server
 from marklight.text import digest
@@ -75,7 +75,7 @@ class Memory:
             at, why = self._failed
             past = time.time() - at
             if 0 <= past < REST_SECONDS:
-                raise Unanswered(
+                raise ModelServerError(
                     f"{why} ({past:.0f} s ago)", f"It is asked again in {REST_SECONDS - past:.0f} s"
                 )
             self._failed = time.time(), why

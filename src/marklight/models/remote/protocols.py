@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from marklight.errors import Unanswered
+from marklight.errors import ModelServerError
 from marklight.models.remote.client import Client, Declined, Patience
 from marklight.models.remote.memory import Facts
 from marklight.models.remote.vectors import ODD, rows
@@ -38,7 +38,7 @@ class OpenAI:
         found = self.client.ask("/embeddings", given, patience=patience, most=_room(texts))
         items = found.get("data") if isinstance(found, dict) else None
         if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
-            raise Unanswered(f"{server} gives an answer without vectors", ODD)
+            raise ModelServerError(f"{server} gives an answer without vectors", ODD)
         vectors = [one.get("embedding") for one in in_order(items, str(server))]
         return rows(vectors, len(texts), str(server))
 
@@ -53,7 +53,7 @@ class OpenAI:
             found = self.client.ask("/models", patience=patience)
             of = {one["id"]: one for one in found["data"]}
             return _limit(of[self.client.server.model]["max_model_len"])
-        except (Unanswered, KeyError, TypeError):
+        except (ModelServerError, KeyError, TypeError):
             return 0
 
 
@@ -72,7 +72,7 @@ class Ollama:
         found = self.client.ask("/api/embed", given, patience=patience, most=_room(texts))
         vectors = found.get("embeddings") if isinstance(found, dict) else None
         if not isinstance(vectors, list):
-            raise Unanswered(f"{server} gives an answer without vectors", ODD)
+            raise ModelServerError(f"{server} gives an answer without vectors", ODD)
         return rows(vectors, len(texts), str(server))
 
     def facts(self, patience: Patience) -> Facts:
@@ -108,7 +108,9 @@ def in_order(items: Sequence[dict[str, Any]], server: str) -> list[dict[str, Any
         one["index"]: one for one in items if type(one.get("index")) is int
     }
     if sorted(placed) != list(range(len(items))):
-        raise Unanswered(f"{server} numbers its {len(items)} answers otherwise than asked", ODD)
+        raise ModelServerError(
+            f"{server} numbers its {len(items)} answers otherwise than asked", ODD
+        )
     return [placed[at] for at in range(len(items))]
 
 

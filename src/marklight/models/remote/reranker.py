@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from marklight.errors import Unanswered
+from marklight.errors import ModelServerError
 from marklight.models.opened import clean
 from marklight.models.remote.client import Client, Declined, Patience
 from marklight.models.remote.memory import Memory
@@ -62,7 +62,7 @@ class RemoteReranker:
             seconds = min(self.server.timeout_seconds, until - now) if found else None
             try:
                 found += self._ask(question, batch, seconds)
-            except Unanswered as error:
+            except ModelServerError as error:
                 if found:
                     break
                 self.memory.failed(error.message, time.monotonic() - began)
@@ -101,16 +101,18 @@ class RemoteReranker:
     def _read(self, found: Any, count: int) -> list[float]:
         results = found.get("results", found.get("data")) if isinstance(found, dict) else found
         if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
-            raise Unanswered(f"{self.server} gives an answer without scores", ODD)
+            raise ModelServerError(f"{self.server} gives an answer without scores", ODD)
         if len(results) != count:
-            raise Unanswered(f"{self.server} gives {len(results)} scores for {count} texts", ODD)
+            raise ModelServerError(
+                f"{self.server} gives {len(results)} scores for {count} texts", ODD
+            )
         scores = []
         for one in in_order(results, str(self.server)):
             score = one.get("relevance_score", one.get("score"))
             if isinstance(score, bool) or not isinstance(score, (int, float)):
-                raise Unanswered(f"{self.server} gives an answer without scores", ODD)
+                raise ModelServerError(f"{self.server} gives an answer without scores", ODD)
             if not math.isfinite(score):
-                raise Unanswered(f"{self.server} gives a score that is no number", ODD)
+                raise ModelServerError(f"{self.server} gives a score that is no number", ODD)
             scores.append(float(score))
         return scores
 

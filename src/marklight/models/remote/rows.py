@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from marklight.errors import Unanswered
+from marklight.errors import ModelServerError
 from marklight.models.record import Kind
 from marklight.models.remote.embedder import RemoteEmbedder
 from marklight.models.remote.reranker import RemoteReranker
@@ -39,6 +39,6 @@ def verify(server: Server, kind: Kind, cache_dir: Path | None = None) -> list[st
             reranker = RemoteReranker(server, cache_dir)
             reranker.memory.answered()
             reranker.score("how do I undo a rollout", ["undo a rollout"], TRIED_MS)
-    except Unanswered as error:
+    except ModelServerError as error:
         return [str(error)]
     return []

@@ -7,7 +7,7 @@ from itertools import takewhile
 from math import inf, nextafter
 
 from marklight.answer import Hit, Hits, Query, best_first
-from marklight.errors import Unanswered
+from marklight.errors import ModelServerError
 from marklight.ports import Tools
 from marklight.settings import demand_within
 from marklight.text import passage_of, words
@@ -42,7 +42,7 @@ class Rerank:
         texts = [passage_of(hit.chunk) for hit in chosen]
         try:
             scores = tools.reranker.score(query.text, texts, self.budget_ms)
-        except Unanswered as error:
+        except ModelServerError as error:
             tools.say(f"not re-ranked: {error}")
             return hits
         if len(scores) < len(chosen):
