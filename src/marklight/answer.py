@@ -1,4 +1,4 @@
-"""The nouns of asking: a query, its hits and the answer; all frozen."""
+"""Define the immutable data types of a search: filters, query, hits and answer."""
 
 from __future__ import annotations
 
@@ -11,52 +11,52 @@ from typing import Any, NamedTuple
 from marklight.model import Chunk, Counts, DocumentId
 
 CHARACTERS_PER_TOKEN = 3
-"""Of the Kubernetes pages 15.5 million characters are 5.0 million tokens: 3.07 to one."""
+"""Estimate for token budgets: the Kubernetes documentation has 15.5 million characters and 5.0 million tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which documents and passages may answer; within a field any value may match, all fields must."""
+    """Restrict a search to some documents and passages: any value of a field may match, all fields must."""
 
     collections: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
-    """Globs, `**` crosses folders."""
+    """Globs; `**` crosses folders."""
     exclude: tuple[str, ...] = ()
-    """Paths or globs that may not answer."""
+    """Paths or globs to leave out."""
     tags: tuple[str, ...] = ()
-    """A tag also stands for the tags nested below it."""
+    """A tag includes the tags nested below it."""
     where: tuple[tuple[str, str], ...] = ()
-    """Frontmatter keys and values; here all must match."""
+    """Frontmatter keys and values; all must match."""
     after: str | None = None
     before: str | None = None
     """ISO dates, both inclusive; compared with the document's date, else its file time."""
     languages: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    """Globs of files that a commit changed; case does not matter."""
+    """Globs of files that a commit changed, case-insensitive."""
     authors: tuple[str, ...] = ()
-    """Parts of an author's name or address; case does not matter."""
+    """Substrings of a commit author's name or address, case-insensitive."""
     within: tuple[tuple[str, str], ...] = ()
-    """Collections with a folder in each, empty for all of it: the part that the asker named."""
+    """Pairs of a collection and a folder in it; an empty folder means the whole collection."""
     documents: tuple[DocumentId, ...] = ()
-    """These documents and no others."""
+    """Search only these documents."""
     phrases: tuple[str, ...] = ()
-    """Words that must stand in the passage, its title or its headings, in this order; here all must."""
+    """Phrases that must occur in the passage, its title or its headings; all must match."""
     without: tuple[str, ...] = ()
-    """Words or phrases that may not."""
+    """Words or phrases that must not occur."""
     also: Filters | None = None
-    """What must pass besides: paths and tags of the question, where the caller has named others."""
+    """More filters that must match as well: those of the query text beside those of the caller."""
 
     def __bool__(self) -> bool:
         return self != Filters()
 
     @property
-    def of_passages(self) -> bool:
-        """Whether one passage of a document may pass and another not."""
+    def restrict_passages(self) -> bool:
+        """Return True if one passage of a document may match and another not."""
         return bool(self.phrases or self.without or self.languages)
 
     def to_dict(self) -> dict[str, Any]:
-        """Those that are set, as JSON holds them."""
-        found: dict[str, Any] = {}
+        """Return the filters that are set, for JSON."""
+        values: dict[str, Any] = {}
         for name in self.__slots__:
             value = getattr(self, name)
             if name == "where":
@@ -64,22 +64,22 @@ class Filters:
             elif isinstance(value, Filters):
                 value = value.to_dict()
             elif isinstance(value, tuple):
-                value = [list(each) if isinstance(each, tuple) else each for each in value]
+                value = [list(item) if isinstance(item, tuple) else item for item in value]
             if value:
-                found[name] = value
-        return found
+                values[name] = value
+        return values
 
 
 def _by_key(pairs: tuple[tuple[str, str], ...]) -> dict[str, str | list[str]]:
-    """A value for each key, and a list where it is asked for several."""
-    found: dict[str, list[str]] = {}
+    """Return one value per key, or a list where a key has several."""
+    grouped: dict[str, list[str]] = {}
     for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return {key: each if len(each) > 1 else each[0] for key, each in found.items()}
+        grouped.setdefault(key, []).append(value)
+    return {key: values if len(values) > 1 else values[0] for key, values in grouped.items()}
 
 
 class Mode(StrEnum):
-    """Which retrievers answer."""
+    """Select the retrievers of a search."""
 
     HYBRID = "hybrid"
     SEMANTIC = "semantic"
@@ -89,54 +89,54 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question on its way through the pipeline."""
+    """A query with its options, as the rewriting stages pass it on."""
 
     text: str
-    """What is looked for, in words."""
-    asked: str = ""
-    """As it was typed, where that held more than the words: filters, phrases."""
+    """The words to search for, without operators."""
+    raw_text: str = ""
+    """The text as typed, where it contained operators such as filters or phrases."""
     limit: int = 5
-    deep: int = 1
-    """How many times as many candidates are looked at as usual."""
+    depth_factor: int = 1
+    """Multiplies the number of candidates that retrievers fetch."""
     mode: Mode = Mode.HYBRID
     filters: Filters = field(default_factory=Filters)
     kind: str = "exploratory"
     weights: Mapping[str, float] = field(default_factory=dict)
-    """How much more a retriever counts for this question than it does otherwise, by name."""
-    respelled: str = ""
-    """The text as the library spells it, where that differs: `connect to Wi-Fi` for `connect to wifi`."""
-    spelled_as: tuple[str, ...] = ()
-    """The words in which it differs."""
+    """Factors on the weights of retrievers for this query, by retriever."""
+    corrected_text: str = ""
+    """The text after spelling correction, where that differs: `connect to Wi-Fi` for `connect to wifi`."""
+    corrected_terms: tuple[str, ...] = ()
+    """The words that spelling correction replaced, as corrected."""
     expanded_with: Mapping[str, float] = field(default_factory=dict)
-    """Words of the library that mean nearly the same, for the search by meaning, and how near each is."""
+    """Similar terms of the vocabulary added for vector search, with their cosine similarity."""
     hypothesis: str = ""
-    """An answer as the asker imagines it: what is searched by meaning in place of the question."""
+    """A hypothetical answer that vector search embeds in place of the query text (HyDE)."""
     min_confidence: float | None = None
     max_tokens: int | None = None
-    here: str = ""
-    """The collection that the asker stands in, where there are several."""
+    current_collection: str = ""
+    """The collection of the current folder, where there are several."""
     rerank: bool | None = None
-    """Whether a cross-encoder looks at the best hits; None leaves it to the settings."""
+    """Switch the cross-encoder on or off; None uses the settings."""
     parents: bool = False
-    """Whether passages are replaced by the sections they belong to."""
+    """Replace passages by the sections that contain them."""
     context: int = 0
-    """Neighbours shown with a passage, on each side."""
+    """Neighbouring passages to show on each side."""
     expand_context: bool = False
-    """Whether the whole section is shown."""
+    """Show the whole section."""
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """The text as it was typed, and as the library spells it where that differs."""
-        return (self.text, self.respelled) if self.respelled else (self.text,)
+        """Return the text as typed and, where it differs, as corrected."""
+        return (self.text, self.corrected_text) if self.corrected_text else (self.text,)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """What something may be called that is asked for: the text in its spellings, and all that was typed."""
-        return tuple(dict.fromkeys((*self.spellings, self.asked or self.text)))
+    def title_candidates(self) -> tuple[str, ...]:
+        """Return the texts that may be a title: the text, its correction and the raw text."""
+        return tuple(dict.fromkeys((*self.spellings, self.raw_text or self.text)))
 
 
 class Why(NamedTuple):
-    """One stage's part in a hit's score."""
+    """One entry of a hit's explanation: a stage or feature and its value."""
 
     stage: str
     value: float
@@ -144,14 +144,14 @@ class Why(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage with its score, higher is better, and how it came by it."""
+    """A passage with its score, higher is better, and the trace of stages that set the score."""
 
     chunk: Chunk
     score: float
     why: tuple[Why, ...] = ()
 
     def rescored(self, score: float, by: str) -> Hit:
-        """The same passage with another score; the stage that changed it is remembered."""
+        """Return the hit with a new score and a trace entry for the stage that set it."""
         return Hit(self.chunk, score, (*self.why, Why(by, score)))
 
     def __str__(self) -> str:
@@ -164,13 +164,13 @@ Hits = tuple[Hit, ...]
 
 
 def best_first(hits: Iterable[Hit]) -> Hits:
-    """In order of score; of equals the same one always comes first."""
+    """Sort by descending score; ties are broken by passage id."""
     return tuple(sorted(hits, key=lambda hit: (-hit.score, hit.chunk.id)))
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One stage of an answer: how many hits it left and how long it took."""
+    """One stage of a search: the number of hits it returned and its duration."""
 
     stage: str
     count: int
@@ -178,7 +178,7 @@ class Step:
 
 
 class Level(NamedTuple):
-    """How far a hit can be widened, and how much one would get."""
+    """A context level of a passage: its lines and size."""
 
     name: str
     lines: tuple[int, int]
@@ -186,11 +186,11 @@ class Level(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """About as many; a model's own tokenizer may count some more or fewer."""
+        """Return the estimated number of tokens."""
         return -(-self.characters // CHARACTERS_PER_TOKEN)
 
     def to_dict(self) -> dict[str, Any]:
-        """The level as JSON holds it."""
+        """Return the level for JSON."""
         return {
             "level": self.name,
             "lines": list(self.lines),
@@ -201,15 +201,15 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a search found, and everything that a reader needs to trust it."""
+    """The result of a search: hits, statistics and notices."""
 
     query: Query
     hits: Hits
     index: Counts = field(default_factory=Counts)
     modified: Mapping[DocumentId, int] = field(default_factory=dict)
-    """File times in nanoseconds."""
+    """Modification times of files in nanoseconds since the epoch."""
     levels: Mapping[str, Sequence[Level]] = field(default_factory=dict)
-    """How far each hit can be widened, by the passage's id."""
+    """Context levels of each hit, by passage id."""
     abstained: str | None = None
     stats: Mapping[str, int] = field(default_factory=dict)
     steps: Sequence[Step] = ()
@@ -217,31 +217,31 @@ class Answer:
     took_ms: float = 0.0
     explain: bool = False
     several_collections: bool = False
-    """Whether a path needs its collection before it to be told from another."""
+    """Paths need their collection as a prefix to be unambiguous."""
     commits: Answer | None = None
-    """What the history says to the same question, where it was asked too."""
-    withheld: bool = False
-    """Whether candidates were held back as too unlikely, by a measure that the asker did not choose."""
-    moments: Mapping[DocumentId, float] = field(default_factory=dict)
-    """When documents are from, in seconds since the epoch: their own date, else the file's time."""
+    """The commits that match the same query, where the history was searched too."""
+    below_threshold: bool = False
+    """Candidates were left out by the default threshold, not by one of the caller."""
+    dates: Mapping[DocumentId, float] = field(default_factory=dict)
+    """Dates of documents in seconds since the epoch: their own date, else the modification time."""
 
-    def why_nothing(self, shows_all: str) -> str | None:
-        """Why there are no results, and what would show the nearest ones, as it is called where this is read."""
+    def empty_reason(self, shows_all: str) -> str | None:
+        """Return why there are no results and which option, called `shows_all`, shows the closest passages."""
         advice = self.advice(shows_all)
         return f"{self.abstained}; {advice}" if advice else self.abstained
 
     def advice(self, shows_all: str) -> str | None:
-        """What would show the nearest ones, where there are any."""
-        held_back = self.abstained is not None and self.withheld
-        return f"{shows_all} shows what comes nearest" if held_back else None
+        """Return how to see the closest passages, if the search abstained from showing any."""
+        left_out = self.abstained is not None and self.below_threshold
+        return f"{shows_all} shows what comes nearest" if left_out else None
 
     def to_dict(self) -> dict[str, Any]:
-        """The answer as JSON holds it, the same on every surface."""
+        """Return the answer for JSON, the same on every surface."""
         return {
             "query": {
-                "text": self.query.asked or self.query.text,
+                "text": self.query.raw_text or self.query.text,
                 "kind": self.query.kind,
-                "expanded_with": [*self.query.spelled_as, *self.query.expanded_with],
+                "expanded_with": [*self.query.corrected_terms, *self.query.expanded_with],
                 "filters": self.query.filters.to_dict(),
             },
             "results": [self._result(rank, hit) for rank, hit in enumerate(self.hits, 1)],
@@ -275,7 +275,7 @@ class Answer:
         return shown.answer_text(self)
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """Return the answer as HTML for notebooks."""
         from marklight import shown
 
         return shown.answer_html(self)
@@ -295,7 +295,7 @@ class Answer:
             "kind": chunk.kind.value,
             "content": chunk.text,
             "modified": iso_time(self.modified.get(chunk.document, 0)),
-            "dated": iso_seconds(self.moments.get(chunk.document, 0.0)),
+            "dated": iso_seconds(self.dates.get(chunk.document, 0.0)),
             "levels": [level.to_dict() for level in self.levels.get(chunk.id, ())],
             "why": [
                 {"stage": why.stage, "value": round(why.value, 6)}
@@ -305,7 +305,7 @@ class Answer:
 
 
 def iso_time(time_ns: int) -> str:
-    """A file time as ISO 8601 in UTC; one that no calendar holds is the nearest that it does."""
+    """Format a file time as ISO 8601 in UTC; times out of range are clamped."""
     try:
         time = datetime(1970, 1, 1) + timedelta(microseconds=time_ns // 1000)
     except OverflowError:
@@ -314,5 +314,5 @@ def iso_time(time_ns: int) -> str:
 
 
 def iso_seconds(time: float) -> str:
-    """The same of a time in seconds."""
+    """Format a time in seconds since the epoch as ISO 8601 in UTC."""
     return iso_time(int(time * 1_000_000) * 1000)

@@ -69,7 +69,7 @@ def headed_place(
 
 def answer_line(answer: Answer) -> str:
     """What was asked and how much was found."""
-    asked = answer.query.asked or answer.query.text
+    asked = answer.query.raw_text or answer.query.text
     short = asked if len(asked) <= MOST_OF_A_QUESTION else f"{asked[:MOST_OF_A_QUESTION]}…"
     scores = f", the best {answer.hits[0].score:.2f}" if answer.hits else ""
     hits = "1 hit" if len(answer.hits) == 1 else f"{len(answer.hits)} hits"
@@ -138,5 +138,5 @@ def _unquoted(chunk: Chunk) -> str:
 
 
 def _nothing(answer: Answer) -> str:
-    why = answer.why_nothing("min_confidence=0")
+    why = answer.empty_reason("min_confidence=0")
     return one_line(f"nothing found: {why or 'no passage matches the question'}")

@@ -48,7 +48,12 @@ QUERIES = [
     Query("tokens of the deployment", context=1, expand_context=True, rerank=True),
     Query("getUserById", mode=Mode.CODE),
     Query('"undo command" -espresso tag:x path:deploy/**', limit=100),
-    Query("scaling", filters=Filters(paths=("deploy/**",)), here="default", min_confidence=0.5),
+    Query(
+        "scaling",
+        filters=Filters(paths=("deploy/**",)),
+        current_collection="default",
+        min_confidence=0.5,
+    ),
     Query("replicas", hypothesis="More replicas carry more load.", mode=Mode.SEMANTIC),
 ]
 

@@ -47,6 +47,6 @@ def test_the_order_of_ranks_stays() -> None:
 def test_scores_of_another_fusion_are_left_alone_and_that_is_said_once() -> None:
     said: list[str] = []
     fused = WeightedSum()({"keyword": hits_of({"a": 3.0, "b": 2.0})}, QUERY, TOOLS)
-    assert Calibrate()(QUERY, fused, Tools(no_reader(), say=said.append)) == fused
+    assert Calibrate()(QUERY, fused, Tools(no_reader(), notify=said.append)) == fused
     assert len(said) == 1
     assert "reciprocal" in said[0]

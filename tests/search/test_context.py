@@ -41,7 +41,7 @@ def hits(reader: Reader, *places: tuple[str, int]) -> Hits:
 
 def shown(query: Query, found: Hits, reader: Reader, stage: Context) -> tuple[Hits, list[str]]:
     said: list[str] = []
-    return stage(query, found, Tools(reader, say=said.append)), said
+    return stage(query, found, Tools(reader, notify=said.append)), said
 
 
 def test_hits_stay_as_they_are_unless_more_is_asked_for(reader: Reader) -> None:

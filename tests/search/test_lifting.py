@@ -134,7 +134,7 @@ def test_what_is_lifted_keeps_its_order_and_stays_below_1(
 def test_the_collection_one_stands_in_counts_more() -> None:
     own = Hit(chunk("a"), 0.5)
     other = Hit(replace(chunk("b"), document=DocumentId("other", "b.md")), 0.55)
-    found = Here()(Query("x", here="default"), (other, own), Tools(no_reader()))
+    found = Here()(Query("x", current_collection="default"), (other, own), Tools(no_reader()))
     assert [(hit.chunk.id, hit.score) for hit in found] == [
         ("a", pytest.approx(1 - 0.5 / 1.2)),
         ("b", 0.55),

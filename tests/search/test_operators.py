@@ -33,8 +33,8 @@ READER = a_reader()
 def asked(text: str, filters: Filters | None = None) -> tuple[str, Filters, list[str]]:
     said: list[str] = []
     given = Query(text, filters=filters or Filters())
-    found = Operators()(given, Tools(READER, say=said.append))
-    assert (found.asked or found.text) == text
+    found = Operators()(given, Tools(READER, notify=said.append))
+    assert (found.raw_text or found.text) == text
     return found.text, found.filters, said
 
 

@@ -107,7 +107,7 @@ def test_without_a_model_nothing_changes() -> None:
 def test_an_answer_that_ran_out_of_time_says_so() -> None:
     said: list[str] = []
     hits = hits_of({"a": 0.9, "b": 0.8, "c": 0.7})
-    tools = Tools(no_reader(), reranker=Reader([0.4, 0.6]), say=said.append)
+    tools = Tools(no_reader(), reranker=Reader([0.4, 0.6]), notify=said.append)
     assert [hit.chunk.id for hit in Rerank()(ASKED, hits, tools)] == ["b", "a", "c"]
     assert said == ["re-ranked 2 of 3 candidates within 500 ms"]
     Rerank(candidates=2)(ASKED, hits, tools)

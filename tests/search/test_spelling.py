@@ -42,9 +42,9 @@ def tools() -> Iterator[Tools]:
 def asked(text: str, tools: Tools, mode: Mode = Mode.HYBRID) -> tuple[str, list[str]]:
     """What it becomes, and what is said about it."""
     said: list[str] = []
-    found = Spelling()(Query(text, mode=mode), Tools(tools.reader, say=said.append))
+    found = Spelling()(Query(text, mode=mode), Tools(tools.reader, notify=said.append))
     assert found.text == text
-    return found.respelled, said
+    return found.corrected_text, said
 
 
 @pytest.mark.parametrize(
@@ -145,11 +145,11 @@ def test_what_is_no_slip_gets_no_proposal(text: str, tools: Tools) -> None:
 def test_only_some_words_are_looked_after(tools: Tools) -> None:
     said: list[str] = []
     typed = Query("kuberntes clutser authentification wifi")
-    loud = Tools(tools.reader, say=said.append)
-    assert Spelling(most=1)(typed, loud).respelled == ""
+    loud = Tools(tools.reader, notify=said.append)
+    assert Spelling(most=1)(typed, loud).corrected_text == ""
     assert len(said) == 1
-    assert Spelling(most=4)(typed, loud).respelled.endswith("wi-fi")
-    assert Spelling(most=0)(Query("wifi"), tools).respelled == ""
+    assert Spelling(most=4)(typed, loud).corrected_text.endswith("wi-fi")
+    assert Spelling(most=0)(Query("wifi"), tools).corrected_text == ""
     with pytest.raises(SettingsError, match=r"search\.spelling\.most"):
         Spelling(most=-1)
 

@@ -73,11 +73,11 @@ def answer(
         question.reranker,
         exists=exists,
         now=time.time(),
-        say=said.append,
-        going_on=question.going_on,
+        notify=said.append,
+        check_cancelled=question.going_on,
     )
     if alone and counts.chunks >= MANY:
-        tools = replace(tools, together=library.crew.together)
+        tools = replace(tools, run_parallel=library.crew.together)
     try:
         found = _enough(pipeline, query, tools)
     except ModelServerError as error:
@@ -92,8 +92,8 @@ def answer(
 def _enough(pipeline: Pipeline, query: Query, tools: Tools) -> Answer:
     """After a deeper look, where copies and what is gone took the places of what else there is."""
     found = pipeline(query, tools)
-    while _crowded(found) and query.deep < DEEPEST:
-        query = replace(query, deep=DEEPER * query.deep)
+    while _crowded(found) and query.depth_factor < DEEPEST:
+        query = replace(query, depth_factor=DEEPER * query.depth_factor)
         deeper = pipeline(query, tools)
         if deeper.stats["original_count"] == found.stats["original_count"]:
             break  # there was nothing else

@@ -117,7 +117,7 @@ def answered(
     kept, notices = annals(library, question.embedder)
     query = question.query
     if (whole := kept.meant(query.text)) != query.text:
-        question = replace(question, query=replace(query, text=whole, asked=query.text))
+        question = replace(question, query=replace(query, text=whole, raw_text=query.text))
     if progress:
         notices += kept.refresh(question.query, progress)
         if following := library.following:

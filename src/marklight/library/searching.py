@@ -74,7 +74,7 @@ def search(
         context=asking.whole("the context", context, 0, 20),
         expand_context=expand_context,
         hypothesis="" if hypothesis is None else asking.question(hypothesis, "hypothesis"),
-        here=_standing(library, near),
+        current_collection=_standing(library, near),
         filters=Filters(
             collections=asking.collections(collection, library.collections),
             paths=asking.globs(path),
@@ -142,7 +142,7 @@ def _found(library: Parts, question: Question, progress: Progress | None) -> Ans
             found = replace(
                 found,
                 modified=reader.modified(documents),
-                moments=reader.moments(documents),
+                dates=reader.moments(documents),
                 levels=widen.levels((hit.chunk for hit in found.hits), widen.Leaves(reader)),
                 abstained=CLOSED if denied and found.abstained == GONE else found.abstained,
                 notices=[

@@ -23,14 +23,14 @@ class Tools:
     """Whether a document's file is still there."""
     now: float = 0.0
     """Seconds since the epoch, so that the same question gives the same answer."""
-    say: Callable[[str], None] = lambda _: None
-    """Tells the asker one thing that the hits do not show."""
-    together: Callable[[Sequence[Callable[[], Any]]], list[Any]] = lambda tasks: [
+    notify: Callable[[str], None] = lambda _: None
+    """Adds a notice to the answer."""
+    run_parallel: Callable[[Sequence[Callable[[], Any]]], list[Any]] = lambda tasks: [
         task() for task in tasks
     ]
-    """Does several things at once and returns what each gave, in order."""
-    going_on: Callable[[], None] = lambda: None
-    """Raises Stopped when nobody waits for the answer any more."""
+    """Runs tasks in the thread pool and returns their results in order."""
+    check_cancelled: Callable[[], None] = lambda: None
+    """Raises Stopped once the caller has gone away."""
 
     def hits(self, found: Sequence[Scored], by: str) -> Hits:
         """What a retriever found, with the passages themselves."""

@@ -40,7 +40,7 @@ def _keyed(query: Query, hits: Hits, tools: Tools) -> Iterator[Hit]:
     if not tools.reader.knows("keywords"):
         return
     given = query.filters
-    asked = [(*given.where, ("keywords", name)) for name in query.names]
+    asked = [(*given.where, ("keywords", name)) for name in query.title_candidates]
     found = (tools.reader.listed(replace(given, where=each), _LISTED) for each in asked)
     left = {id: None for ids in found for id in ids if tools.exists(id)}
     for hit in hits:
@@ -48,5 +48,5 @@ def _keyed(query: Query, hits: Hits, tools: Tools) -> Iterator[Hit]:
             del left[hit.chunk.document]
             yield hit
     # Where filters choose among passages, nobody knows whether the first one passes.
-    for id in left if not given.of_passages else ():
+    for id in left if not given.restrict_passages else ():
         yield from (Hit(first, 0.0) for first in tools.reader.beside(id, 0, 0))

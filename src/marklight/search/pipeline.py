@@ -88,7 +88,7 @@ class Pipeline:
         for name, rewrite in self.rewrite.items():
             query = timed(steps, name, rewrite, query, tools=tools)
         asked = [name for name in self.retrieve if name in ASKED[query.mode]]
-        found = tools.together(
+        found = tools.run_parallel(
             [partial(timed, steps, name, self.retrieve[name], query, tools=tools) for name in asked]
         )
         lists = dict(zip(asked, found, strict=True))
@@ -97,12 +97,12 @@ class Pipeline:
         last = hits
         for name, refine in self.refine.items():
             last, hits = hits or last, timed(steps, name, refine, query, hits, tools=tools)
-        abstained, withheld = (None, False) if hits else why_nothing(query, steps, last, tools)
+        abstained, below = (None, False) if hits else empty_reason(query, steps, last, tools)
         return Answer(
             query=query,
             hits=hits[: query.limit],
             abstained=abstained,
-            withheld=withheld,
+            below_threshold=below,
             stats=stats(steps),
             steps=tuple(steps),
         )
@@ -115,7 +115,7 @@ def timed(
     steps: list[Step], name: str, stage: Callable[..., Value], *given: object, tools: Tools
 ) -> Value:
     """Run one stage and note how long it took and how many hits it left."""
-    tools.going_on()
+    tools.check_cancelled()
     start = perf_counter()
     result = stage(*given, tools)
     count = len(result) if isinstance(result, tuple) else 0
@@ -134,7 +134,7 @@ def stats(steps: list[Step]) -> dict[str, int]:
     return counted
 
 
-def why_nothing(query: Query, steps: list[Step], last: Hits, tools: Tools) -> tuple[str, bool]:
+def empty_reason(query: Query, steps: list[Step], last: Hits, tools: Tools) -> tuple[str, bool]:
     """In words: was nothing found at all, or was all that was left in the end too unlikely?
 
     And whether it was held back by a measure that the asker did not choose.

@@ -119,7 +119,7 @@ class Slow:
         self.entered.set()
         assert self.release.wait(60)
         try:
-            tools.going_on()
+            tools.check_cancelled()
         except Stopped:
             self.stopped.set()
             raise

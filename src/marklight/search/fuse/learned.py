@@ -49,7 +49,7 @@ def fused(
     strange = by_meaning and weights is not for_any and foreign(query)
     unworded = strange and mode == "hybrid" and not lists["keyword"]
     if strange:
-        tools.say(STRANGE)
+        tools.notify(STRANGE)
     lists = completed(lists, query, tools)
     found = gathered(lists, query, tools)
     if told_by_words(lists, found, query) or unworded:

@@ -28,7 +28,7 @@ class Calibrate:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         sums = {hit.chunk.id: sum_of_ranks(hit) for hit in hits}
         if None in sums.values():
-            tools.say('calibrate needs search.fuse = "reciprocal"; scores are as they were')
+            tools.notify('calibrate needs search.fuse = "reciprocal"; scores are as they were')
             return hits
         return best_first(
             hit.rescored(self._likelihood(sums[hit.chunk.id] or 0.0), by="calibrate")

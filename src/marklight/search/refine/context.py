@@ -39,7 +39,7 @@ class Context:
             cut += not whole
         if cut:
             results = "1 result is" if cut == 1 else f"{cut} results are"
-            tools.say(
+            tools.notify(
                 f"{results} cut to {self.most_characters:,} characters around what was found;"
                 " search.context.most_characters changes that"
             )

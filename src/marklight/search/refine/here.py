@@ -24,7 +24,9 @@ class Here:
         demand_within("search.here", self, boost=(0, 10))
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        if not query.here:
+        if not query.current_collection:
             return hits
-        own = {hit.chunk.document for hit in hits if hit.chunk.collection == query.here}
+        own = {
+            hit.chunk.document for hit in hits if hit.chunk.collection == query.current_collection
+        }
         return lift(hits, dict.fromkeys(own, self.boost), by="here")

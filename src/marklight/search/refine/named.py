@@ -74,8 +74,12 @@ def _with_called(hits: Hits, called: Sequence[Called]) -> Hits:
 
 def called_so(query: Query, hits: Hits, tools: Tools) -> list[Called]:
     """Documents, and sections of other documents, the strongest name and the best passage first."""
-    wanted = {flat(name) for name in query.names}
-    found = [one for name in query.names for one in tools.reader.named(name, query.filters, _READ)]
+    wanted = {flat(name) for name in query.title_candidates}
+    found = [
+        one
+        for name in query.title_candidates
+        for one in tools.reader.named(name, query.filters, _READ)
+    ]
     whole = {one.chunk for one in found if one.score == 1.0}
     chunks = tools.reader.chunks(list(dict.fromkeys(one.chunk for one in found)))
     documents = {chunk.document for chunk in chunks if chunk.id in whole}

@@ -43,10 +43,10 @@ class Rerank:
         try:
             scores = tools.reranker.score(query.text, texts, self.budget_ms)
         except ModelServerError as error:
-            tools.say(f"not re-ranked: {error}")
+            tools.notify(f"not re-ranked: {error}")
             return hits
         if len(scores) < len(chosen):
-            tools.say(
+            tools.notify(
                 f"re-ranked {len(scores)} of {len(chosen)} candidates within {self.budget_ms:.0f} ms"
             )
         # What is called exactly as the question stays above all others, however they read.

@@ -20,4 +20,4 @@ def demand_depth(depth: int, least: int) -> None:
 
 def candidates(query: Query, depth: int, least: int) -> int:
     """How many a retriever fetches: more where more results are asked for, and in a deeper look."""
-    return query.deep * max(least, depth * query.limit)
+    return query.depth_factor * max(least, depth * query.limit)

@@ -92,7 +92,7 @@ def _named(query: Query, tools: Tools) -> list[DocumentId]:
     if len(query.text) <= _LONGEST_NAME:
         names.append(query.text)
     keys = (unicodedata.normalize("NFC", name).strip().strip("/").lower() for name in names)
-    found = (tools.reader.resolve([key], query.here) for key in keys if key)
+    found = (tools.reader.resolve([key], query.current_collection) for key in keys if key)
     return [document for document in found if document is not None]
 
 
@@ -127,7 +127,7 @@ def _passages(
         found = {document: each.chunk for document, each in leading.items()}
     else:
         found = _by_words(documents, replace(query, filters=filters), tools)
-    if not filters.of_passages:
+    if not filters.restrict_passages:
         for document in documents:
             if document not in found:
                 found.update((document, chunk.id) for chunk in tools.reader.chunks_of(document)[:1])

@@ -41,7 +41,7 @@ class Operators:
 
     def __call__(self, query: Query, tools: Tools) -> Query:
         if sum(1 for _ in islice(_WORD.finditer(query.text), MOST + 1)) > MOST:
-            tools.say(
+            tools.notify(
                 f"more than {MOST} words of the question look like filters; all are taken as text"
             )
             return query
@@ -51,7 +51,7 @@ class Operators:
         if found.absent and query_words(_WORD.sub(" ", query.text)):
             # Among other words a message may be quoted that the documents write in another way.
             for phrase in found.absent:
-                tools.say(f'no passage holds "{phrase}"; its words are searched for')
+                tools.notify(f'no passage holds "{phrase}"; its words are searched for')
         else:
             for phrase in found.absent:
                 found.add("phrases", phrase)
@@ -68,11 +68,11 @@ class Operators:
                 f"{query.text.strip()!r} says where to look, but not what for", "Add words to it"
             )
         if found.filters.without:
-            tools.say(_left_out(found.filters.without))
+            tools.notify(_left_out(found.filters.without))
         return replace(
             query,
             text=" ".join(text.split()),
-            asked=query.asked or query.text,
+            raw_text=query.raw_text or query.text,
             filters=_combined(query.filters, found.filters),
         )
 

@@ -41,7 +41,7 @@ class Spelling:
             if other := in_parts(each.word, tools.reader):
                 written[each] = other
             elif each.plain and (word := meant(each.word, tools.reader)):
-                tools.say(f'no passage has "{each.text}"; did you mean "{word}"?')
+                tools.notify(f'no passage has "{each.text}"; did you mean "{word}"?')
         return _respelled(query, written)
 
 
@@ -51,4 +51,6 @@ def _respelled(query: Query, written: dict[Part, str]) -> Query:
     text = query.text
     for each in sorted(written, reverse=True):  # from the end, so that places stay what they are
         text = text[: each.start] + written[each] + text[each.end :]
-    return replace(query, respelled=text, spelled_as=tuple(dict.fromkeys(written.values())))
+    return replace(
+        query, corrected_text=text, corrected_terms=tuple(dict.fromkeys(written.values()))
+    )

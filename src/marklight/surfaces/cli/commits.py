@@ -87,5 +87,5 @@ def tell(found: Commits, format: str, style: Style, explained: bool) -> None:
         printing(history.commits_as(found, format, style))
     if explained and format != "json":
         click.echo(f"\n{explain.explanation(history.by_short(found))}", err=format != "text")
-    if (why := found.why_nothing(SHOWS_ALL)) and format != "json":
+    if (why := found.empty_reason(SHOWS_ALL)) and format != "json":
         note(f"no commit found: {why}")

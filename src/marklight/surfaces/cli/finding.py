@@ -125,7 +125,7 @@ def search(
             show(f"\n{explanation(answer)}")
         else:
             click.echo(f"\n{explanation(answer)}", err=True)
-    if (why := answer.why_nothing(SHOWS_ALL)) and format != "json":
+    if (why := answer.empty_reason(SHOWS_ALL)) and format != "json":
         note(f"nothing found: {why}")
     more, stages = left_out(answer)
     if more and format == "text":

@@ -220,7 +220,7 @@ class Session:
     def _tell(self, answer: Answer) -> None:
         for notice in answer.notices:
             note(notice)
-        if why := answer.why_nothing(":nearest"):
+        if why := answer.empty_reason(":nearest"):
             note(f"nothing found: {why}")
         if more := left_out(answer)[0]:
             note(more)
