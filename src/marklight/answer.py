@@ -155,9 +155,9 @@ class Hit:
         return Hit(self.chunk, score, (*self.why, Why(by, score)))
 
     def __str__(self) -> str:
-        from marklight import shown
+        from marklight import formatting
 
-        return shown.hit_text(self)
+        return formatting.hit_text(self)
 
 
 Hits = tuple[Hit, ...]
@@ -265,20 +265,20 @@ class Answer:
         }
 
     def __repr__(self) -> str:
-        from marklight import shown
+        from marklight import formatting
 
-        return shown.answer_line(self)
+        return formatting.answer_line(self)
 
     def __str__(self) -> str:
-        from marklight import shown
+        from marklight import formatting
 
-        return shown.answer_text(self)
+        return formatting.answer_text(self)
 
     def _repr_html_(self) -> str:
         """Return the answer as HTML for notebooks."""
-        from marklight import shown
+        from marklight import formatting
 
-        return shown.answer_html(self)
+        return formatting.answer_html(self)
 
     def _result(self, rank: int, hit: Hit) -> dict[str, Any]:
         chunk = hit.chunk

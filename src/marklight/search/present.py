@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from marklight import shown
+from marklight import formatting
 from marklight.answer import CHARACTERS_PER_TOKEN, Answer, Hit
 
 MOST_NAMED = 3
@@ -40,7 +40,7 @@ def within_budget(answer: Answer) -> Answer:
     results = "1 result" if len(left_out) == 1 else f"{len(left_out)} results"
     said = f"{results} left out" if left_out else "the last result cut"
     places = ", ".join(
-        shown.place(hit.chunk, answer.several_collections)
+        formatting.place(hit.chunk, answer.several_collections)
         for hit in (left_out or kept[-1:])[:MOST_NAMED]
     )
     notice = f"{said} to stay within {max_tokens} tokens; `marklight get` {SHOWS_WHOLE}{places}"

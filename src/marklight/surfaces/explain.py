@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from marklight.shown import place
+from marklight.formatting import place
 
 if TYPE_CHECKING:
     from marklight.answer import Answer

@@ -9,8 +9,8 @@ from wcwidth import wcwidth
 
 from marklight.answer import Hit
 from marklight.escaping import QUOTE, one_line
+from marklight.formatting import place
 from marklight.model import trail
-from marklight.shown import place
 from marklight.surfaces.style import PLAIN, Style
 from marklight.text import plain, query_words, words
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from marklight.escaping import one_line
-from marklight.shown import path as shown_path
+from marklight.formatting import path as shown_path
 from marklight.surfaces.style import PLAIN, Style
 
 if TYPE_CHECKING:

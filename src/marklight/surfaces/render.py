@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from marklight.escaping import escape_json, one_line, quoted
-from marklight.shown import headed_place, text_of
+from marklight.formatting import headed_place, text_of
 from marklight.surfaces.style import PLAIN, Style
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from marklight.answer import CHARACTERS_PER_TOKEN, Answer, Hit, Query
 from marklight.escaping import one_line, visible
+from marklight.formatting import place
 from marklight.model import DocumentId, trail
 from marklight.report import Extract
-from marklight.shown import place
 from marklight.surfaces.mcp import telling
 from marklight.surfaces.mcp.server import INSTRUCTIONS
 from marklight.surfaces.mcp.tools import tools_for

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from marklight.escaping import without_controls
+from marklight.formatting import left_out
 from marklight.place import around
-from marklight.shown import left_out
 from marklight.surfaces import render
 from marklight.surfaces.cli import completing
 from marklight.surfaces.cli.options import (

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from marklight.answer import Answer, Hit, Mode
 from marklight.errors import MarklightError, NotFound, UsageError
 from marklight.escaping import one_line
+from marklight.formatting import left_out
 from marklight.levels import LEVELS
 from marklight.report import Extract
-from marklight.shown import left_out
 from marklight.surfaces import render
 from marklight.surfaces.cli.editor import open_at
 from marklight.surfaces.cli.options import complain, note, show, style_of

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from marklight.escaping import one_line, quoted
+from marklight.formatting import place_of
 from marklight.model import trail
-from marklight.shown import place_of
 from marklight.surfaces.mcp.budget import Block, shortened, within
 from marklight.surfaces.mcp.wording import for_assistants, room_of
 from marklight.surfaces.render import heading_text, lines_text
