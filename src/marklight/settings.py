@@ -1,4 +1,7 @@
-"""Layers of settings, later ones win, turned into the fields of the parts they belong to."""
+"""Layered settings: read files, environment variables and `--set`, convert them to the types of a schema, build dataclasses.
+
+Later layers win. The schema is a set of dataclasses, one for each table; their fields are the keys.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from math import inf, nextafter
 from pathlib import Path
@@ -18,8 +21,16 @@ from typing import Any, NamedTuple, TypeVar
 from marklight import bounded_toml
 from marklight.errors import SettingsError
 
+RENAMED: dict[str, str] = {}
+"""Deprecated names, dotted, with the current ones: whole tables and single keys.
+
+The renaming of a table `search.old` also applies to `old` as a value of `search.skip`, `search.use` and `search.fuse`.
+"""
+STAGE_LISTS = frozenset({"search.skip", "search.use", "search.fuse"})
+"""Settings whose values are names of tables below `search`."""
+
 SHARED_FILE, SHARED_TABLE = "pyproject.toml", ("tool", "marklight")
-"""A file that a folder shares with other programs, and the table in it that is ours."""
+"""A settings file that a folder shares with other programs, and the path of our table in it."""
 
 Table = Mapping[str, Any]
 Part = TypeVar("Part")
@@ -28,15 +39,46 @@ ENVIRONMENT_PREFIX = "MARKLIGHT_"
 NOT_SETTINGS = frozenset(
     {"MARKLIGHT_CACHE_DIR", "MARKLIGHT_DATA_DIR", "MARKLIGHT_STATE_DIR", "MARKLIGHT_DAEMON"}
 )
-"""Variables that name folders of this machine, or who does the work, rather than a setting."""
+"""Environment variables with our prefix that are not settings: folders of this machine, use of the daemon."""
+
+BUILT_IN = "built-in"
+"""The source of a default value."""
+
+ABOVE_ZERO = nextafter(0.0, 1.0)
+"""The smallest positive number: a lower bound that excludes zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Inclusive bounds of a numeric setting: `strength: Annotated[float, Within(0, 10)] = 1.0`.
+
+    `Settings.build` checks them. None passes, NaN does not.
+    """
+
+    least: float
+    most: float = inf
+
+    def __str__(self) -> str:
+        if self.most == inf:
+            return f"at least {self.least}"
+        if self.least == ABOVE_ZERO:
+            return f"above 0 and at most {self.most}"
+        return f"{self.least} to {self.most}"
+
+    def check(self, key: str, value: float | None) -> None:
+        """Raise `SettingsError` if the value of a setting is out of bounds."""
+        if value is not None and not self.least <= value <= self.most:
+            raise SettingsError(f"{key} must be {self}, but is {value}")
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Settings from one place; `source` is what an error names."""
+    """Settings from one source; error messages name the source."""
 
     source: str
     values: Table
+    deprecated: Mapping[str, str] = field(default_factory=dict)
+    """Names in it that are deprecated, with the current ones."""
 
 
 class Ignored(NamedTuple):
@@ -50,93 +92,168 @@ class Ignored(NamedTuple):
     """Its name in a table of which other entries are honoured; empty for the whole setting."""
 
     def in_force(self, values: Mapping[str, Any]) -> Any:
-        """Return what these values have in its place."""
+        """Return the value that is in force in its place."""
         return values[self.key].get(self.entry) if self.entry else values[self.key]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings in force: a value and its origin for every key of the schema."""
+    """All settings in force: a value and its source for every key of the schema."""
 
     values: Mapping[str, Any]
     sources: Mapping[str, str]
     ignored: tuple[Ignored, ...] = ()
-    """Settings in the folder's file that would change a value and may not."""
+    """Settings in the folder's file that are not honoured and would change a value."""
     notices: tuple[str, ...] = ()
-    """Sentences for the user about a folder's file that is not honoured in full."""
+    """Sentences for the user: deprecated names, and settings in the folder's file that are ignored."""
 
     def build(self, part: type[Part], table: str) -> Part:
-        """A part with its own table of settings as fields."""
+        """Build a dataclass from its table of settings; raise `SettingsError` for a number out of bounds."""
         prefix = f"{table}." if table else ""
-        names = [field.name for field in dataclasses.fields(part)]  # type: ignore[arg-type]
-        return part(**{name: self.values[prefix + name] for name in names})
+        values = {name: self.values[prefix + name] for name in _types(part)}  # type: ignore[arg-type]
+        for name, bounds in _bounds(part).items():  # type: ignore[arg-type]
+            bounds.check(prefix + name, values[name])
+        return part(**values)
+
+    def is_changed(self, table: str) -> bool:
+        """Return true if any layer sets a key of a table."""
+        prefix = f"{table}."
+        return any(
+            source != BUILT_IN for key, source in self.sources.items() if key.startswith(prefix)
+        )
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
 
 
-ABOVE_ZERO = nextafter(0.0, 1.0)
-"""The least number that is more than nothing."""
-
-
 def demand_within(table: str, part: object, /, **ranges: tuple[float, float]) -> None:
-    """Fields of a part are numbers from the first to the second of their range; NaN is in none."""
-    for name, (least, most) in ranges.items():
-        value = getattr(part, name)
-        if not least <= value <= most:
-            raise SettingsError(f"{table}.{name} must be {_range(least, most)}, but is {value}")
-
-
-def _range(least: float, most: float) -> str:
-    if most == inf:
-        return f"at least {least}"
-    return f"above 0 and at most {most}" if least == ABOVE_ZERO else f"{least} to {most}"
+    """Raise `SettingsError` for a field out of its bounds. New code annotates the field with `Within`."""
+    for name, bounds in ranges.items():
+        Within(*bounds).check(f"{table}.{name}", getattr(part, name))
 
 
 _SECRET = re.compile(
     r"[._](api_?)?(key|token|secret|password)(_variable|_command)?$", re.IGNORECASE
 )
-"""Settings whose value may be a key, or that someone takes for the place of one."""
+"""Names of settings whose value may be a secret, or that a user may mistake for the place of one."""
 
 Schema = Mapping[str, type]
 """Tables by dotted name, each with the dataclass whose fields are its keys."""
 
 
 def combine(layers: Sequence[Layer], schema: Schema) -> Settings:
-    """Lay the layers over the defaults; an unknown key or a value of the wrong kind is an error."""
+    """Merge the layers over the defaults; raise `SettingsError` for an unknown key or a value of the wrong type."""
     values = {
         f"{table}.{field.name}" if table else field.name: _default(field)
         for table, part in schema.items()
         for field in dataclasses.fields(part)
     }
-    sources = dict.fromkeys(values, "built-in")
+    sources = dict.fromkeys(values, BUILT_IN)
+    renamed: dict[str, str] = {}
     for layer in layers:
-        own = typed_values(layer, schema)
-        values |= own
-        sources |= dict.fromkeys(own, layer.source)
-    return Settings(values, sources)
+        typed = typed_layer(layer, schema)
+        values |= typed.values
+        sources |= dict.fromkeys(typed.values, typed.source)
+        for old, new in typed.deprecated.items():
+            renamed.setdefault(f"{old} is now {new}", typed.source)
+    return Settings(values, sources, notices=_deprecation_notice(renamed))
 
 
-def typed_values(layer: Layer, schema: Schema) -> dict[str, Any]:
-    """Return a layer's values by dotted key, each as its setting's type; an unknown key is an error."""
+def _deprecation_notice(renamed: Mapping[str, str]) -> tuple[str, ...]:
+    if not renamed:
+        return ()
+    pairs = ", ".join(f"{names} ({source})" for names, source in renamed.items())
+    return (f"Deprecated settings: {pairs}. The old names stop working in a later release",)
+
+
+def typed_layer(layer: Layer, schema: Schema) -> Layer:
+    """Return a layer with its values by dotted key, under current names and as their settings' types.
+
+    Raise `SettingsError` for an unknown key or a value of the wrong type.
+    """
     kinds = {
         f"{table}.{name}" if table else name: kind
         for table, part in schema.items()
-        for name, kind in _kinds(part).items()
+        for name, kind in _types(part).items()
     }
-    found: dict[str, Any] = {}
-    for key, value in _flatten(layer.values, kinds):
+    values: dict[str, Any] = {}
+    deprecated = dict(layer.deprecated)
+    current: set[str] = set()
+    for written, value in _flatten(layer.values, kinds):
+        key = current_name(written)
         if key not in kinds:
-            raise SettingsError(f"unknown setting {key!r} in {layer.source}", _nearest(key, kinds))
-        found[key] = _fit(value, kinds[key], key, layer.source)
-    return found
+            raise SettingsError(
+                f"unknown setting {written!r} in {layer.source}", _nearest(written, kinds)
+            )
+        typed = _fit(value, kinds[key], key, layer.source)
+        if key in STAGE_LISTS:
+            one = isinstance(typed, str)
+            names, old_stages = _current_stages((typed,) if one else typed)
+            typed = names[0] if one else names
+            deprecated |= old_stages
+        if key == written:
+            current.add(key)
+        else:
+            deprecated[written] = key
+        if key == written or key not in current:
+            values[key] = typed
+    return Layer(layer.source, values, deprecated)
+
+
+def current_name(key: str) -> str:
+    """Return the current dotted name of a setting or table: `RENAMED` applied to it and to the tables around it."""
+    names = key.split(".")
+    for length in range(len(names), 0, -1):
+        if new := RENAMED.get(".".join(names[:length])):
+            return current_name(".".join([new, *names[length:]]))
+    return key
+
+
+def former_names(key: str) -> Iterator[str]:
+    """Yield the deprecated names of a setting."""
+    for old, new in RENAMED.items():
+        if key == new or key.startswith(f"{new}."):
+            former = old + key[len(new) :]
+            yield former
+            yield from former_names(former)
+
+
+def _current_stages(names: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return stage names under their current names, and the deprecated ones among them."""
+    current = tuple(current_name(f"search.{name}").removeprefix("search.") for name in names)
+    pairs = zip(names, current, strict=True)
+    return current, {old: new for old, new in pairs if old != new}
 
 
 @cache
-def _kinds(part: type) -> dict[str, Any]:
-    """Return the types of a part's fields, without those of its class variables."""
-    hints = typing.get_type_hints(part)
+def _hints(part: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(part, include_extras=True)
     return {field.name: hints[field.name] for field in dataclasses.fields(part)}
+
+
+@cache
+def _types(part: type) -> dict[str, Any]:
+    """Return the types of a dataclass's fields, without annotations."""
+    return {
+        name: hint.__origin__ if _is_annotated(hint) else hint
+        for name, hint in _hints(part).items()
+    }
+
+
+@cache
+def _bounds(part: type) -> dict[str, Within]:
+    """Return the bounds of a dataclass's fields that have any."""
+    return {
+        name: bounds
+        for name, hint in _hints(part).items()
+        if _is_annotated(hint)
+        for bounds in hint.__metadata__
+        if isinstance(bounds, Within)
+    }
+
+
+def _is_annotated(hint: Any) -> bool:
+    return typing.get_origin(hint) is typing.Annotated
 
 
 def user_file() -> Path:
@@ -147,7 +264,7 @@ def user_file() -> Path:
 
 
 def from_user_file() -> Iterator[Layer]:
-    """Yield the user's own settings, if there are any."""
+    """Yield the settings of the user's own file, if it exists."""
     file = user_file()
     if file.is_file():
         try:
@@ -162,7 +279,7 @@ def layer_of(data: bytes, path: Path, *table: str) -> Layer:
     try:
         values: Any = bounded_toml.parse(data)
     except (ValueError, RecursionError) as error:
-        # Not only TOML's own: a number of 5,000 digits, a thousand lists within each other.
+        # Not only TOML's own errors: a number of 5,000 digits, a thousand nested lists.
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
     for name in table:
         values = values.get(name, {})
@@ -172,30 +289,41 @@ def layer_of(data: bytes, path: Path, *table: str) -> Layer:
 
 
 def from_environment(environ: Mapping[str, str], schema: Schema) -> Iterator[Layer]:
-    """`MARKLIGHT_SEARCH_RECENCY_STRENGTH=0` and the like; one that fits no setting is an error."""
-    keys = {ENVIRONMENT_PREFIX + key.upper().replace(".", "_"): key for key in known_keys(schema)}
-    for variable, value in environ.items():
+    """Yield a layer for each variable such as `MARKLIGHT_SEARCH_RECENCY_STRENGTH=0`.
+
+    Raise `SettingsError` for a variable with our prefix that matches no setting.
+    """
+    known = known_keys(schema)
+    keys = {_variable(key): key for key in known}
+    former = {_variable(old): old for key in known for old in former_names(key)}
+    # Deprecated names first: where both are set, the current one wins.
+    for variable in sorted(environ, key=lambda name: name in keys):
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in NOT_SETTINGS:
             continue
-        if variable not in keys:
+        key = keys.get(variable) or former.get(variable)
+        if key is None:
             raise SettingsError(
-                f"the environment variable {variable} fits no setting", _nearest(variable, keys)
+                f"the environment variable {variable} matches no setting", _nearest(variable, keys)
             )
-        yield Layer(f"the variable {variable}", nested(keys[variable], Written(value)))
+        yield Layer(f"the variable {variable}", nested(key, Written(environ[variable])))
+
+
+def _variable(key: str) -> str:
+    return ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
 
 
 def from_assignments(assignments: Sequence[str]) -> Iterator[Layer]:
-    """`--set search.recency.strength=0` and the like."""
+    """Yield a layer for each assignment such as `search.recency.strength=0`, as `--set` takes them."""
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not equals or not key.strip():
             raise SettingsError(f"--set takes KEY=VALUE, not {assignment!r}")
-        # Without the value, which may be what must not be shown.
+        # Without the value, which may be a secret.
         yield Layer(f"--set {key.strip()}", nested(key.strip(), Written(value.strip())))
 
 
 def known_keys(schema: Schema) -> list[str]:
-    """Every setting by its dotted name, sorted."""
+    """Return the dotted name of every setting, sorted."""
     return sorted(
         f"{table}.{field.name}" if table else field.name
         for table, part in schema.items()
@@ -204,32 +332,32 @@ def known_keys(schema: Schema) -> list[str]:
 
 
 def nested(key: str, value: Any) -> dict[str, Any]:
-    """A dotted key and its value as tables within tables."""
+    """Return a dotted key and its value as nested tables."""
     for name in reversed(key.split(".")):
         value = {name: value}
     return typing.cast(dict[str, Any], value)
 
 
 def merged(under: Table, over: Table) -> dict[str, Any]:
-    """Both, table by table; where they disagree the second has its way."""
-    found = dict(under)
+    """Merge two nested tables; on conflict the second wins."""
+    result = dict(under)
     for name, value in over.items():
-        below = found.get(name)
+        below = result.get(name)
         both = isinstance(below, Mapping) and isinstance(value, Mapping)
-        found[name] = merged(below, value) if both else value  # type: ignore[arg-type]
-    return found
+        result[name] = merged(below, value) if both else value  # type: ignore[arg-type]
+    return result
 
 
 def tables(values: Table) -> dict[str, Any]:
-    """The same where some keys are dotted, as `--set` has them."""
-    found: dict[str, Any] = {}
+    """Return settings as nested tables, where some keys may be dotted as in `--set`."""
+    result: dict[str, Any] = {}
     for key, value in values.items():
-        found = merged(found, nested(str(key), value))
-    return found
+        result = merged(result, nested(str(key), value))
+    return result
 
 
 class Written(str):
-    """A value typed by a person outside TOML: its kind is that of its setting."""
+    """A value written outside TOML, whose type is that of its setting."""
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
@@ -241,10 +369,12 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 def _flatten(
     values: Table, kinds: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys, as they are written, and their values; a table that is one setting stays whole."""
     for name, value in values.items():
         key = f"{prefix}{name}"
-        if isinstance(value, Mapping) and key not in kinds:
-            if not value and not any(known.startswith(f"{key}.") for known in kinds):
+        current = current_name(key)
+        if isinstance(value, Mapping) and current not in kinds:
+            if not value and not any(known.startswith(f"{current}.") for known in kinds):
                 yield key, value
             yield from _flatten(value, kinds, f"{key}.")
         else:
@@ -252,27 +382,28 @@ def _flatten(
 
 
 def _nearest(key: str, known: Mapping[str, Any]) -> str:
+    """Return a hint with the known names that are most similar to an unknown one."""
     if secret := _SECRET.search(key):
         table = key[: secret.start()]
         for instead in (f"{table}.key_variable", f"{table}_KEY_VARIABLE"):
             if instead in known:
-                return f"Keys are not for settings: name the variable that holds it in {instead}"
+                return f"Keys do not belong in settings: put the key into an environment variable and its name into {instead}"
     close = difflib.get_close_matches(key, known, n=3, cutoff=0.6)
     if close:
         return f"Did you mean {' or '.join(close)}? `marklight settings` lists all"
     table = key.rpartition(".")[0]
-    # At the top stand tables too, and a table that is none was meant for one of them.
+    # Top-level keys are listed only for an unknown table, since every table is beside them.
     beside = [name for name in known if table and name.rpartition(".")[0] == table] or list(known)
     return f"Known: {', '.join(sorted(beside))}"
 
 
 def _fit(value: Any, kind: Any, key: str, source: str) -> Any:
-    """The value as its setting's type, or an error that says what was expected."""
+    """Return the value as its setting's type; raise an error that names the expected type."""
     try:
         return _convert(value, kind)
     except (TypeError, ValueError, OverflowError, RecursionError):
-        shown = "what is given" if _SECRET.search(key) else repr(str(value))
-        raise SettingsError(f"{key} must be {_word_for(kind)}, not {shown} ({source})") from None
+        shown = "the given value" if _SECRET.search(key) else repr(str(value))
+        raise SettingsError(f"{key} must be {_type_name(kind)}, not {shown} ({source})") from None
 
 
 def _convert(value: Any, kind: Any) -> Any:
@@ -301,7 +432,7 @@ def _convert(value: Any, kind: Any) -> Any:
         return str(value)[1:-1] if quoted else str(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise TypeError
-    if value != value:  # NaN passes every check of a range that asks what is wrong with it
+    if value != value:  # NaN: no comparison with a bound would find it
         raise ValueError
     return value
 
@@ -313,10 +444,10 @@ def _parse(written: str) -> Any:
         return [part.strip() for part in written.split(",")] if "," in written else str(written)
 
 
-def _word_for(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
-        return _word_for(typing.get_args(kind)[0])
+        return _type_name(typing.get_args(kind)[0])
     if origin is tuple:
         return "a list of texts"
     if origin is not None:

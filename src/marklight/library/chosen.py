@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from marklight.errors import SettingsError
 from marklight.models.remote import is_remote
-from marklight.settings import ABOVE_ZERO, demand_within
+from marklight.settings import ABOVE_ZERO, Within
 
 if TYPE_CHECKING:
     from marklight.models.remote.server import Server
@@ -23,7 +23,7 @@ class Model:
 
     name: str = "granite-embedding-30m-english"
     """A known name, a pulled or imported one, a folder, `none` for keyword search only, or a model on a server: `openai:NAME` or `ollama:NAME`."""
-    threads: int | None = None
+    threads: Annotated[int | None, Within(1)] = None
     """Threads for embedding; all cores when not given. With a server, requests at once; 2 when not given."""
     address: str = ""
     """Where the server is, as `https://example.com/v1`; Ollama's is this machine when not given. This and all below are for a server."""
@@ -35,27 +35,22 @@ class Model:
     """What the model wants before a question."""
     passage_prefix: str = ""
     """What the model wants before a passage."""
-    dimension: int = 0
+    dimension: Annotated[int, Within(0, 65_536)] = 0
     """Numbers in a vector, for servers that can shorten theirs; 0 takes them as they come."""
-    token_limit: int = 0
+    token_limit: Annotated[int, Within(0, 10_000_000)] = 0
     """Tokens that the model takes; 0 is what the server tells, else 512."""
-    batch_texts: int = 32
+    batch_texts: Annotated[int, Within(1, 2048)] = 32
     """Texts in one request at most."""
-    batch_characters: int = 50_000
+    batch_characters: Annotated[int, Within(1, 10_000_000)] = 50_000
     """Characters in one request at most; one text is never too many."""
-    timeout_seconds: float = 60.0
+    timeout_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 60.0
     """How long one request may take while passages are embedded."""
-    query_seconds: float = 10.0
+    query_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 10.0
     """How long a search waits for the vector of its question before words alone answer."""
-    retries: int = 3
+    retries: Annotated[int, Within(0, 20)] = 3
     """How often a request is tried again where that may help."""
 
     def __post_init__(self) -> None:
-        _demand_threads("model", self.threads)
-        times = (ABOVE_ZERO, 3600)
-        demand_within("model", self, dimension=(0, 65_536), token_limit=(0, 10_000_000))
-        demand_within("model", self, batch_texts=(1, 2048), batch_characters=(1, 10_000_000))
-        demand_within("model", self, timeout_seconds=times, query_seconds=times, retries=(0, 20))
         if self.token_limit and self.token_limit < LEAST_TOKENS:
             raise SettingsError(
                 f"model.token_limit must be at least {LEAST_TOKENS}, but is {self.token_limit}"
@@ -75,7 +70,7 @@ class Reranking:
 
     name: str = ""
     """A name that was pulled or imported, a folder, or `openai:NAME` for a model on a server; with none, only a search that asks for it re-ranks."""
-    threads: int | None = None
+    threads: Annotated[int | None, Within(1)] = None
     """Threads for re-ranking; all cores when not given."""
     address: str = ""
     """Where the server is, as `https://example.com/v1`. This and all below are for a server."""
@@ -83,14 +78,12 @@ class Reranking:
     """The environment variable that holds the server's key; the key itself stands in no setting."""
     key_command: str = ""
     """A command that prints the key; it is run without a shell."""
-    batch_texts: int = 32
+    batch_texts: Annotated[int, Within(1, 2048)] = 32
     """Passages in one request at most; the first has four, which tell how long more would take."""
-    timeout_seconds: float = 5.0
+    timeout_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 5.0
     """How long the first request may take; the others have what is left of `search.rerank.budget_ms`."""
 
     def __post_init__(self) -> None:
-        _demand_threads("reranker", self.threads)
-        demand_within("reranker", self, batch_texts=(1, 2048), timeout_seconds=(ABOVE_ZERO, 3600))
         _demand_server("reranker", self)
 
     @property
@@ -128,8 +121,3 @@ def _demand_server(table: str, part: Model | Reranking) -> None:
 
     Key(table, part.key_variable, part.key_command)
     named(table, part.name if is_remote(part.name) else "ollama:any", part.address)
-
-
-def _demand_threads(table: str, threads: int | None) -> None:
-    if threads is not None and threads < 1:
-        raise SettingsError(f"{table}.threads must be at least 1, but is {threads}")

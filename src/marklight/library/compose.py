@@ -6,9 +6,8 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from marklight import settings
 from marklight.errors import SettingsError
@@ -17,7 +16,7 @@ from marklight.ingest.discover import Discover
 from marklight.library import folder_settings
 from marklight.library.chosen import Model, Reranking
 from marklight.search import pipeline
-from marklight.settings import Layer, Schema, Settings, demand_within
+from marklight.settings import Layer, Schema, Settings, Within
 from marklight.trust import read_folder_file
 
 A_DAY_SECONDS = 86_400
@@ -37,29 +36,22 @@ class General:
 class Index:
     """How the index is kept."""
 
-    max_bytes: int = 20_000_000
+    max_bytes: Annotated[int, Within(1)] = 20_000_000
     """Larger files are refused: at this size a file is data, not a document."""
-    wait_seconds: float = 10.0
+    wait_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 10.0
     """How long to wait for another process that is writing."""
-    first_search_seconds: float = 20.0
+    first_search_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 20.0
     """How long the first search in a new library may embed before it answers."""
-    search_seconds: float = 3.0
+    search_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 3.0
     """How long any other search may read and embed what is new before it answers."""
-    look_ms: float = 50.0
+    look_ms: Annotated[float, Within(1, 60_000)] = 50.0
     """How long a search may compare files with the index; of a huge tree the next one sees the rest."""
-    debounce_ms: float = 300.0
+    debounce_ms: Annotated[float, Within(0, 60_000)] = 300.0
     """While files are followed: how long it must be quiet before what changed is read."""
-    reconcile_seconds: float = 600.0
+    reconcile_seconds: Annotated[float, Within(1, A_DAY_SECONDS)] = 600.0
     """While files are followed: how often everything is compared, whatever the system has told."""
-    poll_seconds: float = 5.0
+    poll_seconds: Annotated[float, Within(0.1, 3600)] = 5.0
     """The same where the system does not tell what changes."""
-
-    def __post_init__(self) -> None:
-        wait = (0, A_DAY_SECONDS)
-        demand_within("index", self, max_bytes=(1, inf), wait_seconds=wait)
-        demand_within("index", self, first_search_seconds=wait, search_seconds=wait)
-        demand_within("index", self, look_ms=(1, 60_000), debounce_ms=(0, 60_000))
-        demand_within("index", self, reconcile_seconds=(1, A_DAY_SECONDS), poll_seconds=(0.1, 3600))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +72,22 @@ class Serve:
 
     host: str = "127.0.0.1"
     """The address to listen at; any but loopback needs a token."""
-    port: int = 7433
+    port: Annotated[int, Within(0, 65_535)] = 7433
     """The port; 0 takes a free one."""
     token: str = ""
     """What others must send as `Authorization: Bearer …`; empty asks for none, which only loopback may."""
-    searches: int = 16
+    searches: Annotated[int, Within(1, 1000)] = 16
     """Questions at work at once; more wait."""
-    wait_seconds: float = 5.0
+    wait_seconds: Annotated[float, Within(0, 600)] = 5.0
     """How long one waits for its turn before it is told to come again."""
-    timeout_seconds: float = 20.0
+    timeout_seconds: Annotated[float, Within(0.1, 600)] = 20.0
     """How long a client may take to send a request."""
-    idle_minutes: float = 30.0
+    idle_minutes: Annotated[float, Within(0.01, 525_600)] = 30.0
     """A daemon that a client started leaves after so long without a question."""
-    rest_minutes: float = 15.0
+    rest_minutes: Annotated[float, Within(0.01, 525_600)] = 15.0
     """After so long without a question models are given back; the next one loads them again."""
     start: bool = False
     """Whether commands and assistants start a daemon where none runs."""
-
-    def __post_init__(self) -> None:
-        demand_within("serve", self, port=(0, 65_535), searches=(1, 1000))
-        demand_within("serve", self, wait_seconds=(0, 600), timeout_seconds=(0.1, 600))
-        demand_within("serve", self, idle_minutes=(0.01, 525_600))
-        demand_within("serve", self, rest_minutes=(0.01, 525_600))
 
 
 EDITORS = {
@@ -141,13 +127,10 @@ class Terminal:
 class History:
     """How commits are read."""
 
-    diff_lines: int = 200
+    diff_lines: Annotated[int, Within(0, 10_000)] = 200
     """Lines of each commit's diff that are searched; 0 for messages alone."""
-    read_seconds: float = 60.0
+    read_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 60.0
     """How long a question may read commits before it is answered; the next one goes on from there."""
-
-    def __post_init__(self) -> None:
-        demand_within("history", self, diff_lines=(0, 10_000), read_seconds=(0, A_DAY_SECONDS))
 
 
 def stage_name(stage: type) -> str:
@@ -198,7 +181,8 @@ def read_settings(
             one for one in refused if one.in_force(whole.values) != one.in_force(found.values)
         )
         found = replace(found, ignored=tuple(missed))
-    found = replace(found, notices=folder_settings.notices(file, found.ignored))
+    ignored = folder_settings.notices(file, found.ignored)
+    found = replace(found, notices=(*found.notices, *ignored))
     found.build(Model, "model")
     found.build(Reranking, "reranker")
     _demand_known([found["search.fuse"]], map(stage_name, pipeline.FUSE), "search.fuse")
@@ -208,21 +192,28 @@ def read_settings(
 
 
 def compose_pipeline(found: Settings) -> pipeline.Pipeline:
-    """The stages in force, each with its own settings."""
-    left_out = {*found["search.skip"], *(set(pipeline.OFF) - set(found["search.use"]))}
+    """Build the search pipeline: the stages in force, each with its own settings."""
+    fusion = found["search.fuse"]
+    left_out = {
+        *found["search.skip"],
+        *(set(pipeline.OFF) - set(found["search.use"])),
+        *({stage_name(stage) for stage in pipeline.FUSE} - {fusion}),
+    }
 
     def built(stages: Iterable[type]) -> dict[str, Any]:
-        # Those that are left out as well: a setting that makes no sense is told all the same.
-        every: dict[str, Any] = {
-            name: found.build(stage, f"search.{name}")
-            for name, stage in ((stage_name(stage), stage) for stage in stages)
-        }
-        return {name: stage for name, stage in every.items() if name not in left_out}
+        stage_by_name: dict[str, Any] = {}
+        for name, stage in ((stage_name(stage), stage) for stage in stages):
+            if name not in left_out:
+                stage_by_name[name] = found.build(stage, f"search.{name}")
+            elif found.is_changed(f"search.{name}"):
+                # Not used, but a wrong value is an error all the same.
+                found.build(stage, f"search.{name}")
+        return stage_by_name
 
     return pipeline.Pipeline(
         rewrite=built(pipeline.REWRITE),
         retrieve=built(pipeline.RETRIEVE),
-        fuse=built(pipeline.FUSE)[found["search.fuse"]],
+        fuse=built(pipeline.FUSE)[fusion],
         refine=built(pipeline.REFINE),
     )
 

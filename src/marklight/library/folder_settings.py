@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from marklight.ingest.parse import OFF
-from marklight.settings import Ignored, Layer, Schema, typed_values
+from marklight.settings import Ignored, Layer, Schema, typed_layer
 from marklight.trust import FolderFile, is_trusted, record_of
 
 NOT_ALLOWED = "only the user decides this"
@@ -148,9 +148,10 @@ def refused(file: FolderFile, schema: Schema) -> list[Ignored]:
 
 
 def _split(layer: Layer, folder: Path, schema: Schema) -> tuple[list[Layer], list[Ignored]]:
+    typed = typed_layer(layer, schema)
     kept: dict[str, Any] = {}
     ignored: list[Ignored] = []
-    for key, value in typed_values(layer, schema).items():
+    for key, value in typed.values.items():
         check = ALLOWED.get(key)
         reason = f"allowed: {check.limit}" if check else NOT_ALLOWED
         if check and isinstance(value, Mapping):
@@ -170,7 +171,7 @@ def _split(layer: Layer, folder: Path, schema: Schema) -> tuple[list[Layer], lis
                 Ignored(key, kept.pop(key), layer.source, "refused with the others")
                 for key in beside
             ]
-    return [Layer(layer.source, kept)], ignored
+    return [Layer(layer.source, kept, typed.deprecated)], ignored
 
 
 def notices(file: FolderFile | None, ignored: Sequence[Ignored]) -> tuple[str, ...]:
