@@ -50,9 +50,9 @@ def test_the_user_file_is_under_the_project_file(
         ("[search.confidence]\nthreshold = 'high'\n", "a number"),
         ("[search.per_document]\nmost = 1.5\n", "a whole number"),
         ("[search]\nskip = 3\n", "a list"),
-        ("[search]\nskip = ['nothing']\n", "same_text"),
+        ("[search]\nskip = ['nothing']\n", "exact_duplicates"),
         ("[search]\nfuse = 'nothing'\n", "weighted_sum"),
-        ("[search]\nskip = ['weighted_sum']\n", "same_text"),
+        ("[search]\nskip = ['weighted_sum']\n", "exact_duplicates"),
         ("collections = 3\n", "a table"),
         ("search = 3\n", "search"),
         ("not toml", "not valid TOML"),
@@ -78,15 +78,17 @@ def test_an_assignment_needs_a_key_and_a_value() -> None:
 
 def test_written_values_take_their_settings_kind() -> None:
     found = read_settings(
-        None, ["search.skip=same_text,per_document", "model.threads=2", "model.name=1"], environ={}
+        None,
+        ["search.skip=exact_duplicates,per_document", "model.threads=2", "model.name=1"],
+        environ={},
     )
-    assert found["search.skip"] == ("same_text", "per_document")
+    assert found["search.skip"] == ("exact_duplicates", "per_document")
     assert (found["model.threads"], found["model.name"]) == (2, "1")
 
 
 def test_a_skipped_stage_is_not_in_the_pipeline() -> None:
-    found = compose_pipeline(read_settings(None, ["search.skip=same_text"], environ={}))
-    assert "same_text" not in found.refine
+    found = compose_pipeline(read_settings(None, ["search.skip=exact_duplicates"], environ={}))
+    assert "exact_duplicates" not in found.refine
     assert "per_document" in found.refine
 
 
@@ -96,9 +98,9 @@ def test_a_skipped_stage_is_not_in_the_pipeline() -> None:
         "search.reciprocal.k=-1",
         "search.per_document.most=0",
         "search.confidence.threshold=2",
-        "search.here.boost=-1",
-        "search.here.boost=inf",
-        "search.here.boost=nan",
+        "search.current_collection.boost=-1",
+        "search.current_collection.boost=inf",
+        "search.current_collection.boost=nan",
         "search.calibrate.middle=nan",
         "search.reciprocal.k=inf",
         "search.reciprocal.weights={keywrd = 1}",
@@ -183,8 +185,8 @@ def test_a_deprecated_name_works_in_every_layer(old: str, tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("renamed")
 def test_stages_are_known_by_their_deprecated_names() -> None:
-    found = read_settings(None, ["search.skip=old_recency,same_text"], environ={})
-    assert found["search.skip"] == ("recency", "same_text")
+    found = read_settings(None, ["search.skip=old_recency,exact_duplicates"], environ={})
+    assert found["search.skip"] == ("recency", "exact_duplicates")
     assert "recency" not in compose_pipeline(found).refine
     assert "old_recency is now recency" in found.notices[0]
     assert read_settings(None, ["search.fuse=old_sum"], environ={})["search.fuse"] == "reciprocal"
@@ -233,7 +235,10 @@ def test_every_renamed_setting_leads_to_one_that_exists() -> None:
     ("assignment", "said"),
     [
         ("search.recency.strength=11", "search.recency.strength must be 0 to 10, but is 11"),
-        ("search.near_text.overlap=0", "search.near_text.overlap must be above 0 and at most 1"),
+        (
+            "search.near_duplicates.overlap=0",
+            "search.near_duplicates.overlap must be above 0 and at most 1",
+        ),
         ("search.per_document.most=0", "search.per_document.most must be at least 1, but is 0"),
         ("search.rerank.budget_ms=-1", "search.rerank.budget_ms must be at least 0, but is -1"),
     ],

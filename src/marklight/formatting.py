@@ -19,9 +19,9 @@ MOST_OF_A_QUESTION = 60
 NO_TEXT = "(nothing but its title)"
 
 _LEAVING_OUT = {
-    "after_threshold": "same_text",
-    "after_same_text": "near_text",
-    "after_near_text": "same_meaning",
+    "after_threshold": "exact_duplicates",
+    "after_same_text": "near_duplicates",
+    "after_near_text": "semantic_duplicates",
     "after_same_meaning": "per_document",
     "after_doc_limit": "",
 }

@@ -21,7 +21,14 @@ from typing import Any, NamedTuple, TypeVar
 from marklight import bounded_toml
 from marklight.errors import SettingsError
 
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {
+    "search.alive": "search.existing_files",
+    "search.here": "search.current_collection",
+    "search.named": "search.exact_title",
+    "search.same_text": "search.exact_duplicates",
+    "search.near_text": "search.near_duplicates",
+    "search.same_meaning": "search.semantic_duplicates",
+}
 """Deprecated names, dotted, with the current ones: whole tables and single keys.
 
 The renaming of a table `search.old` also applies to `old` as a value of `search.skip`, `search.use` and `search.fuse`.

@@ -151,7 +151,7 @@ def test_a_new_file_that_is_asked_for_by_its_name_is_read_though_no_look_came_to
 
 @pytest.mark.usefixtures("impatient")
 def test_a_hit_that_is_gone_is_never_returned(tree: Path, engine: str) -> None:
-    with library(tree, engine=engine, search={"skip": ["alive"]}) as lib:
+    with library(tree, engine=engine, search={"skip": ["existing_files"]}) as lib:
         lib.index()
         (tree / "f/page.md").unlink()
         answer = lib.search("all about f", mode="keyword", path="f/*")

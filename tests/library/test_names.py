@@ -12,7 +12,7 @@ import pytest
 import marklight
 from marklight.answer import Query
 from marklight.ports import Tools
-from marklight.search.refine.named import Named
+from marklight.search.refine.exact_title import ExactTitle
 from tests.library.conftest import paths
 from tests.making import library, write
 
@@ -149,12 +149,12 @@ def test_scores_stay_below_one_and_what_was_first_follows_at_once(lib: marklight
         mode="keyword",
         limit=20,
         refresh=False,
-        settings={"search": {"skip": ["named"]}},
+        settings={"search": {"skip": ["exact_title"]}},
     )
     first, *others = with_names.hits
     assert without.hits[0].chunk.path == "noise.md"
     assert 1.0 >= first.score > others[0].score
-    assert first.why[-1].stage == "named"
+    assert first.why[-1].stage == "exact_title"
     old = [hit.chunk.id for hit in without.hits if hit.chunk.id != first.chunk.id]
     new = [hit.chunk.id for hit in others]
     assert new[:3] == old[:3]
@@ -162,7 +162,7 @@ def test_scores_stay_below_one_and_what_was_first_follows_at_once(lib: marklight
 
 def test_what_is_brought_in_is_the_first_passage(lib: marklight.Library) -> None:
     with lib.engine.snapshot() as reader:
-        (hit,) = Named()(Query("Growing fig"), (), Tools(reader))
+        (hit,) = ExactTitle()(Query("Growing fig"), (), Tools(reader))
     assert (hit.chunk.path, hit.chunk.ordinal) == ("growing/fig-growing.md", 0)
     assert 0.5 <= hit.score <= 1.0
 
@@ -172,7 +172,7 @@ def test_a_section_that_stands_well_already_is_not_put_lower_by_its_name(
 ) -> None:
     with lib.engine.snapshot() as reader:
         tools = Tools(reader)
-        (found,) = Named()(Query("When growing fig fails"), (), tools)
-        (hit,) = Named()(Query("When growing fig fails"), (replace(found, score=0.9),), tools)
+        (found,) = ExactTitle()(Query("When growing fig fails"), (), tools)
+        (hit,) = ExactTitle()(Query("When growing fig fails"), (replace(found, score=0.9),), tools)
     # Half of the room above 0.9, which a heading begins at, and a seventh of it for each whole score.
     assert hit.score == pytest.approx(0.9 + 0.1 * (1 / 2 + 0.9 / 7))

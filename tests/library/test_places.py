@@ -110,7 +110,9 @@ def test_the_collection_one_stands_in_comes_first_and_hides_no_other(
     for here in ("one", "two"):
         monkeypatch.chdir(tmp_path / "all" / here)
         with library(tmp_path / "all", **settings) as lib:
-            unlike = {"search": {"skip": ["same_text", "near_text", "same_meaning"]}}
+            unlike = {
+                "search": {"skip": ["exact_duplicates", "near_duplicates", "semantic_duplicates"]}
+            }
             answer = lib.search("red apples", explain=True, settings=unlike)
             assert answer.hits[0].chunk.collection == here
             assert {hit.chunk.collection for hit in answer.hits} == {"one", "two"}

@@ -109,7 +109,10 @@ def test_the_stronger_field_comes_first(
     with library(tmp_path / "docs", engine=engine) as lib:
         lib.index()
         answer = lib.search(
-            "quokka", mode="keyword", min_confidence=0.0, settings={"search": {"skip": ["named"]}}
+            "quokka",
+            mode="keyword",
+            min_confidence=0.0,
+            settings={"search": {"skip": ["exact_title"]}},
         )
         assert paths(answer) == ["two.md", "one.md"]
 
@@ -129,6 +132,9 @@ def test_every_stronger_field_comes_before_the_text(
     with library(tmp_path / "docs", engine=engine) as lib:
         lib.index()
         answer = lib.search(
-            "quokka", mode="keyword", min_confidence=0.0, settings={"search": {"skip": ["named"]}}
+            "quokka",
+            mode="keyword",
+            min_confidence=0.0,
+            settings={"search": {"skip": ["exact_title"]}},
         )
         assert paths(answer) == ["two.md", "one.md"]

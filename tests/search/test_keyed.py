@@ -44,7 +44,7 @@ def test_a_keyword_puts_its_document_into_the_first_five(lib: marklight.Library,
     found = paths(lib.search("canary release", mode=mode, refresh=False).hits)
     assert "rollout.md" in found[:5]
     skipped = lib.search(
-        "canary release", mode=mode, refresh=False, settings={"search": {"skip": ["named"]}}
+        "canary release", mode=mode, refresh=False, settings={"search": {"skip": ["exact_title"]}}
     )
     assert "rollout.md" not in paths(skipped.hits)[:5]
 

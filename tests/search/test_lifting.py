@@ -15,7 +15,7 @@ from marklight.model import Batch, DocumentId
 from marklight.ports import Engine, Tools
 from marklight.search.lift import lift, likelier
 from marklight.search.refine.community import Community
-from marklight.search.refine.here import Here
+from marklight.search.refine.current_collection import CurrentCollection
 from marklight.search.refine.recency import Recency
 from tests.contracts.builders import entry
 from tests.making import chunk, hits_of, no_reader
@@ -134,7 +134,9 @@ def test_what_is_lifted_keeps_its_order_and_stays_below_1(
 def test_the_collection_one_stands_in_counts_more() -> None:
     own = Hit(chunk("a"), 0.5)
     other = Hit(replace(chunk("b"), document=DocumentId("other", "b.md")), 0.55)
-    found = Here()(Query("x", current_collection="default"), (other, own), Tools(no_reader()))
+    found = CurrentCollection()(
+        Query("x", current_collection="default"), (other, own), Tools(no_reader())
+    )
     assert [(hit.chunk.id, hit.score) for hit in found] == [
         ("a", pytest.approx(1 - 0.5 / 1.2)),
         ("b", 0.55),

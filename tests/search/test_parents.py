@@ -34,7 +34,7 @@ def lib(
 
 
 def search(lib: marklight.Library, parents: bool = False) -> marklight.Answer:
-    everything = {"search": {"skip": ["per_document", "near_text", "same_meaning"]}}
+    everything = {"search": {"skip": ["per_document", "near_duplicates", "semantic_duplicates"]}}
     return lib.search(
         "token refreshed", limit=100, min_confidence=0.0, settings=everything, parents=parents
     )

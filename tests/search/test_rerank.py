@@ -116,7 +116,8 @@ def test_an_answer_that_ran_out_of_time_says_so() -> None:
 
 def test_what_is_called_exactly_as_the_question_is_not_put_back() -> None:
     named = [
-        Hit(chunk(id), score, (Why("named", score),)) for id, score in [("a", 0.9), ("b", 0.8)]
+        Hit(chunk(id), score, (Why("exact_title", score),))
+        for id, score in [("a", 0.9), ("b", 0.8)]
     ]
     hits = best_first([*named, *hits_of({"c": 0.7, "d": 0.6})])
     found = Rerank()(ASKED, hits, Tools(no_reader(), reranker=Reader([0.1, 0.95, 0.9, 1.0])))
@@ -126,7 +127,7 @@ def test_what_is_called_exactly_as_the_question_is_not_put_back() -> None:
 
 
 def test_what_was_lifted_among_others_is_read_as_they_are() -> None:
-    lifted = Hit(chunk("b"), 0.4, (Why("named", 0.4),))
+    lifted = Hit(chunk("b"), 0.4, (Why("exact_title", 0.4),))
     hits = best_first([lifted, *hits_of({"a": 0.9, "c": 0.1})])
     found = Rerank()(ASKED, hits, Tools(no_reader(), reranker=Reader([0.7, 0.2, 0.9])))
     assert told(found) == [("c", 0.9), ("a", 0.7), ("b", 0.2)]

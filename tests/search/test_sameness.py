@@ -17,9 +17,9 @@ from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
 from marklight.search.likeness import sketch
 from marklight.search.refine.diversity import Diversity
-from marklight.search.refine.near_text import NearText
-from marklight.search.refine.same_meaning import SameMeaning
-from marklight.search.refine.same_text import SameText
+from marklight.search.refine.exact_duplicates import ExactDuplicates
+from marklight.search.refine.near_duplicates import NearDuplicates
+from marklight.search.refine.semantic_duplicates import SemanticDuplicates
 from marklight.text import flat
 from tests.contracts.builders import entry
 from tests.making import chunk, hits_of, no_reader
@@ -57,7 +57,7 @@ def test_the_same_words_are_shown_once_however_far_texts_are_alike(
     made: list[tuple[int, str, str]],
 ) -> None:
     texts = [space.join(["word"] * count + [end, ""]) for count, end, space in made]
-    found = SameText()(QUERY, told(texts), TOOLS)
+    found = ExactDuplicates()(QUERY, told(texts), TOOLS)
     assert [hit.chunk.text for hit in found] == [
         text for at, text in enumerate(texts) if text.split() not in [e.split() for e in texts[:at]]
     ]
@@ -75,7 +75,7 @@ def test_at_seven_tenths_the_better_of_two_stays() -> None:
     ten = "abcdefghij"
     assert jaccard(trigrams(ten), trigrams(ten + "klm")) == pytest.approx(8 / 11)  # 0.727
     assert jaccard(trigrams(ten), trigrams(ten + "klmn")) == pytest.approx(8 / 12)  # 0.667
-    found = NearText()(QUERY, told([ten, ten + "klm", ten + "klmn"]), TOOLS)
+    found = NearDuplicates()(QUERY, told([ten, ten + "klm", ten + "klmn"]), TOOLS)
     assert [hit.chunk.text for hit in found] == [ten, ten + "klmn"]
 
 
@@ -83,7 +83,7 @@ def test_what_is_dropped_drops_nothing_itself() -> None:
     # Each is near the one before it, but the third is not near the first, which stays.
     one, two, three = "abcdefghij", "abcdefghijklm", "abcdefghijklmnopq"
     assert jaccard(trigrams(two), trigrams(three)) == pytest.approx(11 / 15)
-    found = NearText()(QUERY, told([one, two, three]), TOOLS)
+    found = NearDuplicates()(QUERY, told([one, two, three]), TOOLS)
     assert [hit.chunk.text for hit in found] == [one, three]
 
 
@@ -94,11 +94,11 @@ def test_a_text_with_a_word_of_the_question_that_all_before_it_lack_is_no_copy()
     days = [f"{DAY}.", f"{DAY} with Ann.", f"{DAY} with quince.", f"{DAY} with quinces!"]
     near = [jaccard(trigrams(flat(days[0])), trigrams(flat(day))) for day in days]
     assert min(near) > 0.7
-    found = NearText()(Query("pasta with quince"), told(days), TOOLS)
+    found = NearDuplicates()(Query("pasta with quince"), told(days), TOOLS)
     assert [hit.chunk.text for hit in found] == [days[0], days[2]]
     # The word need not stand in what it is near to: that one before it has it is enough.
     other = "A quince is a fruit that looks like a pear and is yellow."
-    found = NearText()(Query("pasta with quince"), told([other, *days]), TOOLS)
+    found = NearDuplicates()(Query("pasta with quince"), told([other, *days]), TOOLS)
     assert [hit.chunk.text for hit in found] == [other, days[0]]
 
 
@@ -111,8 +111,8 @@ def test_what_a_text_stands_under_counts_as_well(place: str) -> None:
         "path": replace(second.chunk, document=DocumentId("default", "2026-03-05.md")),
     }[place]
     hits = (first, replace(second, chunk=changed))
-    assert NearText()(Query("what did I do on 2026-03-05"), hits, TOOLS) == hits
-    assert NearText()(Query("what did I do"), hits, TOOLS) == hits[:1]
+    assert NearDuplicates()(Query("what did I do on 2026-03-05"), hits, TOOLS) == hits
+    assert NearDuplicates()(Query("what did I do"), hits, TOOLS) == hits[:1]
 
 
 def brute_force(texts: list[str], overlap: float) -> list[str]:
@@ -137,7 +137,7 @@ def test_near_text_is_exactly_what_comparing_all_pairs_would_give(
         replace(hit, chunk=replace(hit.chunk, text=text))
         for hit, text in zip(told(texts), texts, strict=True)
     )
-    found = NearText(overlap)(QUERY, hits, TOOLS)
+    found = NearDuplicates(overlap)(QUERY, hits, TOOLS)
     assert [hit.chunk.text for hit in found] == brute_force(texts, overlap)
 
 
@@ -155,7 +155,7 @@ def test_sketches_never_differ_in_more_than_their_texts_do(texts: list[str]) -> 
 @pytest.mark.parametrize("overlap", [0.0, 1.1])
 def test_an_overlap_is_a_share(overlap: float) -> None:
     with pytest.raises(SettingsError, match="overlap"):
-        NearText(overlap)
+        NearDuplicates(overlap)
 
 
 # Meaning: passages a to d at these angles, so that their cosines are known.
@@ -190,10 +190,10 @@ def names(hits: Hits) -> list[str]:
 def test_of_what_means_the_same_the_best_stays(meanings: tuple[Tools, dict[str, Hit]]) -> None:
     # cos 20° is 0.94, cos 40° 0.77: b goes because of a, and c stays since b is gone.
     hits = meant(meanings, {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6, "e": 0.5})
-    assert names(SameMeaning(0.85)(QUERY, hits, meanings[0])) == ["a", "c", "d", "e"]
+    assert names(SemanticDuplicates(0.85)(QUERY, hits, meanings[0])) == ["a", "c", "d", "e"]
     hits = meant(meanings, {"a": 0.8, "b": 0.9, "c": 0.7, "d": 0.6})
-    assert names(SameMeaning(0.85)(QUERY, hits, meanings[0])) == ["b", "d"]
-    assert names(SameMeaning(0.95)(QUERY, hits, meanings[0])) == ["b", "a", "c", "d"]
+    assert names(SemanticDuplicates(0.85)(QUERY, hits, meanings[0])) == ["b", "d"]
+    assert names(SemanticDuplicates(0.95)(QUERY, hits, meanings[0])) == ["b", "a", "c", "d"]
 
 
 def test_a_word_of_the_question_that_all_before_it_lack_means_something_else(
@@ -201,7 +201,7 @@ def test_a_word_of_the_question_that_all_before_it_lack_means_something_else(
 ) -> None:
     # Each is called by its letter: a and b are near, and so are b and c.
     hits = meant(meanings, {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6})
-    assert names(SameMeaning(0.85)(Query("text b"), hits, meanings[0])) == ["a", "b", "d"]
+    assert names(SemanticDuplicates(0.85)(Query("text b"), hits, meanings[0])) == ["a", "b", "d"]
 
 
 def test_a_cosine_of_one_keeps_even_what_is_equal() -> None:
@@ -214,17 +214,17 @@ def test_a_cosine_of_one_keeps_even_what_is_equal() -> None:
         engine.commit(Batch(entries=tuple(twins), vectors=vectors))
     hits = tuple(Hit(each.chunks[0], 0.5) for each in twins)
     with engine.snapshot() as reader:
-        assert SameMeaning(1)(QUERY, hits, Tools(reader, model)) == hits
-        assert SameMeaning(0.99)(QUERY, hits, Tools(reader, model)) == hits[:1]
+        assert SemanticDuplicates(1)(QUERY, hits, Tools(reader, model)) == hits
+        assert SemanticDuplicates(0.99)(QUERY, hits, Tools(reader, model)) == hits[:1]
 
 
 def test_without_a_model_nothing_means_the_same(meanings: tuple[Tools, dict[str, Hit]]) -> None:
     hits = meant(meanings, {"a": 0.9, "b": 0.8})
-    assert SameMeaning(0.85)(QUERY, hits, replace(meanings[0], embedder=None)) == hits
+    assert SemanticDuplicates(0.85)(QUERY, hits, replace(meanings[0], embedder=None)) == hits
     other = FakeEmbedder(dimension=3)
-    assert SameMeaning(0.85)(QUERY, hits, replace(meanings[0], embedder=other)) == hits
+    assert SemanticDuplicates(0.85)(QUERY, hits, replace(meanings[0], embedder=other)) == hits
     with pytest.raises(SettingsError, match="cosine"):
-        SameMeaning(0)
+        SemanticDuplicates(0)
 
 
 def test_something_else_comes_before_more_of_the_same(
@@ -276,5 +276,5 @@ def test_a_form_that_no_ending_tells_makes_a_near_text_more_than_a_copy(
     asked: str, said: str
 ) -> None:
     day = "Went to the market in the morning, then worked in the garden until it was dark."
-    found = NearText()(Query(asked), told([day, f"{day} {said}", f"{day} bread"]), TOOLS)
+    found = NearDuplicates()(Query(asked), told([day, f"{day} {said}", f"{day} bread"]), TOOLS)
     assert [hit.chunk.text for hit in found] == [day, f"{day} {said}"]

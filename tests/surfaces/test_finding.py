@@ -33,13 +33,13 @@ def test_what_is_left_out_is_told_where_fewer_are_shown_than_asked_for(
 ) -> None:
     write(folder, {"diary.md": DIARY})
     asked = ("search", "pasta supper", "--mode", "keyword", "--set")
-    apart, alike = "search.near_text.overlap=1", "search.near_text.overlap=0.2"
+    apart, alike = "search.near_duplicates.overlap=1", "search.near_duplicates.overlap=0.2"
     code, out, err = said(capsys, *asked, apart)
     assert (code, out.count("\n[")) == (0, 1)
     told = "note: 2 more are of this document; --set search.skip=per_document shows more"
     assert err.splitlines()[-1] == told
     assert said(capsys, *asked, alike)[2].splitlines()[-1] == (
-        "note: 3 more say nearly the same; --set search.skip=near_text shows more"
+        "note: 3 more say nearly the same; --set search.skip=near_duplicates shows more"
     )
     code, out, err = said(capsys, *asked, apart, "--set", "search.skip=per_document")
     assert (out.count("\n["), "note:" in err) == (3, False)

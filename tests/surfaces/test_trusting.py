@@ -138,11 +138,11 @@ def test_trust_does_not_move_with_a_copy_of_the_file(
 def test_settings_show_what_was_ignored_and_why(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = 'serve.token = "known"\nserve.start = true\nchunk.max_chars = 3\nsearch.named.most = 4\n'
+    text = 'serve.token = "known"\nserve.start = true\nchunk.max_chars = 3\nsearch.exact_title.most = 4\n'
     write(folder, {"marklight.toml": text})
     found = told(capsys, "settings", "--json")
     source = str(folder / "marklight.toml")
-    assert found["search.named.most"] == {"value": 4, "source": source}
+    assert found["search.exact_title.most"] == {"value": 4, "source": source}
     assert found["serve.start"] == {
         "value": False,
         "source": "built-in",
@@ -160,7 +160,7 @@ def test_settings_show_what_was_ignored_and_why(
 def test_settings_that_need_no_trust_record_none(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(folder, {"marklight.toml": "search.named.most = 4\n"})
+    write(folder, {"marklight.toml": "search.exact_title.most = 4\n"})
     code, out, err = said(capsys, "trust")
     assert (code, out) == (0, "")
     assert "is honoured without trust" in err

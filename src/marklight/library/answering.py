@@ -108,7 +108,7 @@ def _crowded(found: Answer) -> bool:
     """
     left = {step.stage: step.count for step in found.steps}
     every = left["fuse"]
-    there = left.get("alive", every)
+    there = left.get("existing_files", every)
     if len(found.hits) >= found.query.limit or every < MANY_HITS:
         return False
     if left.get("confidence", there) < there:

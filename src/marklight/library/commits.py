@@ -22,7 +22,7 @@ from marklight.search import present
 from marklight.search.pipeline import Pipeline
 from marklight.search.refine.per_document import PerDocument
 
-LEFT_OUT = ("alive", "same_text", "near_text", "same_meaning")
+LEFT_OUT = ("existing_files", "exact_duplicates", "near_duplicates", "semantic_duplicates")
 """Stages that do not look at commits: they have no file, and two that say the same are two all the same."""
 
 

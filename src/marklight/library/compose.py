@@ -134,7 +134,7 @@ class History:
 
 
 def stage_name(stage: type) -> str:
-    """A stage's one name, in settings, in `--explain` and as its file: `SameText` is `same_text`."""
+    """A stage's one name, in settings, in `--explain` and as its file: `ExactDuplicates` is `exact_duplicates`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", stage.__name__).lower()
 
 

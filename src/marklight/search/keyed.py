@@ -29,7 +29,7 @@ def with_keyed(query: Query, hits: Hits, tools: Tools) -> Hits:
         score = max(hit.score, _LEAST + _SPREAD * max(0.0, hit.score))
         if len(hits) > _BEFORE and score < hits[_BEFORE].score:
             score = nextafter(hits[_BEFORE].score, 1.0)
-        lifted[hit.chunk.id] = hit if score == hit.score else hit.rescored(score, by="named")
+        lifted[hit.chunk.id] = hit if score == hit.score else hit.rescored(score, by="exact_title")
     if not lifted:
         return hits
     return best_first((*lifted.values(), *(hit for hit in hits if hit.chunk.id not in lifted)))

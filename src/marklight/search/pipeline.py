@@ -15,21 +15,21 @@ from marklight.search.fuse.learned import Learned
 from marklight.search.fuse.reciprocal import Reciprocal
 from marklight.search.fuse.score_aware import ScoreAware
 from marklight.search.fuse.weighted_sum import WeightedSum
-from marklight.search.refine.alive import Alive
 from marklight.search.refine.calibrate import Calibrate
 from marklight.search.refine.community import Community
 from marklight.search.refine.confidence import Confidence, answered
 from marklight.search.refine.context import Context
+from marklight.search.refine.current_collection import CurrentCollection
 from marklight.search.refine.diversity import Diversity
-from marklight.search.refine.here import Here
-from marklight.search.refine.named import Named
-from marklight.search.refine.near_text import NearText
+from marklight.search.refine.exact_duplicates import ExactDuplicates
+from marklight.search.refine.exact_title import ExactTitle
+from marklight.search.refine.existing_files import ExistingFiles
+from marklight.search.refine.near_duplicates import NearDuplicates
 from marklight.search.refine.parents import Parents
 from marklight.search.refine.per_document import PerDocument
 from marklight.search.refine.recency import Recency
 from marklight.search.refine.rerank import Rerank
-from marklight.search.refine.same_meaning import SameMeaning
-from marklight.search.refine.same_text import SameText
+from marklight.search.refine.semantic_duplicates import SemanticDuplicates
 from marklight.search.retrieve.code import Code
 from marklight.search.retrieve.graph import Graph
 from marklight.search.retrieve.keyword import Keyword
@@ -44,9 +44,9 @@ REWRITE: tuple[type[Rewrite], ...] = (Operators, Classify, Spelling, Expand)
 RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code, Graph)
 FUSE: tuple[type[Fuse], ...] = (WeightedSum, Reciprocal, ScoreAware, Learned)
 REFINE: tuple[type[Refine], ...] = (
-    *(Alive, Calibrate),
-    *(Here, Recency, Community, Named, Confidence),
-    *(SameText, NearText, SameMeaning, Diversity, PerDocument),
+    *(ExistingFiles, Calibrate),
+    *(CurrentCollection, Recency, Community, ExactTitle, Confidence),
+    *(ExactDuplicates, NearDuplicates, SemanticDuplicates, Diversity, PerDocument),
     *(Rerank, Parents, Context),
 )
 
@@ -64,9 +64,9 @@ ASKED = {
 COUNTED = {
     "original_count": "fuse",
     "after_threshold": "confidence",
-    "after_same_text": "same_text",
-    "after_near_text": "near_text",
-    "after_same_meaning": "same_meaning",
+    "after_same_text": "exact_duplicates",
+    "after_near_text": "near_duplicates",
+    "after_same_meaning": "semantic_duplicates",
     "after_doc_limit": "per_document",
 }
 """What `stats` calls the number of hits that a stage left; a stage that did not run left all."""
@@ -145,7 +145,7 @@ def empty_reason(query: Query, steps: list[Step], last: Hits, tools: Tools) -> t
     if not last:
         none = unmet(query.filters, tools.reader) if query.filters else ""
         return none or f"no passage matches the question{among}", False
-    if any(step.stage == "alive" and step.count == 0 for step in steps):
+    if any(step.stage == "existing_files" and step.count == 0 for step in steps):
         return GONE, False
     if (least := query.min_confidence) is not None:
         best, count = max(hit.score for hit in last), stats(steps)["original_count"]

@@ -61,7 +61,7 @@ class Rerank:
 
 
 def _is_named(hit: Hit) -> bool:
-    return any(why.stage == "named" for why in hit.why)
+    return any(why.stage == "exact_title" for why in hit.why)
 
 
 def _below(least: float, rest: Hits) -> Hits:

@@ -33,7 +33,7 @@ RENAMED = {
 """Parameters that the verbs know by other names."""
 SETTINGS = {
     "max_chunks_per_document": ("per_document", "most"),
-    "similarity_threshold": ("same_meaning", "cosine"),
+    "similarity_threshold": ("semantic_duplicates", "cosine"),
 }
 """Parameters that are settings of a stage of the search, for one call."""
 

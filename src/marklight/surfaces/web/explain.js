@@ -26,10 +26,10 @@ const AFTER = {
   weighted_sum: ["scores together", "weighted sum"],
   score_aware: ["scores together", "trusting flat lists less"],
   calibrate: ["as a probability", ""],
-  here: ["in your collection", "score after the lift"],
+  current_collection: ["in your collection", "score after the lift"],
   recency: ["how recent", "score after it"],
   community: ["belongs to the best by links", "score after the lift"],
-  named: ["is called so", "score after the lift"],
+  exact_title: ["is called so", "score after the lift"],
   rerank: ["read with the question", "score by the cross-encoder"],
 };
 const NUMBERS = ["value", "left", "ms"]; // heads of columns that end below each other

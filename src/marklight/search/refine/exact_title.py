@@ -26,7 +26,7 @@ _SPREAD = 1 / 7
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ExactTitle:
     """Brings in what is called so where no retriever did, and lifts it above the rest.
 
     A document by its title comes before one by another of its names, and that before a section. What has
@@ -40,7 +40,7 @@ class Named:
     """How many are put first; of more that are called so the best ones."""
 
     def __post_init__(self) -> None:
-        demand_within("search.named", self, most=(1, inf))
+        demand_within("search.exact_title", self, most=(1, inf))
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if query.mode is Mode.CODE:
@@ -67,7 +67,7 @@ def _with_called(hits: Hits, called: Sequence[Called]) -> Hits:
     return best_first(
         (
             *others,
-            *(one.hit.rescored(best + (1.0 - best) * one.share, "named") for one in called),
+            *(one.hit.rescored(best + (1.0 - best) * one.share, "exact_title") for one in called),
         )
     )
 

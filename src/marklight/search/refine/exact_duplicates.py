@@ -10,7 +10,7 @@ from marklight.search.likeness import distinct
 
 
 @dataclass(frozen=True, slots=True)
-class SameText:
+class ExactDuplicates:
     """Exact duplicates, but for white space, by their content."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:

@@ -18,7 +18,7 @@ _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class NearText:
+class NearDuplicates:
     """Passages whose sets of three characters overlap by 0.7 or more (Jaccard).
 
     The best one stays, and each that has a word of the question which all before it lack.
@@ -28,7 +28,7 @@ class NearText:
     """Share of their runs of three characters that two passages have in common, of all that either has."""
 
     def __post_init__(self) -> None:
-        demand_within("search.near_text", self, overlap=(ABOVE_ZERO, 1))
+        demand_within("search.near_duplicates", self, overlap=(ABOVE_ZERO, 1))
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if len(hits) < 2:

@@ -11,7 +11,7 @@ from marklight.settings import demand_within
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class CurrentCollection:
     """Scores of the asker's own collection times the boost.
 
     A high score is lifted less, so that none reaches 1: what it lacks of that is divided by as much.
@@ -21,7 +21,7 @@ class Here:
     """1 switches it off."""
 
     def __post_init__(self) -> None:
-        demand_within("search.here", self, boost=(0, 10))
+        demand_within("search.current_collection", self, boost=(0, 10))
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not query.current_collection:
@@ -29,4 +29,4 @@ class Here:
         own = {
             hit.chunk.document for hit in hits if hit.chunk.collection == query.current_collection
         }
-        return lift(hits, dict.fromkeys(own, self.boost), by="here")
+        return lift(hits, dict.fromkeys(own, self.boost), by="current_collection")

@@ -10,7 +10,7 @@ from marklight.ports import Tools
 
 
 @dataclass(frozen=True, slots=True)
-class Alive:
+class ExistingFiles:
     """Keeps hits whose file exists; what spoke for the others speaks for none of these."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:

@@ -12,7 +12,7 @@ from marklight.settings import ABOVE_ZERO, demand_within
 
 
 @dataclass(frozen=True, slots=True)
-class SameMeaning:
+class SemanticDuplicates:
     """Passages whose vectors are nearer than this: the best one stays, and each that has a word of
     the question which all before it lack.
 
@@ -25,7 +25,7 @@ class SameMeaning:
     """From which nearness on two passages say the same; 1 keeps all."""
 
     def __post_init__(self) -> None:
-        demand_within("search.same_meaning", self, cosine=(ABOVE_ZERO, 1))
+        demand_within("search.semantic_duplicates", self, cosine=(ABOVE_ZERO, 1))
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if tools.embedder is None or self.cosine == 1:
