@@ -19,7 +19,7 @@ import onnxruntime
 
 from benchmarks._measure import corpus, in_a_process, save
 from marklight.models import load
-from marklight.models.convert import convert
+from marklight.models.converted import convert
 from marklight.models.onnx import BATCH_TOKENS, OnnxEmbedder, batches
 from marklight.models.record import GRANITE
 
@@ -64,7 +64,7 @@ def main() -> None:
     memory = round(in_a_process(MEMORY))
     texts, model = passages(48), load()
     assert isinstance(model, OnnxEmbedder)
-    tokens = model.tokens(texts)
+    tokens = model.tokenize(texts)
     count = sum(map(len, tokens))
     data = convert(GRANITE).model
     bare, single, still = session(data), session(data, 1), session(data, spinning="0")

@@ -22,10 +22,17 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 from benchmarks._measure import eval_root, save
-from marklight.models.convert import ranges_file, read_weights
-from marklight.models.graph import Float32, Graph, Products, build
+from marklight.models.converted import ranges_file, read_weights
+from marklight.models.graph import (
+    Float32,
+    Graph,
+    Int8,
+    Products,
+    build,
+    read_ranges,
+    small_integers,
+)
 from marklight.models.onnx import batches
-from marklight.models.quantise import Int8, read_ranges, small_integers
 from marklight.models.record import GRANITE
 from marklight.models.weights import Weights
 

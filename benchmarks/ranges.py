@@ -22,9 +22,17 @@ from tokenizers import Tokenizer
 
 from benchmarks._measure import corpus
 from benchmarks.quantisation import Runner
-from marklight.models.convert import ranges_file, read_weights
-from marklight.models.graph import Float32, Graph, Products, build
-from marklight.models.quantise import Int8, Range, Ranges, write_ranges
+from marklight.models.converted import ranges_file, read_weights
+from marklight.models.graph import (
+    Float32,
+    Graph,
+    Int8,
+    Products,
+    Range,
+    Ranges,
+    build,
+    write_ranges,
+)
 from marklight.models.record import KNOWN, ModelRecord
 from marklight.models.weights import Weights
 

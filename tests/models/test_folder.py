@@ -73,10 +73,14 @@ def test_our_own_description_wins(tmp_path: Path) -> None:
         ("tokenizer.json", None, "tokenizer.json is missing"),
         ("onnx/model.onnx", None, "no ONNX file"),
         ("config.json", "{", "config.json cannot be read"),
-        ("config.json", "{}", "how many numbers"),
-        ("1_Pooling/config.json", '{"pooling_mode_max_tokens": true}', "not supported"),
+        ("config.json", "{}", "dimension of the vectors"),
+        (
+            "1_Pooling/config.json",
+            '{"pooling_mode_max_tokens": true}',
+            "unsupported kind of pooling",
+        ),
         ("marklight-model.toml", "colour = 1", "unknown key 'colour'"),
-        ("marklight-model.toml", 'pooling = "max"', "wants pooling 'max'"),
+        ("marklight-model.toml", 'pooling = "max"', "unknown pooling 'max'"),
     ],
 )
 def test_a_folder_that_cannot_be_a_model_is_refused(
@@ -104,7 +108,7 @@ def test_files_that_are_no_models_are_told_in_one_line(tmp_path: Path) -> None:
 
 def test_a_wrong_dimension_is_told(tmp_path: Path) -> None:
     folder = tiny.write_folder(tmp_path / "m", tiny.weights(), config={"hidden_size": 99})
-    with pytest.raises(ModelError, match=f"gives {tiny.HIDDEN} numbers, not 99"):
+    with pytest.raises(ModelError, match=f"returns {tiny.HIDDEN} numbers per vector, not 99"):
         load(str(folder)).embed_query("cat")
     with pytest.raises(ModelError, match="no model named 'nowhere'"):
         load("nowhere", cache_dir=tmp_path)

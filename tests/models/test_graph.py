@@ -6,8 +6,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from marklight.models.graph import Float32, build
-from marklight.models.quantise import Int8, Range, small_integers
+from marklight.models.graph import Float32, Int8, Range, build, small_integers
 from tests.models import tiny
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from marklight import models
-from marklight.models.remembering import Remembering
+from marklight.models.query_cache import CachingEmbedder
 from marklight.ports import Unloadable
 
 
@@ -21,7 +21,7 @@ def test_a_model_that_rested_is_opened_again_when_it_is_needed() -> None:
 
 def test_who_remembers_lets_the_model_rest() -> None:
     model = models.load()
-    asked = Remembering(model)
+    asked = CachingEmbedder(model)
     asked.embed_query("how do tokens expire")
     asked.unload()
     assert "session" not in vars(model)

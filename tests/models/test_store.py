@@ -12,8 +12,8 @@ from marklight.models import load
 from marklight.models.record import DEFAULT
 from marklight.models.store import (
     import_folder,
-    keeping,
     list_models,
+    locked_place,
     store_folder,
     stored_folder,
     verify,
@@ -145,16 +145,16 @@ def test_drafts_of_killed_processes_are_swept_after_a_day(folder: Path, tmp_path
 
 
 def test_two_processes_do_not_import_one_name_at_once(folder: Path, tmp_path: Path) -> None:
-    with keeping("m", tmp_path), pytest.raises(ModelError, match="Another process"):
+    with locked_place("m", tmp_path), pytest.raises(ModelError, match="Another process"):
         import_folder(folder, "m", tmp_path)
 
 
 def test_bad_names_and_folders_are_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no folder"):
+    with pytest.raises(UsageError, match="No such folder"):
         import_folder(tmp_path / "nowhere", None, tmp_path)
-    with pytest.raises(UsageError, match="cannot be named"):
+    with pytest.raises(UsageError, match="not a valid model name"):
         import_folder(folder, "../up", tmp_path)
-    with pytest.raises(UsageError, match="comes with a package"):
+    with pytest.raises(UsageError, match="bundled model"):
         import_folder(folder, DEFAULT, tmp_path)
     with pytest.raises(ModelError, match="no model named"):
         verify("nowhere", tmp_path)

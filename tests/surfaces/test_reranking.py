@@ -57,7 +57,7 @@ def test_asked_for_without_a_model_it_says_how_to_get_one(
     code, out, err = said(capsys, "search", ASKED, "--rerank")
     assert (code, out) == (3, "")
     assert "Reading text" not in err, "it is told before any work is done"
-    assert f"{DEFAULT_RERANKER} is not on this machine" in err
+    assert f"{DEFAULT_RERANKER} is not installed" in err
     assert f"marklight models pull {DEFAULT_RERANKER}" in err
     assert "Traceback" not in err
     assert said(capsys, "search", ASKED)[0] == 0

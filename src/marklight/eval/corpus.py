@@ -12,7 +12,7 @@ from pathlib import Path
 
 from marklight.errors import StoreError
 from marklight.eval.dataset import Dataset, Text
-from marklight.models.cache import cache_folder
+from marklight.models.converted import cache_folder
 from marklight.place import PROJECT_FILE
 from marklight.text import digest
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from marklight.errors import SettingsError
-from marklight.models.remote import is_remote
+from marklight.models.record import is_remote
 from marklight.settings import ABOVE_ZERO, Within
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from marklight import models
 from marklight.answer import Query
 from marklight.errors import ModelError
 from marklight.library.chosen import Model, Reranking
-from marklight.models.remembering import Remembering
+from marklight.models.query_cache import CachingEmbedder
 from marklight.once import once
 from marklight.ports import Embedder, Reranker, Unloadable
 from marklight.search.pipeline import Pipeline
@@ -41,7 +41,9 @@ class Models:
         """Models by their names, each made once: an earlier one may answer for a while."""
         model = self.settings.build(Model, "model")
         server, threads = model.server, model.threads
-        load = cache(lambda name: Remembering(models.load(name, threads=threads, server=server)))
+        load = cache(
+            lambda name: CachingEmbedder(models.load(name, threads=threads, server=server))
+        )
         loading = Lock()
 
         def named(name: str) -> Embedder:

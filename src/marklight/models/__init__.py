@@ -1,12 +1,11 @@
-"""Text to numbers: the bundled model, any ONNX model by folder or name, cross-encoders, servers, a fake for tests."""
+"""Embedding models and rerankers: bundled, by folder, downloaded, on a server, and a fake for tests."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marklight.models.record import DEFAULT, DEFAULT_RERANKER, KNOWN, ModelRecord
-from marklight.models.remote import is_remote
+from marklight.models.record import DEFAULT, DEFAULT_RERANKER, KNOWN, ModelRecord, is_remote
 
 if TYPE_CHECKING:
     from marklight.models.remote.server import Server
@@ -22,10 +21,10 @@ def load(
     threads: int | None = None,
     server: Server | None = None,
 ) -> Embedder:
-    """The model of this name: a known one, one that was pulled or imported, a folder, or `fake`.
+    """Return the embedding model of this name: known, pulled, imported, a folder, on a server, or `fake`.
 
-    Nothing heavy is loaded before the first text is counted or embedded, and nothing is downloaded.
-    A name such as `ollama:…` is that of a model on the server, and of no other.
+    Files are opened on first use, and nothing is downloaded. A name such as `ollama:…` is
+    looked up on the server only.
     """
     if name == "fake":
         from marklight.models.fake import FakeEmbedder
@@ -45,9 +44,9 @@ def load_reranker(
     threads: int | None = None,
     server: Server | None = None,
 ) -> Reranker:
-    """The cross-encoder of this name: one that was pulled or imported, a folder, or on the server.
+    """Return the cross-encoder of this name: pulled, imported, a folder, or on a server.
 
-    Nothing heavy is loaded before the first passage is scored, and nothing is downloaded.
+    Files are opened on first use, and nothing is downloaded.
     """
     from marklight.models.locate import remote_reranker, reranker
 

@@ -1,4 +1,4 @@
-"""Question and passage to one number with onnxruntime: a model that reads both at once."""
+"""Score passages with a cross-encoder: an ONNX model that reads the query and a passage together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.errors import ModelError
-from marklight.models.opened import MOST_CHARACTERS_A_TOKEN, Opened, clean
+from marklight.models.onnx import MAX_CHARACTERS_PER_TOKEN, OnnxModel, replace_surrogates
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,42 +17,44 @@ if TYPE_CHECKING:
 
 
 class Pair(NamedTuple):
-    """A question with one passage, as the model is given it."""
+    """The tokens of a query and one passage, as the model reads them."""
 
     ids: list[int]
     types: list[int]
-    """0 for the question's tokens, 1 for the passage's."""
+    """0 for tokens of the query, 1 for tokens of the passage."""
 
 
-class CrossEncoder(Opened):
-    """Scores by a model of pairs; its files are opened when the first pair is scored."""
+class CrossEncoder(OnnxModel):
+    """A cross-encoder; its files are opened when the first pair is scored."""
 
-    def score(self, question: str, passages: Sequence[str], budget_ms: float) -> list[float]:
-        """One number in 0 to 1 for each passage, in order; fewer when the time is over, never none.
+    def score(self, query: str, passages: Sequence[str], budget_ms: float) -> list[float]:
+        """Return one score from 0 to 1 for each passage, in order; fewer when time runs out, at least one.
 
-        The time begins when the model is open: else the first question would pay for all later ones.
+        The time starts when the model is open, else the first query would lose its budget to loading.
         """
         if not passages:
             return []
         tokenizer, _ = self.tokenizer, self.session
         began = perf_counter()
         limit = self.record.token_limit
-        most = limit * MOST_CHARACTERS_A_TOKEN
-        asked = clean(question[:most])
-        encodings = tokenizer.encode_batch([(asked, clean(each[:most])) for each in passages])
+        most = limit * MAX_CHARACTERS_PER_TOKEN
+        first = replace_surrogates(query[:most])
+        encodings = tokenizer.encode_batch(
+            [(first, replace_surrogates(passage[:most])) for passage in passages]
+        )
 
-        def timely(place: int) -> float | None:
+        def score_in_time(position: int) -> float | None:
             late = (perf_counter() - began) * 1000 >= budget_ms
-            return None if late and place else self._run(fit(encodings[place], limit))
+            return None if late and position else self._run(fit(encodings[position], limit))
 
-        # One pair in a run, so that nothing is padded: with a MiniLM of 6 layers and passages of 210 tokens
-        # runs of up to 512 and 1024 tokens took 1.1 and 1.5 times as long, and even short ones gained
-        # only a twentieth. Side by side, each on one thread, for the same reason as in `onnx.py`.
+        # One pair per run, so that nothing is padded: with a MiniLM of 6 layers and passages of 210 tokens,
+        # runs of up to 512 and 1024 tokens took 1.1 and 1.5 times as long, and short ones gained only 5 %.
+        # Pairs run in parallel, one thread each, for the same reason as in `onnx.py`.
         pool = ThreadPoolExecutor(min(self.threads, len(passages)))
         scores: list[float] = []
         try:
-            # They begin in order, so those that were begun in time are the first ones.
-            for score in pool.map(timely, range(len(passages))):
+            # Pairs start in order, so those that started in time are the first ones.
+            for score in pool.map(score_in_time, range(len(passages))):
                 if score is None:
                     break
                 scores.append(score)
@@ -64,46 +66,48 @@ class CrossEncoder(Opened):
         import numpy as np
 
         session = self.session
-        given = {"input_ids": pair.ids}
-        for name in session.feeds:
+        feeds = {"input_ids": pair.ids}
+        for name in session.inputs:
             if name not in ("attention_mask", "token_type_ids"):
-                raise ModelError(f"The model {self.name} wants {name}, which is not supported")
-            given[name] = pair.types if name == "token_type_ids" else [1] * len(pair.ids)
+                raise ModelError(
+                    f"The model {self.name} needs the input {name}, which is not supported"
+                )
+            feeds[name] = pair.types if name == "token_type_ids" else [1] * len(pair.ids)
         try:
             (value,) = session.run(
                 [session.outputs[0]],
-                {name: np.array([row], np.int64) for name, row in given.items()},
+                {name: np.array([row], np.int64) for name, row in feeds.items()},
             )
-        except Exception as error:  # onnxruntime's own errors share no root but this
+        except Exception as error:  # onnxruntime's errors share no narrower base class
             first = str(error).splitlines()[0][:200]
             raise ModelError(f"The model {self.name} cannot score a pair: {first}") from error
-        return self._likely(np.asarray(value, np.float64))
+        return self._probability(np.asarray(value, np.float64))
 
-    def _likely(self, given: NDArray[np.float64]) -> float:
-        """What the model gives for a pair as a number in 0 to 1."""
+    def _probability(self, logits: NDArray[np.float64]) -> float:
+        """Turn the model's one or two logits into a score from 0 to 1 (sigmoid or softmax)."""
         import numpy as np
 
-        if given.ndim > 2 or given.size not in (1, 2):
+        if logits.ndim > 2 or logits.size not in (1, 2):
             raise ModelError(
-                f"The model {self.name} is not a cross-encoder: it gives "
-                f"{' x '.join(map(str, given.shape[1:]))} numbers for a pair, not 1 or 2"
+                f"The model {self.name} is not a cross-encoder: it returns "
+                f"{' x '.join(map(str, logits.shape[1:]))} numbers per pair, not 1 or 2"
             )
-        if not np.isfinite(given).all():
-            raise ModelError(f"The model {self.name} gives something that is no number for a pair")
-        # Of two the last speaks for the passage; what counts is how far it is above the first.
-        first, last = given.flat[0], given.flat[-1]
-        return float(np.exp(-np.logaddexp(0.0, -(last - first if given.size == 2 else last))))
+        if not np.isfinite(logits).all():
+            raise ModelError(f"The model {self.name} returns a score that is not a number")
+        # Of two logits the last is the one for "relevant".
+        first, last = logits.flat[0], logits.flat[-1]
+        return float(np.exp(-np.logaddexp(0.0, -(last - first if logits.size == 2 else last))))
 
 
 def fit(encoding: Encoding, limit: int) -> Pair:
-    """At most so many tokens: the passage is cut, the question only where it takes more than half."""
-    own = encoding.sequence_ids
-    question = [at for at, of in enumerate(own) if of == 0]
-    passage = [at for at, of in enumerate(own) if of == 1]
-    room = max(0, limit - (len(own) - len(question) - len(passage)))
-    question_room = max(room // 2, room - len(passage))
-    dropped = {*question[question_room:], *passage[max(0, room - len(question[:question_room])) :]}
-    kept = [at for at in range(len(own)) if at not in dropped]
+    """Truncate a pair at the token limit: the passage first, the query only beyond half of the limit."""
+    sequences = encoding.sequence_ids
+    query = [at for at, sequence in enumerate(sequences) if sequence == 0]
+    passage = [at for at, sequence in enumerate(sequences) if sequence == 1]
+    room = max(0, limit - (len(sequences) - len(query) - len(passage)))
+    query_room = max(room // 2, room - len(passage))
+    dropped = {*query[query_room:], *passage[max(0, room - len(query[:query_room])) :]}
+    kept = [at for at in range(len(sequences)) if at not in dropped]
     ids, types = encoding.ids, encoding.type_ids
-    # A model needs something to look at, even where a tokenizer adds no special tokens.
+    # A session needs at least one token, also where the tokenizer adds no special ones.
     return Pair([ids[at] for at in kept] or [0], [types[at] for at in kept] or [0])

@@ -1,4 +1,4 @@
-"""A model for tests: hashed words, no files, the same numbers everywhere."""
+"""Deterministic embedding model for tests: hashed words, no files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FakeEmbedder:
-    """Texts that share words are close; a token is four characters of a word."""
+    """Maps texts that share words to similar vectors; a token is four characters of a word."""
 
     name: str = "fake"
     dimension: int = 64
@@ -33,12 +33,12 @@ class FakeEmbedder:
 
         rows = np.zeros((len(texts), self.dimension), np.float32)
         for row, text in zip(rows, texts, strict=True):
-            # Every text gets a direction: a text without words has that of the empty word.
+            # A text without words gets the vector of the empty word, so that no vector is zero.
             for word in words(text) or [""]:
                 hashed = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
                 at = int.from_bytes(hashed, "little")
                 row[at % self.dimension] += 1.0 if at >> 63 else -1.0
-            if not row.any():  # Words that cancel each other.
+            if not row.any():  # words that cancel each other
                 row[0] = 1.0
             row /= np.linalg.norm(row)
         return rows

@@ -1,4 +1,4 @@
-"""Describes a model by its folder: an ONNX file, `tokenizer.json`, and what stands beside them."""
+"""Read a model's record from its folder: an ONNX file, `tokenizer.json` and configuration files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from marklight.errors import ModelError
 from marklight.models.record import KINDS, KNOWN, File, Kind, ModelRecord, Pooling
 
 DESCRIPTION = "marklight-model.toml"
-"""Our own description; what it says wins over all other files."""
+"""Our own description file; its values override all other files."""
 CONFIGURATION = (
     "config.json",
     "modules.json",
@@ -24,19 +24,19 @@ CONFIGURATION = (
     "tokenizer_config.json",
     DESCRIPTION,
 )
-"""Small files that say how a model wants to be used."""
+"""Small files that describe how to use a model."""
 _MODELS = ("onnx/model.onnx", "model.onnx", "onnx/model_quantized.onnx", "model_quantized.onnx")
 _PAIRS = "ForSequenceClassification"
-"""How the architecture of a model ends that gives numbers for a pair of texts, as cross-encoders do."""
+"""Suffix of the architecture name of cross-encoders."""
 _SETTABLE = {field.name for field in fields(ModelRecord)} - {"form", "files", "package", "extra"}
 
 
 def describe(
     folder: Path, name: str | None = None, digests: Mapping[str, str] | None = None
 ) -> ModelRecord:
-    """The record of the model in a folder; digests that are not given are taken from the files."""
+    """Return the record of the model in a folder; digests that are not given are computed."""
     digests = digests or {}
-    own = _own(folder)
+    own = _description(folder)
     model = str(own.pop("model", "")) or _model_file(folder)
     pooling = _read(folder, "1_Pooling/config.json")
     config = _read(folder, "config.json")
@@ -57,12 +57,12 @@ def describe(
         passage_prefix=str(prompts.get("passage") or prompts.get("document") or ""),
         source=str(folder),
     )
-    if name in KNOWN:  # Pulled by its name: what we know about it is not worth less.
+    if name in KNOWN:  # pulled by its name: the built-in record takes precedence
         known = KNOWN[name]
         if record.kind != known.kind:
             raise ModelError(
-                f"The folder {folder} holds {KINDS[record.kind]}, but {name} is {KINDS[known.kind]}",
-                "Give it another name",
+                f"The folder {folder} contains {KINDS[record.kind]}, but {name} is {KINDS[known.kind]}",
+                "Use another name",
             )
         record = replace(known, files=record.files, source=known.source or record.source)
     record = replace(record, **{**own, "name": name})
@@ -70,32 +70,32 @@ def describe(
         return replace(record, dimension=0)
     if record.dimension < 1:
         raise ModelError(
-            f"The folder {folder} does not say how many numbers its vectors have",
-            f"Write `dimension = …` into {folder / DESCRIPTION}, or `kind = "
+            f"The configuration in {folder} does not contain the dimension of the vectors",
+            f"Add `dimension = …` to {folder / DESCRIPTION}, or `kind = "
             '"reranker"` for a cross-encoder',
         )
     return record
 
 
 def needed_files(folder: Path, model: str) -> list[str]:
-    """The weights, with those that lie in files of their own, and the tokenizer."""
+    """Return the paths of the weights, including external data files, and of the tokenizer."""
     path = folder / model
     beside = [
         found.relative_to(folder).as_posix()
         for found in sorted(path.parent.glob("*"))
         if found.name.startswith(path.name) and found.name != path.name and "data" in found.name
     ]
-    for wanted in (model, "tokenizer.json"):
-        if not (folder / wanted).is_file():
+    for required in (model, "tokenizer.json"):
+        if not (folder / required).is_file():
             raise ModelError(
-                f"The folder {folder} is not a model: {wanted} is missing",
+                f"The folder {folder} is not a model: {required} is missing",
                 "It needs an ONNX file and the tokenizer.json that goes with it",
             )
     return [model, *beside, "tokenizer.json"]
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     try:
         hasher = sha256()
         with path.open("rb") as file:
@@ -115,8 +115,8 @@ def _model_file(folder: Path) -> str:
         return others[0].relative_to(folder).as_posix()
     if others:
         raise ModelError(
-            f"The folder {folder} has {len(others)} ONNX files",
-            f'Write `model = "{others[0].name}"` into {folder / DESCRIPTION}',
+            f"The folder {folder} contains {len(others)} ONNX files",
+            f'Choose one: add `model = "{others[0].name}"` to {folder / DESCRIPTION}',
         )
     raise ModelError(
         f"The folder {folder} is not a model: it has no ONNX file",
@@ -124,7 +124,7 @@ def _model_file(folder: Path) -> str:
     )
 
 
-def _own(folder: Path) -> dict[str, Any]:
+def _description(folder: Path) -> dict[str, Any]:
     path = folder / DESCRIPTION
     if not path.is_file():
         return {}
@@ -135,12 +135,12 @@ def _own(folder: Path) -> dict[str, Any]:
     known = {*_SETTABLE, "model"}
     if unknown := sorted(set(own) - known):
         raise ModelError(
-            f"{path} has the unknown key {unknown[0]!r}", f"Known keys: {', '.join(sorted(known))}"
+            f"{path}: unknown key {unknown[0]!r}", f"Known keys: {', '.join(sorted(known))}"
         )
     if own.get("pooling", "cls") not in get_args(Pooling):
-        raise ModelError(f"{path} wants pooling {own['pooling']!r}", "Use mean or cls")
+        raise ModelError(f"{path}: unknown pooling {own['pooling']!r}", "Use mean or cls")
     if own.get("kind", "embedder") not in KINDS:
-        raise ModelError(f"{path} wants the kind {own['kind']!r}", f"Use {' or '.join(KINDS)}")
+        raise ModelError(f"{path}: unknown kind {own['kind']!r}", f"Use {' or '.join(KINDS)}")
     return own
 
 
@@ -163,8 +163,8 @@ def _kind(folder: Path, name: str, config: dict[str, Any]) -> Kind:
     labels = int(config.get("num_labels") or len(config.get("id2label") or {}) or 1)
     if labels > 2:
         raise ModelError(
-            f"The model in {folder} sorts texts into {labels} classes; it is no cross-encoder",
-            "A cross-encoder gives one number for a pair, or two",
+            f"The model in {folder} classifies texts into {labels} classes; it is not a cross-encoder",
+            "A cross-encoder returns one or two numbers per pair",
         )
     return "reranker"
 
@@ -176,8 +176,8 @@ def _pooling(folder: Path, config: dict[str, Any]) -> Pooling:
     if not config or config.get("pooling_mode_mean_tokens") or mode == "mean":
         return "mean"
     raise ModelError(
-        f"The model in {folder} pools its tokens in a way that is not supported",
-        "Models that take the mean or the first token are",
+        f"The model in {folder} uses an unsupported kind of pooling",
+        "Supported: mean, and the first token (cls)",
     )
 
 
@@ -187,13 +187,13 @@ def _token_limit(folder: Path, config: dict[str, Any]) -> int:
         limit = _read(folder, "tokenizer_config.json").get("model_max_length")
     places = int(config.get("max_position_embeddings") or 512)
     if config.get("model_type") in ("roberta", "xlm-roberta", "camembert", "mpnet"):
-        places -= 2  # They count positions from 2.
-    # Tokenizers without a limit say 1e30.
+        places -= 2  # these count positions from 2
+    # Tokenizers without a limit have 1e30 here.
     return min(int(limit or places), places)
 
 
 def _known_prefix(name: str) -> str:
-    """Folders of bge models do not tell their prefix; a clone is known by its name."""
+    """Return the query prefix of a known model with the same last name: bge folders do not contain it."""
     last = name.rsplit("/", 1)[-1]
     return next(
         (known.query_prefix for known in KNOWN.values() if known.name.rsplit("/", 1)[-1] == last),

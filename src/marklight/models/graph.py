@@ -1,12 +1,22 @@
-"""Builds the ONNX graph of a BERT-family encoder from its weights.
+"""Build the ONNX graph of a BERT-family encoder from its weights, with exact or int8 matrix products.
 
-There is no attention mask: only texts of one length share a batch. That spares all padding, makes a
-text's vector independent of its neighbours, and lets onnxruntime take its flash attention, which
-refuses masks.
+There is no attention mask: only texts of one length share a batch. That needs no padding, makes a
+text's vector independent of the rest of its batch, and lets onnxruntime use flash attention, which
+does not accept masks.
+
+Quantisation: a few channels of this family's activations are a hundred times larger than the rest, so one scale
+for all of them leaves the rest no bits. As in SmoothQuant (Xiao et al. 2023), every input channel is
+divided by a factor and the weights are multiplied by it; the one or two channels for which that is
+not enough are multiplied separately, exactly. Factors and ranges were measured beforehand
+(benchmarks/ranges.py) and come with the package: nothing depends on the batch, so a text has the same
+vector alone and in a batch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -17,15 +27,19 @@ from marklight.models.weights import Weights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from marklight.model import Matrix, Vector
+
 VERSION = 1
 """Counts changes to the graph that change its vectors; part of every fingerprint."""
 
 _FUSED = "com.microsoft"
 _ALL = slice(None)
+_GROUP = 64
+"""Values of an embedding row that share a scale; the bundled pack uses the same group size, so nothing is lost."""
 
 
 class Graph:
-    """Nodes and constants while they are collected; values are known by name."""
+    """Collects nodes and constants; values are referred to by name."""
 
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
@@ -33,17 +47,17 @@ class Graph:
         self._constants: dict[str, Any] = {}
 
     def constant(self, name: str, value: NDArray[Any]) -> str:
-        """A named constant, stored once."""
+        """Add a named constant once; return its name."""
         if name not in self._constants:
             self._constants[name] = numpy_helper.from_array(np.array(value, order="C"), name)
         return name
 
     def weight(self, name: str) -> str:
-        """One of the encoder's own tensors as it is."""
+        """Add one of the encoder's tensors unchanged; return its name."""
         return self.constant(name, self.weights[name])
 
     def node(self, op: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        """The one output of a new node."""
+        """Add a node; return the name of its one output."""
         name = f"{op}.{len(self._nodes)}"
         self._nodes.append(
             helper.make_node(op, inputs, [name], name=name, domain=domain, **attributes)
@@ -51,11 +65,11 @@ class Graph:
         return name
 
     def fused(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """A node that onnxruntime brings along: several plain ones in one pass over memory."""
+        """Add one of onnxruntime's fused operators; return the name of its output."""
         return self.node(op, *inputs, domain=_FUSED, **attributes)
 
     def model(self, output: str) -> bytes:
-        """The finished file, from `input_ids` to `output`."""
+        """Serialise the model from `input_ids` to `output`."""
         graph = helper.make_graph(
             [*self._nodes, helper.make_node("Identity", [output], ["embedding"])],
             "encoder",
@@ -73,20 +87,20 @@ class Graph:
 
 
 class Products(Protocol):
-    """How matrix products are computed: exactly, or with small integers."""
+    """Adds matrix products to a graph: exact, or with int8 values."""
 
     def table(self, graph: Graph, name: str, ids: str) -> str:
-        """Rows `ids` of an embedding table."""
+        """Look up the rows `ids` of an embedding table."""
 
     def input(self, graph: Graph, matrix: str, value: str) -> str:
-        """A value made ready to be multiplied with a matrix, once for several products."""
+        """Prepare a value for products with a matrix, once for several products."""
 
     def product(self, graph: Graph, matrix: str, value: str, rows: slice = _ALL) -> str:
-        """A ready value times (some output rows of) a matrix, without its bias."""
+        """Multiply a prepared value with (some output rows of) a matrix, without its bias."""
 
 
 class Float32:
-    """Products as the weights say."""
+    """Exact products in 32-bit floating point."""
 
     def table(self, graph: Graph, name: str, ids: str) -> str:
         return graph.node("Gather", graph.weight(name), ids)
@@ -101,14 +115,14 @@ class Float32:
 
 
 def build(weights: Weights, products: Products, *, pooling: str, normalise: bool) -> bytes:
-    """An ONNX file that takes `input_ids` of one length and gives one vector for each row."""
+    """Return an ONNX file that maps `input_ids` of one length to one vector per row."""
     graph = Graph(weights)
     exact = Float32()
     value = _embedding(graph, products)
     last = weights.shape.layers - 1
     for layer in range(weights.shape.layers):
-        # Only the first token's vector is read: the last layer need not compute the others, and
-        # what is left of it costs so little that it stays exact.
+        # Only the first token's vector is read, so the last layer computes no others; that
+        # costs so little that it stays exact.
         first_only = layer == last and pooling == "cls"
         rest = exact if first_only else products
         queries = _first_token(graph, value) if first_only else value
@@ -125,7 +139,7 @@ def build(weights: Weights, products: Products, *, pooling: str, normalise: bool
 def _embedding(graph: Graph, products: Products) -> str:
     weights = graph.weights
     words = products.table(graph, "word_emb", "input_ids")
-    # All tokens are of type 0, so its row can be added to every position beforehand.
+    # All tokens are of type 0, so its row is added to every position beforehand.
     places = graph.constant("places", weights["pos_emb"] + weights["type_emb"][0])
     zero, one = graph.constant("zero", np.array([0])), graph.constant("one", np.array([1]))
     length = graph.node("Shape", "input_ids", start=1, end=2)
@@ -149,10 +163,10 @@ def _layer(
 ) -> str:
     hidden = graph.weights.shape.hidden
     qkv, ready = f"{name}.qkv", products.input(graph, f"{name}.qkv", value)
-    asking = ready if queries == value else rest.input(graph, qkv, queries)
+    query_input = ready if queries == value else rest.input(graph, qkv, queries)
     attended = graph.fused(
         "MultiHeadAttention",
-        (products if queries == value else rest).product(graph, qkv, asking, slice(0, hidden)),
+        (products if queries == value else rest).product(graph, qkv, query_input, slice(0, hidden)),
         products.product(graph, qkv, ready, slice(hidden, 2 * hidden)),
         products.product(graph, qkv, ready, slice(2 * hidden, 3 * hidden)),
         graph.weight(f"{qkv}.b"),
@@ -182,3 +196,106 @@ def _add_and_normalise(
         graph.weight(f"{layer}.{product}.b"),
         epsilon=graph.weights.shape.layer_norm_eps,
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Range:
+    """Quantisation parameters of one matrix's input."""
+
+    smooth: Vector
+    """Divisor of each input channel."""
+    scale: float
+    zero: int
+    apart: tuple[int, ...] = ()
+    """Channels that are multiplied separately, exactly."""
+
+
+Ranges = Mapping[str, Range]
+
+
+def read_ranges(path: Path) -> Ranges:
+    """Read ranges by matrix from a file written by `write_ranges`."""
+    with np.load(path, allow_pickle=False) as file:
+        return {
+            name: Range(
+                np.exp2(file[f"{name}.smooth"].astype(np.float32) / 8),
+                float(file[f"{name}.range"][0]),
+                int(file[f"{name}.range"][1]),
+                tuple(file[f"{name}.apart"].tolist()),
+            )
+            for name in sorted({key.rsplit(".", 1)[0] for key in file.files})
+        }
+
+
+def write_ranges(path: Path, ranges: Ranges) -> None:
+    """Write ranges to a file; factors are powers of two in steps of an eighth."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, measured in ranges.items():
+        arrays[f"{name}.smooth"] = np.rint(8 * np.log2(measured.smooth)).astype(np.int8)
+        arrays[f"{name}.range"] = np.array([measured.scale, measured.zero], np.float32)
+        arrays[f"{name}.apart"] = np.array(measured.apart, np.int16)
+    np.savez_compressed(path, allow_pickle=False, **arrays)
+
+
+class Int8:
+    """Int8 products of unsigned activations and signed weights, one weight scale per output."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._ranges = ranges
+        self._exact: dict[str, str] = {}
+        """Values before quantisation, by the name of the quantised value."""
+
+    def table(self, graph: Graph, name: str, ids: str) -> str:
+        table = graph.weights[name]
+        rows, width = table.shape
+        values, scales = small_integers(table.reshape(-1, _GROUP))
+        grouped = (rows, width // _GROUP, -1)
+        small = graph.node("Gather", graph.constant(f"{name}.q", values.reshape(grouped)), ids)
+        scale = graph.node("Gather", graph.constant(f"{name}.s", scales.reshape(grouped)), ids)
+        found = graph.node("Mul", graph.node("Cast", small, to=TensorProto.FLOAT), scale)
+        return graph.node("Reshape", found, graph.constant("row", np.array([0, 0, width])))
+
+    def input(self, graph: Graph, matrix: str, value: str) -> str:
+        factors = graph.constant(f"{matrix}.smooth", 1 / self._ranges[matrix].smooth)
+        smooth = graph.node("Mul", value, factors)
+        small = graph.node("QuantizeLinear", smooth, *self._range(graph, matrix))
+        self._exact[small] = value
+        return small
+
+    def product(self, graph: Graph, matrix: str, value: str, rows: slice = _ALL) -> str:
+        known, weights = self._ranges[matrix], graph.weights[f"{matrix}.w"][rows]
+        apart = list(known.apart)
+        rest = weights * known.smooth
+        rest[:, apart] = 0
+        values, scales = small_integers(rest)
+        part = f"{matrix}.{rows.start or 0}"
+        scale, zero = self._range(graph, matrix)
+        found = graph.fused(
+            "MatMulIntegerToFloat",
+            value,
+            graph.constant(f"{part}.q", values.T),
+            scale,
+            graph.constant(f"{part}.s", scales),
+            zero,
+        )
+        if not apart:
+            return found
+        channels = graph.constant(f"{part}.apart", np.array(apart, np.int64))
+        few = graph.node("Gather", self._exact[value], channels, axis=2)
+        exact = graph.constant(f"{part}.apart.w", weights[:, apart].T)
+        return graph.node("Add", found, graph.node("MatMul", few, exact))
+
+    def _range(self, graph: Graph, matrix: str) -> tuple[str, str]:
+        known = self._ranges[matrix]
+        return (
+            graph.constant(f"{matrix}.scale", np.array(known.scale, np.float32)),
+            graph.constant(f"{matrix}.zero", np.array(known.zero, np.uint8)),
+        )
+
+
+def small_integers(rows: Matrix) -> tuple[NDArray[np.int8], Vector]:
+    """Quantise each row to integers from -127 to 127; return them and the scales."""
+    scales = np.abs(rows).max(axis=1) / 127
+    scales = np.where(scales == 0, 1, scales).astype(np.float32)
+    values: NDArray[Any] = np.rint(rows / scales[:, None])
+    return values.astype(np.int8), scales

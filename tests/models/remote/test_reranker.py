@@ -110,5 +110,5 @@ def test_a_server_without_re_ranking_says_so_by_its_first_refusal(
 
 def test_ollama_has_nothing_that_re_ranks() -> None:
     server = Reranking(name="ollama:m").server
-    with pytest.raises(ModelError, match="Ollama has no models that re-rank"):
+    with pytest.raises(ModelError, match="Ollama cannot re-rank"):
         load_reranker("ollama:m", server=server)

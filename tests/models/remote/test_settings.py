@@ -51,8 +51,8 @@ def test_an_address_is_taken_as_people_write_it(name: str, address: str, base: s
 
 
 def test_a_server_that_the_settings_do_not_name_is_never_asked() -> None:
-    with pytest.raises(ModelError, match="name no server for ollama:m"):
+    with pytest.raises(ModelError, match="No server is configured for ollama:m"):
         load("ollama:m")
     other = Model(name="ollama:other").server
-    with pytest.raises(ModelError, match="name no server for ollama:m"):
+    with pytest.raises(ModelError, match="No server is configured for ollama:m"):
         load("ollama:m", server=other)

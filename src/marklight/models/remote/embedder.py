@@ -11,7 +11,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from marklight.errors import ModelServerError
-from marklight.models.opened import clean
+from marklight.models.onnx import replace_surrogates
 from marklight.models.remote.client import Client, Declined, Patience
 from marklight.models.remote.memory import Facts, Memory
 from marklight.models.remote.protocols import Ollama, OpenAI
@@ -218,7 +218,7 @@ class RemoteEmbedder:
 
     def _prepared(self, prefix: str, text: str) -> str:
         most = self.token_limit * CHARACTERS_A_TOKEN
-        sent = clean(prefix + text[:most])
+        sent = replace_surrogates(prefix + text[:most])
         # Servers refuse an empty text, or have no vector for it.
         return sent if sent.strip() else "."
 

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any
 
 from marklight.errors import ModelServerError
-from marklight.models.cache import cache_folder
+from marklight.models.converted import cache_folder
 from marklight.models.remote.server import Server
 from marklight.text import digest
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from marklight.errors import ModelServerError
-from marklight.models.opened import clean
+from marklight.models.onnx import replace_surrogates
 from marklight.models.remote.client import Client, Declined, Patience
 from marklight.models.remote.memory import Memory
 from marklight.models.remote.protocols import in_order
@@ -76,8 +76,8 @@ class RemoteReranker:
         patience = Patience(self.server.timeout_seconds, 1, self.server.timeout_seconds)
         if seconds is not None:
             patience = Patience(seconds, 0, seconds)
-        asked = clean(question[:MOST_CHARACTERS])
-        texts = [clean(text[:MOST_CHARACTERS]) or "." for text in passages]
+        asked = replace_surrogates(question[:MOST_CHARACTERS])
+        texts = [replace_surrogates(text[:MOST_CHARACTERS]) or "." for text in passages]
         asks = {"model": self.server.model, "query": asked, "documents": texts, "top_n": len(texts)}
         shapes = (
             ("/rerank", asks),

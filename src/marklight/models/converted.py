@@ -1,4 +1,4 @@
-"""Keeps models that were converted once, under a lock, each under the digest of what it was made of."""
+"""Convert bundled weights to ONNX once, and cache the result under the model's fingerprint."""
 
 from __future__ import annotations
 
@@ -11,27 +11,35 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-_LOCK_SECONDS = 120
-"""Converting takes seconds; a holder that needs longer is stuck, and we can do without it."""
+from marklight.errors import ModelError
+from marklight.models.record import ModelRecord
 
-_ABANDONED_SECONDS = 86_400
-"""No draft is worked on for a day: what is older was left by a process that was killed."""
+if TYPE_CHECKING:
+    from marklight.models.weights import Weights
+
+LOCK_SECONDS = 120
+"""A conversion takes seconds; a process that holds the lock longer is stuck and not waited for."""
+
+ABANDONED_SECONDS = 86_400
+"""Drafts older than a day were left by a process that was killed."""
 
 _log = logging.getLogger("marklight.models")
 
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """What a conversion gives: an ONNX file and its tokenizer."""
+    """The result of a conversion: an ONNX file and its tokenizer."""
 
     model: bytes
     tokenizer: bytes
 
 
 def cache_folder(chosen: Path | None = None) -> Path:
-    """Where models are kept: the caller's choice, MARKLIGHT_CACHE_DIR, or the user's cache folder."""
+    """Return the cache folder: the one given, MARKLIGHT_CACHE_DIR, or the user's."""
     if chosen is not None:
         return chosen
     if from_environment := os.environ.get("MARKLIGHT_CACHE_DIR"):
@@ -42,21 +50,21 @@ def cache_folder(chosen: Path | None = None) -> Path:
 
 
 def sweep(folder: Path, pattern: str) -> None:
-    """Drop the drafts in a folder that nobody works on any more."""
+    """Delete abandoned drafts in a folder."""
     for draft in folder.glob(pattern):
         try:
-            abandoned = time.time() - draft.stat().st_mtime > _ABANDONED_SECONDS
-        except OSError:  # Gone by now.
+            abandoned = time.time() - draft.stat().st_mtime > ABANDONED_SECONDS
+        except OSError:  # deleted meanwhile
             continue
         if abandoned:
             shutil.rmtree(draft, ignore_errors=True)
 
 
 class ConvertedModel:
-    """One converted model on disk; made when it is first asked for, made again when damaged.
+    """One converted model on disk; converted on first use, and again when damaged.
 
-    Where the folder cannot be written (read-only, full), the model is converted in memory for each
-    process: a search that takes two seconds longer is better than none, and the log says why.
+    Where the folder cannot be written (read-only, full), each process converts the model in memory:
+    the search takes two seconds longer, and the log has the reason.
     """
 
     def __init__(self, folder: Path, convert: Callable[[], Artefact]) -> None:
@@ -71,14 +79,14 @@ class ConvertedModel:
         return self._part("tokenizer")
 
     def _part(self, name: str) -> bytes:
-        found = None if self._in_memory else self._read(name)
-        if found is None:
+        data = None if self._in_memory else self._read(name)
+        if data is None:
             made = self._in_memory or self._make()
-            found = made.model if name == "model" else made.tokenizer
-        return found
+            data = made.model if name == "model" else made.tokenizer
+        return data
 
     def _read(self, name: str) -> bytes | None:
-        """A part whose SHA-256 is the recorded one; None when it is missing or damaged."""
+        """Return a part whose SHA-256 matches; None when it is missing or damaged."""
         try:
             expected = json.loads((self._folder / "sha256.json").read_bytes())[name]
             data = (self._folder / name).read_bytes()
@@ -92,9 +100,9 @@ class ConvertedModel:
         made: Artefact | None = None
         try:
             self._folder.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{self._folder}.lock", timeout=_LOCK_SECONDS):
+            with FileLock(f"{self._folder}.lock", timeout=LOCK_SECONDS):
                 sweep(self._folder.parent, "draft-*")
-                # Another process may have made it while this one waited.
+                # Another process may have converted it meanwhile.
                 model, tokenizer = self._read("model"), self._read("tokenizer")
                 if model is not None and tokenizer is not None:
                     return Artefact(model, tokenizer)
@@ -103,7 +111,7 @@ class ConvertedModel:
                 return made
         except (OSError, Timeout) as error:
             _log.warning(
-                "The converted model cannot be kept in %s (%s): it is made again in every run",
+                "The converted model cannot be stored in %s (%s): every run converts it again",
                 self._folder.parent,
                 error,
             )
@@ -111,7 +119,7 @@ class ConvertedModel:
             return self._in_memory
 
     def _place(self, made: Artefact) -> None:
-        """All parts at once: a folder is filled beside the place and then renamed into it."""
+        """Write all parts into a draft folder and rename it into place."""
         shutil.rmtree(self._folder, ignore_errors=True)
         draft = Path(tempfile.mkdtemp(prefix="draft-", dir=self._folder.parent))
         try:
@@ -127,3 +135,40 @@ class ConvertedModel:
         except OSError:
             shutil.rmtree(draft, ignore_errors=True)
             raise
+
+
+def package_folder(record: ModelRecord) -> Path:
+    """Return the folder of the Python package that contains this model's files."""
+    spec = find_spec(record.package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelError(
+            f"The package with the model {record.name} is not installed",
+            f"Install it: pip install {record.install}",
+        )
+    return Path(spec.submodule_search_locations[0])
+
+
+def ranges_file(record: ModelRecord) -> Path:
+    """Return the file with the smoothing factors and ranges that were measured for this model."""
+    return Path(__file__).parent / f"{record.name}.npz"
+
+
+def read_weights(record: ModelRecord) -> Weights:
+    """Read the weights of a model that comes with a Python package."""
+    file = package_folder(record) / record.files[0].path
+    if record.form == "pack":
+        from marklight.models.weights import read_pack
+
+        return read_pack(file, record.files[0].sha256)
+    from marklight.models.weights import read_bert
+
+    return read_bert(file.parent, record.files[0].sha256, record.files[1].sha256)
+
+
+def convert(record: ModelRecord) -> Artefact:
+    """Build the ONNX file and the tokenizer from a model's weights."""
+    from marklight.models.graph import Int8, build, read_ranges
+
+    weights, ranges = read_weights(record), read_ranges(ranges_file(record))
+    model = build(weights, Int8(ranges), pooling=record.pooling, normalise=record.normalise)
+    return Artefact(model, weights.tokenizer.encode())

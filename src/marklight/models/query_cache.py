@@ -1,4 +1,4 @@
-"""A model that embeds the same question once, however many stages ask for its vector."""
+"""Cache of query vectors: stages that embed the same query share one computation (single-flight)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
     from marklight.ports import Embedder
 
-REMEMBERED = 256
-"""Questions, the last ones: half a megabyte."""
+CACHED_QUERIES = 256
+"""Most recent queries that are kept: half a megabyte."""
 
 
-class Remembering:
-    """As the model within; its answers to questions are kept for a while.
+class CachingEmbedder:
+    """Wraps an embedder and keeps its most recent query vectors (LRU).
 
-    Retrievers ask at the same time: the first of them embeds, the others wait for its vector.
+    Retrievers run at the same time: the first one embeds the query, the others wait for its vector.
     """
 
     def __init__(self, model: Embedder) -> None:
         self._model = model
-        self._known: OrderedDict[str, Future[Vector]] = OrderedDict()
-        self._guard = Lock()
+        self._vectors: OrderedDict[str, Future[Vector]] = OrderedDict()
+        self._lock = Lock()
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ class Remembering:
         return self._model.embed_passages(texts)
 
     def with_time_limit(self, seconds: float) -> Embedder:
-        """As the model within, if that can hurry; what is remembered is the same."""
+        """Limit the wrapped model, where it supports that; the cache is shared."""
         if not isinstance(self._model, TimeLimited):
             return self
         other = copy(self)
@@ -61,27 +61,27 @@ class Remembering:
         return other
 
     def unload(self) -> None:
-        """As the model within, if that can; what is remembered stays."""
+        """Unload the wrapped model, where it supports that; the cache stays."""
         if isinstance(self._model, Unloadable):
             self._model.unload()
 
     def embed_query(self, text: str) -> Vector:
-        with self._guard:
-            known = self._known.get(text)
-            first = known is None
-            if known is None:
-                known = self._known[text] = Future()
-            self._known.move_to_end(text)
-            while len(self._known) > REMEMBERED:
-                self._known.popitem(last=False)
+        with self._lock:
+            cached = self._vectors.get(text)
+            first = cached is None
+            if cached is None:
+                cached = self._vectors[text] = Future()
+            self._vectors.move_to_end(text)
+            while len(self._vectors) > CACHED_QUERIES:
+                self._vectors.popitem(last=False)
         if first:
             try:
                 vector = self._model.embed_query(text)
             except BaseException as error:
-                with self._guard:
-                    self._known.pop(text, None)  # the next one tries again
-                known.set_exception(error)
+                with self._lock:
+                    self._vectors.pop(text, None)  # the next caller tries again
+                cached.set_exception(error)
                 raise
-            vector.flags.writeable = False  # it belongs to all who ask
-            known.set_result(vector)
-        return known.result()
+            vector.flags.writeable = False  # all callers share it
+            cached.set_result(vector)
+        return cached.result()

