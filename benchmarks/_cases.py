@@ -22,7 +22,7 @@ from marklight.ports import FIELD_BOOSTS, MOST_CONCEPTS, Reader, Tools
 from marklight.search.evidence import Bearing, Evidence, bearing, gathered
 from marklight.search.pipeline import ASKED
 from marklight.search.shares import completed, merged
-from marklight.text import query_words
+from marklight.text import query_terms
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
@@ -169,7 +169,7 @@ def words(name: str, mode: str, reader: Reader) -> Iterator[tuple[bool, str]]:
         strange = [
             word
             for word in foreign
-            if not reader.keyword(query_words(word), FIELD_BOOSTS, Filters(), 1)
+            if not reader.keyword(query_terms(word), FIELD_BOOSTS, Filters(), 1)
         ]
         count = min(len(strange), WORDS // (len(SETS) - 1) + 1)
         yield from ((False, word) for word in chance.sample(strange, count))

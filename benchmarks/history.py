@@ -27,7 +27,7 @@ from marklight.ingest.history.changes import Changes
 from marklight.ingest.history.objects import written
 from marklight.ingest.history.repository import find
 from marklight.model import Document
-from marklight.text import query_words, words
+from marklight.text import analyze, query_terms
 
 SMALL, LARGE, SAMPLED = 1_000, 10_000, 30
 AUTHORS = ("Ada Lovelace", "Grace Hopper", "Alan Turing", "Barbara Liskov")
@@ -156,15 +156,15 @@ def keeping(folder: Path, questions: list[str]) -> dict[str, Any]:
 def question(document: Document) -> str:
     """The words of a message that the first lines of its diff do not have."""
     lines, last = document.text.split("\n"), document.outline[0].lines[1]
-    shared = set(query_words("\n".join(lines[last:])))
+    shared = set(query_terms("\n".join(lines[last:])))
     asked = re.findall(r"[\w'’-]+", " ".join(lines[:last]))
-    kept = [each for each in asked if (own := set(query_words(each))) and not own & shared]
+    kept = [each for each in asked if (own := set(query_terms(each))) and not own & shared]
     return " ".join(dict.fromkeys(kept))
 
 
 def says_something(asked: str) -> bool:
     """Whether at least three of its words are no stop words."""
-    return len(words(asked)) >= 3
+    return len(analyze(asked)) >= 3
 
 
 def quality(folder: Path) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from marklight.eval.collection import open_collection
 from marklight.eval.reading import read_dataset
 from marklight.library import Library
 from marklight.search.refine.confidence import Confidence, answered
-from marklight.text import query_words
+from marklight.text import query_terms
 
 ASKED = 200
 """Words of each kind and set."""
@@ -82,9 +82,9 @@ def read(folder: Path) -> Nouns:
 def asked(library: Library, word: str, synonym: str) -> tuple[float, bool]:
     """How likely an answer is called, and whether a passage with the synonym is shown."""
     hits = library.search(word, min_confidence=0, refresh=False).hits
-    wanted = set(query_words(synonym))
+    wanted = set(query_terms(synonym))
     shown = ("\n".join((*hit.chunk.headings, hit.chunk.title, hit.chunk.text)) for hit in hits)
-    right = bool(synonym) and any(wanted & set(query_words(text)) for text in shown)
+    right = bool(synonym) and any(wanted & set(query_terms(text)) for text in shown)
     return max(map(answered, hits), default=0.0), right
 
 
@@ -92,7 +92,7 @@ def figures(nouns: Nouns, name: str) -> list[tuple[float, bool, bool]]:
     with open_collection(read_dataset(set_path(name)), "hybrid") as collection:
         library = collection.library
         with library.engine.snapshot() as reader:
-            stems = {word: query_words(word) for word in nouns.meaning}
+            stems = {word: query_terms(word) for word in nouns.meaning}
             there = reader.known([stem for each in stems.values() for stem in each])
         known = {word for word, own in stems.items() if not own or there.intersection(own)}
         found = []

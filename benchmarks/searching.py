@@ -29,7 +29,7 @@ from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.engines.embedded.passages import question as tantivy_query
 from marklight.engines.embedded.passages import schema
 from marklight.ports import FIELD_BOOSTS, Embedder
-from marklight.text import query_words
+from marklight.text import query_terms
 
 if TYPE_CHECKING:
     from marklight.model import Matrix
@@ -161,7 +161,7 @@ def legs(index: Path, asked: Sequence[str]) -> dict[str, Any]:
     """Each retriever as the engine has it, against the library below it on its own."""
     model = models.load()
     vectors = [model.embed_query(text) for text in asked]
-    words = [query_words(text) for text in asked]
+    words = [query_terms(text) for text in asked]
     matrix = real_vectors(index)
     flat = faiss.IndexFlatIP(matrix.shape[1])
     flat.add(matrix)

@@ -9,7 +9,7 @@ import pytest
 
 from marklight.levels import entry_levels
 from marklight.model import Kind
-from marklight.text.page import Page
+from marklight.text.lines import DocumentLines
 from tests.ingest.reading import entry
 from tests.linear import demand_linear
 
@@ -40,7 +40,7 @@ def test_time_is_linear_in_size(name: str) -> None:
 
 def test_the_table_of_every_row_is_found_in_time_linear_in_size() -> None:
     def every_row(text: str) -> None:
-        page = Page(text)
+        page = DocumentLines(text)
         for number in range(1, len(page) + 1):
             assert page.block((number, number), Kind.TABLE) == (1, len(page))
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.text import admits, is_phrase, phrase_words, together, words
-from marklight.text.prose import bare, fold, has_cjk, runs
+from marklight.text import analyze, contains_sequence, has_words, matches_phrases, phrase_terms
+from marklight.text.analyzer import fold, has_cjk, strip_marks, tokenize
 
 
 def found(phrase: str, *texts: str) -> bool:
-    return admits([phrase], [], texts)
+    return matches_phrases([phrase], [], texts)
 
 
 @pytest.mark.parametrize(
@@ -59,22 +59,22 @@ def test_a_phrase_stands_in_one_text_and_does_not_reach_into_the_next() -> None:
 
 
 def test_without_is_the_same_test_negated() -> None:
-    assert not admits([], ["draft"], ["a Draft"])
-    assert admits([], ["draft"], ["two drafts"])
-    assert admits(["two drafts"], ["draft"], ["two drafts"])
+    assert not matches_phrases([], ["draft"], ["a Draft"])
+    assert matches_phrases([], ["draft"], ["two drafts"])
+    assert matches_phrases(["two drafts"], ["draft"], ["two drafts"])
 
 
 def test_a_phrase_without_words_asks_for_nothing() -> None:
-    assert admits(["!?", ""], ["—", "__"], ["anything"])
-    assert not is_phrase("!? _")
-    assert phrase_words("!?") == []
+    assert matches_phrases(["!?", ""], ["—", "__"], ["anything"])
+    assert not has_words("!? _")
+    assert phrase_terms("!?") == []
 
 
 def test_only_words_that_every_such_text_has_narrow() -> None:
-    assert phrase_words("the running pods") == ["run", "pod"]
-    assert phrase_words("全文検索") == ["全文", "文検", "検索"]
-    assert phrase_words("to be") == phrase_words("索") == phrase_words("what’s") == []
-    assert phrase_words("user's") == phrase_words("user’s") == ["user"]
+    assert phrase_terms("the running pods") == ["run", "pod"]
+    assert phrase_terms("全文検索") == ["全文", "文検", "検索"]
+    assert phrase_terms("to be") == phrase_terms("索") == phrase_terms("what’s") == []
+    assert phrase_terms("user's") == phrase_terms("user’s") == ["user"]
 
 
 PIECES = st.sampled_from(
@@ -87,8 +87,8 @@ TEXTS = st.lists(PIECES, max_size=12).map("".join)
 def test_what_holds_a_phrase_holds_its_words(before: str, phrase: str, after: str) -> None:
     text = before + phrase + after
     if found(phrase, text):
-        assert set(phrase_words(phrase)) <= set(words(text))
-    if is_phrase(phrase):
+        assert set(phrase_terms(phrase)) <= set(analyze(text))
+    if has_words(phrase):
         assert found(phrase, phrase)
         assert found(phrase, f"{before} {phrase} {after}")
         assert not found(phrase, "")
@@ -100,7 +100,7 @@ def test_what_is_quick_to_see_is_what_comparing_run_by_run_finds(
 ) -> None:
     for text in (before + phrase + after, before + between.join(phrase.split(" ")) + after):
         plain, needle = (
-            [word for run in runs(fold(each).replace("’", "'")) if (word := bare(run))]
+            [word for run in tokenize(fold(each).replace("’", "'")) if (word := strip_marks(run))]
             for each in (text, phrase)
         )
         if needle and not has_cjk(fold(phrase)):
@@ -113,8 +113,8 @@ def test_what_is_quick_to_see_is_what_comparing_run_by_run_finds(
 @given(st.text(max_size=30), st.text(max_size=60))
 def test_no_phrase_is_too_odd(phrase: str, text: str) -> None:
     if found(phrase, text):
-        assert set(phrase_words(phrase)) <= set(words(text))
-    assert admits([phrase], [], [phrase])
+        assert set(phrase_terms(phrase)) <= set(analyze(text))
+    assert matches_phrases([phrase], [], [phrase])
 
 
 @pytest.mark.parametrize(
@@ -136,4 +136,4 @@ def test_no_phrase_is_too_odd(phrase: str, text: str) -> None:
 def test_words_stand_together_where_nothing_but_signs_is_between_them(
     phrase: str, text: str, stands: bool
 ) -> None:
-    assert together(phrase, text) is stands
+    assert contains_sequence(phrase, text) is stands

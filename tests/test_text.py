@@ -7,8 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight.model import trail
-from marklight.text import identifiers, parts, plain, query_words, subject, terms, words
-from marklight.text.forms import FORMS, one_form
+from marklight.text import (
+    analyze,
+    code_terms,
+    identifier_parts,
+    query_terms,
+    strip_markup,
+    trim_stop_words,
+    vocabulary_terms,
+)
+from marklight.text.analyzer import base_form, variant_forms
 from tests.linear import demand_linear
 
 
@@ -24,12 +32,12 @@ from tests.linear import demand_linear
     ],
 )
 def test_identifiers_stand_whole_and_in_parts(name: str, tokens: list[str]) -> None:
-    assert identifiers(name) == tokens
+    assert code_terms(name) == tokens
 
 
 def test_two_spellings_of_a_name_share_their_parts() -> None:
-    assert {"get", "user", "by", "id"} <= {*identifiers("getUserById")} & {
-        *identifiers("get_user_by_id")
+    assert {"get", "user", "by", "id"} <= {*code_terms("getUserById")} & {
+        *code_terms("get_user_by_id")
     }
 
 
@@ -44,15 +52,15 @@ def test_two_spellings_of_a_name_share_their_parts() -> None:
     ],
 )
 def test_names_in_prose_have_parts_that_are_words(text: str, expected: list[str]) -> None:
-    assert parts(text) == expected
+    assert identifier_parts(text) == expected
 
 
 def test_a_question_is_looked_for_by_the_parts_of_its_names_too() -> None:
-    assert query_words("what is a ConfigMap") == ["configmap", "config", "map"]
+    assert query_terms("what is a ConfigMap") == ["configmap", "config", "map"]
 
 
 def test_prose_is_stemmed_and_freed_of_stop_words() -> None:
-    assert words("The deployments were deployed") == ["deploy", "deploy"]
+    assert analyze("The deployments were deployed") == ["deploy", "deploy"]
 
 
 @pytest.mark.parametrize(
@@ -69,16 +77,19 @@ def test_prose_is_stemmed_and_freed_of_stop_words() -> None:
     ],
 )
 def test_forms_of_a_word_are_one_word_though_no_rule_of_endings_says_so(alike: str) -> None:
-    assert len(set(words(alike))) == 1
+    assert len(set(analyze(alike))) == 1
 
 
 def test_words_that_only_look_like_such_forms_are_themselves() -> None:
     apart = "size prize left leave four for hour saw see rose rise contour control"
-    assert len(set(words(apart))) == len(apart.split()) - 1  # `for` says nothing
+    assert len(set(analyze(apart))) == len(apart.split()) - 1  # `for` says nothing
 
 
 def test_each_form_leads_to_a_word_that_leads_no_further() -> None:
-    assert all(words(one_form(base)) == words(base) == words(form) for form, base in FORMS.items())
+    assert all(
+        analyze(base_form(base)) == analyze(base) == analyze(form)
+        for form, base in variant_forms().items()
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,31 +104,31 @@ def test_each_form_leads_to_a_word_that_leads_no_further() -> None:
     ],
 )
 def test_signs_are_data(text: str, expected: list[str]) -> None:
-    assert words(text) == expected
+    assert analyze(text) == expected
 
 
 def test_languages_without_spaces_become_pairs() -> None:
-    assert words("全文検索") == ["全文", "文検", "検索"]
-    assert set(words("検索")) <= set(words("全文検索を行う"))
-    assert words("검색") == ["검색"]
+    assert analyze("全文検索") == ["全文", "文検", "検索"]
+    assert set(analyze("検索")) <= set(analyze("全文検索を行う"))
+    assert analyze("검색") == ["검색"]
 
 
 def test_a_question_of_stop_words_keeps_them() -> None:
-    assert words("to be or not to be") == ["not"]
-    assert query_words("what is it") == ["what", "is", "it"]
+    assert analyze("to be or not to be") == ["not"]
+    assert query_terms("what is it") == ["what", "is", "it"]
 
 
 @given(st.text())
 def test_no_text_breaks_the_words(text: str) -> None:
-    assert all(word and not word.isspace() for word in words(text))
-    assert all(word and " " not in word for word in (*identifiers(text), *parts(text)))
-    plain(text)
+    assert all(word and not word.isspace() for word in analyze(text))
+    assert all(word and " " not in word for word in (*code_terms(text), *identifier_parts(text)))
+    strip_markup(text)
 
 
 @pytest.mark.parametrize("piece", ["[", "![", "[[", "<a ", "<!--", "{{<", "](", "\\u3042", "a_"])
 def test_plain_text_takes_time_linear_in_size(piece: str) -> None:
     demand_linear(
-        lambda text: (plain(text), words(text), parts(text)),
+        lambda text: (strip_markup(text), analyze(text), identifier_parts(text)),
         lambda size: piece * (size // len(piece)),
         100_000,
     )
@@ -137,12 +148,12 @@ def test_plain_text_takes_time_linear_in_size(piece: str) -> None:
 def test_an_apostrophe_of_either_kind_makes_no_other_word_and_stop_words_are_not_told_by_one(
     text: str, found: str
 ) -> None:
-    assert words(text) == words(found)
+    assert analyze(text) == analyze(found)
 
 
 def test_plain_text_keeps_words_and_drops_addresses() -> None:
     text = 'See [the guide](/docs/x.md "T"), ![a picture](p.png), [[Page|this]], <b>bold</b> {{< note title="Mind" >}}.'
-    assert plain(text).split() == "See the guide, a picture, this, bold Mind.".split()
+    assert strip_markup(text).split() == "See the guide, a picture, this, bold Mind.".split()
 
 
 def test_the_trail_names_the_title_once() -> None:
@@ -165,14 +176,14 @@ def test_the_trail_names_the_title_once() -> None:
     ],
 )
 def test_terms_are_words_as_they_are_written(text: str, found: set[str]) -> None:
-    assert terms(text) == found
+    assert vocabulary_terms(text) == found
 
 
 @given(st.text())
 def test_no_text_breaks_the_terms(text: str) -> None:
-    found = terms(text)
+    found = vocabulary_terms(text)
     assert all(3 <= len(term) <= 30 and term.isalpha() for term in found)
-    assert terms(" ".join(found)) <= found
+    assert vocabulary_terms(" ".join(found)) <= found
 
 
 @pytest.mark.parametrize(
@@ -188,4 +199,4 @@ def test_no_text_breaks_the_terms(text: str) -> None:
     ],
 )
 def test_a_question_is_about_what_stands_between_its_stop_words(text: str, about: str) -> None:
-    assert subject(text) == about
+    assert trim_stop_words(text) == about

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from marklight.answer import Level
 from marklight.model import Chunk, Entry, Heading
-from marklight.text.page import Lines, Page
+from marklight.text.lines import DocumentLines, Lines
 
 LEVELS = ("passage", "neighbours", "block", "parent", "section", "document")
 MOST_IN_PARENT = 20
@@ -20,7 +20,7 @@ Parts = Callable[[str], Sequence[Lines]]
 class Leaf:
     """A document by its lines and headings."""
 
-    def __init__(self, page: Page, outline: Sequence[Heading]) -> None:
+    def __init__(self, page: DocumentLines, outline: Sequence[Heading]) -> None:
         self.page = page
         self._sections = [heading.lines for heading in outline]
         self._titled = bool(outline) and outline[0].lines[1] >= outline[-1].lines[1]
@@ -60,7 +60,7 @@ def _enclosing(sections: Sequence[Lines]) -> list[int | None]:
 
 def entry_levels(entry: Entry) -> Iterator[tuple[Level, ...]]:
     """Of every passage of a document, in order."""
-    leaf = Leaf(Page(entry.document.text), entry.document.outline)
+    leaf = Leaf(DocumentLines(entry.document.text), entry.document.outline)
     # Of several with one id the first counts, as it does where a reader is asked.
     parents = {each.id: each.lines for each in reversed(entry.sections)}
     for at, chunk in enumerate(entry.chunks):
@@ -123,7 +123,7 @@ def beside(chunk: Chunk, near: Sequence[Chunk], count: int) -> list[Lines]:
     return [each.lines for each in near if first - count <= each.ordinal <= last + count]
 
 
-def _is_part(chunk: Chunk, page: Page) -> bool:
+def _is_part(chunk: Chunk, page: DocumentLines) -> bool:
     """Whether its lines hold more than the passage: those of a long line all stand on that one."""
     return not page.holds_only(chunk.lines, chunk.text)
 

@@ -22,7 +22,7 @@ from marklight.model import (
     Section,
     Vectors,
 )
-from marklight.text import digest, passage
+from marklight.text import digest, embedding_text
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
@@ -60,7 +60,7 @@ def entry(
             kind=Kind.CODE if code else Kind.PROSE,
             text=text,
             parent=section.id,
-            digest=digest(passage(title, headings, text)),
+            digest=digest(embedding_text(title, headings, text)),
             merged=merged,
             code=code,
             languages=languages,

@@ -11,7 +11,7 @@ from marklight.answer import Filters
 from marklight.errors import UsageError
 from marklight.model import Batch, FileState
 from marklight.ports import FIELD_BOOSTS, Engine
-from marklight.text import identifiers, query_words, words
+from marklight.text import analyze, code_terms, query_terms
 from tests.contracts.builders import embedding, entry, id_of, vector
 from tests.contracts.test_engines import commit, find, put
 
@@ -19,7 +19,7 @@ from tests.contracts.test_engines import commit, find, put
 def test_a_score_is_bm25_by_hand(engine: Engine) -> None:
     put(engine, entry("a.md", "apple apple pear"), entry("b.md", "plum"), entry("c.md", "apple"))
     with engine.snapshot() as reader:
-        found = reader.keyword(words("apple"), {"body": 2.0}, Filters(), 9)
+        found = reader.keyword(analyze("apple"), {"body": 2.0}, Filters(), 9)
     # Two of three passages have the word; they have 3, 1 and 1 words, 5/3 on average.
     rarity = log(1 + (3 - 2 + 0.5) / (2 + 0.5))
     long = 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 3 / (5 / 3)))
@@ -75,8 +75,8 @@ def test_names_in_prose_are_found_by_their_parts_and_the_other_way_round(engine:
     )
     with engine.snapshot() as reader:
         assert find(reader, "user") == ["b.md", "a.md"]
-        assert len(reader.keyword(words("user"), {"body": 1.0}, Filters(), 9)) == 1
-        named = reader.keyword(query_words("get_user_by_id"), FIELD_BOOSTS, Filters(), 9)
+        assert len(reader.keyword(analyze("user"), {"body": 1.0}, Filters(), 9)) == 1
+        named = reader.keyword(query_terms("get_user_by_id"), FIELD_BOOSTS, Filters(), 9)
         assert [each.path for each in reader.chunks([named[0].chunk])] == ["a.md"]
 
 
@@ -104,7 +104,7 @@ def test_what_a_passage_has_of_the_words_counts_by_their_rarity(engine: Engine) 
         entry("b.md", "apple", keywords=("plum",)),
         entry("c.md", "cherry"),
     )
-    asked = words("apple pear zebra plum cherry nowhere")
+    asked = analyze("apple pear zebra plum cherry nowhere")
     with engine.snapshot() as reader:
         ids = {path: reader.chunks_of(id_of(path))[0].id for path in ("a.md", "b.md", "c.md")}
         found = reader.covered(asked, [*ids.values(), "none"])
@@ -128,7 +128,7 @@ def test_a_word_is_rare_that_hardly_any_passage_has(
     put(engine, *(entry(f"{at}.md", (*held, *["none"] * passages)[at]) for at in range(passages)))
     with engine.snapshot() as reader:
         first = reader.chunks_of(id_of("0.md"))[0].id
-        found = reader.covered(words("one two three four"), [first])[first]
+        found = reader.covered(analyze("one two three four"), [first])[first]
     # As if there were a hundred more without any of them.
     told = [log(1 + (passages + 100.5 - holders) / (holders + 0.5)) for holders in range(1, 5)]
     assert found == pytest.approx((1, 0, sum(told[:most]) / sum(told)))
@@ -167,7 +167,7 @@ def test_words_are_data_and_never_syntax(engine: Engine) -> None:
     queries = ["C++", "c#", ".NET", "node.js", "a-b/c", 'AND OR NOT "', "title:(x", "c++ ^2 ~ * ?"]
     with engine.snapshot() as reader:
         for query in queries:
-            found = reader.keyword(query_words(query), FIELD_BOOSTS, Filters(), 9)
+            found = reader.keyword(query_terms(query), FIELD_BOOSTS, Filters(), 9)
             assert len(found) <= 1, query
         assert [find(reader, query) for query in queries[:5]] == [["a.md"]] * 5
 
@@ -190,7 +190,7 @@ def test_code_is_found_by_its_parts(engine: Engine) -> None:
     with engine.snapshot() as reader:
 
         def code(query: str) -> list[str]:
-            found = reader.code(identifiers(query), Filters(), 9)
+            found = reader.code(code_terms(query), Filters(), 9)
             return [each.path for each in reader.chunks([one.chunk for one in found])]
 
         assert code("getUserById") == ["a.md"]
@@ -204,7 +204,7 @@ def test_the_limit_cuts_and_ties_go_by_id(engine: Engine) -> None:
     ids = sorted(each.chunks[0].id for each in many)
     with engine.snapshot() as reader:
         for limit in (0, 1, 7, 60, 100, 10**9):
-            found = reader.keyword(words("same"), FIELD_BOOSTS, Filters(), limit)
+            found = reader.keyword(analyze("same"), FIELD_BOOSTS, Filters(), limit)
             assert [each.chunk for each in found] == ids[:limit]
 
 

@@ -11,7 +11,7 @@ from marklight.answer import Filters
 from marklight.errors import MarklightError
 from marklight.model import Batch, Counts, DocumentId, Failure, FileState, Heading, Vectors
 from marklight.ports import FIELD_BOOSTS, Engine, Indexed, Reader, Span
-from marklight.text import words
+from marklight.text import analyze
 from tests.contracts.builders import embedding, entry, id_of, link, vector
 from tests.contracts.conftest import Open
 
@@ -26,7 +26,7 @@ def put(engine: Engine, *entries: object) -> int:
 
 
 def find(reader: Reader, query: str, filters: Filters | None = None, limit: int = 10) -> list[str]:
-    found = reader.keyword(words(query), FIELD_BOOSTS, filters or Filters(), limit)
+    found = reader.keyword(analyze(query), FIELD_BOOSTS, filters or Filters(), limit)
     return [reader.chunks([each.chunk])[0].path for each in found]
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from marklight.engines.calling import Calling, Headed, callings
-from marklight.text import flat
+from marklight.text import normalize
 
 
 def test_a_name_is_compared_without_case_accents_and_blanks() -> None:
-    assert flat("  Über\tCafé\n ") == "uber cafe"
+    assert normalize("  Über\tCafé\n ") == "uber cafe"
 
 
 def test_a_document_is_called_by_its_title_its_aliases_and_its_file() -> None:

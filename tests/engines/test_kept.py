@@ -15,7 +15,7 @@ from marklight.engines.embedded.kept import Recent
 from marklight.engines.embedded.records import texts, unpacked
 from marklight.model import Batch, Entry, Vectors
 from marklight.ports import FIELD_BOOSTS, Reader
-from marklight.text import words
+from marklight.text import analyze
 from tests.contracts.builders import entry, id_of
 
 
@@ -72,7 +72,7 @@ def everything(reader: Reader) -> list[object]:
         reader.modified([id_of(first), id_of(second)]),
         reader.moments([id_of(first), id_of(second)]),
         reader.communities([id_of(first), id_of(second)]),
-        reader.keyword(words("apple"), FIELD_BOOSTS, Filters(), 9),
+        reader.keyword(analyze("apple"), FIELD_BOOSTS, Filters(), 9),
         reader.semantic(question, "m", Filters(), 9),
         {id: vector.tolist() for id, vector in reader.vectors("m", ids).items()},
     ]
@@ -108,12 +108,12 @@ def test_much_more_than_is_kept_can_be_read(
 def test_fewer_by_words_are_the_first_of_more(engine: EmbeddedEngine) -> None:
     put(engine, entry("a.md", "apple apple", "apple and a pear"), entry("b.md", "apple"))
     with engine.snapshot() as reader:
-        all_of_them = reader.keyword(words("apple"), FIELD_BOOSTS, Filters(), 9)
-        assert reader.keyword(words("apple"), FIELD_BOOSTS, Filters(), 2) == all_of_them[:2]
-        assert reader.keyword(words("apple"), FIELD_BOOSTS, Filters(), 9) == all_of_them
-        (only,) = reader.keyword(words("apple"), FIELD_BOOSTS, Filters(paths=("b.md",)), 9)
+        all_of_them = reader.keyword(analyze("apple"), FIELD_BOOSTS, Filters(), 9)
+        assert reader.keyword(analyze("apple"), FIELD_BOOSTS, Filters(), 2) == all_of_them[:2]
+        assert reader.keyword(analyze("apple"), FIELD_BOOSTS, Filters(), 9) == all_of_them
+        (only,) = reader.keyword(analyze("apple"), FIELD_BOOSTS, Filters(paths=("b.md",)), 9)
         assert only in all_of_them
-        assert len(reader.keyword(words("pear"), FIELD_BOOSTS, Filters(), 9)) == 1
+        assert len(reader.keyword(analyze("pear"), FIELD_BOOSTS, Filters(), 9)) == 1
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from marklight.eval.dataset import Dataset, Judgement, Question, Text
 from marklight.ingest.parse import understand
 from marklight.ingest.read import Source, decode
 from marklight.model import DocumentId, FileState
-from marklight.text import words
+from marklight.text import analyze
 from tests.making import write
 
 FAKE = ("model.name=fake",)
@@ -52,7 +52,7 @@ def test_what_has_no_text_says_its_title() -> None:
 
 def test_what_has_no_title_has_one_without_words() -> None:
     assert ingested(Text("d", " ", "text")) == (UNTITLED, "text\n")
-    assert words(UNTITLED) == []
+    assert analyze(UNTITLED) == []
 
 
 @given(st.text(max_size=60), st.text(max_size=200))

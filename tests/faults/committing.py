@@ -26,7 +26,7 @@ from marklight.engines.memory import MemoryEngine
 from marklight.engines.memory.reader import MemoryReader
 from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Reader
-from marklight.text import words
+from marklight.text import analyze
 from tests.contracts.builders import entry, id_of, link, vector, vectors
 
 LOADED = (tantivy, np)  # before the first fork, so that a child starts in a millisecond
@@ -79,7 +79,7 @@ def answers(reader: Reader) -> object:
     """What a view says, in a form that engines can be compared by."""
     files = sorted(reader.files())
     found = [
-        {each.chunk for each in reader.keyword(words(word), FIELD_BOOSTS, Filters(), 999)}
+        {each.chunk for each in reader.keyword(analyze(word), FIELD_BOOSTS, Filters(), 999)}
         for word in VOCABULARY
     ]
     near = reader.semantic(vector("q"), "m", Filters(), 20)

@@ -11,7 +11,7 @@ import pytest
 from marklight.errors import SettingsError
 from marklight.ingest.chunk import Chunker
 from marklight.model import Chunk
-from marklight.text import digest, passage, passage_of
+from marklight.text import chunk_embedding_text, digest, embedding_text
 from tests.ingest.reading import chunks, entry, parsed, uncovered
 
 WORDS = "The quick brown fox jumps over the lazy dog near the river bank. "
@@ -31,7 +31,7 @@ def test_each_section_is_a_passage_under_its_headings() -> None:
     assert [chunk.anchor for chunk in found] == ["guide", "setup", "linux"]
     assert [chunk.lines for chunk in found] == [(3, 3), (7, 7), (11, 11)]
     assert found[0].text == LONG.rstrip()
-    assert found[1].digest == digest(passage("Guide", ("Guide", "Setup"), LONG.rstrip()))
+    assert found[1].digest == digest(embedding_text("Guide", ("Guide", "Setup"), LONG.rstrip()))
 
 
 def test_small_siblings_merge_and_keep_their_headings() -> None:
@@ -54,7 +54,7 @@ def test_sections_of_different_parents_never_merge() -> None:
 
 def test_a_heading_without_text_can_be_found() -> None:
     found = chunks(f"# Guide\n\n{LONG}\n\n## To be written\n\n## Big\n\n{LONG}\n")
-    assert any("To be written" in passage_of(chunk) for chunk in found)
+    assert any("To be written" in chunk_embedding_text(chunk) for chunk in found)
     alone = chunks("## Only this")
     assert alone[0].text == "## Only this"
 
@@ -231,7 +231,7 @@ def by_bytes(texts: Sequence[str]) -> list[int]:
 )
 def test_no_passage_exceeds_the_token_limit(text: str) -> None:
     made = Chunker()([parsed(text)], by_bytes, 256)[0]
-    assert max(by_bytes([passage_of(chunk) for chunk in made.chunks])) <= 256
+    assert max(by_bytes([chunk_embedding_text(chunk) for chunk in made.chunks])) <= 256
     assert len({chunk.id for chunk in made.chunks}) == len(made.chunks)
     assert uncovered(parsed(text), made.chunks) == []
 

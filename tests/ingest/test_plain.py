@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from marklight.text import plain
+from marklight.text import strip_markup
 from tests.linear import demand_linear
 
 
@@ -26,7 +26,7 @@ from tests.linear import demand_linear
     ],
 )
 def test_code_and_what_only_looks_like_a_tag_stay(text: str) -> None:
-    assert plain(text) == text
+    assert strip_markup(text) == text
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_code_and_what_only_looks_like_a_tag_stay(text: str) -> None:
     ],
 )
 def test_markup_goes(text: str, words: str) -> None:
-    assert " ".join(plain(text).split()) == words
+    assert " ".join(strip_markup(text).split()) == words
 
 
 UNITS = [
@@ -71,4 +71,4 @@ def test_its_time_is_linear_in_size(unit: str) -> None:
             return "<" + " ".join("`" * n for n in range(1, int((2 * size) ** 0.5)))
         return "<" + unit * (size // len(unit))
 
-    demand_linear(plain, text, 100_000)
+    demand_linear(strip_markup, text, 100_000)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from marklight.ingest.chunk import Chunker
 from marklight.ingest.frontmatter import split
 from marklight.ingest.read import decode
-from marklight.text import digest, passage_of, plain
+from marklight.text import chunk_embedding_text, digest, strip_markup
 from tests.ingest.reading import entry, parsed, uncovered
 
 PIECES = [
@@ -48,7 +48,7 @@ def test_passages_are_true_to_their_text(text: str) -> None:
         first, last = chunk.lines
         assert 1 <= first <= last <= len(lines)
         assert len(chunk.text) <= 1500
-        assert chunk.digest == digest(passage_of(chunk))
+        assert chunk.digest == digest(chunk_embedding_text(chunk))
         if chunk.text in text:
             assert chunk.text in "\n".join(lines[first - 1 : last])
         else:
@@ -71,7 +71,7 @@ def test_every_word_is_in_a_passage(text: str) -> None:
 @given(markdown, st.integers(60, 300))
 def test_the_token_limit_always_holds(text: str, limit: int) -> None:
     made = Chunker()([parsed(text)], thirds, limit)[0]
-    assert max(thirds([passage_of(chunk) for chunk in made.chunks])) <= limit
+    assert max(thirds([chunk_embedding_text(chunk) for chunk in made.chunks])) <= limit
     assert len({chunk.id for chunk in made.chunks}) == len(made.chunks)
 
 
@@ -104,4 +104,4 @@ def test_any_bytes_are_text_or_refused(data: bytes) -> None:
 
 @given(st.text(alphabet='[]()<>!{}%"-|a #`\n', max_size=300))
 def test_plain_text_never_raises_and_never_grows(text: str) -> None:
-    assert len(plain(text)) <= len(text)
+    assert len(strip_markup(text)) <= len(text)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from marklight.errors import Busy
-from marklight.text import passage_of
+from marklight.text import chunk_embedding_text
 from tests.library.conftest import PAGES, paths
 from tests.making import library, write
 
@@ -100,7 +100,7 @@ def test_no_passage_is_longer_than_the_model_takes(folder: Path, engine: str) ->
         assert lib.embedder is not None
         with lib.engine.snapshot() as reader:
             chunks = [chunk for id in reader.files() for chunk in reader.chunks_of(id)]
-        counts = lib.embedder.count_tokens([passage_of(chunk) for chunk in chunks])
+        counts = lib.embedder.count_tokens([chunk_embedding_text(chunk) for chunk in chunks])
         assert max(counts) <= lib.embedder.token_limit
         assert len({chunk.id for chunk in chunks}) == len(chunks)
         generation = report.index.generation

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from marklight.models.fake import FakeEmbedder
-from marklight.text import words
+from marklight.text import analyze
 
 Wrong = Callable[[dict[str, Any]], Any]
 
@@ -192,8 +192,8 @@ def serving(does: Behaviour) -> Iterator[str]:
 
 def shared(question: str, text: str) -> float:
     """The share of a question's words that a text has."""
-    asked = set(words(question))
-    return len(asked & set(words(text))) / max(1, len(asked))
+    asked = set(analyze(question))
+    return len(asked & set(analyze(text))) / max(1, len(asked))
 
 
 def unit(rows: Any) -> Any:

@@ -15,7 +15,7 @@ from marklight.model import Batch, Entry, Vectors
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import FIELD_BOOSTS, Tools
 from marklight.search.retrieve.graph import Graph
-from marklight.text import passage_of, query_words
+from marklight.text import chunk_embedding_text, query_terms
 from tests.contracts.builders import entry, id_of, link
 
 
@@ -70,7 +70,7 @@ def test_further_away_each_link_halves_again(tools: Tools) -> None:
 
 def test_a_weaker_seed_leads_less_far_and_seeds_are_not_repeated(tools: Tools) -> None:
     query = Query("many trees baked")
-    first, second = tools.reader.keyword(query_words(query.text), FIELD_BOOSTS, Filters(), 9)
+    first, second = tools.reader.keyword(query_terms(query.text), FIELD_BOOSTS, Filters(), 9)
     assert [chunk.path for chunk in tools.reader.chunks([first.chunk, second.chunk])] == [
         "forest.md",
         "pie.md",
@@ -120,7 +120,7 @@ def test_the_best_passage_stands_for_a_document(place: str, with_model: bool) ->
         entry("near.md", "an introduction", "red green blue", "the end"),
     )
     chunks = [chunk for page in pages for chunk in page.chunks]
-    matrix = model.embed_passages([passage_of(chunk) for chunk in chunks])
+    matrix = model.embed_passages([chunk_embedding_text(chunk) for chunk in chunks])
     vectors = Vectors(model.fingerprint, tuple(chunk.digest for chunk in chunks), matrix)
     with engine.writing(1):
         engine.commit(Batch(entries=pages, vectors=vectors))

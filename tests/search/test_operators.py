@@ -15,7 +15,7 @@ from marklight.errors import UsageError
 from marklight.model import Batch
 from marklight.ports import Reader, Tools
 from marklight.search.rewrite.operators import Operators
-from marklight.text import query_words
+from marklight.text import query_terms
 from tests.contracts.builders import entry
 
 
@@ -158,7 +158,7 @@ def test_no_question_breaks_and_none_loses_all_its_words(text: str) -> None:
     except UsageError:
         assert any(f"{key}:" in text.lower() for key in ("after", "before", "path", "collection"))
         return
-    assert bool(query_words(left)) == bool(query_words(text))
+    assert bool(query_terms(left)) == bool(query_terms(text))
     if not filters:
         assert left == text
 

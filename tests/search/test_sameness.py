@@ -20,7 +20,7 @@ from marklight.search.refine.diversity import Diversity
 from marklight.search.refine.exact_duplicates import ExactDuplicates
 from marklight.search.refine.near_duplicates import NearDuplicates
 from marklight.search.refine.semantic_duplicates import SemanticDuplicates
-from marklight.text import flat
+from marklight.text import normalize
 from tests.contracts.builders import entry
 from tests.making import chunk, hits_of, no_reader
 
@@ -64,7 +64,7 @@ def test_the_same_words_are_shown_once_however_far_texts_are_alike(
 
 
 def test_trigrams_are_runs_of_three_without_case_and_accents() -> None:
-    assert trigrams(flat("Café  \n au")) == {"caf", "afe", "fe ", "e a", " au"}
+    assert trigrams(normalize("Café  \n au")) == {"caf", "afe", "fe ", "e a", " au"}
     assert trigrams("ab") == {"ab"}
     # abc, bcd against bcd, cde: one of three.
     assert jaccard(trigrams("abcd"), trigrams("bcde")) == pytest.approx(1 / 3)
@@ -92,7 +92,7 @@ DAY = "Walked to the office along the river, wrote the report and cooked pasta i
 
 def test_a_text_with_a_word_of_the_question_that_all_before_it_lack_is_no_copy() -> None:
     days = [f"{DAY}.", f"{DAY} with Ann.", f"{DAY} with quince.", f"{DAY} with quinces!"]
-    near = [jaccard(trigrams(flat(days[0])), trigrams(flat(day))) for day in days]
+    near = [jaccard(trigrams(normalize(days[0])), trigrams(normalize(day))) for day in days]
     assert min(near) > 0.7
     found = NearDuplicates()(Query("pasta with quince"), told(days), TOOLS)
     assert [hit.chunk.text for hit in found] == [days[0], days[2]]
@@ -118,8 +118,8 @@ def test_what_a_text_stands_under_counts_as_well(place: str) -> None:
 def brute_force(texts: list[str], overlap: float) -> list[str]:
     kept: list[str] = []
     for text in texts:
-        sets = [trigrams(flat(other)) for other in kept]
-        if all(jaccard(trigrams(flat(text)), other) < overlap for other in sets):
+        sets = [trigrams(normalize(other)) for other in kept]
+        if all(jaccard(trigrams(normalize(text)), other) < overlap for other in sets):
             kept.append(text)
     return kept
 
@@ -141,7 +141,7 @@ def test_near_text_is_exactly_what_comparing_all_pairs_would_give(
     assert [hit.chunk.text for hit in found] == brute_force(texts, overlap)
 
 
-@given(st.lists(st.text(max_size=30).map(flat), min_size=1, max_size=6))
+@given(st.lists(st.text(max_size=30).map(normalize), min_size=1, max_size=6))
 def test_sketches_never_differ_in_more_than_their_texts_do(texts: list[str]) -> None:
     known = sketch(texts)
     sets = [trigrams(text.ljust(3, "\0")) for text in texts]

@@ -11,7 +11,7 @@ from wcwidth import wcwidth
 
 from marklight.answer import Hit
 from marklight.surfaces.listing import columns, cut, cut_left, listing, preview
-from marklight.text import query_words
+from marklight.text import query_terms
 from tests.making import chunk, hits_of
 
 
@@ -52,7 +52,7 @@ def test_headings_are_left_out_where_there_is_no_room() -> None:
 
 def test_the_preview_begins_where_most_of_the_question_stands() -> None:
     text = "First words. Something else.\n\nTokens are refreshed here. And so on."
-    wanted = set(query_words("how are tokens refreshed"))
+    wanted = set(query_terms("how are tokens refreshed"))
     assert preview(text, wanted) == "… Tokens are refreshed here. And so on."
     assert (
         preview(text, set()) == "First words. Something else. Tokens are refreshed here. And so on."

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from marklight.model import Entry
-from marklight.text import flat
+from marklight.text import normalize
 
 DOCUMENT, SECTION = 1.0, 0.5
 """How much a name says: one that means a whole document, and one that means a part of it."""
@@ -46,10 +46,10 @@ def callings(
     ordered = sorted(passages)
     ends = ordered[0].ordinal, ordered[-1].ordinal
     file = PurePosixPath(path)
-    names = {flat(each) for each in (title, *aliases, file.name, file.stem)}
+    names = {normalize(each) for each in (title, *aliases, file.name, file.stem)}
     found = [Calling(name, *ends, DOCUMENT) for name in sorted(names) if name]
     for name, first, last in _sections(ordered):
-        if name := flat(name):
+        if name := normalize(name):
             found.append(Calling(name, first, last, SECTION))
     return found
 

@@ -7,7 +7,7 @@ from functools import cache
 
 from marklight.model import Chunk, Document
 from marklight.ports import FIELD_BOOSTS
-from marklight.text import digest, identifiers, parts, words
+from marklight.text import analyze, code_terms, digest, identifier_parts
 
 PROSE = tuple(FIELD_BOOSTS)
 CODE = "code"
@@ -34,7 +34,7 @@ def shared_words(said: Mapping[str, str | Sequence[str]]) -> Mapping[str, list[s
     """The same from what a document said, in whatever else it is kept."""
     texts = {field: said[field] for field in SHARED}
     return {
-        field: words(text if isinstance(text, str) else "\n".join(text))
+        field: analyze(text if isinstance(text, str) else "\n".join(text))
         for field, text in texts.items()
     }
 
@@ -43,12 +43,12 @@ def passage_words(shared: Mapping[str, list[str]], chunk: Chunk) -> Mapping[str,
     """All fields of a passage: those of its document, its own, and the whole of them."""
     headings = "\n".join((*chunk.headings, *chunk.merged))
     said = {"title": chunk.title, "headings": headings, "body": chunk.text}
-    fields = {**shared, **{field: words(text) for field, text in said.items()}}
+    fields = {**shared, **{field: analyze(text) for field, text in said.items()}}
     whole: list[str] = []
     for field, found in fields.items():
         times = TITLE_TIMES if field == "title" else 1
-        whole += (found + parts(said.get(field, ""))) * times
-    return {**fields, WHOLE: whole, CODE: identifiers(chunk.code) if chunk.code else []}
+        whole += (found + identifier_parts(said.get(field, ""))) * times
+    return {**fields, WHOLE: whole, CODE: code_terms(chunk.code) if chunk.code else []}
 
 
 def texts(chunk: Chunk) -> tuple[str, ...]:
@@ -65,5 +65,5 @@ _SAMPLE = "The Café's C++ and .NET parsers, 日本語 running_fast getUserById 
 @cache
 def recipe() -> str:
     """Changes when words are made in another way, and with it every index of words."""
-    made = (words(_SAMPLE), parts(_SAMPLE), identifiers(_SAMPLE), PROSE)
+    made = (analyze(_SAMPLE), identifier_parts(_SAMPLE), code_terms(_SAMPLE), PROSE)
     return digest(*(" ".join(each) for each in made), str(TITLE_TIMES), size=6)

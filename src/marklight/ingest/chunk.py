@@ -11,7 +11,7 @@ from marklight.ingest.draft import Draft, Sizes, drafts
 from marklight.ingest.fit import fit
 from marklight.ingest.parse.form import Parsed
 from marklight.model import Chunk, Entry, Section
-from marklight.text import digest, passage
+from marklight.text import digest, embedding_text
 
 VERSION = "chunker 3"
 
@@ -118,7 +118,7 @@ class Chunker:
                     kind=kind,
                     text=text,
                     parent=parent,
-                    digest=digest(passage(draft.title, draft.headings, text)),
+                    digest=digest(embedding_text(draft.title, draft.headings, text)),
                     merged=draft.merged,
                     code=code,
                     languages=languages,

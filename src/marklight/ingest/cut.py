@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from marklight.ingest.parse.form import Parsed
 from marklight.model import Kind
+from marklight.text import sentence_ends
 
-_SENTENCE_END = re.compile(r"[.!?…][\"'”’)\]]*\s+|[。！？]|\n")
 _SPACE = re.compile(r"\s+")
 _LINE, _WORD, _NOWHERE = 1000, 1001, 1002
 """Ranks of cuts inside a block; between blocks the rank is the depth of the block that follows."""
@@ -112,7 +112,7 @@ def _fine(text: str, start: int, end: int, max_chars: int, kind: Kind) -> Iterat
     if kind in (Kind.CODE, Kind.TABLE):
         ends = list(_line_ends(text, start, end))
     else:
-        ends = [found.end() for found in _SENTENCE_END.finditer(text, start, end)]
+        ends = sentence_ends(text, start, end)
     at = start
     for sentence in (*ends, end):
         if sentence - at > max_chars:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from marklight.model import Batch, DocumentId, Entry, Vectors
 from marklight.ports import Embedder, Engine, Progress, silent
-from marklight.text import passage_of
+from marklight.text import chunk_embedding_text
 
 WINDOW = 256
 """Texts embedded for one commit: some six seconds of work on two cores."""
@@ -43,7 +43,7 @@ def embed_pending(
         if not pending:
             return
         progress("Embedding passages", counts.embedded, counts.chunks)
-        texts = [passage_of(one.chunk) for one in pending]
+        texts = [chunk_embedding_text(one.chunk) for one in pending]
         lengths = embedder.count_tokens(texts)
         too_long = {
             one.chunk.document

@@ -11,7 +11,7 @@ from marklight.ingest.cut import Span, pieces, trimmed
 from marklight.ingest.draft import Draft
 from marklight.ingest.parse.form import Parsed
 from marklight.model import Kind, trail
-from marklight.text import passage
+from marklight.text import embedding_text
 
 _MARGIN = 16
 """Room for special tokens and a model's own prefix, on top of at most one token for each byte."""
@@ -83,9 +83,9 @@ def fit(
 def _passage(parsed: Parsed, draft: Draft, span: Span | None) -> str:
     """What will be embedded; without a span only what stands before every passage."""
     if span is None:
-        return passage(draft.title, draft.headings, "")
+        return embedding_text(draft.title, draft.headings, "")
     text = parsed.document.text[span.start : span.end] if draft.text is None else draft.text
-    return passage(draft.title, draft.headings, text)
+    return embedding_text(draft.title, draft.headings, text)
 
 
 def _long_code(parsed: Parsed, span: Span, size: int) -> Span | None:

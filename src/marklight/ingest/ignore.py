@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from marklight.ingest.read import first_bytes
-from marklight.text import too_wild
+from marklight.text import has_too_many_wildcards
 
 IGNORE_FILES = (".gitignore", ".ignore", ".marklightignore")
 """Weakest first: a later file of the same folder has the last word."""
@@ -55,7 +55,7 @@ class Patterns:
         self.lines: list[tuple[int, str]] = []
         patterns = []
         for number, line in enumerate(lines, 1):
-            if too_wild(line):
+            if has_too_many_wildcards(line):
                 continue
             try:
                 pattern = GitIgnoreSpecPattern(line)

@@ -24,7 +24,7 @@ from marklight.ingest.parse.inline import Inline, too_costly
 from marklight.ingest.parse.mentions import CUSTOM_ANCHOR
 from marklight.ingest.sanitise import INSIDE, PREFIX, sanitise
 from marklight.model import Document
-from marklight.text import plain
+from marklight.text import strip_markup
 
 Find = Callable[[tuple[str, ...]], str | None]
 """What a document is called that a link means by one of these keys; None if there is none."""
@@ -202,7 +202,7 @@ class _Renderer(RendererHTML):
         return f'<a href="{escape(_WIKI + target)}">{escape(said)}</a>'
 
     def shortcode(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
-        return escape(plain(tokens[at].content))
+        return escape(strip_markup(tokens[at].content))
 
     def tag(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
         return escape(tokens[at].content)

@@ -10,7 +10,7 @@ from typing import TypeVar
 from marklight.answer import Mode
 from marklight.dates import demand_moment
 from marklight.errors import UsageError
-from marklight.text import demand_tame
+from marklight.text import validate_glob
 
 Several = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None
 """One text or many."""
@@ -116,7 +116,7 @@ def _filled(value: str | os.PathLike[str]) -> str:
 
 def globs(value: Several) -> tuple[str, ...]:
     """The same where they are patterns of paths."""
-    return tuple(demand_tame(pattern) for pattern in several(value))
+    return tuple(validate_glob(pattern) for pattern in several(value))
 
 
 def collections(value: Several, known: Iterable[str]) -> tuple[str, ...]:

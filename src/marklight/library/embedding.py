@@ -8,7 +8,7 @@ from marklight.answer import Query
 from marklight.ingest.vectors import Indexing
 from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Engine, Progress
-from marklight.text import query_words
+from marklight.text import query_terms
 
 EMBED_FIRST = 60
 """Passages that match the question's words and are embedded first while vectors are missing."""
@@ -41,7 +41,7 @@ def embed(
 def likely(engine: Engine, query: Query) -> list[str]:
     """Passages with the question's words."""
     with engine.snapshot() as reader:
-        words = query_words(query.text)
+        words = query_terms(query.text)
         found = reader.keyword(words, FIELD_BOOSTS, query.filters, EMBED_FIRST)
         return [one.chunk for one in found]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from marklight.text import words
+from marklight.text import analyze
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
@@ -34,7 +34,7 @@ class FakeEmbedder:
         rows = np.zeros((len(texts), self.dimension), np.float32)
         for row, text in zip(rows, texts, strict=True):
             # A text without words gets the vector of the empty word, so that no vector is zero.
-            for word in words(text) or [""]:
+            for word in analyze(text) or [""]:
                 hashed = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
                 at = int.from_bytes(hashed, "little")
                 row[at % self.dimension] += 1.0 if at >> 63 else -1.0

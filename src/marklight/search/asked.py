@@ -7,7 +7,7 @@ from functools import cached_property
 
 from marklight.answer import Hit, Query
 from marklight.model import Chunk
-from marklight.text import beginnings, fold, query_words
+from marklight.text import fold, query_terms, surface_prefixes
 
 _CHANGING = "ie"
 """Ends of a stem that its word may lack: `happi` of happy, `hope` of hoping."""
@@ -35,7 +35,7 @@ class Asked:
 
     def has(self, hit: Hit, words: frozenset[str]) -> bool:
         """Whether any of these words stands in a passage."""
-        return not words.isdisjoint(query_words(_said(hit.chunk)))
+        return not words.isdisjoint(query_terms(_said(hit.chunk)))
 
     def lacking(self, hits: Iterable[Hit]) -> frozenset[str]:
         """Words of the question that none of these has."""
@@ -56,8 +56,10 @@ class Asked:
 
     @cached_property
     def _beginnings(self) -> dict[str, list[str]]:
-        asked = dict.fromkeys(query_words(self._text))
-        return {word: beginnings(word[:-1] if word[-1] in _CHANGING else word) for word in asked}
+        asked = dict.fromkeys(query_terms(self._text))
+        return {
+            word: surface_prefixes(word[:-1] if word[-1] in _CHANGING else word) for word in asked
+        }
 
 
 def _said(chunk: Chunk) -> str:

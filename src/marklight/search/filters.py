@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from marklight.answer import Filters, Query
-from marklight.text import query_words
+from marklight.text import query_terms
 
 
 def certain(query: Query) -> bool:
@@ -11,8 +11,8 @@ def certain(query: Query) -> bool:
     given = query.filters
     values = (value for _, value in given.where)
     named = (*given.phrases, *given.tags, *given.languages, *values)
-    asked = set(query_words(query.text))
-    return bool(asked) and asked <= set(query_words(" ".join(named)))
+    asked = set(query_terms(query.text))
+    return bool(asked) and asked <= set(query_terms(" ".join(named)))
 
 
 def in_words(filters: Filters) -> str:

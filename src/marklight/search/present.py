@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from marklight import formatting
 from marklight.answer import CHARACTERS_PER_TOKEN, Answer, Hit
+from marklight.text import truncate_at_sentence
 
 MOST_NAMED = 3
 """Places that a notice of what is left out names."""
 
 SHOWS_WHOLE = "shows a passage whole: "
-
-_SENTENCE_END = re.compile(r"[.!?。！？](?=\s)|\n\s*\n")
 
 
 def within_budget(answer: Answer) -> Answer:
@@ -30,7 +28,7 @@ def within_budget(answer: Answer) -> Answer:
             room -= len(hit.chunk.text)
             continue
         if room > 0:
-            text = cut(hit.chunk.text, room)
+            text = truncate_at_sentence(hit.chunk.text, room)
             kept.append(replace(hit, chunk=replace(hit.chunk, text=text)))
             shortened = 1
         break
@@ -45,10 +43,3 @@ def within_budget(answer: Answer) -> Answer:
     )
     notice = f"{said} to stay within {max_tokens} tokens; `marklight get` {SHOWS_WHOLE}{places}"
     return replace(answer, hits=tuple(kept), notices=(*answer.notices, notice))
-
-
-def cut(text: str, room: int) -> str:
-    """The beginning of a text, up to the end of a sentence within so many characters."""
-    ends = [found.end() for found in _SENTENCE_END.finditer(text[: room + 1])]
-    end = ends[-1] if ends else text.rfind(" ", 0, room + 1)
-    return text[: end if end > 0 else room].rstrip() + " …"

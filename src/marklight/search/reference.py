@@ -14,7 +14,7 @@ from marklight.report import Extract
 from marklight.search import widen
 from marklight.search.near import near_keys, near_paths, paths_with
 from marklight.text import bounded_key
-from marklight.text.page import Page
+from marklight.text.lines import DocumentLines
 
 _LINES = re.compile(r"^(?P<path>.+):(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?$", re.DOTALL)
 _CHUNK_ID = re.compile(r"^[0-9a-f]{16}$")
@@ -37,7 +37,7 @@ def follow(reference: str, reader: Reader, find: Find) -> Extract:
             return _passage(section, reader)
     whole = find(reference)
     if whole is not None:
-        return _lines_of(whole, 1, len(Page(whole.text)))
+        return _lines_of(whole, 1, len(DocumentLines(whole.text)))
     if found := _LINES.match(reference):
         first, last = int(found["first"]), int(found["last"] or found["first"])
         return _lines_of(demand(found["path"], reader, find), first, last)
@@ -128,7 +128,7 @@ def _missing(name: str, reader: Reader) -> NotFound:
 
 
 def _lines_of(document: Document, first: int, last: int, *headings: str) -> Extract:
-    page = Page(document.text)
+    page = DocumentLines(document.text)
     if first < 1 or last < first:
         raise UsageError(f"lines {first}-{last} are no range", "Lines count from 1: guide.md:10-40")
     if first > len(page):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from marklight.answer import Filters
 from marklight.ports import Reader
-from marklight.text import STOP_WORDS, fold, has_cjk, words
+from marklight.text import analyze, fold, has_cjk, stop_words
 
 MOST_LOOKED = 36
 """Words of a question that are looked at; a pasted text says with these what it is about."""
@@ -57,7 +57,7 @@ def joints(text: str, runs: Sequence[Part]) -> list[Part]:
             tight = all(len(gap) == 1 and gap in _HYPHENS for gap in gaps)
             loose = gaps == [" "] and all(map(_is_word, some))
             word = "".join(each.word for each in some)
-            if (tight or loose) and words(word) and all(_seam(*two) for two in pairwise(some)):
+            if (tight or loose) and analyze(word) and all(_seam(*two) for two in pairwise(some)):
                 start, end = some[0].start, some[-1].end
                 found.append(Part(start, end, text[start:end], word, tight))
     return found
@@ -65,7 +65,7 @@ def joints(text: str, runs: Sequence[Part]) -> list[Part]:
 
 def _is_word(part: Part) -> bool:
     """One that may be half of another: `index of` is not `indexof`, nor `take n` `taken`."""
-    return len(part.word) > 1 and part.word not in STOP_WORDS
+    return len(part.word) > 1 and part.word not in stop_words()
 
 
 def _seam(one: Part, two: Part) -> bool:
@@ -84,7 +84,7 @@ def apart(parts: Iterable[Part]) -> list[Part]:
 
 def known(asked: Iterable[str], reader: Reader) -> set[str]:
     """Words that stand somewhere in the library, in whatever form; stop words are everywhere."""
-    stems = {word: set(words(word)) for word in asked}
+    stems = {word: set(analyze(word)) for word in asked}
     there = reader.known(list(set().union(*stems.values())))
     return {word for word, own in stems.items() if own <= there}
 
@@ -98,7 +98,7 @@ def stands(joint: Part, reader: Reader) -> bool:
     if joint.tight:
         one, two, *_ = _RUN.findall(fold(joint.text.replace("_", " ")))
         return bool(_side_by_side(one, two, reader))
-    stems = words(joint.text)
+    stems = analyze(joint.text)
     best = [each.chunk for each in reader.keyword(stems, {"whole": 1.0}, Filters(), _READ)]
     return any(each.anywhere > _BOTH for each in reader.covered(stems, best).values())
 
@@ -125,15 +125,15 @@ def _side_by_side(one: str, two: str, reader: Reader) -> str:
 
     A stop word is a part of another only by a hyphen: `sign-in`, but not `a part`.
     """
-    stems = [*words(one), *words(two)]
+    stems = [*analyze(one), *analyze(two)]
     if not stems:
         return ""
-    blank = "" if STOP_WORDS.intersection((one, two)) else r"\s"
+    blank = "" if stop_words().intersection((one, two)) else r"\s"
     pattern = re.compile(rf"(?<![^\W_]){re.escape(one)}[{_HYPHENS}{blank}]([^\W_]+)")
     best = reader.keyword(stems, {"whole": 1.0}, Filters(), _READ)
     for text in _texts([each.chunk for each in best], reader):
         for match in pattern.finditer(fold(text)):
-            if words(match[1]) == words(two) and (words(two) or match[1] == two):
+            if analyze(match[1]) == analyze(two) and (analyze(two) or match[1] == two):
                 return " ".join(match[0].split())
     return ""
 

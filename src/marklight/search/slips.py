@@ -7,7 +7,7 @@ from string import ascii_lowercase
 
 from marklight.ports import Reader
 from marklight.search.seams import known
-from marklight.text import STOP_WORDS
+from marklight.text import stop_words
 
 _SWAPPED, _LACKING, _ANY, _TWO = 4, 5, 7, 8
 """Letters of a word in which two may have changed places, one may lack, any slip may be, and two.
@@ -27,7 +27,7 @@ def meant(word: str, reader: Reader) -> str:
     (near.py), but a library may have 200,000 words.
     """
     slips = one_slip(word)
-    if slips & STOP_WORDS:
+    if slips & stop_words():
         return ""
     found = reader.term_counts(sorted(_others(word, slips)))
     if not found and len(word) >= _TWO:

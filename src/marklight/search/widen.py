@@ -12,8 +12,8 @@ from marklight.levels import LEVELS, Leaf, beside, levels_of, lines_of, narrowes
 from marklight.model import Chunk, DocumentId
 from marklight.ports import Reader
 from marklight.report import Extract
-from marklight.text import digest, passage
-from marklight.text.page import Lines, Page
+from marklight.text import digest, embedding_text
+from marklight.text.lines import DocumentLines, Lines
 
 
 class Leaves(dict[DocumentId, Leaf | None]):
@@ -25,7 +25,7 @@ class Leaves(dict[DocumentId, Leaf | None]):
 
     def __missing__(self, id: DocumentId) -> Leaf | None:
         found = self.reader.text_of(id)
-        leaf = self[id] = Leaf(Page(found[0]), found[1]) if found else None
+        leaf = self[id] = Leaf(DocumentLines(found[0]), found[1]) if found else None
         return leaf
 
     def lines(self, chunk: Chunk, level: str, count: int = 1) -> Lines:
@@ -64,7 +64,7 @@ def parent(chunk: Chunk, leaves: Leaves) -> Chunk:
         anchor=section.anchor,
         lines=section.lines,
         text=text,
-        digest=digest(passage(chunk.title, section.headings, text)),
+        digest=digest(embedding_text(chunk.title, section.headings, text)),
         merged=(),
     )
 

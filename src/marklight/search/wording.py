@@ -8,7 +8,14 @@ from functools import lru_cache
 from marklight.answer import Query
 from marklight.model import Chunk
 from marklight.ports import Covered, Tools
-from marklight.text import admits, is_phrase, query_words, subject, together, words
+from marklight.text import (
+    analyze,
+    contains_sequence,
+    has_words,
+    matches_phrases,
+    query_terms,
+    trim_stop_words,
+)
 
 NOTHING = Covered(0.0, 0.0)
 """Of a passage that has none of them."""
@@ -23,13 +30,13 @@ _PATHS = 4096
 
 def length(text: str) -> int:
     """Words of the question; `PostgreSQL` is one, though it is also looked for in its parts."""
-    whole = set(words(text))
-    return 1 if len(whole) == 1 else len(set(query_words(text)))
+    whole = set(analyze(text))
+    return 1 if len(whole) == 1 else len(set(query_terms(text)))
 
 
 def forms(text: str) -> set[frozenset[str]]:
     """A question's words, and the same with the parts of names."""
-    return {frozenset(words(text)), frozenset(query_words(text))} - {frozenset()}
+    return {frozenset(analyze(text)), frozenset(query_terms(text))} - {frozenset()}
 
 
 def share_in_path(path: str, asked: Iterable[frozenset[str]]) -> float:
@@ -47,7 +54,7 @@ def _path_words(path: str) -> frozenset[str]:
 @lru_cache(maxsize=_PATHS)
 def _part_words(part: str) -> frozenset[str]:
     """Of one of them: most folders are those of many documents."""
-    return frozenset(query_words(part))
+    return frozenset(query_terms(part))
 
 
 def as_typed(
@@ -67,18 +74,18 @@ def _holders(
     Of `when is the pen test` that is what it asks about. What is typed without blanks, as a version, a date or
     an address is, says where it stands by itself.
     """
-    text = subject(text)
+    text = trim_stop_words(text)
     typed = len(text.split())
     if typed > _PHRASE:
         return {}
     if typed == 1:
-        if not is_phrase(text):
+        if not has_words(text):
             return {}
-        held = [id for id, chunk in chunks.items() if admits((text,), (), _texts(chunk))]
+        held = [id for id, chunk in chunks.items() if matches_phrases((text,), (), _texts(chunk))]
         return {id: covered.get(id, NOTHING).anywhere for id in held}
     # Where a passage lacks a word there is no need to look at its text.
     whole = [id for id in chunks if covered.get(id, NOTHING).anywhere > _ALL]
-    held = [id for id in whole if together(text, "\0".join(_texts(chunks[id])).lower())]
+    held = [id for id in whole if contains_sequence(text, "\0".join(_texts(chunks[id])).lower())]
     return dict.fromkeys(held, _TOGETHER / max(1, len({chunks[id].document for id in held})))
 
 
@@ -120,7 +127,7 @@ def _larger(one: Mapping[str, Covered], two: Mapping[str, Covered]) -> dict[str,
 
 def _shares(text: str, tools: Tools, chunks: Sequence[str]) -> Mapping[str, Covered]:
     """A passage that has a name as it is written, be it in other letters, need not have its parts."""
-    whole, parted = words(text), query_words(text)
+    whole, parted = analyze(text), query_terms(text)
     shares = tools.reader.covered(parted, chunks)
     if not whole or len(whole) == len(parted):
         return shares

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from wcwidth import wcwidth
@@ -12,13 +11,12 @@ from marklight.escaping import QUOTE, one_line
 from marklight.formatting import place
 from marklight.model import trail
 from marklight.surfaces.style import PLAIN, Style
-from marklight.text import plain, query_words, words
+from marklight.text import analyze, query_terms, split_sentences, strip_markup
 
 LEAST_TRAIL = 16
 """Columns; a trail of headings with less room than that says nothing."""
 LEAST_PLACE = 12
 _INDENT = " " * 5 + QUOTE
-_SENTENCES = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
 def listing(
@@ -37,7 +35,7 @@ def listing(
     ]
     room = max(LEAST_PLACE, width - max(map(len, heads), default=0))
     column = min(room, max(map(columns, places), default=0))
-    wanted = set(query_words(question))
+    wanted = set(query_terms(question))
     rows = []
     for head, where, hit in zip(heads, places, hits, strict=True):
         shown = cut_left(where, column)
@@ -55,10 +53,12 @@ def listing(
 
 def preview(text: str, wanted: set[str]) -> str:
     """One line of a passage, from the first of the sentences that hold most of the words wanted."""
-    sentences = [one for one in _SENTENCES.split(plain(text)) if one.strip()]
+    sentences = split_sentences(strip_markup(text))
     if not sentences:
         sentences = [text]
-    best = max(range(len(sentences)), key=lambda at: (len(wanted & set(words(sentences[at]))), -at))
+    best = max(
+        range(len(sentences)), key=lambda at: (len(wanted & set(analyze(sentences[at]))), -at)
+    )
     line = " ".join(" ".join(sentences[best:]).split())
     return one_line(f"… {line}" if best else line)
 

@@ -1,39 +1,55 @@
-"""Words, identifiers and digests: pure functions that documents, queries and all engines share."""
+"""Text functions shared by documents, queries and all engines: analyzer, phrases, markup, globs, digests."""
 
-from marklight.text.code import identifiers, parts
+from marklight.text.analyzer import (
+    analyze,
+    base_form,
+    code_terms,
+    fold,
+    has_cjk,
+    identifier_parts,
+    navigational_words,
+    normalize,
+    query_terms,
+    stop_words,
+    surface_prefixes,
+    trim_stop_words,
+    vocabulary_fingerprint,
+    vocabulary_terms,
+)
 from marklight.text.digests import bounded_key, digest
-from marklight.text.forms import beginnings
-from marklight.text.globs import demand_tame, matches_glob, too_wild
-from marklight.text.markup import plain
-from marklight.text.passages import passage, passage_of
-from marklight.text.phrases import admits, is_phrase, phrase_words, together
-from marklight.text.prose import STOP_WORDS, flat, fold, has_cjk, words
-from marklight.text.questions import query_words, subject
-from marklight.text.terms import terms, terms_recipe
+from marklight.text.globs import has_too_many_wildcards, matches_glob, validate_glob
+from marklight.text.markdown import chunk_embedding_text, embedding_text, strip_markup
+from marklight.text.phrases import contains_sequence, has_words, matches_phrases, phrase_terms
+from marklight.text.sentences import sentence_ends, split_sentences, truncate_at_sentence
 
 __all__ = [
-    "STOP_WORDS",
-    "admits",
-    "beginnings",
+    "analyze",
+    "base_form",
     "bounded_key",
-    "demand_tame",
+    "chunk_embedding_text",
+    "code_terms",
+    "contains_sequence",
     "digest",
-    "flat",
+    "embedding_text",
     "fold",
     "has_cjk",
-    "identifiers",
-    "is_phrase",
+    "has_too_many_wildcards",
+    "has_words",
+    "identifier_parts",
     "matches_glob",
-    "parts",
-    "passage",
-    "passage_of",
-    "phrase_words",
-    "plain",
-    "query_words",
-    "subject",
-    "terms",
-    "terms_recipe",
-    "together",
-    "too_wild",
-    "words",
+    "matches_phrases",
+    "navigational_words",
+    "normalize",
+    "phrase_terms",
+    "query_terms",
+    "sentence_ends",
+    "split_sentences",
+    "stop_words",
+    "strip_markup",
+    "surface_prefixes",
+    "trim_stop_words",
+    "truncate_at_sentence",
+    "validate_glob",
+    "vocabulary_fingerprint",
+    "vocabulary_terms",
 ]

@@ -1,4 +1,4 @@
-"""Short stable names for texts, and keys of bounded length."""
+"""Content digests (BLAKE2b) and keys of bounded length."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 
 def digest(*parts: str, size: int = 16) -> str:
-    """A short stable name for these texts together; the length of each is part of it."""
+    """Return a hexadecimal BLAKE2b digest of these strings; the length of each is hashed too."""
     hasher = blake2b(digest_size=size)
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
@@ -15,13 +15,13 @@ def digest(*parts: str, size: int = 16) -> str:
     return hasher.hexdigest()
 
 
-LONGEST_KEY = 255
-"""Characters of a name that is stored as it is; a file name has no more."""
+MAX_KEY = 255
+"""Characters of a name that is stored unchanged: the limit of a file name on common file systems."""
 
 
 def bounded_key(name: str) -> str:
-    """Return a name as it is stored and looked up: one that is too long is replaced by its digest.
+    """Return a name as it is stored and looked up; a name that is too long is replaced by its digest.
 
     A path may have thousands of characters, and every link of a document is stored with its own path.
     """
-    return name if len(name) <= LONGEST_KEY else f"digest {digest(name)}"
+    return name if len(name) <= MAX_KEY else f"digest {digest(name)}"

@@ -8,15 +8,19 @@ from typing import NamedTuple
 
 from marklight.errors import UsageError
 
-MOST_TRIES = 1_000_000
-"""Ways to match that a regular expression may try for one path; above this the slower, linear way is taken."""
+MAX_BACKTRACKING = 1_000_000
+"""Steps that a backtracking regular expression may take for one path; beyond it the slower, linear algorithm
+is used. Hand-set; not measured."""
+MAX_CROSSINGS, MAX_STARS = 8, 4
+"""`**` in a pattern and `*` in one name of it: each further one multiplies the ways to match, and with 25
+in a name a single file takes hours."""
 _WILDCARDS = {"**/": "(?:.*/)?", "/**": "(?:/.*)?", "**": ".*", "*": "[^/]*"}
 """Wildcards of a glob as regular expressions."""
 
 
 class _Pattern(NamedTuple):
     parts: tuple[str | re.Pattern[str], ...]
-    """Wildcards by their names above, and expressions for what is between them."""
+    """Wildcards as in `_WILDCARDS`, and regular expressions for what is between them."""
     whole: re.Pattern[str]
     """Compile a glob to a regular expression, which backtracks: fast for few wildcards."""
     wildcards: int
@@ -25,24 +29,24 @@ class _Pattern(NamedTuple):
 def matches_glob(path: str, glob: str) -> bool:
     """Return true if a pattern matches a path, in a time bounded by the product of their lengths.
 
-    `*` stays within a folder, `**` crosses them; a bare name is found at any depth. What is written without a
-    wildcard may also be a folder, and then means all below it.
+    `*` stays within a folder, `**` crosses folders; a bare name matches at any depth. A pattern without
+    wildcards also matches everything below a folder of that name.
     """
     pattern = _pattern(glob)
-    if len(path) ** pattern.wildcards <= MOST_TRIES:
+    if len(path) ** pattern.wildcards <= MAX_BACKTRACKING:
         return bool(pattern.whole.fullmatch(path))
     return _matches_linearly(path, pattern)
 
 
 def _matches_linearly(path: str, pattern: _Pattern) -> bool:
-    """Keep all positions that the parts so far can end at, instead of trying one after the other."""
+    """Simulate the pattern as an automaton: keep all positions that the parts so far can end at."""
     ends = {0}
     for part in pattern.parts:
         if not ends:
             break
         first = min(ends)
         if isinstance(part, re.Pattern):
-            ends = {found.end() for at in ends if (found := part.match(path, at))}
+            ends = {match.end() for at in ends if (match := part.match(path, at))}
         elif part == "*":
             ends = _ends_within_names(path, ends)
         elif part == "**":
@@ -78,7 +82,7 @@ def _pattern(glob: str) -> _Pattern:
         parts += ["**"] if trimmed.endswith("/") else []
     try:
         return _compiled(["**/", *parts] if anywhere else parts)
-    except re.error:  # a range such as [z-a] means nothing but itself
+    except re.error:  # an invalid range such as [z-a] matches itself
         return _compiled([re.escape(trimmed)])
 
 
@@ -99,17 +103,16 @@ def _translate(part: str) -> str:
     return re.escape(part)
 
 
-def too_wild(pattern: str) -> bool:
-    """Whether a pattern has more wildcards in one name, or crosses folders more often, than can be tried.
-
-    Each further `*` multiplies the ways to match one name: with 25 of them a single file takes hours.
-    """
+def has_too_many_wildcards(pattern: str) -> bool:
+    """Return true if a pattern has more wildcards than can be matched in bounded time."""
     names = [name for name in pattern.split("/") if name != "**"]
-    return pattern.count("**") > 8 or any(name.count("*") > 4 for name in names)
+    return pattern.count("**") > MAX_CROSSINGS or any(name.count("*") > MAX_STARS for name in names)
 
 
-def demand_tame(pattern: str) -> str:
-    """The same pattern, if it can be tried; else an error that says what is wrong with it."""
-    if too_wild(pattern):
-        raise UsageError(f"{pattern!r} has too many wildcards", "Use at most 4 in a name")
+def validate_glob(pattern: str) -> str:
+    """Return the pattern; raise UsageError if it has too many wildcards."""
+    if has_too_many_wildcards(pattern):
+        raise UsageError(
+            f"{pattern!r} has too many wildcards", f"Use at most {MAX_STARS} in a name"
+        )
     return pattern

@@ -1,4 +1,4 @@
-"""Exact phrases: words as they are written, one after the other."""
+"""Phrase matching: exact word sequences, without stemming and stop words."""
 
 from __future__ import annotations
 
@@ -6,60 +6,73 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from marklight.text.prose import bare, fold, has_cjk, is_cjk, pairs, runs, words
+from marklight.text.analyzer import (
+    analyze,
+    bigrams,
+    fold,
+    has_cjk,
+    is_cjk,
+    strip_marks,
+    tokenize,
+)
+
+CACHED_PHRASES = 256
+"""Compiled phrases that are kept; a query has a few. Hand-set; not measured."""
 
 _PLAIN = re.compile(r"\w+", re.ASCII)
 _WORD = re.compile(r"\w+")
 
 
 class _Phrase:
-    """A phrase made ready to be looked for; few texts have to be taken apart for it."""
+    """A compiled phrase; two regular expressions decide for most texts without tokenizing them."""
 
     def __init__(self, phrase: str) -> None:
-        self.runs = _runs(_folded(phrase))
-        self.needle = _joined(self.runs)
-        # Where no letter stands between its words or beside them, it may be there; `.net` alone
-        # follows on letters. Where nothing but blanks does, it is there for certain.
+        self.tokens = _tokens(_folded(phrase))
+        self.needle = _joined(self.tokens)
+        # Necessary: no letter between the words or beside them; only `.net` may follow letters.
+        # Sufficient: nothing but white space between the words.
         gaps = (
-            "" if not at else r"[\W_]*" if run[0] == "." else r"[\W_]+"
-            for at, run in enumerate(self.runs)
+            "" if not at else r"[\W_]*" if token[0] == "." else r"[\W_]+"
+            for at, token in enumerate(self.tokens)
         )
-        spread = "".join(gap + re.escape(run) for gap, run in zip(gaps, self.runs, strict=True))
-        plain = all(_PLAIN.fullmatch(run) for run in self.runs)
-        close = r"\s+".join(map(re.escape, self.runs))
-        self.possible = re.compile(rf"{spread}(?![^\W_])")
-        self.certain = re.compile(rf"(?<![\w'+#.]){close}(?![\w'+#])") if plain else None
+        spread = "".join(
+            gap + re.escape(token) for gap, token in zip(gaps, self.tokens, strict=True)
+        )
+        plain = all(_PLAIN.fullmatch(token) for token in self.tokens)
+        close = r"\s+".join(map(re.escape, self.tokens))
+        self.necessary = re.compile(rf"{spread}(?![^\W_])")
+        self.sufficient = re.compile(rf"(?<![\w'+#.]){close}(?![\w'+#])") if plain else None
 
-    def stands_in(self, text: str) -> bool:
+    def occurs_in(self, text: str) -> bool:
         folded = _folded(text)
-        if not all(run in folded for run in self.runs):
+        if not all(token in folded for token in self.tokens):
             return False
         if not has_cjk(folded):
-            if not self.possible.search(folded):
+            if not self.necessary.search(folded):
                 return False
-            if self.certain and self.certain.search(folded):
+            if self.sufficient and self.sufficient.search(folded):
                 return True
-        return self.needle in _joined(_runs(folded), whole=True)
+        return self.needle in _joined(_tokens(folded), whole=True)
 
 
-_phrase = lru_cache(maxsize=256)(_Phrase)
+_phrase = lru_cache(maxsize=CACHED_PHRASES)(_Phrase)
 
 
-def admits(phrases: Iterable[str], without: Iterable[str], texts: Sequence[str]) -> bool:
-    """Whether all of these phrases, and none of those, stand in one of the texts each.
+def matches_phrases(phrases: Iterable[str], excluded: Iterable[str], texts: Sequence[str]) -> bool:
+    """Return true if every phrase, and no excluded one, occurs within one of the texts.
 
-    Stop words and endings count, case and accents do not. Of signs that are written without
-    spaces any part of a run is found. A phrase without words asks for nothing.
+    Stop words and inflections count, case and accents do not. Of CJK text any substring matches. A phrase
+    without words matches everything.
     """
-    return all(_stands(phrase, texts) for phrase in phrases if _phrase(phrase).runs) and not any(
-        _stands(phrase, texts) for phrase in without if _phrase(phrase).runs
+    return all(_occurs(phrase, texts) for phrase in phrases if _phrase(phrase).tokens) and not any(
+        _occurs(phrase, texts) for phrase in excluded if _phrase(phrase).tokens
     )
 
 
-def together(phrase: str, text: str) -> bool:
-    """Whether its words stand in a text of small letters with nothing but signs between them, no NUL.
+def contains_sequence(phrase: str, text: str) -> bool:
+    """Return true if a lower-case text contains the words of a phrase with only punctuation, but no NUL, between them.
 
-    Less exact than `admits`, since accents count, and much quicker: nothing is made ready for it.
+    Less exact than `matches_phrases`, as accents count, but much faster: nothing is compiled.
     """
     first, *others = _WORD.findall(phrase.lower()) or [""]
     at = text.find(first) if first else -1
@@ -70,40 +83,40 @@ def together(phrase: str, text: str) -> bool:
             end = start + len(word) if start > end and text.startswith(word, start) else -1
             if end < 0:
                 break
-        if end >= 0 and not _letter(text, at - 1) and not _letter(text, end):
+        if end >= 0 and not _is_word_character(text, at - 1) and not _is_word_character(text, end):
             return True
         at = text.find(first, at + 1)
     return False
 
 
 def _next_word(text: str, at: int) -> int:
-    while at < len(text) and text[at] != "\0" and not _letter(text, at):
+    while at < len(text) and text[at] != "\0" and not _is_word_character(text, at):
         at += 1
     return at
 
 
-def _letter(text: str, at: int) -> bool:
+def _is_word_character(text: str, at: int) -> bool:
     return 0 <= at < len(text) and (text[at].isalnum() or text[at] == "_")
 
 
-def phrase_words(phrase: str) -> list[str]:
-    """Words that the index has for every text in which the phrase stands; maybe none."""
-    found: list[str] = []
-    for run in _phrase(phrase).runs:
-        if is_cjk(run):
-            found += pairs(run) if len(run) > 1 else []
+def phrase_terms(phrase: str) -> list[str]:
+    """Return index terms that every text with this phrase has; may be empty."""
+    terms: list[str] = []
+    for token in _phrase(phrase).tokens:
+        if is_cjk(token):
+            terms += bigrams(token) if len(token) > 1 else []
         else:
-            found += words(run)
-    return list(dict.fromkeys(found))
+            terms += analyze(token)
+    return list(dict.fromkeys(terms))
 
 
-def is_phrase(text: str) -> bool:
-    """Whether there is any word in it."""
-    return bool(_phrase(text).runs)
+def has_words(text: str) -> bool:
+    """Return true if a text contains any word."""
+    return bool(_phrase(text).tokens)
 
 
-def _stands(phrase: str, texts: Sequence[str]) -> bool:
-    return any(_phrase(phrase).stands_in(text) for text in texts)
+def _occurs(phrase: str, texts: Sequence[str]) -> bool:
+    return any(_phrase(phrase).occurs_in(text) for text in texts)
 
 
 def _folded(text: str) -> str:
@@ -111,14 +124,14 @@ def _folded(text: str) -> str:
     return folded.replace("’", "'") if "’" in folded else folded
 
 
-def _runs(folded: str) -> list[str]:
-    return [word for run in runs(folded) if (word := bare(run))]
+def _tokens(folded: str) -> list[str]:
+    return [word for token in tokenize(folded) if (word := strip_marks(token))]
 
 
-def _joined(found: list[str], whole: bool = False) -> str:
-    """With a blank on each side of a word, so that no part of it is taken for it."""
-    if not found:
+def _joined(tokens: list[str], whole: bool = False) -> str:
+    """Join tokens with a space on each side, so that no part of a word matches; CJK text may match in part."""
+    if not tokens:
         return ""
-    before = " " if whole or not is_cjk(found[0]) else ""
-    after = " " if whole or not is_cjk(found[-1]) else ""
-    return before + " ".join(found) + after
+    before = " " if whole or not is_cjk(tokens[0]) else ""
+    after = " " if whole or not is_cjk(tokens[-1]) else ""
+    return before + " ".join(tokens) + after

@@ -15,7 +15,7 @@ from marklight.engines.embedded.trouble import damaged
 from marklight.engines.embedded.write import apply
 from marklight.engines.facts import moment
 from marklight.model import Batch, DocumentId
-from marklight.text import terms_recipe
+from marklight.text import vocabulary_fingerprint
 
 _NAMED = 3
 """Damaged documents that are named in a report."""
@@ -122,7 +122,7 @@ def _callings(session: Session) -> str:
 
 
 def _concepts(session: Session) -> str:
-    if session.value("SELECT vocabulary FROM state") != terms_recipe():
+    if session.value("SELECT vocabulary FROM state") != vocabulary_fingerprint():
         return ""  # the next commit counts them in the present way
     if dict(session.all("SELECT * FROM concepts")) == refill.stored_concepts(session):
         return ""

@@ -20,7 +20,7 @@ from marklight.errors import StoreError
 from marklight.ownership import Origin
 from marklight.place import INDEX_FOLDER
 from marklight.private_files import create_private, is_plain_file, make_private_folder, remove
-from marklight.text import terms_recipe
+from marklight.text import vocabulary_fingerprint
 
 HISTORY = "history"
 """Folder of another index that may be inside one from its beginning: that of commits."""
@@ -109,7 +109,7 @@ def make_tables(session: Session, library: str) -> None:
         session.run(statement)
     session.run(
         "INSERT INTO state (one, library, vocabulary) VALUES (1, ?, ?)",
-        [library, terms_recipe()],
+        [library, vocabulary_fingerprint()],
     )
     session.run(f"PRAGMA application_id = {APPLICATION}")
     session.run(f"PRAGMA user_version = {VERSION}")

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from marklight.engines.embedded.allowed import Allowed, which
 from marklight.engines.embedded.session import Session
 from marklight.ports import Scored
-from marklight.text import flat
+from marklight.text import normalize
 
 
 def named(
     session: Session, name: str, may: Callable[[], Allowed | None], limit: int
 ) -> list[Scored]:
     """The first passage that may answer of each document and section that is called so."""
-    wanted = flat(name)
+    wanted = normalize(name)
     if limit <= 0 or session.value("SELECT 1 FROM callings WHERE name = ?", [wanted]) is None:
         return []
     condition, values = which(may())

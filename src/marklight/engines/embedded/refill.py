@@ -10,7 +10,7 @@ from itertools import groupby
 from marklight.engines import calling
 from marklight.engines.embedded.records import unpacked
 from marklight.engines.embedded.session import Row, Session
-from marklight.text import terms, terms_recipe
+from marklight.text import vocabulary_fingerprint, vocabulary_terms
 
 
 def callings(session: Session) -> None:
@@ -25,7 +25,7 @@ def concepts(session: Session) -> None:
     counted = stored_concepts(session)
     session.run("DELETE FROM concepts")
     session.many("INSERT INTO concepts VALUES (?, ?)", sorted(counted.items()))
-    session.run("UPDATE state SET vocabulary = ?", [terms_recipe()])
+    session.run("UPDATE state SET vocabulary = ?", [vocabulary_fingerprint()])
 
 
 INSERT_CALLING = "INSERT INTO callings (document, name, first, last, score) VALUES (?, ?, ?, ?, ?)"
@@ -54,5 +54,5 @@ def stored_concepts(session: Session) -> Counter[str]:
     """Each word once for every document that holds it."""
     counted: Counter[str] = Counter()
     for (text,) in session.each("SELECT text FROM contents"):
-        counted.update(terms(text))
+        counted.update(vocabulary_terms(text))
     return counted

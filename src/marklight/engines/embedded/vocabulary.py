@@ -11,7 +11,7 @@ from marklight.engines.embedded import refill
 from marklight.engines.embedded.session import Session, listed
 from marklight.model import Entry
 from marklight.ports import MOST_CONCEPTS
-from marklight.text import terms, terms_recipe
+from marklight.text import vocabulary_fingerprint, vocabulary_terms
 
 VOCABULARY = (
     f"SELECT term, documents FROM concepts ORDER BY documents DESC, term LIMIT {MOST_CONCEPTS}"
@@ -22,15 +22,15 @@ VOCABULARY = (
 def counting(session: Session, leaving: Iterable[int], entering: Sequence[Entry]) -> Iterator[None]:
     """Keep the counts over a commit, by the texts that come and leave and no others."""
     change: Counter[str] = Counter()
-    known = session.value("SELECT vocabulary FROM state") == terms_recipe()
+    known = session.value("SELECT vocabulary FROM state") == vocabulary_fingerprint()
     if known:
         for (text,) in session.each(
             "SELECT text FROM contents WHERE document IN (SELECT value FROM json_each(?))",
             [listed(leaving)],
         ):
-            change.subtract(terms(text))
+            change.subtract(vocabulary_terms(text))
         for entry in entering:
-            change.update(terms(entry.document.text))
+            change.update(vocabulary_terms(entry.document.text))
     yield
     if not known:
         # Words were found in another way: what was added then cannot be taken away now.

@@ -8,7 +8,7 @@ from marklight.answer import Filters
 from marklight.engines.embedded.allowed import Allowed, which
 from marklight.engines.embedded.records import unpacked
 from marklight.engines.embedded.session import Session
-from marklight.text import admits, is_phrase, phrase_words
+from marklight.text import has_words, matches_phrases, phrase_terms
 
 Holding = Callable[[Sequence[str], Allowed | None], Sequence[int]]
 """The rows of passages that have all of some words in one field, by the index of words."""
@@ -18,19 +18,21 @@ def worded(
     session: Session, filters: Filters, may: Allowed | None, holding: Holding
 ) -> Allowed | None:
     """What of it also holds the phrases, and not those that it may not."""
-    phrases = [phrase for phrase in filters.phrases if is_phrase(phrase)]
-    without = [phrase for phrase in filters.without if is_phrase(phrase)]
+    phrases = [phrase for phrase in filters.phrases if has_words(phrase)]
+    without = [phrase for phrase in filters.without if has_words(phrase)]
     if may and may.nothing:
         return may
     if phrases:
         holders = _holders(session, phrases, may, holding)
-        may = Allowed("row", [row for row, said in holders if admits(phrases, without, said)])
+        may = Allowed(
+            "row", [row for row, said in holders if matches_phrases(phrases, without, said)]
+        )
     elif without:
         barred = {
             row
             for phrase in without
             for row, said in _holders(session, [phrase], may, holding)
-            if admits([phrase], [], said)
+            if matches_phrases([phrase], [], said)
         }
         may = _but(session, may, barred)
     return may
@@ -42,7 +44,7 @@ def _holders(
     """Passages that may hold these phrases, with their texts: only those are read."""
     for phrase in phrases:
         # Of many phrases each narrows what the next is looked for in.
-        if not (may and may.nothing) and (words := phrase_words(phrase)):
+        if not (may and may.nothing) and (words := phrase_terms(phrase)):
             may = Allowed("row", list(holding(words, may)))
     condition, values = which(may)
     for row, text, title, headings, merged in session.each(

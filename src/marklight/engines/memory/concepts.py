@@ -11,7 +11,7 @@ import numpy as np
 from marklight.engines.memory.state import State
 from marklight.engines.unit import demand_dimension, unit
 from marklight.ports import MOST_CONCEPTS, Concept
-from marklight.text import terms as terms_of
+from marklight.text import vocabulary_terms as terms_of
 
 if TYPE_CHECKING:
     from marklight.model import Vector

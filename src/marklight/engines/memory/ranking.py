@@ -29,7 +29,7 @@ from marklight.engines.memory.state import State
 from marklight.engines.unit import demand_dimension, unit
 from marklight.model import Chunk
 from marklight.ports import Covered, Scored
-from marklight.text import admits, flat
+from marklight.text import matches_phrases, normalize
 
 if TYPE_CHECKING:
     from marklight.model import Vector
@@ -109,7 +109,7 @@ def named(state: State, name: str, filters: Filters, limit: int) -> list[Scored]
         passing = [each for each in entry.chunks if passes(state, each, filters)]
         for calling in entry_callings(entry):
             meant = [each for each in passing if calling.first <= each.ordinal <= calling.last]
-            if meant and calling.name == flat(name):
+            if meant and calling.name == normalize(name):
                 first = min(meant, key=lambda each: each.ordinal).id
                 scores[first] = max(calling.score, scores.get(first, 0.0))
     return best(state, scores, filters, limit)
@@ -150,7 +150,7 @@ def passes(state: State, chunk: Chunk, filters: Filters) -> bool:
         and in_time(when, time_bounds(filters))
         and (not filters.languages or any(each.lower() in spoken for each in filters.languages))
         and (not filters.documents or chunk.document in filters.documents)
-        and admits(filters.phrases, filters.without, texts(chunk))
+        and matches_phrases(filters.phrases, filters.without, texts(chunk))
         and (not filters.also or passes(state, chunk, filters.also))
     )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from marklight.model import Chunk, Document, Entry, Heading, Kind
-from marklight.text import digest, passage
+from marklight.text import digest, embedding_text
 
 VERSION = "commits 1"
 MOST_CHARS = 1200
@@ -103,7 +103,7 @@ def _chunk(
         kind=kind,
         text=text,
         parent="",
-        digest=digest(passage(title, headings, text)),
+        digest=digest(embedding_text(title, headings, text)),
         merged=merged,
         code=code if kind is Kind.CODE else "",
     )

@@ -17,7 +17,7 @@ from marklight.ingest.vectors import Indexing
 from marklight.model import Batch, DocumentId, Entry, Failure
 from marklight.ports import Progress, Reader, silent
 from marklight.report import Report
-from marklight.text import digest, passage_of
+from marklight.text import chunk_embedding_text, digest
 
 BATCH = 256
 """Commits of a repository in one commit of the index: a second of work."""
@@ -144,7 +144,9 @@ class History(Indexing):
         """In passages half as long, until the model reads all of each or they are too short to tell anything."""
         size = cut.MOST_CHARS
         while self.embedder and size > cut.MOST_CHARS // 8:
-            lengths = self.embedder.count_tokens([passage_of(chunk) for chunk in entry.chunks])
+            lengths = self.embedder.count_tokens(
+                [chunk_embedding_text(chunk) for chunk in entry.chunks]
+            )
             if max(lengths) <= self.embedder.token_limit:
                 break
             size //= 2

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from marklight.ingest.parse.form import Mention, Structure, Style, Title
 from marklight.ingest.parse.inline import HREF, REF, WORTH, Inline, ref_target, too_costly
-from marklight.text import plain
+from marklight.text import strip_markup
 
 HTML = -1
 
@@ -113,7 +113,7 @@ class _Reader:
             elif kind in ("softbreak", "hardbreak"):
                 shown.append(" ")
             elif kind == "shortcode":
-                shown.append(plain(token.content))
+                shown.append(strip_markup(token.content))
             if kind == "link_open":
                 open_link = str(token.attrs["href"]), token.meta.get("pos", 0)
                 text_at = len(shown)

@@ -9,7 +9,7 @@ from marklight.answer import Hit, Hits, Query
 from marklight.ports import Tools
 from marklight.search.widen import Leaves
 from marklight.settings import demand_within
-from marklight.text.page import Lines, Page
+from marklight.text.lines import DocumentLines, Lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def _shows(shown: Hit, hit: Hit) -> bool:
     return shown.chunk.document == hit.chunk.document and hit.chunk.text in shown.chunk.text
 
 
-def _within(page: Page, wanted: Lines, own: Lines, most: int) -> Lines:
+def _within(page: DocumentLines, wanted: Lines, own: Lines, most: int) -> Lines:
     """As many of the wanted lines as there is room for, as much before the passage as after it."""
     if page.length(wanted) <= most:
         return wanted

@@ -10,7 +10,7 @@ from marklight.answer import Hit, Hits, Query, best_first
 from marklight.ports import Tools
 from marklight.search.likeness import sketch
 from marklight.settings import demand_within
-from marklight.text import flat
+from marklight.text import normalize
 
 if TYPE_CHECKING:
     from marklight.model import Matrix
@@ -59,7 +59,7 @@ def likeness(hits: Hits, tools: Tools) -> Matrix:
     have = [at for at, hit in enumerate(hits) if hit.chunk.id in known]
     alike: Matrix = np.zeros((len(hits), len(hits)), np.float32)
     if len(have) < len(hits):
-        texts = sketch([flat(hit.chunk.text) for hit in hits])
+        texts = sketch([normalize(hit.chunk.text) for hit in hits])
         alike = texts.shared / (texts.set[:, None] + texts.set - texts.shared)
     if have:
         vectors = np.stack([known[hits[at].chunk.id] for at in have])

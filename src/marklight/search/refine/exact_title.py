@@ -12,7 +12,7 @@ from marklight.model import Chunk
 from marklight.ports import Tools
 from marklight.search.keyed import with_keyed
 from marklight.settings import demand_within
-from marklight.text import flat
+from marklight.text import normalize
 
 _READ = 200
 """Names that are looked at: a heading such as `Examples` may stand in every document."""
@@ -74,7 +74,7 @@ def _with_called(hits: Hits, called: Sequence[Called]) -> Hits:
 
 def called_so(query: Query, hits: Hits, tools: Tools) -> list[Called]:
     """Documents, and sections of other documents, the strongest name and the best passage first."""
-    wanted = {flat(name) for name in query.title_candidates}
+    wanted = {normalize(name) for name in query.title_candidates}
     found = [
         one
         for name in query.title_candidates
@@ -87,7 +87,7 @@ def called_so(query: Query, hits: Hits, tools: Tools) -> list[Called]:
     for chunk in chunks:
         if chunk.id in whole:
             hit, floor = _best(hits, chunk, ()), _OTHER_NAME
-            if flat(chunk.title) in wanted:
+            if normalize(chunk.title) in wanted:
                 floor = _TITLE
         elif chunk.document not in documents:
             hit, floor = _best(hits, chunk, _part(chunk, wanted)), _HEADING
@@ -111,7 +111,7 @@ def _best(hits: Hits, first: Chunk, part: tuple[str, ...]) -> Hit:
 def _part(chunk: Chunk, wanted: set[str]) -> tuple[str, ...]:
     """The headings down to the one that is wanted; all and one more where it was merged into another."""
     for depth, heading in enumerate(chunk.headings, 1):
-        if flat(heading) in wanted:
+        if normalize(heading) in wanted:
             return chunk.headings[:depth]
     return (*chunk.headings, "")
 

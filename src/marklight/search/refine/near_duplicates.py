@@ -11,7 +11,7 @@ from marklight.ports import Tools
 from marklight.search.asked import Asked
 from marklight.search.likeness import sketch
 from marklight.settings import ABOVE_ZERO, demand_within
-from marklight.text import flat
+from marklight.text import normalize
 
 _ROUNDING = 1e-6
 """What a product may lack of the whole number that it stands for."""
@@ -35,7 +35,7 @@ class NearDuplicates:
             return hits
         import numpy as np
 
-        known = sketch([flat(hit.chunk.text) for hit in hits])
+        known = sketch([normalize(hit.chunk.text) for hit in hits])
         # Two sets that overlap by j differ in 1 - j of all that either holds, and that is at most
         # the size of either one / j: nearly all pairs are told apart by their sketches alone. No set
         # is larger than its text is long; how large it is need be known of few.

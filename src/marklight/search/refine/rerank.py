@@ -10,7 +10,7 @@ from marklight.answer import Hit, Hits, Query, best_first
 from marklight.errors import ModelServerError
 from marklight.ports import Tools
 from marklight.settings import demand_within
-from marklight.text import passage_of, words
+from marklight.text import analyze, chunk_embedding_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Rerank:
         if tools.reranker is None or not hits or not self.wants(query):
             return hits
         chosen = hits[: self.candidates]
-        texts = [passage_of(hit.chunk) for hit in chosen]
+        texts = [chunk_embedding_text(hit.chunk) for hit in chosen]
         try:
             scores = tools.reranker.score(query.text, texts, self.budget_ms)
         except ModelServerError as error:
@@ -74,4 +74,4 @@ def _below(least: float, rest: Hits) -> Hits:
 
 def _length(text: str) -> int:
     """Words of a question; Chinese, Japanese and Korean write them without spaces between."""
-    return sum(1 if run.isascii() else max(1, len(words(run))) for run in text.split())
+    return sum(1 if run.isascii() else max(1, len(analyze(run))) for run in text.split())

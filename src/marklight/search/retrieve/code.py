@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from marklight.answer import Hits, Query
 from marklight.ports import Tools
 from marklight.search.retrieve import candidates, demand_depth
-from marklight.text import identifiers
+from marklight.text import code_terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Code:
         demand_depth(self.depth, self.least)
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
-        names = identifiers(query.text)
+        names = code_terms(query.text)
         if not names:
             return ()
         limit = candidates(query, self.depth, self.least)

@@ -13,7 +13,7 @@ from marklight.model import DocumentId
 from marklight.ports import FIELD_BOOSTS, Scored, Tools
 from marklight.search.retrieve import candidates, demand_depth
 from marklight.settings import demand_within
-from marklight.text import query_words
+from marklight.text import query_terms
 
 _WIKILINK = re.compile(r"\[\[([^\[\]|#^\n]{1,300})[^\[\]\n]*\]\]")
 _LONGEST_NAME = 200
@@ -66,7 +66,7 @@ class Graph:
 
     def _seeds(self, query: Query, tools: Tools) -> Scores:
         """Documents of the best hits by words, from 0 to 1, and those that the question names."""
-        words = query_words(*query.spellings)
+        words = query_terms(*query.spellings)
         hits = tools.reader.keyword(words, FIELD_BOOSTS, query.filters, self.seeds) if words else []
         owners = tools.reader.owners([hit.chunk for hit in hits])
         seeds: dict[DocumentId, float] = {}
@@ -136,7 +136,7 @@ def _passages(
 
 def _by_words(documents: Sequence[DocumentId], query: Query, tools: Tools) -> dict[DocumentId, str]:
     """The best passages, few enough that most documents have one among them."""
-    words = query_words(*query.spellings)
+    words = query_terms(*query.spellings)
     limit = _PASSAGES * len(documents)
     best = tools.reader.keyword(words, FIELD_BOOSTS, query.filters, limit)
     owners = tools.reader.owners([each.chunk for each in best])

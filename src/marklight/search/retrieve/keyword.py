@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from marklight.answer import Hits, Query
 from marklight.ports import FIELD_BOOSTS, Tools
 from marklight.search.retrieve import candidates, demand_depth
-from marklight.text import query_words
+from marklight.text import query_terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Keyword:
         demand_depth(self.depth, self.least)
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
-        words = query_words(*query.spellings)
+        words = query_terms(*query.spellings)
         if not words:
             return ()
         limit = candidates(query, self.depth, self.least)

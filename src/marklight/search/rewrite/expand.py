@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from marklight.answer import Mode, Query
 from marklight.ports import Embedder, Reader, Tools
 from marklight.settings import demand_within
-from marklight.text import words
+from marklight.text import analyze
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
@@ -38,7 +38,7 @@ class Expand:
         by_meaning = query.mode in (Mode.HYBRID, Mode.SEMANTIC)
         if tools.embedder is None or not by_meaning or query.hypothesis or not self.most:
             return query
-        own = set(words(query.text))
+        own = set(analyze(query.text))
         if len(own) > self.words:
             return query
         near = _nearest(query.text, tools.reader, tools.embedder, FORMS * self.most)
@@ -78,7 +78,7 @@ def _cosines(rows: Matrix, question: Vector) -> list[float]:
 def _new(terms: Iterable[str], stems: set[str]) -> Iterator[str]:
     """Words that are no other form of a word that is there."""
     for term in terms:
-        own = set(words(term))
+        own = set(analyze(term))
         if own - stems:
             stems |= own
             yield term

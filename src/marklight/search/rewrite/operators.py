@@ -11,7 +11,7 @@ from marklight.answer import Filters, Query
 from marklight.dates import demand_moment, moment_bounds
 from marklight.errors import UsageError
 from marklight.ports import Tools
-from marklight.text import demand_tame, has_cjk, is_phrase, query_words
+from marklight.text import has_cjk, has_words, query_terms, validate_glob
 
 _QUOTED = r'(?:"[^"“”\n]{1,300}"|“[^"“”\n]{1,300}”)'
 _WORD = re.compile(
@@ -48,7 +48,7 @@ class Operators:
         found = _Found(tools)
         # Each word that is taken out leaves a blank; a phrase leaves its words.
         text = _WORD.sub(found.take, query.text)
-        if found.absent and query_words(_WORD.sub(" ", query.text)):
+        if found.absent and query_terms(_WORD.sub(" ", query.text)):
             # Among other words a message may be quoted that the documents write in another way.
             for phrase in found.absent:
                 tools.notify(f'no passage holds "{phrase}"; its words are searched for')
@@ -59,9 +59,9 @@ class Operators:
             return query
         if found.filters.without and tools.reader.named(query.text, query.filters, 1):
             return query  # something is called so, with a dash before a word
-        if not query_words(text):
+        if not query_terms(text):
             text = " ".join(found.values)
-        if not query_words(text):
+        if not query_terms(text):
             if not found.placed:
                 return query  # nothing but words to leave out, or values without words
             raise UsageError(
@@ -99,7 +99,7 @@ class _Found:
         return " " if self._pair(key, value) else word[0]
 
     def _phrase(self, phrase: str) -> str:
-        if not is_phrase(phrase):
+        if not has_words(phrase):
             return ""
         if self.tools.reader.listed(Filters(phrases=(phrase.strip(),)), 1):
             self.add("phrases", phrase.strip())
@@ -110,7 +110,7 @@ class _Found:
     def _without(self, given: str) -> str:
         phrase = given.strip(_QUOTES).strip()
         letters = sum(sign.isalpha() for sign in phrase)
-        if not is_phrase(phrase) or (letters < _LEAST_LETTERS and not has_cjk(phrase)):
+        if not has_words(phrase) or (letters < _LEAST_LETTERS and not has_cjk(phrase)):
             return ""
         self.add("without", phrase)
         return " "
@@ -139,7 +139,7 @@ class _Found:
 
     def _checked(self, key: str, value: str) -> str:
         if key == "path":
-            return demand_tame(value)
+            return validate_glob(value)
         if key == "tag":
             return value.removeprefix("#")
         listed = self.tools.reader.listed

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from marklight.escaping import quoted
-from marklight.search.present import SHOWS_WHOLE, cut
+from marklight.search.present import SHOWS_WHOLE
 from marklight.surfaces.mcp.wording import room_of
+from marklight.text import truncate_at_sentence
 
 LEAST_OF_A_PASSAGE = 60
 """Signs: of less than a sentence nobody learns anything, its place says more."""
@@ -48,7 +49,7 @@ def within(
             if text and len(text) <= room:
                 return text
     text = _joined([], [*_left_out(blocks, tokens, beyond, by), *others])
-    return cut(text, room - len(" …")) if room > len(" …") else text[:room]
+    return truncate_at_sentence(text, room - len(" …")) if room > len(" …") else text[:room]
 
 
 class Beyond(NamedTuple):
@@ -101,7 +102,7 @@ def cut_quoted(text: str, room: int) -> str:
     """Cut a text at the end of a sentence, so that it has at most `room` characters once it is quoted."""
     most = room
     while True:
-        part = cut(text, max(0, most))
+        part = truncate_at_sentence(text, max(0, most))
         beyond = len(quoted(part)) - room
         if beyond <= 0 or most <= 0:
             return part

@@ -21,7 +21,7 @@ _BLANKS = re.compile(r"\s*")
 _PREFIX = re.compile(r"[ \t>]*")
 
 
-class Page:
+class DocumentLines:
     """A text whose lines are found once, however often it is asked for some of them.
 
     The last line break ends a line and does not begin another.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from marklight.model import Kind
-from marklight.text.page import Page
+from marklight.text.lines import DocumentLines
 
 
 @pytest.mark.parametrize(
@@ -30,11 +30,11 @@ from marklight.text.page import Page
 def test_a_code_block_reaches_from_fence_to_fence(
     text: str, lines: tuple[int, int], block: tuple[int, int]
 ) -> None:
-    assert Page(text).block(lines, Kind.CODE) == block
+    assert DocumentLines(text).block(lines, Kind.CODE) == block
 
 
 def test_a_table_is_all_of_its_rows() -> None:
-    page = Page("a | b is prose\n\n| h |\n|---|\n| 1 |\n| 2 |\n\nend")
+    page = DocumentLines("a | b is prose\n\n| h |\n|---|\n| 1 |\n| 2 |\n\nend")
     assert page.block((5, 5), Kind.TABLE) == (3, 6)
     assert page.block((5, 5), Kind.PROSE) == (5, 5)
 
@@ -46,13 +46,13 @@ LINE = st.sampled_from(["```", "````", "~~~", "``` py", "text", "", "# h", "   `
 def test_fences_are_where_commonmark_has_them(lines: list[str]) -> None:
     text = "\n".join([*lines, "end"])
     fences = [token.map for token in MarkdownIt().parse(text) if token.type == "fence"]
-    found = [(first - 1, last) for first, last in Page(text).fenced]
+    found = [(first - 1, last) for first, last in DocumentLines(text).fenced]
     assert found == [tuple(each) for each in fences if each is not None]
 
 
 @given(st.text("ab \n", max_size=60))
 def test_lines_are_those_of_the_text(text: str) -> None:
-    page = Page(text)
+    page = DocumentLines(text)
     lines = text.removesuffix("\n").split("\n")
     assert [page.between(at, at) for at in range(1, len(page) + 1)] == lines
     assert page.between(1, len(page)) == text.removesuffix("\n")
@@ -70,7 +70,7 @@ SIGNS = st.sampled_from(["| a |", "a | b", "text", "    code", "", "  "])
 def test_a_block_reaches_as_far_as_lines_are_alike_and_ends_at_no_blank_one(
     lines: list[str], data: st.DataObject
 ) -> None:
-    page = Page("\n".join([*lines, "end"]))
+    page = DocumentLines("\n".join([*lines, "end"]))
     first = data.draw(st.integers(1, len(lines)))
     last = data.draw(st.integers(first, len(lines)))
     rows = [number for number, line in enumerate(lines, 1) if "|" in line]

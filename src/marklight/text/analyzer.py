@@ -1,0 +1,281 @@
+"""Analyzer: text to index terms by case and accent folding, stop words, stemming, CJK bigrams and identifier splitting."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from typing import TypeVar
+
+from marklight.text.digests import digest
+
+MAX_WORD = 64
+"""Characters of the longest word that is indexed. Longer runs are hashes or encoded data: nobody types
+them, and they bloat the index. Hand-set; not measured."""
+MAX_CACHED = 200_000
+"""Entries of each cache of analyzed words, about 30 MB; a corpus seldom has more distinct words. Hand-set; not measured."""
+
+_CJK = (
+    "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0002ffff\U00030000-\U0003ffff"
+)
+_CONTRACTION = r"['’](?:s|t|re|ve|ll|d|m)\b"
+_SUFFIX = rf"(?:{_CONTRACTION}|\+\+(?!\w)|#(?!\w))?"
+_TOKEN = re.compile(rf"\w+{_SUFFIX}|\.net\b")
+_TOKEN_OR_CJK = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}])\w)+{_SUFFIX}|\.net\b")
+"""Slower than `_TOKEN`, so used only for text that contains CJK characters."""
+_CONTRACTED = re.compile(r"'(?:s|re|ve|ll|d|m)$")
+"""Without `'t`: a negation is not a stop word."""
+_CJK_CHARACTER = re.compile(f"[{_CJK}]")
+_ACCENTS = re.compile("[\u0300-\u036f]+")
+"""Combining marks of Latin, Greek and Cyrillic only: in other scripts a mark changes the letter."""
+_IZE = re.compile(r"(?<=[a-z]{3})iz(?=(?:es?|ed|ers?|ing|ations?|able)$)")
+"""Only before these endings and after three letters: `size` and `prize` have no other spelling."""
+
+_CODE_TOKEN = re.compile(r"c\+\+|[A-Za-z_$][\w$]*|::|\d+(?:\.\d+)*|[^\W\d_]+", re.IGNORECASE)
+_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_]+")
+_WORD = re.compile(r"\w+")
+_PART_BOUNDARY = re.compile(r"[a-z0-9][A-Z]|[A-Z][A-Z][a-z]|[^\W_]_+[^\W_]")
+"""A boundary between the words of an identifier: `getUser`, `HTTPError`, `user_id`."""
+_QUERY_WORD = re.compile(r"\W*(\w+)(?:['’]\w+)?\W*")
+"""A whitespace-separated word with punctuation and a contraction: `what's`."""
+
+MIN_TERM_LETTERS = 3
+MAX_TERM_LETTERS = 30
+"""Length of vocabulary terms; longer runs of letters are class names or encoded data. Hand-set; not measured."""
+_LETTERS_END = rf"(?:{_CONTRACTION})?"
+_LETTERS = re.compile(rf"[^\W\d_]{{{MIN_TERM_LETTERS},}}{_LETTERS_END}")
+_ASCII_LETTERS = re.compile(rf"[a-z]{{{MIN_TERM_LETTERS},}}{_LETTERS_END}")
+"""Equal to `_LETTERS` for ASCII text, in half the time."""
+_UNSPACED = re.compile(
+    "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""Scripts written without spaces: a run of their characters is a sentence, not a word."""
+
+Value = TypeVar("Value")
+
+
+class _Cache(dict[str, Value]):
+    """Bounded memo of a function of one string; a hit costs one dictionary lookup."""
+
+    def __init__(self, function: Callable[[str], Value]) -> None:
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, key: str) -> Value:
+        if len(self) >= MAX_CACHED:
+            self.clear()
+        value = self[key] = self._function(key)
+        return value
+
+
+def analyze(text: str) -> list[str]:
+    """Return the index terms of prose: folded, stemmed, without stop words.
+
+    Chinese, Japanese and Korean text becomes character bigrams; `C++`, `C#` and `.NET` stay whole.
+    """
+    folded = fold(text)
+    if not has_cjk(folded):
+        return [term for token in _TOKEN.findall(folded) if (term := _terms[token])]
+    terms: list[str] = []
+    for token in _TOKEN_OR_CJK.findall(folded):
+        if is_cjk(token):
+            terms.extend(bigrams(token))
+        elif term := _terms[token]:
+            terms.append(term)
+    return terms
+
+
+def code_terms(text: str) -> list[str]:
+    """Return the index terms of code: each identifier whole and split, so `getUserById` matches `get_user_by_id`."""
+    return [term for token in _CODE_TOKEN.findall(text) for term in _code_terms[token]]
+
+
+def identifier_parts(text: str) -> list[str]:
+    """Return the analyzed words of compound identifiers in prose: of `getUserById`, get, user and id.
+
+    Single letters are dropped, and so are words that are not compound.
+    """
+    return [term for word in _WORD.findall(text) for term in _identifier_parts[word]]
+
+
+def query_terms(text: str, *respelled: str) -> list[str]:
+    """Return the terms of a query with those of its identifiers' parts; never empty, as a query of stop words keeps them.
+
+    Other spellings of the query add the terms that are new.
+    """
+    terms = analyze(text) + identifier_parts(text)
+    terms = terms or [token for token in tokenize(fold(text)) if len(token) <= MAX_WORD]
+    for other in respelled:
+        terms += [term for term in query_terms(other) if term not in terms]
+    return terms
+
+
+def trim_stop_words(text: str) -> str:
+    """Remove the stop words at both ends of a query: `when is the pen test?` becomes `pen test?`."""
+    words = text.split()
+    content = [at for at, word in enumerate(words) if not _is_stop_word(word)]
+    return " ".join(words[content[0] : content[-1] + 1]) if content else text
+
+
+def _is_stop_word(word: str) -> bool:
+    match = _QUERY_WORD.fullmatch(word)
+    return match is not None and match[1].lower() in stop_words()
+
+
+def vocabulary_terms(text: str) -> set[str]:
+    """Return the distinct words of a text for the vocabulary: folded but not stemmed, at least three letters, no stop words.
+
+    They can be shown and embedded, unlike stems. A possessive counts without its ending; `don't` does not count.
+    """
+    # A text repeats itself: each whitespace-separated word is folded once.
+    folded = fold(" ".join(set(text.split())))
+    ascii_only = folded.isascii()
+    runs = set((_ASCII_LETTERS if ascii_only else _LETTERS).findall(folded))
+    terms = {run for run in runs if run.isalpha()}
+    terms.update(run[:-2] for run in runs if run.endswith(("'s", "’s")))
+    terms = {term for term in terms if len(term) <= MAX_TERM_LETTERS}
+    if not ascii_only:
+        terms = {term for term in terms if not _UNSPACED.search(term)}
+    return terms - stop_words()
+
+
+@cache
+def vocabulary_fingerprint() -> str:
+    """Return a digest that changes with the rules of `vocabulary_terms`, which makes stored term counts obsolete."""
+    sample = "The Café's naïve parser don't run_fast 日本語のテキスト 한국어 C++ v1.27 " + "x" * 40
+    rules = (_LETTERS.pattern, _UNSPACED.pattern, str(MIN_TERM_LETTERS), str(MAX_TERM_LETTERS))
+    return digest(*sorted(vocabulary_terms(sample)), *sorted(stop_words()), *rules, size=6)
+
+
+def tokenize(folded: str) -> list[str]:
+    """Split folded text into runs of letters and digits; a run of CJK characters is a token of its own."""
+    return (_TOKEN_OR_CJK if has_cjk(folded) else _TOKEN).findall(folded)
+
+
+def strip_marks(token: str) -> str:
+    """Remove emphasis (`_so_`) and trailing `+` and `#` from a token, except from `C++`, `C#` and `F#`."""
+    token = token.strip("_")
+    letters = token.rstrip("+#").rstrip("_") if token and token[-1] in "+#" else token
+    return token if len(letters) == 1 else letters
+
+
+def has_cjk(folded: str) -> bool:
+    """Return true if a text contains CJK characters, which are written without spaces."""
+    return not folded.isascii() and bool(_CJK_CHARACTER.search(folded))
+
+
+def is_cjk(token: str) -> bool:
+    """Return true if a token is a run of CJK characters."""
+    return bool(_CJK_CHARACTER.match(token))
+
+
+def bigrams(token: str) -> list[str]:
+    """Return the overlapping character bigrams of a token; of a single character, itself."""
+    return [token[at : at + 2] for at in range(max(1, len(token) - 1))]
+
+
+def normalize(text: str) -> str:
+    """Fold a text and collapse its white space, so that names and texts can be compared."""
+    return " ".join(fold(text).split())
+
+
+def fold(text: str) -> str:
+    """Convert to lower case without accents and compatibility forms, so that `Café` matches `cafe`."""
+    lowered = text.lower()
+    if lowered.isascii():
+        return lowered
+    decomposed = unicodedata.normalize("NFKD", lowered)
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", decomposed))
+
+
+def base_form(word: str) -> str:
+    """Return the base form of an irregular word or British spelling; most words are returned unchanged."""
+    if base := variant_forms().get(word.removesuffix("'s")):
+        return base
+    if "our" in word:
+        return _our_pattern().sub("or", word)
+    return _IZE.sub("is", word) if "iz" in word else word
+
+
+def surface_prefixes(stem: str) -> list[str]:
+    """Return how words that are reduced to this stem may begin in a text; some other words begin so as well."""
+    forms = (form for form, base in variant_forms().items() if base.startswith(stem))
+    return [stem, stem.replace("or", "our"), stem.replace("is", "iz"), *forms]
+
+
+@cache
+def _our_pattern() -> re.Pattern[str]:
+    return re.compile("|".join(f"(?<={stem})our" for stem in our_stems()))
+
+
+def _term(token: str) -> str:
+    """Return the term of a token; empty for stop words, also with a contraction: `what's` is `what is`."""
+    word = strip_marks(token).replace("’", "'")
+    if not word or word in stop_words() or _CONTRACTED.sub("", word) in stop_words():
+        return ""
+    return _stem(word)
+
+
+def _stem(word: str) -> str:
+    """Reduce a word to its stem by the Snowball stemmer for English; empty if it is too long."""
+    from Stemmer import Stemmer
+
+    # A new one each time, as it is not thread-safe; the cache of terms makes calls rare.
+    return str(Stemmer("english", 0).stemWord(base_form(word))) if len(word) <= MAX_WORD else ""
+
+
+def _split_identifier(token: str) -> tuple[str, ...]:
+    whole = token.lower()
+    parts = () if token[-1] == "+" else (part.lower() for part in _PART.findall(token))
+    terms = (whole, *(part for part in parts if part != whole))
+    return tuple(term for term in terms if len(term) <= MAX_WORD)
+
+
+def _analyzed_parts(word: str) -> tuple[str, ...]:
+    compound = len(word) <= MAX_WORD and _PART_BOUNDARY.search(word)
+    parts = (part for part in _PART.findall(word) if len(part) > 1) if compound else ()
+    return tuple(analyze(" ".join(parts)))
+
+
+_terms = _Cache(_term)
+_code_terms = _Cache(_split_identifier)
+_identifier_parts = _Cache(_analyzed_parts)
+
+
+@cache
+def stop_words() -> frozenset[str]:
+    """Return words too frequent to distinguish passages; a query of nothing else keeps them."""
+    return frozenset(word for line in _lines("stop_words.txt") for word in line.split())
+
+
+@cache
+def variant_forms() -> dict[str, str]:
+    """Return the base form of each irregular form and British spelling, which no suffix rule covers."""
+    forms: dict[str, str] = {}
+    for line in _lines("irregular_forms.txt"):
+        base, *others = line.split()
+        forms.update(dict.fromkeys(others, base))
+    variants = [line.split() for line in _lines("spelling_variants.txt")]
+    forms.update((british, american) for american, british in variants)
+    forms.update((f"{british}s", f"{american}s") for american, british in variants)
+    return forms
+
+
+@cache
+def our_stems() -> tuple[str, ...]:
+    """Return what precedes -our in British spellings of words in -or."""
+    return tuple(_lines("our_stems.txt"))
+
+
+@cache
+def navigational_words() -> tuple[str, ...]:
+    """Return words by which a query names a place in the documentation."""
+    return tuple(_lines("navigational_words.txt"))
+
+
+def _lines(name: str) -> list[str]:
+    text = files("marklight.text").joinpath("data", name).read_text("utf-8")
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
