@@ -72,7 +72,7 @@ def real_vectors(index: Path) -> np.ndarray:
     """All vectors of an index with one model."""
     import numpy as np
 
-    from marklight.engines.embedded.matrix import HEADER_BYTES
+    from marklight.engines.embedded.vector_files import HEADER_BYTES
 
     (path,) = (index / "vectors").glob("*.f32")
     return np.fromfile(path, dtype="<f4", offset=HEADER_BYTES).reshape(-1, 384)

@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks._measure import in_a_process, questions, real_index, real_vectors, save
 from marklight import models
+from marklight.engines.embedded.binary_vectors import hamming_candidates, sign_bits
 from marklight.engines.embedded.semantic import top
-from marklight.engines.embedded.signs import likely, signs_of
 
 SIZES = (20_000, 50_000, 100_000, 200_000, 500_000)
 ASKED, ROUNDS = 100, 25
@@ -52,7 +52,7 @@ def figures(vectors_path: str, asked_path: str, size: int) -> dict[str, Any]:
     asked = np.load(asked_path)
     with tempfile.TemporaryDirectory() as place:
         matrix = grown(np.load(vectors_path), size, Path(place) / "rows")
-        signs = np.concatenate([signs_of(matrix[at : at + 8192]) for at in range(0, size, 8192)])
+        signs = np.concatenate([sign_bits(matrix[at : at + 8192]) for at in range(0, size, 8192)])
 
         def product(at: int) -> list[int]:
             return top(matrix @ asked[at], 72)
@@ -61,7 +61,7 @@ def figures(vectors_path: str, asked_path: str, size: int) -> dict[str, Any]:
             return top(np.vecdot(matrix, asked[at]), 72)
 
         def quick(at: int) -> list[int]:
-            near = likely(signs, asked[at], 20)
+            near = hamming_candidates(signs, asked[at], 20)
             return [int(near[each]) for each in top(np.vecdot(matrix[near], asked[at]), 72)]
 
         found: dict[str, Any] = {}
@@ -73,7 +73,9 @@ def figures(vectors_path: str, asked_path: str, size: int) -> dict[str, Any]:
             scores = np.vecdot(matrix, question)
             for limit, known in shares.items():
                 best = np.argpartition(scores, size - limit)[size - limit :]
-                known.append(len(np.intersect1d(best, likely(signs, question, limit))) / limit)
+                known.append(
+                    len(np.intersect1d(best, hamming_candidates(signs, question, limit))) / limit
+                )
         found |= {f"recall_at_{limit}": statistics.mean(each) for limit, each in shares.items()}
     return found
 

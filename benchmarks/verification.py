@@ -19,7 +19,7 @@ from unittest.mock import patch
 import marklight
 from benchmarks._measure import corpus, questions, save
 from marklight import ownership
-from marklight.engines.embedded import insert, lexical_files, store, words, write
+from marklight.engines.embedded import insert, lexical_files, lexical_index, store, write
 from marklight.engines.embedded.reader import EmbeddedReader
 from marklight.ownership import Origin
 
@@ -42,7 +42,7 @@ CHECKSUMS: Checks = (
     (write, "seal", lambda *_: None),
 )
 PRIVATE: Checks = (
-    (words, "make_private", lambda *_: None),
+    (lexical_index, "make_private", lambda *_: None),
     (lexical_files, "demand_safe", lambda *_: None),
 )
 PASSAGES: Checks = ((EmbeddedReader, "damaged_passages", lambda *_: set()),)

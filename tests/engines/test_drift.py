@@ -10,7 +10,7 @@ import pytest
 
 from marklight import engines
 from marklight.answer import Filters
-from marklight.engines.embedded import mend, words
+from marklight.engines.embedded import lexical_index, mend
 from marklight.model import Batch
 from marklight.ports import Engine, Reader, Scored
 from tests.contracts.builders import entry, id_of
@@ -74,7 +74,7 @@ def test_a_share_of_a_large_library_may_be_dead(folder: Path) -> None:
     engine = engines.open(folder)
     with engine.writing(1):
         engine.commit(Batch(entries=tuple(entry(f"{at}.md", *["fig"] * 50) for at in range(20))))
-    stamp = words.Words(folder).stamp
+    stamp = lexical_index.LexicalIndex(folder).stamp
     live(engine, deaths=250)  # of 1,004 a quarter are 251
     assert stamp().died == 0
     with engine.writing(1):
@@ -98,7 +98,7 @@ def test_a_view_from_before_still_finds_what_died(folder: Path, oracle: list[lis
         writing.commit(dying(300))
     with reading.snapshot() as before:
         live(writing, deaths=10)
-        assert words.Words(folder).stamp().died == 310
+        assert lexical_index.LexicalIndex(folder).stamp().died == 310
         assert len(search(before, "appl")) == 300
         with reading.snapshot() as after:
             assert [search(after, word) for word in ("appl", "pear", "plum")] == oracle

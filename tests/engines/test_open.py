@@ -11,7 +11,7 @@ import pytest
 
 from marklight import engines
 from marklight.answer import Filters
-from marklight.engines.embedded.matrix import HEADER_BYTES
+from marklight.engines.embedded.vector_files import HEADER_BYTES
 from marklight.errors import SettingsError, StoreError
 from marklight.model import Batch, Counts
 from marklight.ports import FIELD_BOOSTS

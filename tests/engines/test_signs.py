@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from marklight.answer import Filters
+from marklight.engines.embedded.binary_vectors import MIN_CANDIDATES, hamming_candidates, sign_bits
 from marklight.engines.embedded.engine import EmbeddedEngine
-from marklight.engines.embedded.matrix import HEADER_BYTES
-from marklight.engines.embedded.signs import LEAST, likely, signs_of
+from marklight.engines.embedded.vector_files import HEADER_BYTES
 from marklight.model import Batch, Entry, Vectors
 from marklight.ports import Scored
 from tests.contracts.builders import entry
@@ -51,18 +51,24 @@ def ask(engine: EmbeddedEngine, question: np.ndarray, asked: Filters, limit: int
 def test_signs_are_bits() -> None:
     rows = np.full((2, 66), -1.0, dtype=np.float32)
     rows[0, [0, 1, 65]] = 0.5  # 11000000 in the first byte, 01000000 in the ninth
-    assert signs_of(rows).tolist() == [[0b11000000, 0b01000000], [0, 0]]
+    assert sign_bits(rows).tolist() == [[0b11000000, 0b01000000], [0, 0]]
 
 
 def test_the_places_that_differ_least_are_likely_with_all_that_tie() -> None:
-    rows = np.full((LEAST + 50, 64), -1.0, dtype=np.float32)
+    rows = np.full((MIN_CANDIDATES + 50, 64), -1.0, dtype=np.float32)
     question = np.full(64, -1.0, dtype=np.float32)
-    rows[: LEAST - 5, 0] = 1  # differ in one sign
-    rows[LEAST - 5 : LEAST + 5, :2] = 1  # in two: the last that are needed, and as many again
-    rows[LEAST + 5 :, :3] = 1
-    assert likely(signs_of(rows), question, 1).tolist() == list(range(LEAST + 5))
-    some = np.arange(4, LEAST + 50)
-    assert likely(signs_of(rows), question, 1, some).tolist() == list(range(4, LEAST + 5))
+    rows[: MIN_CANDIDATES - 5, 0] = 1  # differ in one sign
+    rows[MIN_CANDIDATES - 5 : MIN_CANDIDATES + 5, :2] = (
+        1  # in two: the last that are needed, and as many again
+    )
+    rows[MIN_CANDIDATES + 5 :, :3] = 1
+    assert hamming_candidates(sign_bits(rows), question, 1).tolist() == list(
+        range(MIN_CANDIDATES + 5)
+    )
+    some = np.arange(4, MIN_CANDIDATES + 50)
+    assert hamming_candidates(sign_bits(rows), question, 1, some).tolist() == list(
+        range(4, MIN_CANDIDATES + 5)
+    )
 
 
 @pytest.mark.parametrize("asked", [Filters(), Filters(paths=("a/**",))])
@@ -105,7 +111,7 @@ def test_new_vectors_are_added_at_the_end_and_nothing_else_is_written(tmp_path: 
 @pytest.mark.parametrize("harm", ["missing", "short", "foreign", "wrong"])
 def test_signs_that_are_damaged_are_made_again_from_the_store(tmp_path: Path, harm: str) -> None:
     engine = EmbeddedEngine(tmp_path, ALWAYS)
-    put(engine, made(3 * LEAST))
+    put(engine, made(3 * MIN_CANDIDATES))
     right, path = signs_file(tmp_path).read_bytes(), signs_file(tmp_path)
     path.unlink()
     if harm == "short":
@@ -125,7 +131,7 @@ def test_signs_that_are_damaged_are_made_again_from_the_store(tmp_path: Path, ha
 
 
 def test_while_another_writes_damaged_signs_are_done_without(tmp_path: Path) -> None:
-    put(EmbeddedEngine(tmp_path, ALWAYS), made(3 * LEAST))
+    put(EmbeddedEngine(tmp_path, ALWAYS), made(3 * MIN_CANDIDATES))
     signs_file(tmp_path).unlink()
     question = near_topics(1, seed=3)[0]
     best = ask(EmbeddedEngine(tmp_path, NEVER), question, Filters(), 20)

@@ -13,8 +13,8 @@ import pytest
 
 from marklight import engines
 from marklight.answer import Filters
-from marklight.engines.embedded.matrix import HEADER_BYTES, MatrixFile
 from marklight.engines.embedded.session import Session
+from marklight.engines.embedded.vector_files import HEADER_BYTES, VectorFile
 from marklight.errors import StoreError
 from marklight.model import Batch
 from tests.contracts.builders import entry
@@ -184,14 +184,14 @@ def test_whoever_searches_while_vectors_are_mended_does_not_keep_the_old_ones(
     path = next((folder / "vectors").iterdir())
     path.write_bytes(path.read_bytes()[:HEADER_BYTES].ljust(path.stat().st_size, b"\0"))
     engine = engines.open(folder)
-    rebuild = MatrixFile.rebuild
+    rebuild = VectorFile.rebuild
 
-    def searched_meanwhile(file: MatrixFile, session: Session) -> None:
+    def searched_meanwhile(file: VectorFile, session: Session) -> None:
         with engine.snapshot() as reader:
             assert answers(reader) != before
         rebuild(file, session)
 
-    monkeypatch.setattr(MatrixFile, "rebuild", searched_meanwhile)
+    monkeypatch.setattr(VectorFile, "rebuild", searched_meanwhile)
     assert engine.check() == ["The vectors of m were written anew from the store"]
     with engine.snapshot() as reader:
         assert answers(reader) == before

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.engines.embedded import matrix, session, words
+from marklight.engines.embedded import lexical_index, session, vector_files
 from marklight.engines.memory import MemoryEngine
 from marklight.model import Batch
 from tests.contracts.builders import entry
@@ -76,12 +76,12 @@ def is_commit(args: object) -> bool:
 
 
 MOMENTS = {
-    "before the words are added": (words.Words, "add", dying(before=True)),
-    "after the words are committed": (words.Words, "add", dying(before=False)),
-    "after the matrix is written": (matrix.MatrixFile, "append", dying(before=False)),
+    "before the words are added": (lexical_index.LexicalIndex, "add", dying(before=True)),
+    "after the words are committed": (lexical_index.LexicalIndex, "add", dying(before=False)),
+    "after the matrix is written": (vector_files.VectorFile, "append", dying(before=False)),
     "before the tables are committed": (session.Session, "run", dying(True, is_commit)),
     "after the tables are committed": (session.Session, "run", dying(False, is_commit)),
-    "before merges end": (words.Words, "finish", dying(before=True, call_number=1)),
+    "before merges end": (lexical_index.LexicalIndex, "finish", dying(before=True, call_number=1)),
 }
 
 
@@ -124,10 +124,14 @@ def test_a_death_while_the_words_are_built_anew_loses_nothing(
 
 
 RENEWAL = {
-    "before it is announced": (words.Words, "put_stamp", dying(True, call_number=1)),
-    "after it is announced": (words.Words, "put_stamp", dying(False, call_number=1)),
-    "after the words are committed": (words.Words, "opstamp", dying(True, call_number=1)),
-    "before it is noted": (words.Words, "put_stamp", dying(True, call_number=2)),
+    "before it is announced": (lexical_index.LexicalIndex, "put_stamp", dying(True, call_number=1)),
+    "after it is announced": (lexical_index.LexicalIndex, "put_stamp", dying(False, call_number=1)),
+    "after the words are committed": (
+        lexical_index.LexicalIndex,
+        "opstamp",
+        dying(True, call_number=1),
+    ),
+    "before it is noted": (lexical_index.LexicalIndex, "put_stamp", dying(True, call_number=2)),
 }
 
 
@@ -137,7 +141,7 @@ def test_a_death_while_the_dead_are_left_out_loses_nothing(
 ) -> None:
     resume(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(words.Words, "drifted", lambda *_: False)
+        patch.setattr(lexical_index.LexicalIndex, "drifted", lambda *_: False)
         engine = engines.open(folder)
         with engine.writing(1):
             engine.commit(Batch(entries=(entry("x.md", "durian"),)))
@@ -147,7 +151,7 @@ def test_a_death_while_the_dead_are_left_out_loses_nothing(
 
     def doomed() -> None:
         monkeypatch.setattr(owner, name, wrap(getattr(owner, name)))
-        monkeypatch.setattr(words.Words, "drifted", lambda *_: True)
+        monkeypatch.setattr(lexical_index.LexicalIndex, "drifted", lambda *_: True)
         with engines.open(folder).writing(1):
             pass
 

@@ -17,7 +17,7 @@ import pytest
 
 from marklight import engines
 from marklight.answer import Filters
-from marklight.engines.embedded import derived, words
+from marklight.engines.embedded import derived, lexical_index
 from marklight.errors import Busy, StoreError
 from marklight.model import Batch
 from marklight.ports import Engine
@@ -185,7 +185,7 @@ def test_a_view_that_looks_late_still_finds_what_died_since(
     reading, writing = opened(folder), opened(folder)
     with reading.snapshot() as late, writing.writing(1):
         writing.commit(Batch(entries=(entry("x.md", "plum"),), removed=tuple(late.files())))
-        monkeypatch.setattr(words, "GRACE_SECONDS", -1.0)
+        monkeypatch.setattr(lexical_index, "GRACE_SECONDS", -1.0)
         monkeypatch.setattr(derived, "GRACE_SECONDS", -1.0)
         writing.commit(Batch(entries=(entry("y.md", "plum"),)))
         assert answers(late) == expected_answers()[-1]
@@ -196,7 +196,7 @@ def test_a_view_that_looks_late_still_finds_what_died_since(
 def test_dead_passages_leave_the_words_in_time(
     folder: Path, monkeypatch: pytest.MonkeyPatch, opened: Opened
 ) -> None:
-    monkeypatch.setattr(words, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(lexical_index, "GRACE_SECONDS", 0.0)
     engine = opened(folder)
     with engine.writing(1):
         for number in range(12):

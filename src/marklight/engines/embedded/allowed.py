@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from marklight.answer import Filters
 from marklight.engines.embedded.records import stored
-from marklight.engines.embedded.session import Session, listed
+from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.facts import AUTHOR, FILES, TAG, asked, parted, tag_key, time_bounds
 
 
@@ -28,7 +28,9 @@ class Allowed:
         if self.but and not self.rows:
             return "true", []
         way = "NOT IN" if self.but else "IN"
-        return f"{chunks}.{self.column} {way} (SELECT value FROM json_each(?))", [listed(self.rows)]
+        return f"{chunks}.{self.column} {way} (SELECT value FROM json_each(?))", [
+            json_list(self.rows)
+        ]
 
 
 def which(may: Allowed | None) -> tuple[str, list[str]]:
@@ -45,7 +47,7 @@ def allowed(session: Session, filters: Filters) -> Allowed | None:
     conditions, values = _conditions(filters)
     documents = f"SELECT d.row FROM documents d WHERE {' AND '.join(conditions) or 'true'}"
     if filters.languages:
-        spoken = listed(language.lower() for language in filters.languages)
+        spoken = json_list(language.lower() for language in filters.languages)
         rows = session.all(
             "SELECT DISTINCT c.row FROM languages l JOIN chunks c ON c.row = l.chunk"
             " WHERE l.language IN (SELECT value FROM json_each(?))"
@@ -73,10 +75,10 @@ def _conditions(filters: Filters) -> tuple[list[str], list[str]]:
         add(
             "d.row IN (SELECT x.row FROM json_each(?) j CROSS JOIN documents x"
             " ON x.path = json_extract(j.value, '$[1]') AND x.collection = json_extract(j.value, '$[0]'))",
-            listed(filters.documents),
+            json_list(filters.documents),
         )
     if filters.collections:
-        add("d.collection IN (SELECT value FROM json_each(?))", listed(filters.collections))
+        add("d.collection IN (SELECT value FROM json_each(?))", json_list(filters.collections))
     if filters.within:
         part = "(d.collection = ? AND (? = '' OR substr(d.path, 1, length(?) + 1) = ? || '/'))"
         parts = " OR ".join([part] * len(filters.within))
@@ -85,12 +87,12 @@ def _conditions(filters: Filters) -> tuple[list[str], list[str]]:
             *(each for owner, folder in filters.within for each in (owner, *[folder] * 3)),
         )
     if filters.paths:
-        add("any_glob(d.path, ?)", listed(filters.paths))
+        add("any_glob(d.path, ?)", json_list(filters.paths))
     if filters.exclude:
-        add("NOT any_glob(d.path, ?)", listed(filters.exclude))
+        add("NOT any_glob(d.path, ?)", json_list(filters.exclude))
     holds = "d.row IN (SELECT document FROM facts WHERE key = ? AND value"
     if filters.tags:
-        tags = listed(tag_key(tag) for tag in filters.tags)
+        tags = json_list(tag_key(tag) for tag in filters.tags)
         add(f"{holds} IN (SELECT value FROM json_each(?)))", TAG, tags)
     for key, value in asked(filters):
         add(f"{holds} = ?)", key, value)
@@ -101,14 +103,14 @@ def _conditions(filters: Filters) -> tuple[list[str], list[str]]:
         add(
             "d.row IN (SELECT document FROM facts WHERE key = ? AND value IN (SELECT p.value FROM"
             " (SELECT DISTINCT value FROM facts WHERE key = ? LIMIT -1) p WHERE any_glob(p.value, ?)))",
-            *(FILES, FILES, listed(files)),
+            *(FILES, FILES, json_list(files)),
         )
     if authors:
         add(
             "d.row IN (SELECT document FROM facts WHERE key = ? AND value IN (SELECT p.value FROM"
             " (SELECT DISTINCT value FROM facts WHERE key = ? LIMIT -1) p JOIN json_each(?) j"
             " ON instr(p.value, j.value) > 0))",
-            *(AUTHOR, AUTHOR, listed(authors)),
+            *(AUTHOR, AUTHOR, json_list(authors)),
         )
     begin, end = time_bounds(filters)
     if begin:

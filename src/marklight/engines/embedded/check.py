@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from marklight.engines.embedded import edges, mend, pairing, refill, vectors
+from marklight.engines.embedded import edges, mend, pairing, refill, vector_writer
+from marklight.engines.embedded.binary_vectors import BinaryVectorFile
 from marklight.engines.embedded.checksums import damaged_documents, damaged_vectors
 from marklight.engines.embedded.counters import COUNTERS, counting_waste
 from marklight.engines.embedded.derived import Parts
-from marklight.engines.embedded.matrix import InUse, MatrixFile, shelf
-from marklight.engines.embedded.session import Session, listed
-from marklight.engines.embedded.signs import SignsFile
-from marklight.engines.embedded.trouble import damaged
+from marklight.engines.embedded.session import Session, json_list
+from marklight.engines.embedded.sqlite_errors import damaged
+from marklight.engines.embedded.vector_files import FileInUse, VectorFile, vector_file_info
 from marklight.engines.embedded.write import apply
 from marklight.engines.facts import moment
 from marklight.model import Batch, DocumentId
@@ -39,30 +39,32 @@ def check(parts: Parts, session: Session) -> list[str]:
             found.extend(renewed)
             # So that nobody goes on with what was read of them before.
             session.run("UPDATE state SET generation = generation + 1")
-    parts.words.finish()
-    if session.value("SELECT chunks FROM state") or parts.words.folder.exists():
-        mended = mend.words(parts.words, session, look=True, verify=True)
-        if mended or parts.words.drifted(session, most=0, least=0):
+    parts.lexical.finish()
+    if session.value("SELECT chunks FROM state") or parts.lexical.folder.exists():
+        mended = mend.words(parts.lexical, session, look=True, verify=True)
+        if mended or parts.lexical.drifted(session, most=0, least=0):
             # Not worth a word: ranks differ a little from those of a library made in one go.
-            mend.renew(parts.words, session)
+            mend.renew(parts.lexical, session)
         found.extend(filter(None, [mended]))
     library = session.value("SELECT library FROM state")
     for (model,) in session.all("SELECT name FROM models WHERE places > 0"):
-        place = shelf(session, model)
+        place = vector_file_info(session, model)
         assert place
-        for kind in (MatrixFile, SignsFile):
+        for kind in (VectorFile, BinaryVectorFile):
             file = kind.at(parts.folder, library, place)
-            wanted = kind is MatrixFile or place.places > parts.exact_most
-            if not wanted or file.is_true(session):
+            wanted = kind is VectorFile or place.row_count > parts.exact_most
+            if not wanted or file.matches_tables(session):
                 continue
-            parts.mapped.clear()  # Windows replaces no file that is mapped
+            parts.mapped_vectors.clear()  # Windows replaces no file that is mapped
             try:
                 file.rebuild(session)
-                found.append(f"The {kind.what} of {model} were written anew from the store")
-            except InUse as error:
-                found.append(f"The {kind.what} of {model} are damaged: {error}")
-            parts.mapped.clear()  # whoever searched meanwhile has the old one
-    if left := vectors.sweep(session, parts.folder, library) + mend.sweep(parts.words.folder):
+                found.append(f"The {kind.header_kind} of {model} were written anew from the store")
+            except FileInUse as error:
+                found.append(f"The {kind.header_kind} of {model} are damaged: {error}")
+            parts.mapped_vectors.clear()  # whoever searched meanwhile has the old one
+    if left := vector_writer.sweep(session, parts.folder, library) + mend.sweep(
+        parts.lexical.folder
+    ):
         found.append(f"{left} files or folders that nothing uses were deleted")
     return found
 
@@ -76,7 +78,7 @@ def _damaged_documents(session: Session) -> Iterator[str]:
         DocumentId(*row)
         for row in session.all(
             "SELECT collection, path FROM documents WHERE row IN (SELECT value FROM json_each(?))",
-            [listed(rows)],
+            [json_list(rows)],
         )
     ]
     batch = Batch(removed=tuple(ids))

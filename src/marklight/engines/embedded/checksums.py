@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
 
-from marklight.engines.embedded.session import Session, listed
+from marklight.engines.embedded.session import Session, json_list
 from marklight.model import DocumentId
 
 _PASSAGE = (
@@ -66,7 +66,7 @@ def damaged_passages(session: Session, chunks: Sequence[str]) -> set[DocumentId]
     found = session.all(
         f"SELECT d.collection, d.path, c.checksum, d.digest, d.recipe, {_PASSAGE} FROM json_each(?) j"
         " CROSS JOIN chunks c ON c.id = j.value CROSS JOIN documents d ON d.row = c.document",
-        [listed(chunks)],
+        [json_list(chunks)],
     )
     return {
         DocumentId(collection, path)
@@ -79,7 +79,7 @@ def damaged_documents(session: Session, documents: Sequence[int] | None = None) 
     """Return the rows of the documents, of all or of some, of which any stored part does not match its checksum."""
     among, values = "true", list[str]()
     if documents is not None:
-        among, values = "d.row IN (SELECT value FROM json_each(?))", [listed(documents)]
+        among, values = "d.row IN (SELECT value FROM json_each(?))", [json_list(documents)]
     with _any_text(session):
         stored: dict[int, int] = dict(
             session.all(f"SELECT d.row, d.checksum FROM documents d WHERE {among}", values)
@@ -128,7 +128,7 @@ def _document_checksums(
 ) -> list[tuple[int, int]]:
     """Return the checksum of each document, of all or of some, from the rows as they are stored."""
     hashers: dict[int, Any] = {}
-    values = [] if documents is None else [listed(documents)]
+    values = [] if documents is None else [json_list(documents)]
     for query in _PARTS:
         for column in ("l.document", "c.document", "document", "row"):
             some = "true" if documents is None else f"{column} IN (SELECT value FROM json_each(?))"

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from marklight.engines.embedded.checksums import vector_checksum
-from marklight.engines.embedded.matrix import Shelf, shelf
 from marklight.engines.embedded.semantic import top
-from marklight.engines.embedded.session import Session, listed
-from marklight.engines.embedded.vectors import shelf_for
+from marklight.engines.embedded.session import Session, json_list
+from marklight.engines.embedded.vector_files import VectorFileInfo, vector_file_info
+from marklight.engines.embedded.vector_writer import model_file_info
 from marklight.engines.embedded.vocabulary import VOCABULARY
 from marklight.engines.unit import demand_dimension, unit
 from marklight.ports import Concept
@@ -63,13 +63,13 @@ def held(
     last = cache.get(model)
     if last and (last.library, last.generation) == (library, generation):
         return last
-    place = shelf(session, model)
+    place = vector_file_info(session, model)
     if place is None:
         return None
     pairs = session.all(
         f"SELECT v.row, w.term FROM ({VOCABULARY}) w CROSS JOIN concept_vectors v"
         " ON v.model = ? AND v.term = w.term ORDER BY v.row",
-        [place.row],
+        [place.model_row],
     )
     rows, terms = [row for row, _ in pairs], [term for _, term in pairs]
     before = last if last and last.library == library else None
@@ -85,7 +85,9 @@ def held(
     return now
 
 
-def _matrix(session: Session, place: Shelf, rows: Sequence[int], before: Concepts | None) -> Matrix:
+def _matrix(
+    session: Session, place: VectorFileInfo, rows: Sequence[int], before: Concepts | None
+) -> Matrix:
     if before and before.rows == rows:
         return before.matrix
     matrix = np.zeros((len(rows), place.dimension), dtype=np.float32)
@@ -97,7 +99,7 @@ def _matrix(session: Session, place: Shelf, rows: Sequence[int], before: Concept
     read = session.each(
         "SELECT row, vector FROM concept_vectors WHERE row IN (SELECT value FROM json_each(?))"
         " AND length(vector) = ?",
-        [listed(fresh), 4 * place.dimension],
+        [json_list(fresh), 4 * place.dimension],
     )
     # Some at a time: together they would take their room three times over, and twice as long.
     while some := list(islice(read, _BLOCK)):
@@ -110,12 +112,12 @@ def add(session: Session, vectors: Vectors) -> None:
     """New vectors; those that were there stay as they are."""
     if not vectors.digests:
         return
-    place = shelf_for(session, vectors)
+    place = model_file_info(session, vectors)
     rows = np.ascontiguousarray(vectors.matrix, dtype="<f4")
     session.many(
         "INSERT OR IGNORE INTO concept_vectors (model, term, vector, checksum) VALUES (?, ?, ?, ?)",
         (
-            (place.row, term, vector, vector_checksum(session.key, term, vector))
+            (place.model_row, term, vector, vector_checksum(session.key, term, vector))
             for term, row in zip(vectors.digests, rows, strict=True)
             for vector in (row.tobytes(),)
         ),
@@ -128,5 +130,5 @@ def clean(session: Session, keep: Iterable[str]) -> int:
         "DELETE FROM concept_vectors WHERE model NOT IN"
         " (SELECT row FROM models WHERE name IN (SELECT value FROM json_each(?)))"
         f" OR term NOT IN (SELECT term FROM ({VOCABULARY}))",
-        [listed(keep)],
+        [json_list(keep)],
     )

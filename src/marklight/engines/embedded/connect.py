@@ -16,7 +16,7 @@ from pathlib import Path
 
 from marklight.engines.embedded.schema import TABLES, VERSION
 from marklight.engines.embedded.session import Session
-from marklight.engines.embedded.trouble import explain
+from marklight.engines.embedded.sqlite_errors import explain
 from marklight.errors import StoreError
 from marklight.private_files import is_plain_file, remove
 

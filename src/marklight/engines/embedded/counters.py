@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from marklight.engines.embedded.session import Session, listed
+from marklight.engines.embedded.session import Session, json_list
 from marklight.model import Batch
 
 ORPHAN = "NOT EXISTS (SELECT 1 FROM chunks c WHERE c.digest = vectors.digest)"
@@ -55,7 +55,7 @@ def counting_waste(session: Session, batch: Batch) -> Iterator[None]:
         "SELECT count(*) FROM json_each(?) t CROSS JOIN vectors ON vectors.digest = t.value"
         f" WHERE {ORPHAN}"
     )
-    digests = [listed(touched)]
+    digests = [json_list(touched)]
     before = session.value(unused, digests)
     yield
     after = session.value(unused, digests)

@@ -15,7 +15,7 @@ from pathlib import Path
 from marklight import ownership
 from marklight.engines.embedded.schema import APPLICATION, TABLES, VERSION
 from marklight.engines.embedded.session import Session
-from marklight.engines.embedded.trouble import explain
+from marklight.engines.embedded.sqlite_errors import explain
 from marklight.errors import StoreError
 from marklight.ownership import Origin
 from marklight.place import INDEX_FOLDER

@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 from marklight.engines.embedded.kept import Kept, kept
 from marklight.engines.embedded.lexical_files import Unfit, sound
+from marklight.engines.embedded.lexical_index import GRACE_SECONDS, LexicalIndex, Opened, died
 from marklight.engines.embedded.session import Session
-from marklight.engines.embedded.words import GRACE_SECONDS, Opened, Words, died
 from marklight.errors import StoreError
 
 if TYPE_CHECKING:
     from marklight.engines.embedded.allowed import Allowed
+    from marklight.engines.embedded.binary_vectors import BinaryVectors
     from marklight.engines.embedded.concepts import Concepts
-    from marklight.engines.embedded.mapped import Mapped
-    from marklight.engines.embedded.matrix import Shelf
     from marklight.engines.embedded.semantic import Rows
-    from marklight.engines.embedded.signs import Signs
     from marklight.engines.embedded.store import Store
-    from marklight.engines.embedded.turn import Turn
+    from marklight.engines.embedded.vector_files import MappedVectors, VectorFileInfo
+    from marklight.engines.embedded.writer_lock import WriterLock
     from marklight.model import DocumentId, Matrix, Vector
     from marklight.ports import Covered, Scored
 
@@ -35,10 +34,10 @@ class Parts:
     """What an engine has one of."""
 
     folder: Path
-    turn: Turn
+    writer_lock: WriterLock
     store: Store
-    words: Words
-    mapped: Mapped
+    lexical: LexicalIndex
+    mapped_vectors: MappedVectors
     exact_most: int
     """Vectors up to which every one is multiplied with the question."""
     concepts: dict[str, Concepts] = field(default_factory=dict)
@@ -65,12 +64,12 @@ class Derived:
         self._commit, self._chunks, self._waste = state[3:]
         self.kept = kept(parts.kept, self.library, self.generation)
         self._died = died(session)
-        if parts.words.loaded and self._chunks:
+        if parts.lexical.loaded and self._chunks:
             # Taken now, so that no later commit can change what this view finds.
             try:
                 self._index = self._on_disk()
             except Unfit:
-                parts.words.forget()
+                parts.lexical.forget()
 
     def best(
         self,
@@ -131,7 +130,7 @@ class Derived:
             except Unfit as error:
                 if last_try:
                     raise StoreError(
-                        f"{self._parts.words.folder} cannot be searched ({error})",
+                        f"{self._parts.lexical.folder} cannot be searched ({error})",
                         "Run `marklight doctor`",
                     ) from error
                 self._replace(index)
@@ -153,7 +152,7 @@ class Derived:
         return self._open() if found.ahead and self._settled() else found
 
     def _open(self) -> Opened:
-        return self._parts.words.opened(
+        return self._parts.lexical.opened(
             self.library, self.generation, self._opstamp, self._commit, self._died
         )
 
@@ -165,17 +164,17 @@ class Derived:
         from marklight.engines.embedded import mend
 
         parts = self._parts
-        if parts.turn.held:
+        if parts.writer_lock.held:
             return False
         try:
-            with parts.turn.hold(0):
+            with parts.writer_lock.hold(0):
                 session = parts.store.writing()
                 newest = session.value("SELECT lexical_commit FROM state")
-                if parts.words.stamp().commits[-1:] == [newest]:
+                if parts.lexical.stamp().commits[-1:] == [newest]:
                     return False  # the view is an older one
-                parts.words.forget()
-                parts.words.abandon()
-                mend.words(parts.words, session, look=True)
+                parts.lexical.forget()
+                parts.lexical.abandon()
+                mend.words(parts.lexical, session, look=True)
                 return True
         except StoreError:
             return False
@@ -193,21 +192,21 @@ class Derived:
             try:
                 return self._on_disk()
             except Unfit:
-                self._parts.words.forget()
+                self._parts.lexical.forget()
         return Opened(aside(self._session).searcher(), self._died)
 
     def _is_past(self) -> bool:
-        with self._parts.store.view() as session:
+        with self._parts.store.snapshot() as session:
             return bool(session.value("SELECT generation FROM state") != self.generation)
 
     def _mend_words(self, anew: bool = False) -> None:
         """Where nobody else writes; otherwise the writer will do it, and we manage without."""
         from marklight.engines.embedded import mend
 
-        words = self._parts.words
+        words = self._parts.lexical
         words.forget()
         try:
-            with self._parts.turn.hold(0):
+            with self._parts.writer_lock.hold(0):
                 words.abandon()
                 mend.words(words, self._parts.store.writing(), look=True, anew=anew)
         except StoreError:
@@ -249,20 +248,20 @@ class Derived:
 
     def _opened(self, model: str) -> Rows | None:
         """The vectors of a model, looked for once in a view; None where it has none."""
-        from marklight.engines.embedded.matrix import shelf
         from marklight.engines.embedded.semantic import Rows
+        from marklight.engines.embedded.vector_files import vector_file_info
 
         if model not in self._models:
-            place = shelf(self._session, model)
+            info = vector_file_info(self._session, model)
             self._models[model] = (
                 Rows(
-                    place.row,
-                    self._matrix(place),
-                    self._signs(place),
-                    self.kept.standing(place),
+                    info.model_row,
+                    self._matrix(info),
+                    self._signs(info),
+                    self.kept.standing(info),
                     whole=not self._waste,
                 )
-                if place and place.places
+                if info and info.row_count
                 else None
             )
         return self._models[model]
@@ -273,17 +272,19 @@ class Derived:
 
         return held(self._parts.concepts, self._session, self.library, self.generation, model)
 
-    def _matrix(self, place: Shelf) -> Matrix:
-        from marklight.engines.embedded.matrix import MatrixFile
+    def _matrix(self, info: VectorFileInfo) -> Matrix:
+        from marklight.engines.embedded.vector_files import VectorFile
 
-        file = MatrixFile.at(self._parts.folder, self.library, place)
-        rows = self._parts.mapped.rows(file)
-        return file.read(self._session) if rows is None else rows
+        file = VectorFile.at(self._parts.folder, self.library, info)
+        rows = self._parts.mapped_vectors.rows(file)
+        return file.read_tables(self._session) if rows is None else rows
 
-    def _signs(self, place: Shelf) -> Signs | None:
+    def _signs(self, info: VectorFileInfo) -> BinaryVectors | None:
         """Where there are many vectors; else, or where the file cannot be had, all are multiplied."""
-        if place.places <= self._parts.exact_most:
+        if info.row_count <= self._parts.exact_most:
             return None
-        from marklight.engines.embedded.signs import SignsFile
+        from marklight.engines.embedded.binary_vectors import BinaryVectorFile
 
-        return self._parts.mapped.rows(SignsFile.at(self._parts.folder, self.library, place))
+        return self._parts.mapped_vectors.rows(
+            BinaryVectorFile.at(self._parts.folder, self.library, info)
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from marklight.engines.embedded.read import ASKED
-from marklight.engines.embedded.session import Session, listed
+from marklight.engines.embedded.session import Session, json_list
 from marklight.model import DocumentId
 
 _NEAR = (
@@ -29,7 +29,7 @@ def neighbours(
 ) -> Mapping[DocumentId, Sequence[DocumentId]]:
     """One link away, either way."""
     found: dict[DocumentId, list[DocumentId]] = {id: [] for id in documents}
-    for at, collection, path in session.all(_NEAR, [listed(documents), max(0, most)]):
+    for at, collection, path in session.all(_NEAR, [json_list(documents), max(0, most)]):
         found[documents[at]].append(DocumentId(collection, path))
     return {id: sorted(near) for id, near in found.items()}
 
@@ -39,7 +39,7 @@ def degrees(
 ) -> Mapping[DocumentId, int]:
     """Documents that each leads to, and those that lead to it."""
     found = dict.fromkeys(documents, 0)
-    for at, count in session.all(_COUNT, [listed(documents), max(0, most)]):
+    for at, count in session.all(_COUNT, [json_list(documents), max(0, most)]):
         found[documents[at]] = count
     return found
 

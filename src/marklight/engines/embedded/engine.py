@@ -8,13 +8,13 @@ from pathlib import Path
 
 from marklight.engines.embedded.counters import counting_waste
 from marklight.engines.embedded.derived import Derived, Parts
-from marklight.engines.embedded.mapped import Mapped
+from marklight.engines.embedded.lexical_index import LexicalIndex
 from marklight.engines.embedded.reader import EmbeddedReader
 from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.store import Store
-from marklight.engines.embedded.turn import Turn
-from marklight.engines.embedded.words import Words
+from marklight.engines.embedded.vector_files import MappedVectors
 from marklight.engines.embedded.write import apply
+from marklight.engines.embedded.writer_lock import WriterLock
 from marklight.errors import StoreError
 from marklight.model import Batch
 
@@ -28,20 +28,27 @@ class EmbeddedEngine:
 
     def __init__(self, folder: Path, exact_most: int = EXACT_MOST) -> None:
         self.folder = folder
-        turn, store = Turn(folder / "lock"), Store(folder)
-        self._parts = Parts(folder, turn, store, Words(folder), Mapped(turn, store), exact_most)
+        writer_lock, store = WriterLock(folder / "lock"), Store(folder)
+        self._parts = Parts(
+            folder,
+            writer_lock,
+            store,
+            LexicalIndex(folder),
+            MappedVectors(writer_lock, store),
+            exact_most,
+        )
 
     @contextmanager
     def snapshot(self) -> Iterator[EmbeddedReader]:
         self._renew()
-        with self._parts.store.view() as session:
+        with self._parts.store.snapshot() as session:
             yield EmbeddedReader(session, Derived(self._parts, session))
 
     @contextmanager
     def writing(self, wait_seconds: float) -> Iterator[None]:
         self._renew()
         self._parts.store.make_room()
-        with self._parts.turn.hold(wait_seconds) as outermost:
+        with self._parts.writer_lock.hold(wait_seconds) as outermost:
             if outermost and self._renew():
                 self._parts.store.make_room()
             self._parts.store.make()
@@ -49,7 +56,7 @@ class EmbeddedEngine:
                 yield
             finally:
                 if outermost:
-                    self._parts.words.finish()
+                    self._parts.lexical.finish()
             if outermost:
                 self._renew_words()
 
@@ -58,23 +65,23 @@ class EmbeddedEngine:
         session = self._session()
         if batch:
             if any(entry.chunks for entry in batch.entries):
-                self._parts.words.prepare(session)
+                self._parts.lexical.prepare(session)
             try:
                 with session.transaction(), counting_waste(session, batch):
                     self._apply(session, batch)
             except BaseException:
-                self._parts.words.abandon()
+                self._parts.lexical.abandon()
                 raise
         return int(session.value("SELECT generation FROM state"))
 
     def _apply(self, session: Session, batch: Batch) -> None:
         placed = apply(session, batch)
         if any(each.entry.chunks for each in placed):
-            self._parts.words.add(session, placed)
+            self._parts.lexical.add(session, placed)
         if batch.vectors is not None:
-            from marklight.engines.embedded import vectors
+            from marklight.engines.embedded import vector_writer
 
-            vectors.add(
+            vector_writer.add(
                 session, self.folder, self._library(session), batch.vectors, self._parts.exact_most
             )
         if batch.concepts is not None:
@@ -83,15 +90,15 @@ class EmbeddedEngine:
             concepts.add(session, batch.concepts)
 
     def _renew_words(self) -> None:
-        if self._parts.words.drifted(self._session()):
+        if self._parts.lexical.drifted(self._session()):
             from marklight.engines.embedded.mend import renew
 
             # All is committed and can be searched: what fails now is tried at the end of the next turn.
             with suppress(StoreError):
-                renew(self._parts.words, self._session())
+                renew(self._parts.lexical, self._session())
 
     def clean(self, keep: Iterable[str]) -> int:
-        from marklight.engines.embedded import concepts, vectors
+        from marklight.engines.embedded import concepts, vector_writer
 
         if not self._parts.store.exists:
             return 0
@@ -100,10 +107,10 @@ class EmbeddedEngine:
             kept = tuple(keep)
             with session.transaction():
                 dropped = concepts.clean(session, kept)
-                dropped += vectors.clean(session, self.folder, self._library(session), kept)
+                dropped += vector_writer.clean(session, self.folder, self._library(session), kept)
                 if dropped:
                     session.run("UPDATE state SET generation = generation + 1")
-            vectors.sweep(session, self.folder, self._library(session))
+            vector_writer.sweep(session, self.folder, self._library(session))
         return dropped
 
     def sizes(self) -> Mapping[str, int]:
@@ -119,7 +126,7 @@ class EmbeddedEngine:
         return found
 
     def waste(self) -> int:
-        with self._parts.store.view() as session:
+        with self._parts.store.snapshot() as session:
             return int(session.value("SELECT waste FROM state"))
 
     def check(self) -> list[str]:
@@ -134,7 +141,7 @@ class EmbeddedEngine:
 
     def news(self) -> list[str]:
         found: list[str] = []
-        for news in (self._parts.store.news, self._parts.words.news):
+        for news in (self._parts.store.news, self._parts.lexical.news):
             with suppress(IndexError):  # other threads take from it too
                 while True:
                     found.append(news.popleft())
@@ -144,24 +151,24 @@ class EmbeddedEngine:
         return f"file:{self.folder}"
 
     def close(self) -> None:
-        self._parts.mapped.clear()
+        self._parts.mapped_vectors.clear()
         self._parts.concepts.clear()
         self._parts.kept.clear()
-        self._parts.words.forget()
+        self._parts.lexical.forget()
         self._parts.store.close()
 
     def _renew(self) -> bool:
         """Forget all that was known of a library that is no longer there."""
         if not self._parts.store.lost():
             return False
-        self._parts.mapped.clear()
+        self._parts.mapped_vectors.clear()
         self._parts.concepts.clear()
         self._parts.kept.clear()
-        self._parts.words.forget()
+        self._parts.lexical.forget()
         return True
 
     def _session(self) -> Session:
-        if not self._parts.turn.held:
+        if not self._parts.writer_lock.held:
             raise RuntimeError("Only the holder of the writer's place may write: use writing()")
         return self._parts.store.writing()
 

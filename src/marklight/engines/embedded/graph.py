@@ -9,7 +9,7 @@ from itertools import islice
 from marklight.engines.embedded import records
 from marklight.engines.embedded.read import document_row
 from marklight.engines.embedded.records import unpacked
-from marklight.engines.embedded.session import Row, Session, listed
+from marklight.engines.embedded.session import Row, Session, json_list
 from marklight.engines.naming import Claim, choose
 from marklight.model import DocumentId, NameStrength, ResolvedLink
 
@@ -102,7 +102,7 @@ def _claims(session: Session, keys: Iterable[str]) -> dict[str, list[Claim]]:
     for key, strength, collection, path in session.all(
         "SELECT n.key, n.strength, d.collection, d.path FROM json_each(?) k"
         " CROSS JOIN names n ON n.key = k.value JOIN documents d ON d.row = n.document",
-        [listed(keys)],
+        [json_list(keys)],
     ):
         found[key].append(Claim(key, _STRENGTHS[strength], DocumentId(collection, path)))
     return found

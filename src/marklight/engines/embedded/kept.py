@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from marklight.engines.embedded import edges, nearby, read, stored
+from marklight.engines.embedded.lexical_index import living, rows_of
 from marklight.engines.embedded.session import Session
-from marklight.engines.embedded.words import living, rows_of
 from marklight.model import DocumentId
 
 if TYPE_CHECKING:
-    from marklight.engines.embedded.matrix import Shelf
+    from marklight.engines.embedded.vector_files import VectorFileInfo
 
 PASSAGES, DOCUMENTS, PLACES = 4096, 8192, 16384
 """At most so many of each, some 15 MB together. Of the passages that a search reads, half were read for
@@ -116,10 +116,10 @@ class Kept(NamedTuple):
 
         return self.linked.setdefault(most, Recent(DOCUMENTS)).of(documents, count)
 
-    def standing(self, shelf: Shelf) -> Standing:
-        """Of the vectors on this shelf."""
+    def standing(self, info: VectorFileInfo) -> Standing:
+        """Of the vectors of this file."""
         new = Standing(Recent(PLACES), Recent(PLACES))
-        return self.models.setdefault((shelf.row, shelf.epoch), new)
+        return self.models.setdefault((info.model_row, info.epoch), new)
 
     def facts(
         self, session: Session, documents: Collection[DocumentId]

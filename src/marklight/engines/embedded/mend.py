@@ -18,6 +18,7 @@ from marklight.engines.embedded.lexical_files import (
     open_writer,
     sound,
 )
+from marklight.engines.embedded.lexical_index import Stamp, died, new_commit
 from marklight.engines.embedded.passages import (
     checksums_at,
     delete,
@@ -25,16 +26,15 @@ from marklight.engines.embedded.passages import (
     schema,
     stored_passages,
 )
-from marklight.engines.embedded.session import Session, listed
-from marklight.engines.embedded.trouble import explain
-from marklight.engines.embedded.words import Stamp, died, new_commit
+from marklight.engines.embedded.session import Session, json_list
+from marklight.engines.embedded.sqlite_errors import explain
 from marklight.engines.fields import recipe
 from marklight.private_files import FOLDER_MODE, remove
 
 if TYPE_CHECKING:
     import tantivy
 
-    from marklight.engines.embedded.words import Words
+    from marklight.engines.embedded.lexical_index import LexicalIndex
 
 RENEWED = (
     "the index of words was built anew, as happens once after an update that finds words better"
@@ -43,7 +43,7 @@ _OURS = re.compile(r"words-(new|old)-[0-9a-f]{8}")
 
 
 def words(
-    index: Words,
+    index: LexicalIndex,
     session: Session,
     look: bool = False,
     anew: bool = False,
@@ -92,7 +92,7 @@ def words(
     return done
 
 
-def _agree(index: Words, session: Session) -> None:
+def _agree(index: LexicalIndex, session: Session) -> None:
     """Note in the tables which commit of the index belongs to them."""
     library = session.value("SELECT library FROM state")
     session.run(
@@ -101,7 +101,7 @@ def _agree(index: Words, session: Session) -> None:
     )
 
 
-def renew(index: Words, session: Session) -> None:
+def renew(index: LexicalIndex, session: Session) -> None:
     """Build the index anew without what died; the writer's place must be held.
 
     In one commit of its own, so that whoever looks or dies meanwhile has the old or the new.
@@ -144,7 +144,7 @@ def _catch_up(folder: Path, session: Session) -> tuple[int, int]:
     if extra or missing:
         writer = open_writer(folder)
         delete(writer, list(extra))
-        for passage in stored_passages(session, listed(missing)):
+        for passage in stored_passages(session, json_list(missing)):
             writer.add_document(passage)
         writer.commit()
         writer.wait_merging_threads()
@@ -168,7 +168,7 @@ def _held(folder: Path) -> list[tuple[int, int]]:
     return list(zip(rows_at(searcher, places), checksums_at(searcher, places), strict=True))
 
 
-def _rebuild(words: Words, session: Session, library: str, commit: str) -> None:
+def _rebuild(words: LexicalIndex, session: Session, library: str, commit: str) -> None:
     """Build the index of a commit in a folder beside the old one, which is replaced when the new one is whole."""
     import tantivy
 

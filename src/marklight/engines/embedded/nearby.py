@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from marklight.engines.embedded.graph import Targets
 from marklight.engines.embedded.read import ASKED
-from marklight.engines.embedded.session import Session, listed
+from marklight.engines.embedded.session import Session, json_list
 from marklight.model import DocumentId
 
 LOOKED = 4
@@ -50,7 +50,7 @@ def _ends(
 ) -> dict[DocumentId, tuple[set[DocumentId], set[DocumentId]]]:
     """One link away, each way apart."""
     rows = document_rows(session, documents)
-    given = [listed(rows), max(LOOKED * most, LEAST)]
+    given = [json_list(rows), max(LOOKED * most, LEAST)]
     ways = session.all(_OUT, given), session.all(_BACK, given)
     targets = Targets(session, [*ways[0], *ways[1]])
     found: dict[DocumentId, tuple[set[DocumentId], set[DocumentId]]] = {
@@ -74,7 +74,7 @@ def pairs(
     links = session.all(
         "SELECT DISTINCT d.collection, d.path, l.keys FROM links l"
         f" JOIN documents d ON d.row = l.document{those} ORDER BY 1, 2",
-        [] if sources is None else [listed(sources)],
+        [] if sources is None else [json_list(sources)],
     )
     targets = Targets(session, [(0, 0, *link) for link in links])
     found: dict[DocumentId, set[DocumentId]] = {}
@@ -98,6 +98,6 @@ def document_rows(session: Session, documents: Iterable[DocumentId]) -> dict[int
     return {
         row: DocumentId(collection, path)
         for row, collection, path in session.all(
-            f"SELECT x.row, x.collection, x.path FROM {ASKED}", [listed(documents)]
+            f"SELECT x.row, x.collection, x.path FROM {ASKED}", [json_list(documents)]
         )
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from marklight.engines.embedded import edges, nearby
-from marklight.engines.embedded.session import Session, listed
+from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.embedded.ties import Ties
 from marklight.model import DocumentId
 
@@ -43,7 +43,7 @@ def leaving(session: Session, documents: Collection[int]) -> list[Pair] | None:
     found: list[Pair] = session.all(
         f"SELECT source, target FROM edges WHERE source {_THOSE}"
         f" UNION SELECT source, target FROM edges WHERE target {_THOSE}",
-        [listed(documents)] * 2,
+        [json_list(documents)] * 2,
     )
     return found
 
@@ -63,7 +63,7 @@ def follow(
         return
     doubted = _doubted(session, before, after)
     if doubted is not None:
-        session.run(f"DELETE FROM edges WHERE source {_THOSE}", [listed(doubted)])
+        session.run(f"DELETE FROM edges WHERE source {_THOSE}", [json_list(doubted)])
         _add(session, resolved(session, doubted))
         session.run("UPDATE state SET paired = linked")
 
@@ -74,7 +74,7 @@ def _add(session: Session, pairs: Iterable[Pair]) -> None:
         "INSERT OR IGNORE INTO edges SELECT s.row, t.row FROM json_each(?) p"
         " CROSS JOIN documents s ON s.row = json_extract(p.value, '$[0]')"
         " CROSS JOIN documents t ON t.row = json_extract(p.value, '$[1]')",
-        [listed(pairs)],
+        [json_list(pairs)],
     )
 
 
@@ -92,11 +92,11 @@ def _doubted(
     asking = session.all(
         "SELECT l.document FROM json_each(?) n CROSS JOIN link_keys k ON k.key = n.value"
         " CROSS JOIN links l ON l.row = k.link LIMIT ?",
-        [listed(names), MOST + 1],
+        [json_list(names), MOST + 1],
     )
     found = {row for (row,) in asking} | nearby.document_rows(session, changed).keys()
     links = session.value(
         f"SELECT count(*) FROM (SELECT 1 FROM links WHERE document {_THOSE} LIMIT ?)",
-        [listed(found), MOST + 1],
+        [json_list(found), MOST + 1],
     )
     return None if max(len(asking), links) > MOST else found

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from marklight.engines.embedded import records
 from marklight.engines.embedded.allowed import Allowed, which
-from marklight.engines.embedded.session import Session, listed
+from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.facts import TAG, fact_key, seconds
 from marklight.model import (
     Counts,
@@ -73,7 +73,7 @@ def column(session: Session, name: str, documents: Iterable[DocumentId]) -> dict
     In one question: one for each would take twice as long.
     """
     asked = list(documents)
-    found = session.all(f"SELECT s.key, x.{name} FROM {ASKED}", [listed(asked)])
+    found = session.all(f"SELECT s.key, x.{name} FROM {ASKED}", [json_list(asked)])
     return {asked[at]: value for at, value in found if value is not None}
 
 
@@ -92,7 +92,7 @@ FACTS = f"{_FILE}, d.moment, d.community"
 def facts(session: Session, documents: Sequence[DocumentId]) -> Mapping[DocumentId, Facts]:
     """The same of all that stages ask for, in one question too."""
     columns = FACTS.replace("d.", "x.")
-    found = session.all(f"SELECT s.key, {columns} FROM {ASKED}", [listed(documents)])
+    found = session.all(f"SELECT s.key, {columns} FROM {ASKED}", [json_list(documents)])
     return {documents[at]: facts_in(columns) for at, *columns in found}
 
 

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from marklight.answer import Level
 from marklight.engines.embedded.session import Row
-from marklight.engines.embedded.trouble import damaged_rows
+from marklight.engines.embedded.sqlite_errors import damaged_rows
 from marklight.model import (
     Chunk,
     Document,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from marklight.engines.embedded.allowed import Allowed, which
-from marklight.engines.embedded.session import Session, listed
-from marklight.engines.embedded.signs import LEAST, likely
+from marklight.engines.embedded.binary_vectors import MIN_CANDIDATES, hamming_candidates
+from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.unit import unit
 from marklight.model import DocumentId
 from marklight.ports import Scored
@@ -17,8 +17,8 @@ from marklight.ports import Scored
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from marklight.engines.embedded.binary_vectors import BinaryVectors
     from marklight.engines.embedded.kept import Standing
-    from marklight.engines.embedded.signs import Signs
     from marklight.model import Matrix, Vector
 
 _BLOCK = 8192
@@ -29,7 +29,7 @@ class Rows(NamedTuple):
 
     model: int
     matrix: Matrix
-    signs: Signs | None
+    signs: BinaryVectors | None
     """Where there are so many that a first look at their signs is quicker."""
     standing: Standing
     whole: bool
@@ -42,7 +42,7 @@ def nearest(
     """The best passages by cosine, ties in the order of their ids."""
     question = unit(vector)
     if allowed is None:
-        wanted = None if rows.signs is None else likely(rows.signs, question, limit)
+        wanted = None if rows.signs is None else hamming_candidates(rows.signs, question, limit)
         scores = _scores(rows.matrix, question, wanted)
         # Vectors that no passage uses any more may stand in front: then more are looked up, and at
         # last all. Each is a page of the store, so the first try asks for few.
@@ -54,8 +54,8 @@ def nearest(
                 return _ranked(dict(zip(places, scores[best].tolist(), strict=True)), found, limit)
     pairs = _pairs(session, rows.model, allowed)
     among = np.array([place for place, _ in pairs], dtype=np.int64)
-    if rows.signs is not None and len(among) > LEAST:
-        near = likely(rows.signs, question, limit, among=among)
+    if rows.signs is not None and len(among) > MIN_CANDIDATES:
+        near = hamming_candidates(rows.signs, question, limit, among=among)
         every = np.full(len(rows.matrix), -np.inf, dtype=np.float32)
         every[near] = _scores(rows.matrix, question, near)
         scores = every[among]
@@ -84,7 +84,7 @@ def leading(
     named = session.all(
         "SELECT c.row, c.id, d.collection, d.path FROM chunks c JOIN documents d ON d.row = c.document"
         " WHERE c.row IN (SELECT value FROM json_each(?))",
-        [listed(marks)],
+        [json_list(marks)],
     )
     return {
         DocumentId(collection, path): Scored(id, marks[row]) for row, id, collection, path in named
@@ -128,7 +128,7 @@ def _pairs_of(session: Session, rows: Rows, places: list[int]) -> list[tuple[int
         for place, id in session.all(
             "SELECT v.place, c.id FROM json_each(?) p CROSS JOIN vectors v ON v.place = p.value"
             " CROSS JOIN chunks c ON c.digest = v.digest WHERE v.model = ?",
-            [listed(some), rows.model],
+            [json_list(some), rows.model],
         ):
             found[place] = (*found.get(place, ()), id)
         return found
@@ -146,7 +146,7 @@ def places(session: Session, rows: Rows, chunks: Sequence[str]) -> dict[str, int
         found = session.all(
             "SELECT c.id, v.place FROM json_each(?) i CROSS JOIN chunks c ON c.id = i.value"
             " CROSS JOIN vectors v ON v.digest = c.digest WHERE v.model = ?",
-            [listed(some), rows.model],
+            [json_list(some), rows.model],
         )
         return dict(found)
 

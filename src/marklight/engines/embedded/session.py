@@ -11,7 +11,7 @@ from threading import RLock
 from types import TracebackType
 from typing import Any
 
-from marklight.engines.embedded.trouble import explain
+from marklight.engines.embedded.sqlite_errors import explain
 
 Row = tuple[Any, ...]
 
@@ -19,12 +19,12 @@ _AT_ONCE = 256
 """Rows that are read before others have their turn."""
 
 
-def listed(values: Iterable[Any]) -> str:
+def json_list(values: Iterable[Any]) -> str:
     """Many values as one parameter, read back with `json_each`."""
     return json.dumps(list(values), ensure_ascii=False)
 
 
-class Turns:
+class ConnectionLock:
     """One thread after the other, and errors of SQLite in our words.
 
     No generator, which would take about as long as a short question itself.
@@ -63,14 +63,14 @@ class Session:
         """Which file it is a connection to, where that can change."""
         self.key = b""
         """Key of the checksums: the id of the index, a secret of its owner."""
-        self._turns = Turns(path)
+        self._lock = ConnectionLock(path)
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        with self._turns:
+        with self._lock:
             return self.connection.execute(sql, values).fetchall()
 
     def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
-        with self._turns:
+        with self._lock:
             row: Row | None = self.connection.execute(sql, values).fetchone()
             return row
 
@@ -79,20 +79,20 @@ class Session:
         return row[0] if row else None
 
     def each(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Row]:
-        with self._turns:
+        with self._lock:
             cursor = self.connection.execute(sql, values)
             rows = cursor.fetchmany(_AT_ONCE)
         while rows:
             yield from rows
-            with self._turns:
+            with self._lock:
                 rows = cursor.fetchmany(_AT_ONCE)
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> int:
-        with self._turns:
+        with self._lock:
             return self.connection.execute(sql, values).rowcount
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        with self._turns:
+        with self._lock:
             self.connection.executemany(sql, rows)
 
     @contextmanager

@@ -15,7 +15,7 @@ from marklight import ownership
 from marklight.engines.embedded.connect import UnknownSchema, connect, demand_known_schema
 from marklight.engines.embedded.create import blank, create, make_folder
 from marklight.engines.embedded.session import Session
-from marklight.engines.embedded.trouble import damaged
+from marklight.engines.embedded.sqlite_errors import damaged
 from marklight.engines.facts import any_glob
 from marklight.errors import StoreError
 from marklight.ownership import Origin
@@ -138,7 +138,7 @@ class Store:
         session.close()
 
     @contextmanager
-    def view(self) -> Iterator[Session]:
+    def snapshot(self) -> Iterator[Session]:
         """A connection that sees one commit for as long as it is held."""
         if not self.exists:
             session = blank(self.path)

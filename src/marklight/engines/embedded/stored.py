@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from marklight.engines.embedded import records
 from marklight.engines.embedded.read import FACTS, Facts, document_row, facts_in
-from marklight.engines.embedded.session import Session, listed
+from marklight.engines.embedded.session import Session, json_list
 from marklight.model import Chunk, DocumentId, Section
 from marklight.ports import Pending
 
@@ -33,7 +33,7 @@ def passages(
     for row, levels, *columns in session.all(
         f"SELECT c.row, c.levels, {FACTS}, {records.CHUNK} FROM json_each(?) i"
         " CROSS JOIN chunks c ON c.id = i.value CROSS JOIN documents d ON d.row = c.document",
-        [listed(ids)],
+        [json_list(ids)],
     ):
         chunk = records.chunk(columns[_FACT_COLUMNS:])
         known[chunk.id] = Passage(row, levels, chunk)
@@ -47,7 +47,7 @@ def owners(session: Session, chunks: Sequence[str]) -> Mapping[str, DocumentId]:
     found = session.all(
         "SELECT c.id, d.collection, d.path FROM json_each(?) j CROSS JOIN chunks c ON c.id = j.value"
         " CROSS JOIN documents d ON d.row = c.document",
-        [listed(chunks)],
+        [json_list(chunks)],
     )
     return {id: DocumentId(collection, path) for id, collection, path in found}
 
@@ -83,7 +83,7 @@ def unembedded(session: Session, model: str, limit: int, first: Sequence[str]) -
     found = session.one("SELECT row, done FROM models WHERE name = ?", [model])
     number, done = found or (-1, 0)
     lacking = "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = ?)"
-    wanted = listed(first)
+    wanted = json_list(first)
     rows: dict[str, int] = {}
     for row, digest in session.each(
         "SELECT c.row, c.digest FROM json_each(?) f CROSS JOIN chunks c ON c.id = f.value"
@@ -104,7 +104,7 @@ def unembedded(session: Session, model: str, limit: int, first: Sequence[str]) -
         for row in session.all(
             f"SELECT c.row, {records.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
             " WHERE c.row IN (SELECT value FROM json_each(?))",
-            [listed(chosen)],
+            [json_list(chosen)],
         )
     }
     return [Pending(texts[row].digest, texts[row]) for row in chosen]

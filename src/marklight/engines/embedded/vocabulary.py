@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from marklight.engines.embedded import refill
-from marklight.engines.embedded.session import Session, listed
+from marklight.engines.embedded.session import Session, json_list
 from marklight.model import Entry
 from marklight.ports import MOST_CONCEPTS
 from marklight.text import vocabulary_fingerprint, vocabulary_terms
@@ -26,7 +26,7 @@ def counting(session: Session, leaving: Iterable[int], entering: Sequence[Entry]
     if known:
         for (text,) in session.each(
             "SELECT text FROM contents WHERE document IN (SELECT value FROM json_each(?))",
-            [listed(leaving)],
+            [json_list(leaving)],
         ):
             change.subtract(vocabulary_terms(text))
         for entry in entering:
@@ -50,7 +50,7 @@ def counts(session: Session, terms: Iterable[str]) -> Mapping[str, int]:
         session.all(
             "SELECT c.term, c.documents FROM json_each(?) j CROSS JOIN concepts c"
             " ON c.term = j.value",
-            [listed(terms)],
+            [json_list(terms)],
         )
     )
 

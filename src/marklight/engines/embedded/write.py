@@ -10,7 +10,7 @@ from marklight.engines.embedded.checksums import seal
 from marklight.engines.embedded.counters import count_embedded
 from marklight.engines.embedded.insert import Placed, add_chunks, add_documents, add_links
 from marklight.engines.embedded.read import column
-from marklight.engines.embedded.session import Session, listed
+from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.embedded.vocabulary import counting
 from marklight.engines.facts import moment, storable
 from marklight.model import Batch, DocumentId, Entry
@@ -79,7 +79,7 @@ def _remove(session: Session, leaving: Sequence[int]) -> None:
     if not leaving:
         return
     those = "document IN (SELECT value FROM json_each(?))"
-    rows = [listed(leaving)]
+    rows = [json_list(leaving)]
     chunks = session.value(f"SELECT count(*) FROM chunks WHERE {those}", rows)
     count_embedded(session, -1, f"c.{those}", rows)
     session.run(f"INSERT INTO dead SELECT row, ? FROM chunks WHERE {those}", [time.time(), *rows])

@@ -10,12 +10,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 
-from marklight.engines.embedded.trouble import explain
+from marklight.engines.embedded.sqlite_errors import explain
 from marklight.errors import Busy
 from marklight.private_files import create_private, is_plain_file, remove
 
 
-class Turn:
+class WriterLock:
     """Held by one thread of one process; the holder may take it again.
 
     An empty SQLite file is locked: filelock does the same, but loading it takes 50 ms, five times

@@ -29,8 +29,8 @@ from marklight.engines.embedded.lexical_files import (
     open_writer,
     sound,
 )
-from marklight.engines.embedded.session import Session, listed
-from marklight.engines.embedded.trouble import explain
+from marklight.engines.embedded.session import Session, json_list
+from marklight.engines.embedded.sqlite_errors import explain
 from marklight.engines.fields import recipe
 from marklight.private_files import read_private, write_private
 
@@ -95,7 +95,7 @@ def died(session: Session) -> int:
     return int(session.value(f"SELECT {ever} - chunks FROM state"))
 
 
-class Words:
+class LexicalIndex:
     """The folder of the index, one writer to it, one set of mapped files."""
 
     def __init__(self, folder: Path) -> None:
@@ -246,7 +246,7 @@ def living(session: Session, rows: Sequence[int]) -> dict[int, str]:
     return dict(
         session.all(
             "SELECT c.row, c.id FROM json_each(?) r CROSS JOIN chunks c ON c.row = r.value",
-            [listed(rows)],
+            [json_list(rows)],
         )
     )
 
@@ -256,6 +256,6 @@ def rows_of(session: Session, chunks: Sequence[str]) -> dict[int, str]:
     return dict(
         session.all(
             "SELECT c.row, c.id FROM json_each(?) j CROSS JOIN chunks c ON c.id = j.value",
-            [listed(chunks)],
+            [json_list(chunks)],
         )
     )

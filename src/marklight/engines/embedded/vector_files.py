@@ -1,0 +1,302 @@
+"""Vector files: the vectors of a model as one append-only matrix on disk, memory-mapped by readers.
+
+They are derived from the tables and are rebuilt from them where one is missing or damaged. numpy is imported by
+the functions that need it: opening an engine must not load it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from marklight.errors import StoreError
+from marklight.private_files import (
+    create_private,
+    is_plain_folder,
+    make_private_folder,
+    open_private,
+    remove,
+)
+from marklight.text import digest
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from marklight.engines.embedded.session import Session
+    from marklight.engines.embedded.store import Store
+    from marklight.engines.embedded.writer_lock import WriterLock
+    from marklight.model import Matrix
+
+FILE_NAME = re.compile(r"[0-9a-f]{12}-\d+-\d+\.(f32|signs|[0-9a-f]{8}\.new)")
+"""Names of vector files, complete or being written; files with other names may be the user's."""
+
+HEADER_BYTES = 4096
+"""One page of memory, so that the rows are aligned."""
+_HEADER_APPENDS = 64
+"""Appends that the header lists: so many commits may follow while a reader holds an older snapshot."""
+_BLOCK_ROWS = 4096
+"""Rows read from the tables at once: 6 MB with 384 numbers each."""
+
+
+class FileInUse(StoreError):
+    """Raised on Windows, which does not replace a file that a reader has mapped."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFileInfo:
+    """State of the vector file of one model in one snapshot: a row of the table `models`."""
+
+    model_row: int
+    model: str
+    dimension: int
+    epoch: int
+    """Number of the file: raised when the rows are compacted into a new one."""
+    row_count: int
+    """Rows of the file that the snapshot contains, deleted ones included; the column `places`."""
+    last_append: str
+    """Random id of the append that made the file that long."""
+
+
+def vector_file_info(session: Session, model: str) -> VectorFileInfo | None:
+    """Return the state of a model's vector file; None where nothing was ever embedded with it."""
+    row = session.one(
+        "SELECT row, name, dimension, epoch, places, last_append FROM models WHERE name = ?",
+        [model],
+    )
+    return VectorFileInfo(*row) if row else None
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFile:
+    """A file of float32 vectors of unit length; rows beyond the count of a snapshot are no part of it."""
+
+    path: Path
+    library: str
+    info: VectorFileInfo
+
+    label: ClassVar[str] = "vector file"
+    suffix: ClassVar[str] = "f32"
+    header_kind: ClassVar[str] = "vectors"
+    number: ClassVar[str] = "<f4"
+    number_bytes: ClassVar[int] = 4
+
+    @classmethod
+    def at(cls, folder: Path, library: str, info: VectorFileInfo) -> Self:
+        """Return the file of a model in the folder of an index."""
+        name = f"{digest(info.model, size=6)}-{info.model_row}-{info.epoch}.{cls.suffix}"
+        return cls(folder / "vectors" / name, library, info)
+
+    @property
+    def width(self) -> int:
+        """Return the count of numbers in a row."""
+        return self.info.dimension
+
+    def row_bytes(self, vectors: Matrix) -> bytes:
+        """Encode vectors of unit length as rows of this file."""
+        import numpy as np
+
+        return np.ascontiguousarray(vectors, dtype=self.number).tobytes()
+
+    @property
+    def stride(self) -> int:
+        """Return the bytes of a row."""
+        return self.number_bytes * self.width
+
+    @property
+    def length(self) -> int:
+        """Return the bytes that the snapshot needs."""
+        return HEADER_BYTES + self.info.row_count * self.stride
+
+    @property
+    def title(self) -> str:
+        """Return the first lines of the header: they identify the rows, so that a foreign file is detected."""
+        info = self.info
+        parts = (self.library, digest(info.model), info.model_row, info.epoch, info.dimension)
+        return f"marklight {self.header_kind} 2\n" + " ".join(map(str, parts)) + "\n"
+
+    @property
+    def last_line(self) -> str:
+        """Return the header line of the append that the snapshot needs."""
+        return f"{self.info.row_count} {self.info.last_append}"
+
+    def header(self, appends: Sequence[str]) -> bytes:
+        """Return the header: the title, then the history of the file, one append a line."""
+        text = self.title + "".join(f"{line}\n" for line in appends[-_HEADER_APPENDS:])
+        return text.encode().ljust(HEADER_BYTES, b" ")
+
+    def appends(self, header: bytes) -> list[str]:
+        """Return the appends that a header lists; none where it is of another file."""
+        text = header.decode("ascii", "replace")
+        title = self.title
+        return text[len(title) :].split("\n")[:-1] if text.startswith(title) else []
+
+    def is_complete(self) -> bool:
+        """Return true for a file of this library and history that is at least as long as the snapshot needs."""
+        try:
+            with open(open_private(self.path), "rb") as file:
+                known = self.last_line in self.appends(file.read(HEADER_BYTES))
+                return known and os.fstat(file.fileno()).st_size >= self.length
+        except OSError:
+            return False
+
+    def map(self) -> NDArray[Any]:
+        """Map the rows of the snapshot into memory; the system reads them on access."""
+        import numpy as np
+
+        shape = (self.info.row_count, self.width)
+        if not self.info.row_count:
+            return np.zeros(shape, dtype=self.number)
+        with open(open_private(self.path), "rb") as file:
+            return np.asarray(
+                np.memmap(file, dtype=self.number, mode="r", offset=HEADER_BYTES, shape=shape)
+            )
+
+    def append(self, rows: Matrix, id: str) -> None:
+        """Write rows after the last committed one, over what an aborted commit left there.
+
+        The header is written first: from then on the file belongs to no history but this one.
+        """
+        from marklight.engines.embedded.sqlite_errors import explain
+        from marklight.engines.unit import unit
+
+        try:
+            with open(open_private(self.path, os.O_RDWR), "r+b") as file:
+                known = self.appends(file.read(HEADER_BYTES))
+                committed = known[: known.index(self.last_line) + 1]
+                file.seek(0)
+                file.write(self.header([*committed, f"{self.info.row_count + len(rows)} {id}"]))
+                file.seek(self.length)
+                file.write(self.row_bytes(unit(rows)))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise explain(error, self.path) from error
+
+    def rebuild(self, session: Session) -> None:
+        """Write the file from the tables, in blocks; the old one is replaced when the new one is complete."""
+        from marklight.engines.embedded.sqlite_errors import explain
+
+        draft = self.path.with_suffix(f".{secrets.token_hex(4)}.new")
+        try:
+            if not is_plain_folder(self.path.parent):
+                remove(self.path.parent)  # a file or a link: not created by this program
+            make_private_folder(self.path.parent)
+            with open(create_private(draft), "wb") as file:
+                file.write(self.header([self.last_line]))
+                for start, block in self.blocks(session):
+                    file.seek(HEADER_BYTES + start * self.stride)
+                    file.write(self.row_bytes(block))
+                file.truncate(self.length)
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                os.replace(draft, self.path)
+            except PermissionError as error:
+                raise FileInUse(
+                    f"{self.path} is in use by another process, so it cannot be replaced",
+                    "Try again when that process has finished",
+                ) from error
+        except OSError as error:
+            raise explain(error, self.path) from error
+        finally:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+
+    def matches_tables(self, session: Session) -> bool:
+        """Return true for a complete file of which every row equals the vector in the tables."""
+        if not self.is_complete():
+            return False
+        rows = self.map()
+        return all(
+            rows[start : start + len(block)].tobytes() == self.row_bytes(block)
+            for start, block in self.blocks(session)
+        )
+
+    def blocks(self, session: Session) -> Iterator[tuple[int, Matrix]]:
+        """Yield the vectors of the tables in blocks, each with the row number of its first."""
+        import numpy as np
+
+        from marklight.engines.unit import unit
+
+        for start in range(0, self.info.row_count, _BLOCK_ROWS):
+            end = min(start + _BLOCK_ROWS, self.info.row_count)
+            block = np.zeros((end - start, self.info.dimension), dtype=np.float32)
+            for place, vector in session.all(
+                "SELECT place, vector FROM vectors WHERE model = ? AND place >= ? AND place < ?"
+                " AND length(vector) = ?",  # a damaged one is replaced by `doctor`
+                [self.info.model_row, start, end, 4 * self.info.dimension],
+            ):
+                block[place - start] = np.frombuffer(vector, dtype="<f4")
+            yield start, unit(block)
+
+    def read_tables(self, session: Session) -> Matrix:
+        """Return all rows in memory, for a snapshot whose file is gone and must not be rebuilt now."""
+        import numpy as np
+
+        return np.concatenate(
+            [
+                np.zeros((0, self.info.dimension), dtype=np.float32),
+                *(block for _, block in self.blocks(session)),
+            ]
+        )
+
+
+class MappedVectors:
+    """Cache of memory-mapped vector files, shared by all snapshots of an engine.
+
+    Mapped files are read without a lock; one thread maps or rebuilds a file while others wait for it.
+    """
+
+    def __init__(self, writer_lock: WriterLock, store: Store) -> None:
+        self._writer_lock = writer_lock
+        self._store = store
+        self._guard = Lock()
+        self._files: dict[Path, NDArray[Any]] = {}
+
+    def rows(self, file: VectorFile) -> NDArray[Any] | None:
+        """Return the rows of the snapshot; None where the file is unusable and cannot be rebuilt now."""
+        rows = self._cached(file)
+        if rows is None:
+            with self._guard:
+                rows = self._cached(file)
+                if rows is None:
+                    rows = self._map(file)
+        return rows
+
+    def clear(self) -> None:
+        """Drop all mappings; the next reader maps its file again."""
+        with self._guard:  # else a thread that maps a file right now would put it back
+            self._files = {}
+
+    def _cached(self, file: VectorFile) -> NDArray[Any] | None:
+        mapped, count = self._files.get(file.path), file.info.row_count
+        return mapped[:count] if mapped is not None and len(mapped) >= count else None
+
+    def _map(self, file: VectorFile) -> NDArray[Any] | None:
+        if not file.is_complete():
+            self._rebuild(file)
+        if not file.is_complete():
+            return None
+        rows = file.map()
+        # Files of other models and epochs are dropped: Windows deletes none that is mapped.
+        same = {path: other for path, other in self._files.items() if path.stem == file.path.stem}
+        self._files = {**same, file.path: rows}
+        return rows
+
+    def _rebuild(self, file: VectorFile) -> None:
+        """Rebuild a file where no other process holds the writer lock."""
+        try:
+            with self._writer_lock.hold(0):
+                session = self._store.writing()
+                newest = vector_file_info(session, file.info.model)
+                if newest and newest.epoch == file.info.epoch:
+                    type(file)(file.path, file.library, newest).rebuild(session)
+        except StoreError:
+            return
