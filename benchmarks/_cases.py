@@ -18,7 +18,7 @@ from marklight.eval.corpus import rendered
 from marklight.eval.dataset import Dataset, some
 from marklight.eval.reading import foreign_questions, read_dataset
 from marklight.library import Library
-from marklight.ports import FIELD_BOOSTS, MOST_CONCEPTS, Reader, Tools
+from marklight.ports import FIELD_BOOSTS, VOCABULARY_SIZE, Snapshot, Tools
 from marklight.search.evidence import Bearing, Evidence, bearing, gathered
 from marklight.search.pipeline import ASKED
 from marklight.search.shares import completed, merged
@@ -88,17 +88,17 @@ def cases(name: str, mode: str, model: str = "") -> list[Case]:
     assignments = [f"model.name={model}"] if model else []
     with open_collection(dataset, mode, assignments) as collection:
         library = collection.library
-        with library.engine.snapshot() as reader:
+        with library.engine.snapshot() as snapshot:
             asked = [
                 (one.text, {id: each.grade for id, each in one.answers.items()}, set(one.sources))
                 for one in dataset.questions
             ]
             asked += [(text, {}, set()) for text in off_topic(name)]
-            found = [_case(collection, reader, mode, *each) for each in asked]
+            found = [_case(collection, snapshot, mode, *each) for each in asked]
             found += [
                 one
-                for own, word in words(name, mode, reader)
-                if (case := _case(collection, reader, mode, word, {}, set()))
+                for own, word in words(name, mode, snapshot)
+                if (case := _case(collection, snapshot, mode, word, {}, set()))
                 for one in _of_a_word(case, own)
             ]
     found += [case for number in range(SMALL) for case in _of_a_few(dataset, number, mode)]
@@ -123,13 +123,13 @@ def _of_a_few(dataset: Dataset, number: int, mode: str) -> Iterator[Case | None]
             library.index()
             small = Collection(library, names, {})
             foreign = chance.sample(list(off_topic(dataset.name)), 2 * ASKED_OF_FEW)
-            with library.engine.snapshot() as reader:
+            with library.engine.snapshot() as snapshot:
                 for one in asked:
                     grades = {id: each.grade for id, each in one.answers.items()}
-                    case = _case(small, reader, mode, one.text, grades, set(one.sources))
+                    case = _case(small, snapshot, mode, one.text, grades, set(one.sources))
                     yield replace(case, judged=False) if case else None
                 for text in foreign:
-                    case = _case(small, reader, mode, text, {}, set())
+                    case = _case(small, snapshot, mode, text, {}, set())
                     yield replace(case, judged=False) if case else None
 
 
@@ -153,10 +153,10 @@ def _written(
     return names
 
 
-def words(name: str, mode: str, reader: Reader) -> Iterator[tuple[bool, str]]:
+def words(name: str, mode: str, snapshot: Snapshot) -> Iterator[tuple[bool, str]]:
     """Words of a set's vocabulary, and as many of the others' that stand nowhere in it."""
     chance = random.Random(name)
-    own = vocabulary(reader)
+    own = vocabulary(snapshot)
     yield from ((True, word) for word in chance.sample(own[RARE:], min(WORDS, len(own[RARE:]))))
     for other in SETS:
         if other == name:
@@ -169,15 +169,15 @@ def words(name: str, mode: str, reader: Reader) -> Iterator[tuple[bool, str]]:
         strange = [
             word
             for word in foreign
-            if not reader.keyword(query_terms(word), FIELD_BOOSTS, Filters(), 1)
+            if not snapshot.lexical.search(query_terms(word), FIELD_BOOSTS, Filters(), 1)
         ]
         count = min(len(strange), WORDS // (len(SETS) - 1) + 1)
         yield from ((False, word) for word in chance.sample(strange, count))
 
 
-def vocabulary(reader: Reader) -> list[str]:
+def vocabulary(snapshot: Snapshot) -> list[str]:
     """All of it, the commonest first: no word has a vector of a model that there is not."""
-    return reader.unembedded_concepts("no model", MOST_CONCEPTS)
+    return snapshot.vocabulary.terms_without_vector("no model", VOCABULARY_SIZE)
 
 
 def off_topic(name: str) -> Iterator[str]:
@@ -191,14 +191,14 @@ def off_topic(name: str) -> Iterator[str]:
 
 def _case(
     collection: Collection,
-    reader: Reader,
+    snapshot: Snapshot,
     mode: str,
     text: str,
     answers: dict[str, int],
     sources: set[str],
 ) -> Case | None:
     library = collection.library
-    tools = Tools(reader, library.embedder)
+    tools = Tools(snapshot, library.embedder)
     query = Query(text, mode=Mode(mode))
     for rewrite in library.pipeline.rewrite.values():
         query = rewrite(query, tools)

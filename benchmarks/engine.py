@@ -122,13 +122,13 @@ def change(engine: Engine, turn: int) -> None:
 
 
 def counts(engine: Engine) -> None:
-    with engine.snapshot() as reader:
-        assert reader.counts(MODEL).documents
+    with engine.snapshot() as snapshot:
+        assert snapshot.status.counts(MODEL).documents
 
 
 def files(engine: Engine) -> None:
-    with engine.snapshot() as reader:
-        assert reader.files()
+    with engine.snapshot() as snapshot:
+        assert snapshot.documents.files()
 
 
 def searches(engine: Engine) -> dict[str, float]:
@@ -136,20 +136,20 @@ def searches(engine: Engine) -> dict[str, float]:
     questions = [chance.choices(VOCABULARY, k=4) for _ in range(40)]
     rows = np.random.default_rng(1).normal(size=(40, DIMENSION)).astype(np.float32)
     tagged = Filters(tags=("tag7",))
-    with engine.snapshot() as reader:
-        reader.semantic(rows[0], MODEL, Filters(), 20)
+    with engine.snapshot() as snapshot:
+        snapshot.vectors.search(rows[0], MODEL, Filters(), 20)
         return {
             "keyword_ms": median_ms(
-                lambda at: reader.keyword(questions[at], FIELD_BOOSTS, Filters(), 20), 40
+                lambda at: snapshot.lexical.search(questions[at], FIELD_BOOSTS, Filters(), 20), 40
             ),
             "keyword_filtered_ms": median_ms(
-                lambda at: reader.keyword(questions[at], FIELD_BOOSTS, tagged, 20), 40
+                lambda at: snapshot.lexical.search(questions[at], FIELD_BOOSTS, tagged, 20), 40
             ),
             "semantic_ms": median_ms(
-                lambda at: reader.semantic(rows[at], MODEL, Filters(), 20), 20
+                lambda at: snapshot.vectors.search(rows[at], MODEL, Filters(), 20), 20
             ),
             "semantic_filtered_ms": median_ms(
-                lambda at: reader.semantic(rows[at], MODEL, tagged, 20), 20
+                lambda at: snapshot.vectors.search(rows[at], MODEL, tagged, 20), 20
             ),
         }
 

@@ -171,8 +171,12 @@ def quality(folder: Path) -> dict[str, Any]:
     """Of 30 sampled commits, how many are among the first five."""
     with marklight.open(folder) as library:
         seconds = timed(lambda: library.index(history=True))
-        with library.commits_engine.snapshot() as reader:
-            known = [each for id in sorted(reader.files()) if (each := reader.document(id))]
+        with library.commits_engine.snapshot() as snapshot:
+            known = [
+                each
+                for id in sorted(snapshot.documents.files())
+                if (each := snapshot.documents.get(id))
+            ]
         told = library.status()["history"]
         asked = [
             each for each in known if len(each.outline) > 1 and len(question(each).split()) >= 3

@@ -91,9 +91,11 @@ def asked(library: Library, word: str, synonym: str) -> tuple[float, bool]:
 def figures(nouns: Nouns, name: str) -> list[tuple[float, bool, bool]]:
     with open_collection(read_dataset(set_path(name)), "hybrid") as collection:
         library = collection.library
-        with library.engine.snapshot() as reader:
+        with library.engine.snapshot() as snapshot:
             stems = {word: query_terms(word) for word in nouns.meaning}
-            there = reader.known([stem for each in stems.values() for stem in each])
+            there = snapshot.lexical.existing_terms(
+                [stem for each in stems.values() for stem in each]
+            )
         known = {word for word, own in stems.items() if not own or there.intersection(own)}
         found = []
         for pairs in (nouns.synonyms(known), nouns.strangers(known)):

@@ -175,13 +175,15 @@ def legs(index: Path, asked: Sequence[str]) -> dict[str, Any]:
         query = tantivy_query(schema(), few, FIELD_BOOSTS, None)
         return opened.searcher().search(query, limit=CANDIDATES, count=False).hits
 
-    with engine.snapshot() as reader:
-        reader.keyword(words[0], FIELD_BOOSTS, Filters(), CANDIDATES)
-        reader.semantic(vectors[0], model.fingerprint, Filters(), CANDIDATES)
+    with engine.snapshot() as snapshot:
+        snapshot.lexical.search(words[0], FIELD_BOOSTS, Filters(), CANDIDATES)
+        snapshot.vectors.search(vectors[0], model.fingerprint, Filters(), CANDIDATES)
         legs: dict[str, Callable[[Any, Any], object]] = {
-            "keyword": lambda _, few: reader.keyword(few, FIELD_BOOSTS, Filters(), CANDIDATES),
+            "keyword": lambda _, few: snapshot.lexical.search(
+                few, FIELD_BOOSTS, Filters(), CANDIDATES
+            ),
             "tantivy": lambda _, few: tantivy_top(few),
-            "semantic": lambda vector, _: reader.semantic(
+            "semantic": lambda vector, _: snapshot.vectors.search(
                 vector, model.fingerprint, Filters(), CANDIDATES
             ),
             "faiss": lambda vector, _: flat.search(vector[np.newaxis], CANDIDATES),

@@ -20,7 +20,7 @@ import marklight
 from benchmarks._measure import corpus, questions, save
 from marklight import ownership
 from marklight.engines.embedded import insert, lexical_files, lexical_index, store, write
-from marklight.engines.embedded.reader import EmbeddedReader
+from marklight.engines.embedded.snapshot import EmbeddedStatus
 from marklight.ownership import Origin
 
 ROUNDS, SEARCHES, OPENINGS = 7, 400, 200
@@ -45,7 +45,7 @@ PRIVATE: Checks = (
     (lexical_index, "make_private", lambda *_: None),
     (lexical_files, "demand_safe", lambda *_: None),
 )
-PASSAGES: Checks = ((EmbeddedReader, "damaged_passages", lambda *_: set()),)
+PASSAGES: Checks = ((EmbeddedStatus, "damaged_chunks", lambda *_: set()),)
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import marklight
 from marklight.answer import Hit, Hits, Why, best_first
 from marklight.model import Chunk, DocumentId, Kind
-from marklight.ports import Reader
+from marklight.ports import Snapshot
 from marklight.text import digest
 
 
@@ -36,9 +36,9 @@ def hits_of(scores: Mapping[str, float], by: str = "test") -> Hits:
     return best_first(Hit(chunk(id), score, (Why(by, score),)) for id, score in scores.items())
 
 
-def no_reader() -> Reader:
+def no_snapshot() -> Snapshot:
     """For stages that read nothing: any use of it fails."""
-    return cast(Reader, None)
+    return cast(Snapshot, None)
 
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:

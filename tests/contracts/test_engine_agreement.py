@@ -17,7 +17,7 @@ from marklight.answer import Filters
 from marklight.engines.embedded import pairing
 from marklight.engines.embedded.engine import EXACT_MOST, EmbeddedEngine
 from marklight.model import Batch, DocumentId, Entry, Failure, FileState
-from marklight.ports import FIELD_BOOSTS, Engine, Reader, Scored
+from marklight.ports import FIELD_BOOSTS, Engine, ScoredChunk, Snapshot
 from tests.contracts.builders import entry, link, names_of, vector, vectors
 from tests.contracts.conftest import SHM
 
@@ -105,132 +105,157 @@ def both(exact_most: int, followed: int) -> Iterator[tuple[Engine, Engine]]:
         engine.close()
 
 
-def close_to(found: list[Scored], oracle: list[Scored], tolerance: float) -> None:
+def close_to(found: list[ScoredChunk], oracle: list[ScoredChunk], tolerance: float) -> None:
     """The same passages with the same scores; those that score alike may change places."""
     assert [each.score for each in found] == pytest.approx(
         [each.score for each in oracle], abs=tolerance
     )
-    scores = {each.chunk: each.score for each in oracle}
+    scores = {each.chunk_id: each.score for each in oracle}
     last = oracle[-1].score if oracle else 0.0
     for each in found:
-        assert scores.get(each.chunk, last) == pytest.approx(each.score, abs=tolerance)
+        assert scores.get(each.chunk_id, last) == pytest.approx(each.score, abs=tolerance)
 
 
-def same_tables(one: Reader, two: Reader) -> None:
-    assert one.counts("m") == two.counts("m")
-    assert one.files() == two.files()
-    assert list(one.failures()) == list(two.failures())
-    assert (one.manifest(), one.models()) == (two.manifest(), two.models())
-    assert one.unresolved() == two.unresolved()
+def same_tables(one: Snapshot, two: Snapshot) -> None:
+    assert one.status.counts("m") == two.status.counts("m")
+    assert one.documents.files() == two.documents.files()
+    assert list(one.status.failures()) == list(two.status.failures())
+    assert (one.status.manifest(), one.vectors.models()) == (
+        two.status.manifest(),
+        two.vectors.models(),
+    )
+    assert one.links.unresolved() == two.links.unresolved()
     for key in ("s", " T ", "title", "none"):
-        assert one.knows(key) == two.knows(key)
+        assert one.metadata.has_key(key) == two.metadata.has_key(key)
         for limit in (0, 1, 99):
-            assert list(one.values(key, limit).items()) == list(two.values(key, limit).items())
-    assert one.tags() == two.tags()
-    for id in one.files():
-        assert one.document(id) == two.document(id)
-        assert one.chunks_of(id) == two.chunks_of(id)
-        own = [*(chunk.id for chunk in one.chunks_of(id)), "none"]
-        assert one.owners(own) == two.owners(own) == dict.fromkeys(own[:-1], id)
-        assert one.text_of(id) == two.text_of(id)
-        assert one.beside(id, 1, 1) == two.beside(id, 1, 1)
-        assert one.links_from(id) == two.links_from(id)
-        assert one.links_to(id) == two.links_to(id)
-        assert one.links_to(id, 1) == two.links_to(id, 1)
+            assert list(one.metadata.values(key, limit).items()) == list(
+                two.metadata.values(key, limit).items()
+            )
+    assert one.metadata.tags() == two.metadata.tags()
+    for id in one.documents.files():
+        assert one.documents.get(id) == two.documents.get(id)
+        assert one.documents.chunks_of(id) == two.documents.chunks_of(id)
+        own = [*(chunk.id for chunk in one.documents.chunks_of(id)), "none"]
+        assert one.documents.owners(own) == two.documents.owners(own) == dict.fromkeys(own[:-1], id)
+        assert one.documents.text_and_outline(id) == two.documents.text_and_outline(id)
+        assert one.documents.chunks_around(id, 1, 1) == two.documents.chunks_around(id, 1, 1)
+        assert one.links.outgoing(id) == two.links.outgoing(id)
+        assert one.links.incoming(id) == two.links.incoming(id)
+        assert one.links.incoming(id, 1) == two.links.incoming(id, 1)
     same_graph(one, two)
-    assert one.unembedded("m", 99) == two.unembedded("m", 99)
-    assert one.linked == two.linked
-    assert one.moments(one.files()) == two.moments(one.files())
-    assert one.communities(one.files()) == two.communities(one.files())
+    assert one.vectors.pending("m", 99) == two.vectors.pending("m", 99)
+    assert one.links.last_changed() == two.links.last_changed()
+    assert one.documents.dates(one.documents.files()) == two.documents.dates(one.documents.files())
+    assert one.links.communities(one.documents.files()) == two.links.communities(
+        one.documents.files()
+    )
     same_vectors(one, two)
 
 
-def same_vectors(one: Reader, two: Reader) -> None:
-    chunks = [chunk.id for id in one.files() for chunk in one.chunks_of(id)]
+def same_vectors(one: Snapshot, two: Snapshot) -> None:
+    chunks = [chunk.id for id in one.documents.files() for chunk in one.documents.chunks_of(id)]
     terms = [*VOCABULARY, "nowhere"]
-    assert one.term_counts(terms) == two.term_counts(terms)
-    some = [each.terms_like("p", 4, 4, 1) for each in (one, two)]
+    assert one.vocabulary.document_frequencies(terms) == two.vocabulary.document_frequencies(terms)
+    some = [each.vocabulary.terms_with_prefix("p", 4, 4, 1) for each in (one, two)]
     assert list(some[0].items()) == list(some[1].items())
     for oracle, found in (
-        (one.vectors("m", chunks), two.vectors("m", chunks)),
-        (one.concept_vectors("m", terms), two.concept_vectors("m", terms)),
+        (one.vectors.get("m", chunks), two.vectors.get("m", chunks)),
+        (one.vocabulary.term_vectors("m", terms), two.vocabulary.term_vectors("m", terms)),
     ):
         assert oracle.keys() == found.keys()
         for key, row in oracle.items():
             assert found[key] == pytest.approx(row, abs=1e-6)
-    centre, oracle_centre = two.concept_centre("m"), one.concept_centre("m")
+    centre, oracle_centre = two.vocabulary.mean_vector("m"), one.vocabulary.mean_vector("m")
     assert (centre is None) == (oracle_centre is None)
     if centre is not None and oracle_centre is not None:
         assert centre == pytest.approx(oracle_centre, abs=1e-6)
     for limit in (0, 2, 99):
-        assert one.unembedded_concepts("m", limit) == two.unembedded_concepts("m", limit)
-        near, oracle_near = (each.concepts(vector("q"), "m", limit) for each in (two, one))
+        assert one.vocabulary.terms_without_vector(
+            "m", limit
+        ) == two.vocabulary.terms_without_vector("m", limit)
+        near, oracle_near = (
+            each.vocabulary.nearest_terms(vector("q"), "m", limit) for each in (two, one)
+        )
         assert [each.term for each in near] == [each.term for each in oracle_near]
         assert [each.score for each in near] == pytest.approx(
             [each.score for each in oracle_near], abs=1e-6
         )
 
 
-def same_graph(one: Reader, two: Reader) -> None:
-    every = [*one.files(), DocumentId("docs", "none.md")]
-    pairs = list(one.edges())
-    assert list(two.edges()) == pairs
-    assert two.orphans() == one.orphans()
-    assert two.linked == one.linked
-    assert two.neighbours(every, 99) == one.neighbours(every, 99)
-    assert two.degrees(every, 99) == one.degrees(every, 99)
-    few = one.degrees(every, 1)
+def same_graph(one: Snapshot, two: Snapshot) -> None:
+    every = [*one.documents.files(), DocumentId("docs", "none.md")]
+    pairs = list(one.links.edges())
+    assert list(two.links.edges()) == pairs
+    assert two.links.orphans() == one.links.orphans()
+    assert two.links.last_changed() == one.links.last_changed()
+    assert two.links.neighbours(every, 99) == one.links.neighbours(every, 99)
+    assert two.links.degrees(every, 99) == one.links.degrees(every, 99)
+    few = one.links.degrees(every, 1)
     # Of links with a name that several documents have not all are looked at.
-    assert all(count <= few[id] for id, count in two.degrees(every, 1).items())
-    for id, near in two.neighbours(every, 1).items():
+    assert all(count <= few[id] for id, count in two.links.degrees(every, 1).items())
+    for id, near in two.links.neighbours(every, 1).items():
         # Which of many is not promised, but how many.
         out, back = {b for a, b in pairs if a == id}, {a for a, b in pairs if b == id}
         assert set(near) <= out | back
         assert (min(1, len(out | back))) <= len(near) <= min(1, len(out)) + min(1, len(back))
 
 
-def same_answers(one: Reader, two: Reader, asked: Filters, limit: int, exact: bool) -> None:
-    assert two.listed(asked, limit) == one.listed(asked, limit)
-    assert two.passing(asked) == one.passing(asked)
+def same_answers(one: Snapshot, two: Snapshot, asked: Filters, limit: int, exact: bool) -> None:
+    assert two.metadata.matching_documents(asked, limit) == one.metadata.matching_documents(
+        asked, limit
+    )
+    assert two.metadata.count_matching(asked) == one.metadata.count_matching(asked)
     question = vector("q")
     close_to(
-        two.semantic(question, "m", asked, limit), one.semantic(question, "m", asked, limit), 1e-5
+        two.vectors.search(question, "m", asked, limit),
+        one.vectors.search(question, "m", asked, limit),
+        1e-5,
     )
     same_leading(one, two, asked)
     for name in ("Apple", "pear  PLUM", "a", "C.md", "notes/ü.md", "U"):
-        assert two.named(name, asked, limit) == one.named(name, asked, limit)
+        assert two.documents.find_by_title(name, asked, limit) == one.documents.find_by_title(
+            name, asked, limit
+        )
     for words in (["appl"], ["appl", "pear", "pear"], ["日本", "c++", "none"]):
-        found = two.keyword(words, FIELD_BOOSTS, asked, limit)
-        oracle = one.keyword(words, FIELD_BOOSTS, asked, limit)
+        found = two.lexical.search(words, FIELD_BOOSTS, asked, limit)
+        oracle = one.lexical.search(words, FIELD_BOOSTS, asked, limit)
         same_ranking(found, oracle, limit, exact)
-        chunks = [chunk.id for id in one.files() for chunk in one.chunks_of(id)]
-        have, oracle_have = two.covered(words, chunks), one.covered(words, chunks)
+        chunks = [chunk.id for id in one.documents.files() for chunk in one.documents.chunks_of(id)]
+        have, oracle_have = (
+            two.lexical.term_coverage(words, chunks),
+            one.lexical.term_coverage(words, chunks),
+        )
         assert have.keys() == oracle_have.keys()
         if exact:
             assert have == oracle_have
     asked_words = ["appl", "pear", "plum", "zebra", "日本", "c++", "none"]
-    assert two.known(asked_words) == one.known(asked_words)
+    assert two.lexical.existing_terms(asked_words) == one.lexical.existing_terms(asked_words)
     for names in (["zebra", "x"], ["zebra_x", "appl", "apple"]):
-        found, oracle = two.code(names, asked, limit), one.code(names, asked, limit)
+        found, oracle = (
+            two.lexical.search_code(names, asked, limit),
+            one.lexical.search_code(names, asked, limit),
+        )
         same_ranking(found, oracle, limit, exact)
 
 
-def same_leading(one: Reader, two: Reader, asked: Filters) -> None:
-    found, oracle = (each.leading(vector("q"), "m", asked) for each in (two, one))
-    assert {id: each.chunk for id, each in found.items()} == {
-        id: each.chunk for id, each in oracle.items()
+def same_leading(one: Snapshot, two: Snapshot, asked: Filters) -> None:
+    found, oracle = (each.vectors.best_per_document(vector("q"), "m", asked) for each in (two, one))
+    assert {id: each.chunk_id for id, each in found.items()} == {
+        id: each.chunk_id for id, each in oracle.items()
     }
     for id, each in oracle.items():
         assert found[id].score == pytest.approx(each.score, abs=1e-5)
 
 
-def same_ranking(found: list[Scored], oracle: list[Scored], limit: int, exact: bool) -> None:
+def same_ranking(
+    found: list[ScoredChunk], oracle: list[ScoredChunk], limit: int, exact: bool
+) -> None:
     """Passages that died still weigh on the scores for a while, never on who is found."""
     if exact:
         close_to(found, oracle, 2e-4)
     assert len(found) == len(oracle)
     if len(oracle) < limit:
-        assert {each.chunk for each in found} == {each.chunk for each in oracle}
+        assert {each.chunk_id for each in found} == {each.chunk_id for each in oracle}
 
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
@@ -249,13 +274,13 @@ def test_a_filtered_search_equals_brute_force(
     followed: int,
 ) -> None:
     with both(exact_most, followed) as (memory, engine), ExitStack() as views:
-        kept: list[tuple[Reader, Reader]] = []
+        kept: list[tuple[Snapshot, Snapshot]] = []
         with memory.writing(1), engine.writing(1):
             for batch, embed in steps:
                 assert memory.commit(batch) == engine.commit(batch)
-                with memory.snapshot() as reader:
-                    pending = [each.digest for each in reader.unembedded("m", embed)]
-                    terms = reader.unembedded_concepts("m", embed)
+                with memory.snapshot() as snapshot:
+                    pending = [each.digest for each in snapshot.vectors.pending("m", embed)]
+                    terms = snapshot.vocabulary.terms_without_vector("m", embed)
                 if pending or terms:
                     more = Batch(
                         vectors=vectors(pending) if pending else None,
@@ -268,7 +293,7 @@ def test_a_filtered_search_equals_brute_force(
                         views.enter_context(engine.snapshot()),
                     )
                 )
-                assert memory.waste() == engine.waste()
+                assert memory.count_unused_vectors() == engine.count_unused_vectors()
         fresh = len(steps) == 1
         for one, two in kept:
             same_tables(one, two)

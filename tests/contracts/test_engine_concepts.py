@@ -9,14 +9,14 @@ import pytest
 
 from marklight.errors import StoreError
 from marklight.model import Batch, Vectors
-from marklight.ports import MOST_CONCEPTS, Concept, Engine
+from marklight.ports import VOCABULARY_SIZE, Engine, ScoredTerm
 from tests.contracts.builders import entry, id_of, vector, vectors
 from tests.contracts.test_engines import commit, put
 
 
 def waiting(engine: Engine, limit: int = 99, model: str = "m") -> list[str]:
-    with engine.snapshot() as reader:
-        return reader.unembedded_concepts(model, limit)
+    with engine.snapshot() as snapshot:
+        return snapshot.vocabulary.terms_without_vector(model, limit)
 
 
 def corners(*terms: str, model: str = "m") -> Batch:
@@ -25,9 +25,9 @@ def corners(*terms: str, model: str = "m") -> Batch:
     return Batch(concepts=Vectors(model, terms, rows.astype(np.float32)))
 
 
-def near(engine: Engine, *numbers: float, limit: int = 9, model: str = "m") -> list[Concept]:
-    with engine.snapshot() as reader:
-        return reader.concepts(np.array(numbers, dtype=np.float32), model, limit)
+def near(engine: Engine, *numbers: float, limit: int = 9, model: str = "m") -> list[ScoredTerm]:
+    with engine.snapshot() as snapshot:
+        return snapshot.vocabulary.nearest_terms(np.array(numbers, dtype=np.float32), model, limit)
 
 
 def test_words_wait_for_a_vector_the_commonest_first(engine: Engine) -> None:
@@ -59,23 +59,36 @@ def test_words_are_counted_by_the_documents_that_hold_them(engine: Engine) -> No
     with engine.snapshot() as before:
         commit(engine, Batch(removed=(id_of("a.md"),)))
         asked = ["apple", "pear", "pears", "plum", "apfel"]
-        assert before.term_counts(asked) == {"apple": 2, "pear": 1, "pears": 1, "apfel": 1}
-        with engine.snapshot() as reader:
-            assert reader.term_counts(asked) == {"apple": 1, "pear": 1, "apfel": 1}
-            assert reader.term_counts([]) == {}
+        assert before.vocabulary.document_frequencies(asked) == {
+            "apple": 2,
+            "pear": 1,
+            "pears": 1,
+            "apfel": 1,
+        }
+        with engine.snapshot() as snapshot:
+            assert snapshot.vocabulary.document_frequencies(asked) == {
+                "apple": 1,
+                "pear": 1,
+                "apfel": 1,
+            }
+            assert snapshot.vocabulary.document_frequencies([]) == {}
 
 
 def test_words_that_begin_alike_come_the_commonest_first(engine: Engine) -> None:
     put(engine, entry("a.md", "apple apply app apple's ape"), entry("b.md", "apply applied"))
-    with engine.snapshot() as reader:
-        assert list(reader.terms_like("app", 3, 5, 9).items()) == [
+    with engine.snapshot() as snapshot:
+        assert list(snapshot.vocabulary.terms_with_prefix("app", 3, 5, 9).items()) == [
             ("apply", 2),
             ("app", 1),
             ("apple", 1),
         ]
-        assert list(reader.terms_like("app", 3, 9, 2)) == ["apply", "app"]
-        assert list(reader.terms_like("ap", 6, 9, 9)) == ["applied"]
-        assert reader.terms_like("apx", 1, 9, 9) == reader.terms_like("a", 1, 9, 0) == {}
+        assert list(snapshot.vocabulary.terms_with_prefix("app", 3, 9, 2)) == ["apply", "app"]
+        assert list(snapshot.vocabulary.terms_with_prefix("ap", 6, 9, 9)) == ["applied"]
+        assert (
+            snapshot.vocabulary.terms_with_prefix("apx", 1, 9, 9)
+            == snapshot.vocabulary.terms_with_prefix("a", 1, 9, 0)
+            == {}
+        )
 
 
 def test_a_view_keeps_its_words(engine: Engine) -> None:
@@ -84,9 +97,11 @@ def test_a_view_keeps_its_words(engine: Engine) -> None:
     with engine.snapshot() as before:
         put(engine, entry("a.md", "pear"))
         for _ in range(2):
-            assert before.concepts(np.ones(4, dtype=np.float32), "m", 9) == [Concept("apple", 0.5)]
-            assert near(engine, 1, 1, 1, 1) == [Concept("pear", 0.5)]
-            assert before.unembedded_concepts("m", 9) == []
+            assert before.vocabulary.nearest_terms(np.ones(4, dtype=np.float32), "m", 9) == [
+                ScoredTerm("apple", 0.5)
+            ]
+            assert near(engine, 1, 1, 1, 1) == [ScoredTerm("pear", 0.5)]
+            assert before.vocabulary.terms_without_vector("m", 9) == []
 
 
 def test_the_nearest_words_come_first_and_ties_by_the_word(engine: Engine) -> None:
@@ -108,8 +123,8 @@ def test_words_that_died_never_answer_until_they_come_back(engine: Engine) -> No
     commit(engine, corners("apple", "pear"))
     commit(engine, Batch(removed=(id_of("b.md"),)))
     assert [each.term for each in near(engine, 1, 1, 0, 0)] == ["apple"]
-    with engine.snapshot() as reader:
-        assert reader.concept_vectors("m", ["apple", "pear"]).keys() == {"apple"}
+    with engine.snapshot() as snapshot:
+        assert snapshot.vocabulary.term_vectors("m", ["apple", "pear"]).keys() == {"apple"}
     put(engine, entry("c.md", "pear"))
     assert [each.term for each in near(engine, 0, 1, 0, 0)] == ["pear", "apple"]
     assert waiting(engine) == []
@@ -118,26 +133,26 @@ def test_words_that_died_never_answer_until_they_come_back(engine: Engine) -> No
 def test_vectors_of_words_have_length_one(engine: Engine) -> None:
     put(engine, entry("a.md", "apple pear plum"))
     commit(engine, corners("apple", "pear"))
-    with engine.snapshot() as reader:
-        known = reader.concept_vectors("m", ["pear", "plum", "unknown"])
-        assert reader.concept_vectors("other", ["pear"]) == {}
+    with engine.snapshot() as snapshot:
+        known = snapshot.vocabulary.term_vectors("m", ["pear", "plum", "unknown"])
+        assert snapshot.vocabulary.term_vectors("other", ["pear"]) == {}
     assert list(known) == ["pear"]
     assert known["pear"].tolist() == [0, 1, 0, 0]
 
 
 def test_the_centre_is_the_mean_of_all_words_that_are_there(engine: Engine) -> None:
     put(engine, entry("a.md", "apple pear"), entry("b.md", "plum"))
-    with engine.snapshot() as reader:
-        assert reader.concept_centre("m") is None
+    with engine.snapshot() as snapshot:
+        assert snapshot.vocabulary.mean_vector("m") is None
     commit(engine, corners("apple", "pear", "plum"))
-    with engine.snapshot() as reader:
-        centre = reader.concept_centre("m")
+    with engine.snapshot() as snapshot:
+        centre = snapshot.vocabulary.mean_vector("m")
         assert centre is not None
         assert centre.tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
-        assert reader.concept_centre("other") is None
+        assert snapshot.vocabulary.mean_vector("other") is None
     commit(engine, Batch(removed=(id_of("b.md"),)))
-    with engine.snapshot() as reader:
-        centre = reader.concept_centre("m")
+    with engine.snapshot() as snapshot:
+        centre = snapshot.vocabulary.mean_vector("m")
         assert centre is not None
         assert centre.tolist() == pytest.approx([1 / 2, 1 / 2, 0, 0])
 
@@ -146,13 +161,13 @@ def test_a_vector_that_was_there_stays(engine: Engine) -> None:
     put(engine, entry("a.md", "apple pear"))
     commit(engine, corners("apple", "pear"))
     commit(engine, corners("pear", "apple"))
-    assert near(engine, 1, 0, 0, 0, limit=1) == [Concept("apple", 1.0)]
+    assert near(engine, 1, 0, 0, 0, limit=1) == [ScoredTerm("apple", 1.0)]
 
 
 def test_only_the_commonest_are_the_vocabulary(engine: Engine) -> None:
     letters = "abcdefghijklmnopqrstuv"
     every = ["x" + "".join(three) for three in product(letters, repeat=3)]
-    rare = every[: MOST_CONCEPTS - 1]
+    rare = every[: VOCABULARY_SIZE - 1]
     put(engine, entry("a.md", " ".join(["zebra", "zoo", *rare])), entry("b.md", "zebra"))
     # The zebra is in two documents; of those in one, the zoo is last in the alphabet.
     assert waiting(engine, 99_999) == ["zebra", *rare]
@@ -160,8 +175,8 @@ def test_only_the_commonest_are_the_vocabulary(engine: Engine) -> None:
     assert [each.term for each in near(engine, 1, 0, 0, 0)] == ["zebra"]
     put(engine, entry("c.md", "zoo"))
     assert [each.term for each in near(engine, 1, 0, 0, 0)] == ["zoo", "zebra"]
-    with engine.snapshot() as reader:
-        assert reader.unembedded_concepts("m", 99_999) == rare[:-1]
+    with engine.snapshot() as snapshot:
+        assert snapshot.vocabulary.terms_without_vector("m", 99_999) == rare[:-1]
 
 
 def test_a_question_of_another_length_is_refused(engine: Engine) -> None:
@@ -182,7 +197,9 @@ def test_cleaning_drops_words_of_other_models_and_words_that_are_gone(engine: En
         assert engine.clean(keep={"m"}) == 1
         assert engine.clean(keep={"m"}) == 0
         assert near(engine, 1, 0, 0, 0, model="old") == []
-        assert [each.term for each in before.concepts(vector("q", size=4), "old", 9)] == ["apple"]
+        assert [
+            each.term for each in before.vocabulary.nearest_terms(vector("q", size=4), "old", 9)
+        ] == ["apple"]
     put(engine, entry("a.md", "apple"))
     # The pear's vector, and that of the passage.
     assert engine.clean(keep={"m"}) == 2
@@ -195,7 +212,7 @@ def test_cleaning_drops_words_of_other_models_and_words_that_are_gone(engine: En
 def test_words_can_have_vectors_before_any_passage_has(engine: Engine) -> None:
     put(engine, entry("a.md", "apple"))
     commit(engine, Batch(concepts=vectors(["apple"])))
-    with engine.snapshot() as reader:
-        assert reader.models() == {}
-        assert reader.counts("m").embedded == 0
+    with engine.snapshot() as snapshot:
+        assert snapshot.vectors.models() == {}
+        assert snapshot.status.counts("m").embedded == 0
     assert engine.check() == []

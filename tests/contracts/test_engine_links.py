@@ -9,31 +9,35 @@ from tests.contracts.test_engines import commit, put
 
 
 def targets(engine: Engine, path: str, collection: str = "docs") -> list[DocumentId | None]:
-    with engine.snapshot() as reader:
-        return [each.target for each in reader.links_from(id_of(path, collection))]
+    with engine.snapshot() as snapshot:
+        return [each.target for each in snapshot.links.outgoing(id_of(path, collection))]
 
 
 def test_links_are_known_at_both_ends(engine: Engine) -> None:
     links = (link("b"), link("c", type=LinkType.RELATED), link("b", type=LinkType.EMBEDS))
     put(engine, entry("a.md", "x", links=links), entry("b.md", "y"), entry("c.md", "z"))
-    with engine.snapshot() as reader:
-        found = reader.links_from(id_of("a.md"))
+    with engine.snapshot() as snapshot:
+        found = snapshot.links.outgoing(id_of("a.md"))
         assert [each.link for each in found] == list(links)
         assert [each.target for each in found] == [id_of("b.md"), id_of("c.md"), id_of("b.md")]
-        assert reader.links_to(id_of("b.md")) == [found[0], found[2]]
-        assert reader.links_to(id_of("a.md")) == []
-        assert reader.links_from(id_of("none.md")) == reader.links_to(id_of("none.md")) == []
+        assert snapshot.links.incoming(id_of("b.md")) == [found[0], found[2]]
+        assert snapshot.links.incoming(id_of("a.md")) == []
+        assert (
+            snapshot.links.outgoing(id_of("none.md"))
+            == snapshot.links.incoming(id_of("none.md"))
+            == []
+        )
 
 
 def test_a_link_resolves_when_its_target_comes_and_opens_when_it_leaves(engine: Engine) -> None:
     put(engine, entry("a.md", "x", links=(link("later"),)))
-    with engine.snapshot() as reader:
-        assert [each.link.target for each in reader.unresolved()] == ["later"]
+    with engine.snapshot() as snapshot:
+        assert [each.link.target for each in snapshot.links.unresolved()] == ["later"]
     put(engine, entry("deep/later.md", "y"))
     assert targets(engine, "a.md") == [id_of("deep/later.md")]
-    with engine.snapshot() as reader:
-        assert reader.unresolved() == []
-        assert len(reader.links_to(id_of("deep/later.md"))) == 1
+    with engine.snapshot() as snapshot:
+        assert snapshot.links.unresolved() == []
+        assert len(snapshot.links.incoming(id_of("deep/later.md"))) == 1
     commit(engine, Batch(removed=(id_of("deep/later.md"),)))
     assert targets(engine, "a.md") == [None]
 
@@ -51,9 +55,9 @@ def test_path_beats_shorter_path_beats_alias(engine: Engine) -> None:
     assert targets(engine, "from.md") == [id_of("deep/note.md")]
     put(engine, entry("note.md", "y"))
     assert targets(engine, "from.md") == [id_of("note.md")]
-    with engine.snapshot() as reader:
-        assert reader.links_to(id_of("deep/note.md")) == []
-        assert len(reader.links_to(id_of("note.md"))) == 1
+    with engine.snapshot() as snapshot:
+        assert snapshot.links.incoming(id_of("deep/note.md")) == []
+        assert len(snapshot.links.incoming(id_of("note.md"))) == 1
 
 
 def test_the_first_key_that_is_answered_wins(engine: Engine) -> None:
@@ -80,11 +84,11 @@ def test_a_link_stays_in_its_collection_where_it_can(engine: Engine) -> None:
 
 def test_names_can_be_asked_for(engine: Engine) -> None:
     put(engine, entry("a/b.md", "x", names=[Name("über", NameStrength.ALIAS), *names_of("a/b.md")]))
-    with engine.snapshot() as reader:
-        assert reader.resolve(["nothing", "b"], "docs") == id_of("a/b.md")
-        assert reader.resolve(["über"], "elsewhere") == id_of("a/b.md")
-        assert reader.resolve(["nothing"], "docs") is None
-        assert reader.resolve([], "docs") is None
+    with engine.snapshot() as snapshot:
+        assert snapshot.links.resolve(["nothing", "b"], "docs") == id_of("a/b.md")
+        assert snapshot.links.resolve(["über"], "elsewhere") == id_of("a/b.md")
+        assert snapshot.links.resolve(["nothing"], "docs") is None
+        assert snapshot.links.resolve([], "docs") is None
 
 
 def test_neighbours_are_known_both_ways_and_never_oneself(engine: Engine) -> None:
@@ -96,20 +100,20 @@ def test_neighbours_are_known_both_ways_and_never_oneself(engine: Engine) -> Non
         entry("alone.md", "w", links=(link("alone"),)),
     )
     a, b, c, alone = (id_of(f"{name}.md") for name in ("a", "b", "c", "alone"))
-    with engine.snapshot() as reader:
-        assert reader.neighbours([a, alone, id_of("none.md")], 9) == {
+    with engine.snapshot() as snapshot:
+        assert snapshot.links.neighbours([a, alone, id_of("none.md")], 9) == {
             a: [b, c],
             alone: [],
             id_of("none.md"): [],
         }
-        assert list(reader.edges()) == [(a, b), (b, c), (c, a)]
-        assert reader.orphans() == [alone]
+        assert list(snapshot.links.edges()) == [(a, b), (b, c), (c, a)]
+        assert snapshot.links.orphans() == [alone]
         # a: of its four links two lead to b, one to itself, one nowhere; c's leads to it.
-        assert reader.degrees([a, b, alone], 9) == {a: 1 + 1, b: 1 + 1, alone: 0}
-        assert reader.degrees([a, b], 1) == {a: 1 + 1, b: 1 + 1}
-        assert reader.neighbours([], 9) == {}
-        assert reader.degrees([], 9) == {}
-        assert reader.neighbours([a], 0) == {a: []}
+        assert snapshot.links.degrees([a, b, alone], 9) == {a: 1 + 1, b: 1 + 1, alone: 0}
+        assert snapshot.links.degrees([a, b], 1) == {a: 1 + 1, b: 1 + 1}
+        assert snapshot.links.neighbours([], 9) == {}
+        assert snapshot.links.degrees([], 9) == {}
+        assert snapshot.links.neighbours([a], 0) == {a: []}
 
 
 def test_no_more_neighbours_than_asked_for(engine: Engine) -> None:
@@ -118,20 +122,20 @@ def test_no_more_neighbours_than_asked_for(engine: Engine) -> None:
         entry("hub.md", "x"),
         *(entry(f"{n}.md", "y", links=(link("hub"),)) for n in range(9)),
     )
-    with engine.snapshot() as reader:
-        (near,) = reader.neighbours([id_of("hub.md")], 4).values()
+    with engine.snapshot() as snapshot:
+        (near,) = snapshot.links.neighbours([id_of("hub.md")], 4).values()
         assert len(set(near)) == 4
-        assert reader.degrees([id_of("hub.md")], 4) == {id_of("hub.md"): 4}
-        assert len(reader.links_to(id_of("hub.md"), 4)) == 4
-        assert [each.source.path for each in reader.links_to(id_of("hub.md"), 2)] == [
+        assert snapshot.links.degrees([id_of("hub.md")], 4) == {id_of("hub.md"): 4}
+        assert len(snapshot.links.incoming(id_of("hub.md"), 4)) == 4
+        assert [each.source.path for each in snapshot.links.incoming(id_of("hub.md"), 2)] == [
             "0.md",
             "1.md",
         ]
 
 
 def linked(engine: Engine) -> int:
-    with engine.snapshot() as reader:
-        return reader.linked
+    with engine.snapshot() as snapshot:
+        return snapshot.links.last_changed()
 
 
 def test_it_is_known_when_links_or_names_last_changed(engine: Engine) -> None:

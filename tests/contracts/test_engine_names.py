@@ -8,7 +8,7 @@ import pytest
 
 from marklight.answer import Filters
 from marklight.model import Batch, Entry
-from marklight.ports import Engine, Scored
+from marklight.ports import Engine, ScoredChunk
 from tests.contracts.builders import entry, id_of
 from tests.contracts.test_engines import commit, put
 
@@ -23,9 +23,9 @@ def headed(one: Entry, *headings: tuple[str, ...]) -> Entry:
 
 def found(
     engine: Engine, name: str, filters: Filters | None = None, limit: int = 9
-) -> list[Scored]:
-    with engine.snapshot() as reader:
-        return reader.named(name, filters or Filters(), limit)
+) -> list[ScoredChunk]:
+    with engine.snapshot() as snapshot:
+        return snapshot.documents.find_by_title(name, filters or Filters(), limit)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def found(
 def test_a_document_is_found_by_title_alias_or_file_name(engine: Engine, name: str) -> None:
     one = entry("food/menü.md", "one", "two", title="Café Guide", aliases=("Coffee", "Kaffee"))
     put(engine, one, entry("food/other.md", "Café Guide", title="Café Guide and more"))
-    assert found(engine, name) == [Scored(one.chunks[0].id, 1.0)]
+    assert found(engine, name) == [ScoredChunk(one.chunks[0].id, 1.0)]
 
 
 @pytest.mark.parametrize("name", ["", "  ", "guide", "food/menu.md", "food", "one"])
@@ -55,16 +55,16 @@ def test_a_section_is_found_by_its_heading_where_it_begins(engine: Engine) -> No
     )
     put(engine, one)
     ids = [chunk.id for chunk in one.chunks]
-    assert found(engine, "windows") == [Scored(ids[3], 0.5)]
+    assert found(engine, "windows") == [ScoredChunk(ids[3], 0.5)]
     # No passage is about nothing but the setup: it begins where its first section does.
-    assert found(engine, "Setup") == [Scored(ids[1], 0.5)]
-    assert found(engine, "linux") == [Scored(id, 0.5) for id in sorted((ids[1], ids[4]))]
+    assert found(engine, "Setup") == [ScoredChunk(ids[1], 0.5)]
+    assert found(engine, "linux") == [ScoredChunk(id, 0.5) for id in sorted((ids[1], ids[4]))]
 
 
 def test_a_small_section_is_found_in_the_passage_that_took_it_in(engine: Engine) -> None:
     one = entry("a.md", "0", "1", headings=("Options",), merged=("--Top  N", "--mode"))
     put(engine, one)
-    assert found(engine, "--top n") == [Scored(one.chunks[0].id, 0.5)]
+    assert found(engine, "--top n") == [ScoredChunk(one.chunks[0].id, 0.5)]
 
 
 def test_a_title_counts_more_than_a_heading(engine: Engine) -> None:
@@ -73,8 +73,11 @@ def test_a_title_counts_more_than_a_heading(engine: Engine) -> None:
     one = entry(last, "0", title="Setup", headings=("Setup",))
     two = entry(first, "0", headings=("Setup",))
     put(engine, two, one)
-    assert found(engine, "setup") == [Scored(one.chunks[0].id, 1.0), Scored(two.chunks[0].id, 0.5)]
-    assert found(engine, "setup", limit=1) == [Scored(one.chunks[0].id, 1.0)]
+    assert found(engine, "setup") == [
+        ScoredChunk(one.chunks[0].id, 1.0),
+        ScoredChunk(two.chunks[0].id, 0.5),
+    ]
+    assert found(engine, "setup", limit=1) == [ScoredChunk(one.chunks[0].id, 1.0)]
     assert found(engine, "setup", limit=0) == []
 
 
@@ -84,9 +87,13 @@ def test_the_first_passage_that_passes_the_filters_answers(engine: Engine) -> No
     one = replace(mixed, document=replace(mixed.document, title="Setup"))
     two = entry("b.md", "0", title="Setup")
     put(engine, one, two)
-    assert found(engine, "Setup", Filters(languages=("Go",))) == [Scored(one.chunks[1].id, 1.0)]
-    assert found(engine, "Setup", Filters(paths=("b.md",))) == [Scored(two.chunks[0].id, 1.0)]
-    assert found(engine, "Setup", Filters(exclude=("b.md",))) == [Scored(one.chunks[0].id, 1.0)]
+    assert found(engine, "Setup", Filters(languages=("Go",))) == [
+        ScoredChunk(one.chunks[1].id, 1.0)
+    ]
+    assert found(engine, "Setup", Filters(paths=("b.md",))) == [ScoredChunk(two.chunks[0].id, 1.0)]
+    assert found(engine, "Setup", Filters(exclude=("b.md",))) == [
+        ScoredChunk(one.chunks[0].id, 1.0)
+    ]
     assert found(engine, "Setup", Filters(paths=("c.md",))) == []
 
 
@@ -95,6 +102,10 @@ def test_names_come_and_leave_with_their_documents(engine: Engine) -> None:
     with engine.snapshot() as before:
         put(engine, entry("a.md", "0", title="New"))
         assert found(engine, "Old") == found(engine, "Part") == []
-        assert len(found(engine, "New")) == len(before.named("Old", Filters(), 9)) == 1
+        assert (
+            len(found(engine, "New"))
+            == len(before.documents.find_by_title("Old", Filters(), 9))
+            == 1
+        )
     commit(engine, Batch(removed=(id_of("a.md"),)))
     assert found(engine, "New") == []

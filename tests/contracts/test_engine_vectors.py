@@ -17,24 +17,24 @@ def test_texts_without_a_vector_come_oldest_first_and_once(engine: Engine) -> No
     put(engine, entry("a.md", "one", "same"), entry("b.md", "same", "two"))
     put(engine, entry("c.md", "three"))
     put(engine, entry("a.md", "one", "same", "four"))
-    with engine.snapshot() as reader:
-        pending = reader.unembedded("m", 10)
+    with engine.snapshot() as snapshot:
+        pending = snapshot.vectors.pending("m", 10)
         assert [each.chunk.text for each in pending] == ["same", "two", "three", "one", "four"]
         assert all(each.digest == each.chunk.digest for each in pending)
-        assert [each.chunk.text for each in reader.unembedded("m", 2)] == ["same", "two"]
-        assert reader.unembedded("m", 0) == []
+        assert [each.chunk.text for each in snapshot.vectors.pending("m", 2)] == ["same", "two"]
+        assert snapshot.vectors.pending("m", 0) == []
 
 
 def test_passages_that_are_wanted_first_lead(engine: Engine) -> None:
     one, two = entry("a.md", "one", "two", "three"), entry("b.md", "four")
     put(engine, one, two)
     first = (two.chunks[0].id, "unknown", one.chunks[2].id)
-    with engine.snapshot() as reader:
-        pending = reader.unembedded("m", 3, first)
+    with engine.snapshot() as snapshot:
+        pending = snapshot.vectors.pending("m", 3, first)
         assert [each.chunk.text for each in pending] == ["four", "three", "one"]
     commit(engine, embedding(two))
-    with engine.snapshot() as reader:
-        pending = reader.unembedded("m", 9, first)
+    with engine.snapshot() as snapshot:
+        pending = snapshot.vectors.pending("m", 9, first)
         assert [each.chunk.text for each in pending] == ["three", "one", "two"]
 
 
@@ -42,9 +42,9 @@ def test_embedding_goes_on_where_it_stopped(engine: Engine) -> None:
     put(engine, *(entry(f"{at}.md", f"text {at}", f"more {at}") for at in range(7)))
     seen: list[str] = []
     while True:
-        with engine.snapshot() as reader:
-            pending = reader.unembedded("m", 3)
-            assert reader.counts("m").embedded == len(seen)
+        with engine.snapshot() as snapshot:
+            pending = snapshot.vectors.pending("m", 3)
+            assert snapshot.status.counts("m").embedded == len(seen)
         if not pending:
             break
         # Out of order, as a run that sorts by length would.
@@ -59,39 +59,39 @@ def test_a_moved_text_keeps_its_vector(engine: Engine) -> None:
     commit(engine, embedding(entry("old/a.md", "one", "two")))
     moved = Batch(entries=(entry("new/a.md", "one", "two"),), removed=(id_of("old/a.md"),))
     commit(engine, moved)
-    with engine.snapshot() as reader:
-        assert reader.counts("m") == Counts(2, 3, 2, 0, 3, "m")
-        assert [each.chunk.text for each in reader.unembedded("m", 9)] == ["three"]
-        best = reader.semantic(vector(moved.entries[0].chunks[1].digest), "m", Filters(), 1)
-        assert best[0].chunk == moved.entries[0].chunks[1].id
+    with engine.snapshot() as snapshot:
+        assert snapshot.status.counts("m") == Counts(2, 3, 2, 0, 3, "m")
+        assert [each.chunk.text for each in snapshot.vectors.pending("m", 9)] == ["three"]
+        best = snapshot.vectors.search(vector(moved.entries[0].chunks[1].digest), "m", Filters(), 1)
+        assert best[0].chunk_id == moved.entries[0].chunks[1].id
         assert best[0].score == pytest.approx(1.0, abs=1e-5)
-    assert engine.waste() == 0
+    assert engine.count_unused_vectors() == 0
 
 
 def test_a_text_that_left_and_came_back_is_not_embedded_again(engine: Engine) -> None:
     put(engine, entry("a.md", "one"))
     commit(engine, embedding(entry("a.md", "one")))
     put(engine, entry("a.md", "two"))
-    assert engine.waste() == 1
-    with engine.snapshot() as reader:
-        assert reader.counts("m").embedded == 0
-        assert reader.models() == {}
-        assert reader.semantic(vector("q"), "m", Filters(), 5) == []
+    assert engine.count_unused_vectors() == 1
+    with engine.snapshot() as snapshot:
+        assert snapshot.status.counts("m").embedded == 0
+        assert snapshot.vectors.models() == {}
+        assert snapshot.vectors.search(vector("q"), "m", Filters(), 5) == []
     put(engine, entry("a.md", "one"))
-    assert engine.waste() == 0
-    with engine.snapshot() as reader:
-        assert reader.counts("m").embedded == 1
-        assert reader.unembedded("m", 9) == []
+    assert engine.count_unused_vectors() == 0
+    with engine.snapshot() as snapshot:
+        assert snapshot.status.counts("m").embedded == 1
+        assert snapshot.vectors.pending("m", 9) == []
 
 
 def test_repeated_texts_share_a_vector_and_all_answer(engine: Engine) -> None:
     both = entry("a.md", "same"), entry("b.md", "same")
     put(engine, *both)
     commit(engine, embedding(both[0]))
-    with engine.snapshot() as reader:
-        assert reader.counts("m").embedded == 2
-        found = reader.semantic(vector("q"), "m", Filters(), 5)
-        assert [each.chunk for each in found] == sorted(each.chunks[0].id for each in both)
+    with engine.snapshot() as snapshot:
+        assert snapshot.status.counts("m").embedded == 2
+        found = snapshot.vectors.search(vector("q"), "m", Filters(), 5)
+        assert [each.chunk_id for each in found] == sorted(each.chunks[0].id for each in both)
         assert found[0].score == found[1].score
 
 
@@ -101,18 +101,23 @@ def test_the_best_passage_of_each_document_leads(engine: Engine) -> None:
     put(engine, one, two, three)
     commit(engine, embedding(one, two))
     question = vector(one.chunks[1].digest)
-    with engine.snapshot() as reader:
-        found = reader.leading(question, "m", Filters())
-        assert {id.path: each.chunk for id, each in found.items()} == {
+    with engine.snapshot() as snapshot:
+        found = snapshot.vectors.best_per_document(question, "m", Filters())
+        assert {id.path: each.chunk_id for id, each in found.items()} == {
             "a.md": one.chunks[1].id,  # the first of two with the same words
             "b.md": two.chunks[0].id,
         }
         assert found[id_of("a.md")].score == pytest.approx(1.0)
-        assert set(reader.leading(question, "m", Filters(paths=("b.md",)))) == {id_of("b.md")}
+        assert set(snapshot.vectors.best_per_document(question, "m", Filters(paths=("b.md",)))) == {
+            id_of("b.md")
+        }
         few = Filters(documents=(id_of("a.md"), id_of("c.md")), phrases=("far",))
-        assert reader.leading(question, "m", few)[id_of("a.md")].chunk == one.chunks[0].id
-        assert reader.leading(question, "m", Filters(paths=("none.md",))) == {}
-        assert reader.leading(question, "n", Filters()) == {}
+        assert (
+            snapshot.vectors.best_per_document(question, "m", few)[id_of("a.md")].chunk_id
+            == one.chunks[0].id
+        )
+        assert snapshot.vectors.best_per_document(question, "m", Filters(paths=("none.md",))) == {}
+        assert snapshot.vectors.best_per_document(question, "n", Filters()) == {}
 
 
 def test_models_stand_side_by_side(engine: Engine) -> None:
@@ -120,12 +125,15 @@ def test_models_stand_side_by_side(engine: Engine) -> None:
     put(engine, one, two)
     commit(engine, embedding(one, two))
     commit(engine, embedding(one, model="n"))
-    with engine.snapshot() as reader:
-        assert reader.models() == {"m": 2, "n": 1}
-        assert (reader.counts("m").embedded, reader.counts("n").embedded) == (2, 1)
-        assert [each.digest for each in reader.unembedded("n", 9)] == [two.chunks[0].digest]
-        assert len(reader.semantic(vector("q"), "m", Filters(), 9)) == 2
-        assert len(reader.semantic(vector("q"), "n", Filters(), 9)) == 1
+    with engine.snapshot() as snapshot:
+        assert snapshot.vectors.models() == {"m": 2, "n": 1}
+        assert (snapshot.status.counts("m").embedded, snapshot.status.counts("n").embedded) == (
+            2,
+            1,
+        )
+        assert [each.digest for each in snapshot.vectors.pending("n", 9)] == [two.chunks[0].digest]
+        assert len(snapshot.vectors.search(vector("q"), "m", Filters(), 9)) == 2
+        assert len(snapshot.vectors.search(vector("q"), "n", Filters(), 9)) == 1
 
 
 def test_cleaning_drops_what_nobody_uses_and_nothing_else(engine: Engine) -> None:
@@ -134,22 +142,22 @@ def test_cleaning_drops_what_nobody_uses_and_nothing_else(engine: Engine) -> Non
     commit(engine, embedding(one, two, gone))
     commit(engine, embedding(one, two, model="n"))
     commit(engine, Batch(removed=(id_of("c.md"),)))
-    assert engine.waste() == 4
+    assert engine.count_unused_vectors() == 4
     with engine.snapshot() as before:
-        expected = before.semantic(vector("q"), "m", Filters(), 9)
-        other = before.semantic(vector("q"), "n", Filters(), 9)
+        expected = before.vectors.search(vector("q"), "m", Filters(), 9)
+        other = before.vectors.search(vector("q"), "n", Filters(), 9)
         assert engine.clean(keep=["m"]) == 6
-        assert before.models() == {"m": 2, "n": 2}
-        assert before.semantic(vector("q"), "n", Filters(), 9) == other
-    assert (engine.waste(), engine.clean(keep=["m"])) == (0, 0)
-    with engine.snapshot() as reader:
-        assert reader.models() == {"m": 2}
-        assert reader.semantic(vector("q"), "m", Filters(), 9) == expected
+        assert before.vectors.models() == {"m": 2, "n": 2}
+        assert before.vectors.search(vector("q"), "n", Filters(), 9) == other
+    assert (engine.count_unused_vectors(), engine.clean(keep=["m"])) == (0, 0)
+    with engine.snapshot() as snapshot:
+        assert snapshot.vectors.models() == {"m": 2}
+        assert snapshot.vectors.search(vector("q"), "m", Filters(), 9) == expected
     put(engine, gone)
     commit(engine, embedding(gone))
-    with engine.snapshot() as reader:
-        assert len(reader.semantic(vector("q"), "m", Filters(), 9)) == 6
-        assert reader.unembedded("m", 9) == []
+    with engine.snapshot() as snapshot:
+        assert len(snapshot.vectors.search(vector("q"), "m", Filters(), 9)) == 6
+        assert snapshot.vectors.pending("m", 9) == []
     assert engine.check() == []
 
 
@@ -159,16 +167,16 @@ def test_scores_are_cosines(engine: Engine) -> None:
     digests = tuple(each.chunks[0].digest for each in entries)
     rows = np.array([[3, 4], [-2, 0], [0, 0]], dtype=np.float32)
     commit(engine, Batch(vectors=Vectors("m", digests, rows)))
-    with engine.snapshot() as reader:
-        found = reader.semantic(np.array([10, 0], dtype=np.float32), "m", Filters(), 9)
+    with engine.snapshot() as snapshot:
+        found = snapshot.vectors.search(np.array([10, 0], dtype=np.float32), "m", Filters(), 9)
         assert [each.score for each in found] == pytest.approx([3 / 5, 0, -1])
 
 
 def test_a_question_of_another_length_is_refused(engine: Engine) -> None:
     put(engine, entry("a.md", "one"))
     commit(engine, embedding(entry("a.md", "one")))
-    with engine.snapshot() as reader, pytest.raises(StoreError):
-        reader.semantic(np.ones(3, dtype=np.float32), "m", Filters(), 9)
+    with engine.snapshot() as snapshot, pytest.raises(StoreError):
+        snapshot.vectors.search(np.ones(3, dtype=np.float32), "m", Filters(), 9)
 
 
 def test_a_vector_that_is_given_twice_counts_once(engine: Engine) -> None:
@@ -177,9 +185,9 @@ def test_a_vector_that_is_given_twice_counts_once(engine: Engine) -> None:
     digest = one.chunks[0].digest
     commit(engine, Batch(vectors=vectors([digest, digest])))
     commit(engine, Batch(vectors=vectors([digest])))
-    with engine.snapshot() as reader:
-        assert reader.counts("m").embedded == 1
-        assert len(reader.semantic(vector("q"), "m", Filters(), 9)) == 1
+    with engine.snapshot() as snapshot:
+        assert snapshot.status.counts("m").embedded == 1
+        assert len(snapshot.vectors.search(vector("q"), "m", Filters(), 9)) == 1
 
 
 def test_vectors_of_passages_are_handed_out_at_length_one(engine: Engine) -> None:
@@ -188,9 +196,9 @@ def test_vectors_of_passages_are_handed_out_at_length_one(engine: Engine) -> Non
     digests = (one.chunks[1].digest, one.chunks[0].digest)
     commit(engine, Batch(vectors=Vectors("m", digests, np.array([[0, 3], [4, 3]], np.float32))))
     ids = [chunk.id for chunk in (*one.chunks, *two.chunks)]
-    with engine.snapshot() as reader:
-        known = reader.vectors("m", [*ids, "unknown"])
-        assert reader.vectors("other", ids) == reader.vectors("m", []) == {}
+    with engine.snapshot() as snapshot:
+        known = snapshot.vectors.get("m", [*ids, "unknown"])
+        assert snapshot.vectors.get("other", ids) == snapshot.vectors.get("m", []) == {}
     assert known.keys() == set(ids[:3])
     assert known[ids[1]].tolist() == [0, 1]
     # 4 and 3 are the sides of a triangle whose long one is 5; two passages have this one text.
@@ -203,7 +211,7 @@ def test_a_view_keeps_its_vectors(engine: Engine) -> None:
     put(engine, one)
     with engine.snapshot() as before:
         commit(engine, embedding(one))
-        assert before.vectors("m", [one.chunks[0].id]) == {}
+        assert before.vectors.get("m", [one.chunks[0].id]) == {}
     with engine.snapshot() as after:
         commit(engine, Batch(removed=(id_of("a.md"),)))
-        assert after.vectors("m", [one.chunks[0].id]).keys() == {one.chunks[0].id}
+        assert after.vectors.get("m", [one.chunks[0].id]).keys() == {one.chunks[0].id}

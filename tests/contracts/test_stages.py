@@ -64,13 +64,13 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
     folder = write(tmp_path_factory.mktemp("docs"), PAGES)
     with library(folder, engine="memory:") as lib:
         lib.index()
-        with lib.engine.snapshot() as reader:
-            yield Tools(reader, FakeEmbedder(), now=NOW)
+        with lib.engine.snapshot() as snapshot:
+            yield Tools(snapshot, FakeEmbedder(), now=NOW)
 
 
 def passages(tools: Tools) -> list[Chunk]:
-    reader = tools.reader
-    return [each for id in reader.files() for each in reader.chunks_of(id)]
+    snapshot = tools.snapshot
+    return [each for id in snapshot.documents.files() for each in snapshot.documents.chunks_of(id)]
 
 
 SCORES = st.dictionaries(
@@ -161,7 +161,7 @@ def test_retrieving_finds_passages_of_the_library_once_and_best_first(
     [Filters(paths=("deploy/**",)), Filters(exclude=("auth.md",)), Filters(paths=("nowhere",))],
 )
 def test_retrieving_respects_the_filters(stage: type, asked: Filters, tools: Tools) -> None:
-    allowed = set(tools.reader.listed(asked, 99))
+    allowed = set(tools.snapshot.metadata.matching_documents(asked, 99))
     for query in QUERIES:
         found: Hits = stage()(replace(query, filters=asked), tools)
         assert {hit.chunk.document for hit in found} <= allowed

@@ -12,7 +12,7 @@ from marklight import engines
 from marklight.answer import Filters
 from marklight.engines.embedded import lexical_index, mend
 from marklight.model import Batch
-from marklight.ports import Engine, Reader, Scored
+from marklight.ports import Engine, ScoredChunk, Snapshot
 from tests.contracts.builders import entry, id_of
 from tests.faults.committing import in_memory
 
@@ -40,17 +40,17 @@ def live(engine: Engine, deaths: int) -> None:
         engine.commit(Batch(removed=(id_of("dying.md"),)))
 
 
-def ranking(engine: Engine) -> list[list[Scored]]:
-    with engine.snapshot() as reader:
-        return [search(reader, word) for word in ("appl", "pear", "plum")]
+def ranking(engine: Engine) -> list[list[ScoredChunk]]:
+    with engine.snapshot() as snapshot:
+        return [search(snapshot, word) for word in ("appl", "pear", "plum")]
 
 
-def search(reader: Reader, word: str) -> list[Scored]:
-    return reader.keyword([word], {"body": 1.0}, Filters(), 999)
+def search(snapshot: Snapshot, word: str) -> list[ScoredChunk]:
+    return snapshot.lexical.search([word], {"body": 1.0}, Filters(), 999)
 
 
 @pytest.fixture
-def oracle(folder: Path) -> list[list[Scored]]:
+def oracle(folder: Path) -> list[list[ScoredChunk]]:
     """What a library answers that never held anything else."""
     engine = engines.open(folder.with_name("oracle"))
     with engine.writing(0):
@@ -60,7 +60,7 @@ def oracle(folder: Path) -> list[list[Scored]]:
     return found
 
 
-def test_many_deaths_do_not_change_the_ranks(folder: Path, oracle: list[list[Scored]]) -> None:
+def test_many_deaths_do_not_change_the_ranks(folder: Path, oracle: list[list[ScoredChunk]]) -> None:
     engine = engines.open(folder)
     live(engine, deaths=201)
     assert ranking(engine) == oracle
@@ -83,7 +83,7 @@ def test_a_share_of_a_large_library_may_be_dead(folder: Path) -> None:
     engine.close()
 
 
-def test_a_check_forgets_every_death(folder: Path, oracle: list[list[Scored]]) -> None:
+def test_a_check_forgets_every_death(folder: Path, oracle: list[list[ScoredChunk]]) -> None:
     engine = engines.open(folder)
     live(engine, deaths=5)
     assert ranking(engine) != oracle
@@ -92,7 +92,9 @@ def test_a_check_forgets_every_death(folder: Path, oracle: list[list[Scored]]) -
     engine.close()
 
 
-def test_a_view_from_before_still_finds_what_died(folder: Path, oracle: list[list[Scored]]) -> None:
+def test_a_view_from_before_still_finds_what_died(
+    folder: Path, oracle: list[list[ScoredChunk]]
+) -> None:
     reading, writing = engines.open(folder), engines.open(folder)
     with writing.writing(1):
         writing.commit(dying(300))
@@ -115,8 +117,8 @@ def test_a_view_from_before_knows_its_own_words_and_no_others(folder: Path) -> N
     with reading.snapshot() as before:  # has not opened the index yet, and cannot any more
         live(writing, deaths=10)
         with reading.snapshot() as after:
-            assert after.known(["long", *asked]) == {"appl", "plum"}
-        assert before.known(["long", *asked]) == {"long", "appl"}
+            assert after.lexical.existing_terms(["long", *asked]) == {"appl", "plum"}
+        assert before.lexical.existing_terms(["long", *asked]) == {"long", "appl"}
     reading.close()
     writing.close()
 
@@ -125,16 +127,16 @@ def test_a_word_of_the_dead_is_not_known_whatever_is_built_meanwhile(folder: Pat
     engine = engines.open(folder)
     live(engine, deaths=3)
     with engine.snapshot() as before:
-        assert before.known(["long", "appl"]) == {"appl"}
+        assert before.lexical.existing_terms(["long", "appl"]) == {"appl"}
         live(engine, deaths=300)
         with engine.snapshot() as after:
-            assert after.known(["long", "appl"]) == {"appl"}
-        assert before.known(["long", "appl"]) == {"appl"}
+            assert after.lexical.existing_terms(["long", "appl"]) == {"appl"}
+        assert before.lexical.existing_terms(["long", "appl"]) == {"appl"}
     engine.close()
 
 
 def test_what_cannot_be_built_anew_now_is_built_later(
-    folder: Path, oracle: list[list[Scored]], monkeypatch: pytest.MonkeyPatch
+    folder: Path, oracle: list[list[ScoredChunk]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engines.open(folder)
     live(engine, deaths=0)
@@ -153,7 +155,7 @@ def test_what_cannot_be_built_anew_now_is_built_later(
     engine.close()
 
 
-def test_an_emptied_library_leaves_no_words(folder: Path, oracle: list[list[Scored]]) -> None:
+def test_an_emptied_library_leaves_no_words(folder: Path, oracle: list[list[ScoredChunk]]) -> None:
     engine = engines.open(folder)
     live(engine, deaths=300)
     with engine.writing(1):

@@ -10,7 +10,7 @@ import pytest
 
 from marklight import engines
 from marklight.engines.embedded import pairing
-from marklight.engines.embedded.reader import EmbeddedReader
+from marklight.engines.embedded.snapshot import EmbeddedLinks
 from marklight.model import Batch
 from tests.contracts.builders import entry, id_of, link
 
@@ -34,10 +34,10 @@ def steps(folder: Path, links: int, kept: bool) -> tuple[int, int]:
         return 0
 
     found = []
-    with engine.snapshot() as reader:
-        connection: sqlite3.Connection = cast(EmbeddedReader, reader)._session.connection
+    with engine.snapshot() as snapshot:
+        connection: sqlite3.Connection = cast(EmbeddedLinks, snapshot.links)._session.connection
         connection.set_progress_handler(count, 10)
-        for ask in (reader.neighbours, reader.degrees):
+        for ask in (snapshot.links.neighbours, snapshot.links.degrees):
             counted = 0
             assert ask([id_of("hub.md")], 8)
             found.append(counted)

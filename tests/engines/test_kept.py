@@ -14,7 +14,7 @@ from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.engines.embedded.kept import Recent
 from marklight.engines.embedded.records import texts, unpacked
 from marklight.model import Batch, Entry, Vectors
-from marklight.ports import FIELD_BOOSTS, Reader
+from marklight.ports import FIELD_BOOSTS, Snapshot
 from marklight.text import analyze
 from tests.contracts.builders import entry, id_of
 
@@ -61,20 +61,22 @@ def test_all_is_forgotten_before_it_becomes_too_much() -> None:
     assert len(recent.known(range(9))) <= 3
 
 
-def everything(reader: Reader) -> list[object]:
+def everything(snapshot: Snapshot) -> list[object]:
     """What a view says in all the ways that keep something."""
     first, second = (f"{name}.md" for name in "ab")
-    ids = [chunk.id for path in (first, second) for chunk in reader.chunks_of(id_of(path))]
+    ids = [
+        chunk.id for path in (first, second) for chunk in snapshot.documents.chunks_of(id_of(path))
+    ]
     question = np.eye(8, dtype=np.float32)[0]
     return [
-        [chunk.text for chunk in reader.chunks(ids)],
-        reader.owners(ids),
-        reader.modified([id_of(first), id_of(second)]),
-        reader.moments([id_of(first), id_of(second)]),
-        reader.communities([id_of(first), id_of(second)]),
-        reader.keyword(analyze("apple"), FIELD_BOOSTS, Filters(), 9),
-        reader.semantic(question, "m", Filters(), 9),
-        {id: vector.tolist() for id, vector in reader.vectors("m", ids).items()},
+        [chunk.text for chunk in snapshot.documents.chunks(ids)],
+        snapshot.documents.owners(ids),
+        snapshot.documents.modified_times([id_of(first), id_of(second)]),
+        snapshot.documents.dates([id_of(first), id_of(second)]),
+        snapshot.links.communities([id_of(first), id_of(second)]),
+        snapshot.lexical.search(analyze("apple"), FIELD_BOOSTS, Filters(), 9),
+        snapshot.vectors.search(question, "m", Filters(), 9),
+        {id: vector.tolist() for id, vector in snapshot.vectors.get("m", ids).items()},
     ]
 
 
@@ -100,20 +102,31 @@ def test_much_more_than_is_kept_can_be_read(
     for name in ("PASSAGES", "DOCUMENTS", "PLACES"):
         monkeypatch.setattr(kept, name, 2)
     put(engine, entry("a.md", "apple one", "apple two", "apple", "a pear"), entry("b.md", "apple"))
-    with engine.snapshot() as reader:
-        assert everything(reader) == everything(reader)
-        assert len(reader.chunks([chunk.id for chunk in reader.chunks_of(id_of("a.md"))])) == 4
+    with engine.snapshot() as snapshot:
+        assert everything(snapshot) == everything(snapshot)
+        assert (
+            len(
+                snapshot.documents.chunks(
+                    [chunk.id for chunk in snapshot.documents.chunks_of(id_of("a.md"))]
+                )
+            )
+            == 4
+        )
 
 
 def test_fewer_by_words_are_the_first_of_more(engine: EmbeddedEngine) -> None:
     put(engine, entry("a.md", "apple apple", "apple and a pear"), entry("b.md", "apple"))
-    with engine.snapshot() as reader:
-        all_of_them = reader.keyword(analyze("apple"), FIELD_BOOSTS, Filters(), 9)
-        assert reader.keyword(analyze("apple"), FIELD_BOOSTS, Filters(), 2) == all_of_them[:2]
-        assert reader.keyword(analyze("apple"), FIELD_BOOSTS, Filters(), 9) == all_of_them
-        (only,) = reader.keyword(analyze("apple"), FIELD_BOOSTS, Filters(paths=("b.md",)), 9)
+    with engine.snapshot() as snapshot:
+        all_of_them = snapshot.lexical.search(analyze("apple"), FIELD_BOOSTS, Filters(), 9)
+        assert (
+            snapshot.lexical.search(analyze("apple"), FIELD_BOOSTS, Filters(), 2) == all_of_them[:2]
+        )
+        assert snapshot.lexical.search(analyze("apple"), FIELD_BOOSTS, Filters(), 9) == all_of_them
+        (only,) = snapshot.lexical.search(
+            analyze("apple"), FIELD_BOOSTS, Filters(paths=("b.md",)), 9
+        )
         assert only in all_of_them
-        assert len(reader.keyword(analyze("pear"), FIELD_BOOSTS, Filters(), 9)) == 1
+        assert len(snapshot.lexical.search(analyze("pear"), FIELD_BOOSTS, Filters(), 9)) == 1
 
 
 @pytest.mark.parametrize(
@@ -126,9 +139,9 @@ def test_several_texts_come_back_as_they_were(values: tuple[str, ...]) -> None:
 
 def test_where_no_library_was_made_nothing_piles_up_either(engine: EmbeddedEngine) -> None:
     for _ in range(9):
-        with engine.snapshot() as reader:
-            assert reader.counts("").documents == 0
+        with engine.snapshot() as snapshot:
+            assert snapshot.status.counts("").documents == 0
     assert len(engine._parts.kept) == 1
     put(engine, entry("a.md", "apple"))
-    with engine.snapshot() as reader:
-        assert reader.counts("").documents == 1
+    with engine.snapshot() as snapshot:
+        assert snapshot.status.counts("").documents == 1

@@ -21,11 +21,12 @@ LOOK = """
 import json, sys
 from marklight import engines
 engine = engines.open(sys.argv[1])
-with engine.snapshot() as reader:
-    reader.counts("m"), reader.files(), reader.failures(), reader.manifest(), reader.models()
-with engine.writing(1), engine.snapshot() as reader:
-    reader.unembedded("m", 5)
-engine.waste(), engine.sizes(), engine.close()
+with engine.snapshot() as snapshot:
+    snapshot.status.counts("m"), snapshot.documents.files(), snapshot.status.failures()
+    snapshot.status.manifest(), snapshot.vectors.models()
+with engine.writing(1), engine.snapshot() as snapshot:
+    snapshot.vectors.pending("m", 5)
+engine.count_unused_vectors(), engine.sizes(), engine.close()
 print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 """
 
@@ -83,16 +84,25 @@ def test_what_is_not_ours_is_never_swept_away(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["", "not/there/yet"])
 def test_to_look_at_a_library_that_is_not_there_makes_nothing(tmp_path: Path, place: str) -> None:
     engine = engines.open(tmp_path / place)
-    with engine.snapshot() as reader:
-        assert reader.generation == 0
-        assert reader.counts("m") == Counts(model="m")
-        assert (reader.files(), reader.find("a.md"), reader.unresolved()) == ({}, [], [])
+    with engine.snapshot() as snapshot:
+        assert snapshot.generation == 0
+        assert snapshot.status.counts("m") == Counts(model="m")
+        assert (
+            snapshot.documents.files(),
+            snapshot.documents.find_by_path("a.md"),
+            snapshot.links.unresolved(),
+        ) == ({}, [], [])
         filters = Filters(paths=("*.md",), after="2026")
         for each in (Filters(), filters):
-            assert reader.keyword(["word"], FIELD_BOOSTS, each, 9) == []
-            assert reader.code(["word"], each, 9) == []
-            assert reader.semantic(vector("q"), "m", each, 9) == []
-    assert (engine.sizes(), engine.waste(), engine.check(), engine.clean(())) == ({}, 0, [], 0)
+            assert snapshot.lexical.search(["word"], FIELD_BOOSTS, each, 9) == []
+            assert snapshot.lexical.search_code(["word"], each, 9) == []
+            assert snapshot.vectors.search(vector("q"), "m", each, 9) == []
+    assert (engine.sizes(), engine.count_unused_vectors(), engine.check(), engine.clean(())) == (
+        {},
+        0,
+        [],
+        0,
+    )
     assert engine.describe() == f"file:{tmp_path / place}"
     engine.close()
     assert list(tmp_path.iterdir()) == []
@@ -103,10 +113,10 @@ def test_a_library_that_another_engine_makes_is_seen_at_once(tmp_path: Path) -> 
     with early.snapshot() as before:
         make(tmp_path / "library")
         assert before.generation == 0
-        assert before.keyword(["word"], FIELD_BOOSTS, Filters(), 9) == []
-    with early.snapshot() as reader:
-        assert reader.generation == 1
-        assert len(reader.keyword(["word"], FIELD_BOOSTS, Filters(), 9)) == 1
+        assert before.lexical.search(["word"], FIELD_BOOSTS, Filters(), 9) == []
+    with early.snapshot() as snapshot:
+        assert snapshot.generation == 1
+        assert len(snapshot.lexical.search(["word"], FIELD_BOOSTS, Filters(), 9)) == 1
     early.close()
 
 

@@ -46,8 +46,8 @@ def is_kept(folder: Path) -> bool:
 
 
 def leads_to_hub(engine: Engine) -> int:
-    with engine.snapshot() as reader:
-        return reader.degrees([HUB], 99)[HUB]
+    with engine.snapshot() as snapshot:
+        return snapshot.links.degrees([HUB], 99)[HUB]
 
 
 def test_an_edit_is_followed_at_once(engine: Engine, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from marklight.engines.embedded.binary_vectors import MIN_CANDIDATES, hamming_ca
 from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.engines.embedded.vector_files import HEADER_BYTES
 from marklight.model import Batch, Entry, Vectors
-from marklight.ports import Scored
+from marklight.ports import ScoredChunk
 from tests.contracts.builders import entry
 
 SIZE = 384
@@ -43,9 +43,11 @@ def signs_file(folder: Path) -> Path:
     return path
 
 
-def ask(engine: EmbeddedEngine, question: np.ndarray, asked: Filters, limit: int) -> list[Scored]:
-    with engine.snapshot() as reader:
-        return reader.semantic(question, "m", asked, limit)
+def ask(
+    engine: EmbeddedEngine, question: np.ndarray, asked: Filters, limit: int
+) -> list[ScoredChunk]:
+    with engine.snapshot() as snapshot:
+        return snapshot.vectors.search(question, "m", asked, limit)
 
 
 def test_signs_are_bits() -> None:

@@ -16,7 +16,7 @@ from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.engines.embedded.vector_files import VectorFile
 from marklight.errors import StoreError
 from marklight.model import Batch
-from marklight.ports import FIELD_BOOSTS, Engine, Reader, Scored
+from marklight.ports import FIELD_BOOSTS, Engine, ScoredChunk, Snapshot
 from tests.contracts.builders import embedding, entry, vector
 
 PAGES = [entry(f"part{at % 5}/{at}.md", f"word{at} apple", f"pear word{at}") for at in range(40)]
@@ -32,18 +32,18 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "library"
 
 
-def ask(reader: Reader, number: int) -> object:
+def ask(snapshot: Snapshot, number: int) -> object:
     """All that retrievers ask for, most of it with a filter that SQLite must call Python for."""
     some = Filters(paths=(f"part{number % 5}/*.md",)) if number % 4 else Filters()
-    words = reader.keyword([f"word{number}", "pear"], FIELD_BOOSTS, some, 9)
-    near = reader.semantic(vector(PAGES[number].chunks[0].digest), "m", some, 9)
-    return words, near, reader.chunks([each.chunk for each in (*words, *near)])
+    words = snapshot.lexical.search([f"word{number}", "pear"], FIELD_BOOSTS, some, 9)
+    near = snapshot.vectors.search(vector(PAGES[number].chunks[0].digest), "m", some, 9)
+    return words, near, snapshot.documents.chunks([each.chunk_id for each in (*words, *near)])
 
 
 def same_from_all_threads(engine: Engine) -> None:
-    with engine.snapshot() as reader, ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda number: ask(reader, number % 40), range(160)))
-        assert found == [ask(reader, number % 40) for number in range(160)]
+    with engine.snapshot() as snapshot, ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda number: ask(snapshot, number % 40), range(160)))
+        assert found == [ask(snapshot, number % 40) for number in range(160)]
 
 
 def test_threads_share_a_view_that_has_loaded_nothing_yet(folder: Path) -> None:
@@ -60,10 +60,10 @@ def test_nobody_is_told_what_another_thread_asked_for_meanwhile(folder: Path) ->
             asked("appl")
             return str.__eq__(self, other)
 
-    def asked(word: str) -> list[Scored]:
-        return reader.keyword([word], FIELD_BOOSTS, Filters(), 9)
+    def asked(word: str) -> list[ScoredChunk]:
+        return snapshot.lexical.search([word], FIELD_BOOSTS, Filters(), 9)
 
-    with engines.open(folder).snapshot() as reader:
+    with engines.open(folder).snapshot() as snapshot:
         pears = asked("pear")
         assert pears != asked("appl")
         assert asked("pear") == pears
@@ -78,7 +78,7 @@ def test_each_piece_of_news_is_told_to_one_of_many(tmp_path: Path) -> None:
         with ThreadPoolExecutor(8) as threads:
             for _ in range(20):
                 engine._parts.lexical.news.extend(pieces)
-                told = threads.map(lambda _: engine.news(), range(8))
+                told = threads.map(lambda _: engine.take_notices(), range(8))
                 assert sorted(piece for some in told for piece in some) == sorted(pieces)
     finally:
         sys.setswitchinterval(usual)

@@ -49,8 +49,8 @@ def mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(engine: Engine) -> int:
-    with engine.snapshot() as reader:
-        return len(reader.semantic(vector("q"), "m", Filters(), 9))
+    with engine.snapshot() as snapshot:
+        return len(snapshot.vectors.search(vector("q"), "m", Filters(), 9))
 
 
 def test_a_file_in_use_is_left_for_the_next_sweep(

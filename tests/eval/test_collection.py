@@ -76,8 +76,8 @@ def test_every_document_is_in_the_library_under_its_own_name(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path))
         with open_collection(dataset, "keyword", FAKE) as collection:
-            with collection.library.engine.snapshot() as reader:
-                found = {collection.names[id.path] for id in reader.files()}
+            with collection.library.engine.snapshot() as snapshot:
+                found = {collection.names[id.path] for id in snapshot.documents.files()}
             assert found == {text.id for text in made}
 
 

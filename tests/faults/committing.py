@@ -23,9 +23,9 @@ import tantivy
 from marklight import engines, ownership
 from marklight.answer import Filters
 from marklight.engines.memory import MemoryEngine
-from marklight.engines.memory.reader import MemoryReader
+from marklight.engines.memory.engine import snapshot_of
 from marklight.model import Batch
-from marklight.ports import FIELD_BOOSTS, Reader
+from marklight.ports import FIELD_BOOSTS, Snapshot
 from marklight.text import analyze
 from tests.contracts.builders import entry, id_of, link, vector, vectors
 
@@ -68,48 +68,65 @@ def resume(folder: Path) -> None:
     """Commit what is missing, as a run does that finds out where the last one stopped."""
     engine = engines.open(folder)
     with engine.writing(10):
-        with engine.snapshot() as reader:
-            done = int(reader.manifest().get("step", -1))
+        with engine.snapshot() as snapshot:
+            done = int(snapshot.status.manifest().get("step", -1))
         for batch in list(batches())[done + 1 :]:
             engine.commit(batch)
     engine.close()
 
 
-def answers(reader: Reader) -> object:
+def answers(snapshot: Snapshot) -> object:
     """What a view says, in a form that engines can be compared by."""
-    files = sorted(reader.files())
+    files = sorted(snapshot.documents.files())
     found = [
-        {each.chunk for each in reader.keyword(analyze(word), FIELD_BOOSTS, Filters(), 999)}
+        {
+            each.chunk_id
+            for each in snapshot.lexical.search(analyze(word), FIELD_BOOSTS, Filters(), 999)
+        }
         for word in VOCABULARY
     ]
-    near = reader.semantic(vector("q"), "m", Filters(), 20)
+    near = snapshot.vectors.search(vector("q"), "m", Filters(), 20)
     return (
-        reader.generation,
-        reader.counts("m"),
-        [(id, reader.chunks_of(id), reader.links_from(id), reader.links_to(id)) for id in files],
-        (list(reader.edges()), reader.neighbours(files, 99), reader.communities(files)),
-        [each.chunk for each in reader.unembedded("m", 999)],
+        snapshot.generation,
+        snapshot.status.counts("m"),
+        [
+            (
+                id,
+                snapshot.documents.chunks_of(id),
+                snapshot.links.outgoing(id),
+                snapshot.links.incoming(id),
+            )
+            for id in files
+        ],
+        (
+            list(snapshot.links.edges()),
+            snapshot.links.neighbours(files, 99),
+            snapshot.links.communities(files),
+        ),
+        [each.chunk for each in snapshot.vectors.pending("m", 999)],
         found,
-        [(each.chunk, round(each.score, 4)) for each in near],
+        [(each.chunk_id, round(each.score, 4)) for each in near],
     )
 
 
 def look(folder: Path, expected: list[object]) -> None:
     """Open what a death left behind: it must be some commit, whole."""
     engine = engines.open(folder)
-    with engine.snapshot() as reader:
-        assert answers(reader) == expected[reader.generation], f"generation {reader.generation}"
+    with engine.snapshot() as snapshot:
+        assert answers(snapshot) == expected[snapshot.generation], (
+            f"generation {snapshot.generation}"
+        )
     engine.close()
 
 
 def expected_answers() -> list[object]:
     """What each generation must answer, by brute force."""
     memory = MemoryEngine()
-    expected = [answers(MemoryReader(memory.state))]
+    expected = [answers(snapshot_of(memory.state))]
     with memory.writing(0):
         for batch in batches():
             memory.commit(batch)
-            expected.append(answers(MemoryReader(memory.state)))
+            expected.append(answers(snapshot_of(memory.state)))
     return expected
 
 
@@ -118,10 +135,10 @@ def watch(folder: Path, expected: list[object]) -> int:
     engine = engines.open(folder)
     looks, generation = 0, -1
     while generation < STEPS:
-        with engine.snapshot() as reader:
-            assert reader.generation >= generation
-            generation = reader.generation
-            assert answers(reader) == expected[generation], f"generation {generation}"
+        with engine.snapshot() as snapshot:
+            assert snapshot.generation >= generation
+            generation = snapshot.generation
+            assert answers(snapshot) == expected[generation], f"generation {generation}"
         looks += 1
     engine.close()
     return looks
@@ -174,8 +191,8 @@ def finish(folder: Path, expected: list[object]) -> None:
     """Whatever happened on the way, the end is the expected one."""
     resume(folder)
     engine = engines.open(folder)
-    with engine.snapshot() as reader:
-        assert answers(reader) == expected[-1]
+    with engine.snapshot() as snapshot:
+        assert answers(snapshot) == expected[-1]
     # What a death left lying about is cleared away, and that is all there is to find.
     found = engine.check()
     assert all("nothing uses" in each for each in found), found

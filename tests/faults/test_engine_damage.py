@@ -54,8 +54,8 @@ def make(folder: Path, steps: int = 9) -> Path:
 def view(folder: Path) -> object:
     engine = engines.open(folder)
     try:
-        with engine.snapshot() as reader:
-            return answers(reader)
+        with engine.snapshot() as snapshot:
+            return answers(snapshot)
     finally:
         engine.close()
 
@@ -124,8 +124,8 @@ def test_a_derived_part_comes_back_by_itself(folder: Path, harm: str) -> None:
     assert engine.check() == []
     with engine.writing(1):
         engine.commit(Batch(entries=(entry("new.md", "durian"),)))
-    with engine.snapshot() as reader:
-        assert len(reader.keyword(["durian"], {"body": 1.0}, Filters(), 9)) == 1
+    with engine.snapshot() as snapshot:
+        assert len(snapshot.lexical.search(["durian"], {"body": 1.0}, Filters(), 9)) == 1
     engine.close()
 
 
@@ -187,14 +187,14 @@ def test_whoever_searches_while_vectors_are_mended_does_not_keep_the_old_ones(
     rebuild = VectorFile.rebuild
 
     def searched_meanwhile(file: VectorFile, session: Session) -> None:
-        with engine.snapshot() as reader:
-            assert answers(reader) != before
+        with engine.snapshot() as snapshot:
+            assert answers(snapshot) != before
         rebuild(file, session)
 
     monkeypatch.setattr(VectorFile, "rebuild", searched_meanwhile)
     assert engine.check() == ["The vectors of m were written anew from the store"]
-    with engine.snapshot() as reader:
-        assert answers(reader) == before
+    with engine.snapshot() as snapshot:
+        assert answers(snapshot) == before
     engine.close()
 
 
@@ -252,14 +252,14 @@ def test_a_check_puts_tables_right_that_follow_from_others(
     connection.commit()
     connection.close()
     engine = engines.open(folder)
-    with engine.snapshot() as reader:
-        generation = reader.generation
+    with engine.snapshot() as snapshot:
+        generation = snapshot.generation
     (found,) = engine.check()
     assert said in found
     assert engine.check() == []
-    with engine.snapshot() as reader:
-        assert reader.generation == generation + 1
-        assert answers(reader)[2:] == before[2:]  # type: ignore[index]
+    with engine.snapshot() as snapshot:
+        assert snapshot.generation == generation + 1
+        assert answers(snapshot)[2:] == before[2:]  # type: ignore[index]
     engine.close()
 
 
@@ -273,9 +273,9 @@ def test_words_that_were_found_in_another_way_are_counted_anew(folder: Path) -> 
     with engine.writing(1):
         engine.commit(Batch(manifest={"no": "document"}))
         engine.commit(Batch(entries=(entry("new.md", "durian"),)))
-    with engine.snapshot() as reader:
-        assert {"plum", "durian"} <= set(reader.unembedded_concepts("m", 99))
-        assert "oldplum" not in reader.unembedded_concepts("m", 99)
+    with engine.snapshot() as snapshot:
+        assert {"plum", "durian"} <= set(snapshot.vocabulary.terms_without_vector("m", 99))
+        assert "oldplum" not in snapshot.vocabulary.terms_without_vector("m", 99)
     assert engine.check() == []
     engine.close()
 

@@ -15,7 +15,7 @@ from marklight.answer import Filters
 from marklight.engines.memory import MemoryEngine
 from marklight.errors import StoreError
 from marklight.model import Batch
-from marklight.ports import Engine, Reader
+from marklight.ports import Engine, Snapshot
 from tests.contracts.builders import entry, vectors
 from tests.faults.committing import answers, batches
 
@@ -34,8 +34,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def found(reader: Reader) -> set[str]:
-    return {each.chunk for each in reader.keyword(["plum"], {"body": 1.0}, Filters(), 999)}
+def found(snapshot: Snapshot) -> set[str]:
+    return {
+        each.chunk_id for each in snapshot.lexical.search(["plum"], {"body": 1.0}, Filters(), 999)
+    }
 
 
 def large(number: int) -> Batch:
@@ -75,19 +77,19 @@ def test_a_full_disk_loses_nothing(small_disk: Path, spare: int) -> None:
         for batch in steps[:6]:
             engine.commit(batch)
             memory.commit(batch)
-    with memory.snapshot() as reader:
-        before = answers(reader)
+    with memory.snapshot() as snapshot:
+        before = answers(snapshot)
     fill(small_disk / "filler", spare)
     with pytest.raises(StoreError, match="No space left"):
         commit_large(engine)
-    with engine.snapshot() as reader:
-        seen = reader.generation
-        assert answers(reader) == before or seen > 6
+    with engine.snapshot() as snapshot:
+        seen = snapshot.generation
+        assert answers(snapshot) == before or seen > 6
     engine.close()
     reopened = engines.open(small_disk / "library")
-    with reopened.snapshot() as reader:
-        assert reader.generation == seen
-        assert answers(reader) == before or seen > 6
+    with reopened.snapshot() as snapshot:
+        assert snapshot.generation == seen
+        assert answers(snapshot) == before or seen > 6
     (small_disk / "filler").unlink()
     gone = tuple(entry(f"large/{at}.md").document.id for at in range(30))
     with reopened.writing(1), memory.writing(1):
@@ -95,11 +97,11 @@ def test_a_full_disk_loses_nothing(small_disk: Path, spare: int) -> None:
         for batch in steps[6:]:
             reopened.commit(batch)
             memory.commit(batch)
-    with reopened.snapshot() as reader, memory.snapshot() as oracle:
-        assert [reader.chunks_of(id) for id in sorted(reader.files())] == [
-            oracle.chunks_of(id) for id in sorted(oracle.files())
+    with reopened.snapshot() as snapshot, memory.snapshot() as oracle:
+        assert [snapshot.documents.chunks_of(id) for id in sorted(snapshot.documents.files())] == [
+            oracle.documents.chunks_of(id) for id in sorted(oracle.documents.files())
         ]
-        assert found(reader) == found(oracle)
+        assert found(snapshot) == found(oracle)
     # A file that an aborted commit began may be left; it is cleared away.
     assert reopened.check() in ([], ["1 files or folders that nothing uses were deleted"])
     assert reopened.check() == []
@@ -113,8 +115,8 @@ def test_a_library_on_a_full_disk_can_be_searched(small_disk: Path) -> None:
     engine.close()
     fill(small_disk / "filler", 0)
     engine = engines.open(small_disk / "library")
-    with engine.snapshot() as reader:
-        assert len(found(reader)) == 1
+    with engine.snapshot() as snapshot:
+        assert len(found(snapshot)) == 1
     with pytest.raises(StoreError, match="No space left"):
         commit_large(engine)
     (small_disk / "filler").unlink()
@@ -122,8 +124,8 @@ def test_a_library_on_a_full_disk_can_be_searched(small_disk: Path) -> None:
     other = engines.open(small_disk / "library")
     with other.writing(1):
         other.commit(Batch(entries=(entry("b.md", "plum"),)))
-    with engine.snapshot() as reader:
-        assert len(found(reader)) == 2
+    with engine.snapshot() as snapshot:
+        assert len(found(snapshot)) == 2
     other.close()
     engine.close()
 
@@ -141,8 +143,8 @@ engine = engines.open(folder)
 with engine.writing(1):
     for batch in list(batches())[:6]:
         engine.commit(batch)
-with engine.snapshot() as reader:
-    before = answers(reader)
+with engine.snapshot() as snapshot:
+    before = answers(snapshot)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 try:
     with engine.writing(1):
@@ -153,12 +155,12 @@ except StoreError as error:
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 engine.close()
 engine = engines.open(folder)
-with engine.snapshot() as reader:
-    assert answers(reader) == before
+with engine.snapshot() as snapshot:
+    assert answers(snapshot) == before
 with engine.writing(1):
     engine.commit(large(1))
-with engine.snapshot() as reader:
-    assert reader.counts("large").embedded == 270
+with engine.snapshot() as snapshot:
+    assert snapshot.status.counts("large").embedded == 270
 assert engine.check() == []
 """
 

@@ -115,8 +115,8 @@ def test_a_death_while_the_words_are_built_anew_loses_nothing(
             owner, name, lambda *a, **k: die() if next(calls) == last_call else real(*a, **k)
         )
         engine = engines.open(folder)
-        with engine.snapshot() as reader:
-            answers(reader)
+        with engine.snapshot() as snapshot:
+            answers(snapshot)
 
     child = in_child(doomed)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
@@ -158,11 +158,11 @@ def test_a_death_while_the_dead_are_left_out_loses_nothing(
     child = in_child(doomed)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     engine = engines.open(folder)
-    with engine.snapshot() as reader:
-        found = answers(reader)
+    with engine.snapshot() as snapshot:
+        found = answers(snapshot)
     assert engine.check() == []
-    with engine.snapshot() as reader:
-        assert answers(reader) == found
+    with engine.snapshot() as snapshot:
+        assert answers(snapshot) == found
     engine.close()
     memory = MemoryEngine()
     with memory.writing(0):
@@ -179,15 +179,15 @@ def assert_whole(folder: Path) -> None:
         for batch in batches():
             memory.commit(batch)
     engine = engines.open(folder)
-    with engine.snapshot() as reader:
-        done = reader.generation
-        answers(reader)
+    with engine.snapshot() as snapshot:
+        done = snapshot.generation
+        answers(snapshot)
     engine.close()
     assert 0 <= done <= memory.state.generation
     resume(folder)
     engine = engines.open(folder)
-    with engine.snapshot() as reader, memory.snapshot() as oracle:
-        assert answers(reader) == answers(oracle)
+    with engine.snapshot() as snapshot, memory.snapshot() as oracle:
+        assert answers(snapshot) == answers(oracle)
     # What a death left lying about is cleared away, and that is all there is to find.
     assert engine.check() in ([], ["1 files or folders that nothing uses were deleted"])
     assert engine.check() == []

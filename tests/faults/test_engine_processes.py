@@ -85,8 +85,8 @@ def test_a_second_writer_waits_and_is_then_told_so(
         pass
     assert 0.25 < time.monotonic() - began < 30
     assert caught.value.hint
-    with engine.snapshot() as reader:
-        assert reader.generation == 0
+    with engine.snapshot() as snapshot:
+        assert snapshot.generation == 0
 
 
 def test_a_killed_writer_leaves_its_place_at_once(
@@ -122,8 +122,8 @@ def test_what_one_writes_the_next_goes_on_with(folder: Path, opened: Opened) -> 
             engine.commit(batch)
     expected = expected_answers()[-1]
     for engine in (one, two):
-        with engine.snapshot() as reader:
-            assert answers(reader) == expected
+        with engine.snapshot() as snapshot:
+            assert answers(snapshot) == expected
     assert one.check() == []
 
 
@@ -144,8 +144,8 @@ def test_many_threads_share_one_engine(folder: Path, opened: Opened) -> None:
     def read() -> None:
         try:
             for _ in range(12):
-                with engine.snapshot() as reader:
-                    assert answers(reader) == expected[reader.generation]
+                with engine.snapshot() as snapshot:
+                    assert answers(snapshot) == expected[snapshot.generation]
         except BaseException as error:
             failures.append(error)
 
@@ -184,13 +184,15 @@ def test_a_view_that_looks_late_still_finds_what_died_since(
     resume(folder)
     reading, writing = opened(folder), opened(folder)
     with reading.snapshot() as late, writing.writing(1):
-        writing.commit(Batch(entries=(entry("x.md", "plum"),), removed=tuple(late.files())))
+        writing.commit(
+            Batch(entries=(entry("x.md", "plum"),), removed=tuple(late.documents.files()))
+        )
         monkeypatch.setattr(lexical_index, "GRACE_SECONDS", -1.0)
         monkeypatch.setattr(derived, "GRACE_SECONDS", -1.0)
         writing.commit(Batch(entries=(entry("y.md", "plum"),)))
         assert answers(late) == expected_answers()[-1]
-    with writing.snapshot() as reader:
-        assert len(reader.keyword(["plum"], {"body": 1.0}, Filters(), 99)) == 2
+    with writing.snapshot() as snapshot:
+        assert len(snapshot.lexical.search(["plum"], {"body": 1.0}, Filters(), 99)) == 2
 
 
 def test_dead_passages_leave_the_words_in_time(
@@ -242,9 +244,9 @@ def test_a_folder_that_may_not_be_written_can_be_searched(harm: str) -> None:
             for path in (place, folder, *folder.rglob("*")):
                 path.chmod(0o555 if path.is_dir() else 0o444)
             engine = engines.open(folder)
-            with engine.snapshot() as reader:
-                assert reader.generation == len(expected) - (harm != "a death")
-                assert harm == "a death" or answers(reader) == expected[-1]
+            with engine.snapshot() as snapshot:
+                assert snapshot.generation == len(expected) - (harm != "a death")
+                assert harm == "a death" or answers(snapshot) == expected[-1]
             with pytest.raises(StoreError), engine.writing(0.1):
                 engine.commit(Batch(entries=(entry("a.md", "x"),)))
             engine.close()

@@ -99,12 +99,12 @@ def runs() -> Iterator[Runs]:
 
 def contents(lib: Library) -> dict[str, Any]:
     """Everything that a user can see of a library, without what depends on the number of commits."""
-    with lib.engine.snapshot() as reader:
-        files = reader.files()
+    with lib.engine.snapshot() as snapshot:
+        files = snapshot.documents.files()
         model = lib.embedder.fingerprint if lib.embedder else ""
-        counts = reader.counts(model)
+        counts = snapshot.status.counts(model)
         chunks = {
-            id: [(one.id, one.text, one.lines) for one in reader.chunks_of(id)]
+            id: [(one.id, one.text, one.lines) for one in snapshot.documents.chunks_of(id)]
             for id in sorted(files)
         }
     answers = {
@@ -146,8 +146,8 @@ def test_fifty_kills_lose_nothing(tmp_path: Path, runs: Runs) -> None:
                 grown += 1
                 write(folder, documents(40, start=1000 * grown))
             with library(folder, engine=place) as lib:
-                with lib.engine.snapshot() as reader:
-                    found = set(reader.files())
+                with lib.engine.snapshot() as snapshot:
+                    found = set(snapshot.documents.files())
                 assert committed <= found, "a committed document was lost"
                 committed = found
                 lib.search("violin", refresh=False)

@@ -25,8 +25,8 @@ def grouped(links: dict[str, str]) -> dict[DocumentId, int]:
     )
     with engine.writing(1):
         engine.commit(Batch(entries=tuple(pages)))
-    with engine.snapshot() as reader:
-        return dict(communities.group(reader))
+    with engine.snapshot() as snapshot:
+        return dict(communities.group(snapshot))
 
 
 def named(groups: dict[DocumentId, int]) -> list[str]:

@@ -16,7 +16,7 @@ from marklight.ingest import walk
 from marklight.ingest.discover import Claims, Discover
 from marklight.ingest.timestamps import state_of
 from marklight.model import DocumentId
-from marklight.ports import Span
+from marklight.ports import PathRange
 from tests.making import write
 
 
@@ -263,7 +263,7 @@ TREE = ("a.md", "a/b.md", "a/c/d.md", "a/e.md", "a-b.md", "a0.md", "b/c.md", "é
 def test_a_part_of_the_tree_is_a_span_of_its_paths(names: list[str], data: st.DataObject) -> None:
     ends = st.sampled_from((*TREE, "", "a/", "a/c/", "a0", "zz"))
     cuts = sorted(data.draw(st.sets(ends, min_size=2, max_size=6)))
-    spans = [Span("docs", *ends) for ends in zip(cuts[::2], cuts[1::2], strict=False)]
+    spans = [PathRange("docs", *ends) for ends in zip(cuts[::2], cuts[1::2], strict=False)]
     with TemporaryDirectory() as folder:
         write(Path(folder), dict.fromkeys(names, ""))
         seen = Discover()({"docs": Path(folder)}, spans)
@@ -280,7 +280,11 @@ def test_a_walk_that_is_stopped_again_and_again_sees_everything_once(
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "_AT_ONCE", 1)  # the time is looked at after every name
         root = write(Path(folder), dict.fromkeys(names, ""))
-        spans = [Span("docs", begin), Span("docs", "", begin)] if begin else [Span("docs")]
+        spans = (
+            [PathRange("docs", begin), PathRange("docs", "", begin)]
+            if begin
+            else [PathRange("docs")]
+        )
         seen: list[str] = []
         looks = 0
         while spans:
@@ -306,7 +310,7 @@ def test_of_links_to_one_place_the_first_is_followed_in_a_part_too(tmp_path: Pat
     claimed: Claims = {}
     everything = Discover()({"docs": tmp_path}, claimed=claimed)
     assert [id.path for id in everything.found] == ["first/a.md", "m.md"]
-    later = Discover()({"docs": tmp_path}, [Span("docs", "n")], claimed=claimed)
+    later = Discover()({"docs": tmp_path}, [PathRange("docs", "n")], claimed=claimed)
     assert not later.found
 
 

@@ -30,18 +30,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 def failed(lib: Library) -> dict[str, str]:
-    with lib.engine.snapshot() as reader:
-        return {failure.document.path: failure.reason for failure in reader.failures()}
+    with lib.engine.snapshot() as snapshot:
+        return {failure.document.path: failure.reason for failure in snapshot.status.failures()}
 
 
 def indexed(lib: Library) -> list[str]:
-    with lib.engine.snapshot() as reader:
-        return sorted(id.path for id in reader.files())
+    with lib.engine.snapshot() as snapshot:
+        return sorted(id.path for id in snapshot.documents.files())
 
 
 def generation(lib: Library) -> int:
-    with lib.engine.snapshot() as reader:
-        return reader.generation
+    with lib.engine.snapshot() as snapshot:
+        return snapshot.generation
 
 
 def stays_quiet(lib: Library) -> bool:
@@ -242,6 +242,6 @@ def test_a_swap_for_a_file_of_the_same_size_and_time_is_seen(folder: Path, engin
 
 
 def text(lib: Library, path: str) -> str:
-    with lib.engine.snapshot() as reader:
-        document = reader.document(DocumentId("default", path))
+    with lib.engine.snapshot() as snapshot:
+        document = snapshot.documents.get(DocumentId("default", path))
         return document.text if document else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from marklight.ingest.plan import plan
 from marklight.model import DocumentId, Failure, FileState
-from marklight.ports import Indexed
+from marklight.ports import IndexedFile
 
 OLD, NEW = FileState(10, 1), FileState(10, 2)
 
@@ -13,8 +13,8 @@ def at(path: str, collection: str = "c") -> DocumentId:
     return DocumentId(collection, path)
 
 
-def known(file: FileState = OLD, recipe: str = "r") -> Indexed:
-    return Indexed(file, "digest", recipe)
+def known(file: FileState = OLD, recipe: str = "r") -> IndexedFile:
+    return IndexedFile(file, "digest", recipe)
 
 
 def test_new_and_changed_files_are_read_and_unchanged_ones_are_not() -> None:

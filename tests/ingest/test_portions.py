@@ -15,14 +15,15 @@ from marklight.ingest.look import (
 )
 from marklight.ingest.plan import plan
 from marklight.model import DocumentId, FileState
-from marklight.ports import Indexed, silent
+from marklight.ports import IndexedFile, silent
 
 
 def look(count: int, size: int, known: int = 0) -> Look:
     """So many files to read, of a library that has some others already."""
     files = {DocumentId("c", f"{number:05}"): FileState(size, 1) for number in range(count)}
     index = {
-        DocumentId("d", f"{number}"): Indexed(FileState(1, 1), "", "r") for number in range(known)
+        DocumentId("d", f"{number}"): IndexedFile(FileState(1, 1), "", "r")
+        for number in range(known)
     }
     return Look(
         generation=0,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from marklight.ingest.discover import Discover
 from marklight.ingest.watch import MANY, Watch, file_system, merged
-from marklight.ports import Span
+from marklight.ports import PathRange
 from tests.making import write
 
 QUIET_MS = 200
@@ -124,7 +124,7 @@ def test_very_many_changes_mean_everything(watch: Watch, root: Path) -> None:
     told(watch, root, "many/1.md")
     write(root, {f"many/{number}.md": "x" for number in range(MANY + 20)})
     until = time.monotonic() + SECONDS
-    while (spans := watch.wait(SECONDS, Event())) != [Span("docs")]:
+    while (spans := watch.wait(SECONDS, Event())) != [PathRange("docs")]:
         assert time.monotonic() < until, spans
 
 
@@ -141,7 +141,7 @@ def test_the_deepest_collection_is_told(root: Path) -> None:
     watch = Watch(Discover(), collections, 30)
     watch.cover(Discover()(collections).folders)
     write(root, {"guide/b.md": "2"})
-    assert watch.wait(SECONDS, Event()) == [Span("guide", "b.md", "b.md0")]
+    assert watch.wait(SECONDS, Event()) == [PathRange("guide", "b.md", "b.md0")]
     watch.close()
 
 
@@ -185,7 +185,7 @@ ENDS = st.sampled_from("abcdefgh")
 def test_merged_spans_hold_the_same_paths_each_once(
     given: list[tuple[str, str, str | None]],
 ) -> None:
-    spans = [Span(*each) for each in given if each[2] is None or each[1] < each[2]]
+    spans = [PathRange(*each) for each in given if each[2] is None or each[1] < each[2]]
     one = merged(spans)
     for collection in "xy":
         for path in "abcdefghi":

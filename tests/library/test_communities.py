@@ -21,8 +21,8 @@ PAGES = {
 
 
 def groups(lib: Library) -> list[str]:
-    with lib.engine.snapshot() as reader:
-        known = reader.communities(DocumentId("default", name) for name in PAGES)
+    with lib.engine.snapshot() as snapshot:
+        known = snapshot.links.communities(DocumentId("default", name) for name in PAGES)
     found: dict[int, str] = {}
     for id, number in sorted(known.items()):
         found[number] = found.get(number, "") + id.path[0]
@@ -30,8 +30,8 @@ def groups(lib: Library) -> list[str]:
 
 
 def generation(lib: Library) -> int:
-    with lib.engine.snapshot() as reader:
-        return reader.generation
+    with lib.engine.snapshot() as snapshot:
+        return snapshot.generation
 
 
 @pytest.mark.parametrize("by_search", [True, False])
@@ -53,9 +53,9 @@ def test_they_are_found_again_when_links_changed_and_only_then(tmp_path: Path, e
         assert generation(lib) == before
         write(folder, {"a.md": "# A\n\nOther apples. See [[b]] and [[c]].\n"})
         lib.index()
-        with lib.engine.snapshot() as reader:
-            grouped = int(reader.manifest()["communities"])
-            assert grouped == reader.linked <= before
+        with lib.engine.snapshot() as snapshot:
+            grouped = int(snapshot.status.manifest()["communities"])
+            assert grouped == snapshot.links.last_changed() <= before
         assert groups(lib) == ["abc", "xy"]
         write(folder, {"y.md": "# Y\n\nYaks.\n", "x.md": "# X\n\nXylophones alone.\n"})
         lib.search("xylophones")

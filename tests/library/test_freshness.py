@@ -46,8 +46,8 @@ def tree(tmp_path: Path) -> Path:
 
 
 def indexed(lib: marklight.Library) -> set[tuple[str, str, str]]:
-    with lib.engine.snapshot() as reader:
-        return {(*id, each.digest) for id, each in reader.files().items()}
+    with lib.engine.snapshot() as snapshot:
+        return {(*id, each.digest) for id, each in snapshot.documents.files().items()}
 
 
 @pytest.mark.usefixtures("impatient")

@@ -161,8 +161,8 @@ def test_scores_stay_below_one_and_what_was_first_follows_at_once(lib: marklight
 
 
 def test_what_is_brought_in_is_the_first_passage(lib: marklight.Library) -> None:
-    with lib.engine.snapshot() as reader:
-        (hit,) = ExactTitle()(Query("Growing fig"), (), Tools(reader))
+    with lib.engine.snapshot() as snapshot:
+        (hit,) = ExactTitle()(Query("Growing fig"), (), Tools(snapshot))
     assert (hit.chunk.path, hit.chunk.ordinal) == ("growing/fig-growing.md", 0)
     assert 0.5 <= hit.score <= 1.0
 
@@ -170,8 +170,8 @@ def test_what_is_brought_in_is_the_first_passage(lib: marklight.Library) -> None
 def test_a_section_that_stands_well_already_is_not_put_lower_by_its_name(
     lib: marklight.Library,
 ) -> None:
-    with lib.engine.snapshot() as reader:
-        tools = Tools(reader)
+    with lib.engine.snapshot() as snapshot:
+        tools = Tools(snapshot)
         (found,) = ExactTitle()(Query("When growing fig fails"), (), tools)
         (hit,) = ExactTitle()(Query("When growing fig fails"), (replace(found, score=0.9),), tools)
     # Half of the room above 0.9, which a heading begins at, and a seventh of it for each whole score.

@@ -81,10 +81,10 @@ def test_links_to_a_hub_are_counted_up_to_a_number_and_that_is_said(
 ) -> None:
     write(folder, {f"many/{number}.md": "[[hub]]\n" for number in range(12)})
     lib.index()
-    with lib.engine.snapshot() as reader:
+    with lib.engine.snapshot() as snapshot:
         hub = DocumentId("default", "hub.md")
         for most, more in [(8, {"in": 8 - 5}), (99, {"in": 13 - 5})]:
-            found = links(hub, reader, 5, lambda _: True, most_counted=most)
+            found = links(hub, snapshot, 5, lambda _: True, most_counted=most)
             assert found.more == more
             assert bool(found.notices) == (most == 8)
 

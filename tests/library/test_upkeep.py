@@ -98,8 +98,12 @@ def test_no_passage_is_longer_than_the_model_takes(folder: Path, engine: str) ->
         report = lib.index()
         assert report.index.pending == 0
         assert lib.embedder is not None
-        with lib.engine.snapshot() as reader:
-            chunks = [chunk for id in reader.files() for chunk in reader.chunks_of(id)]
+        with lib.engine.snapshot() as snapshot:
+            chunks = [
+                chunk
+                for id in snapshot.documents.files()
+                for chunk in snapshot.documents.chunks_of(id)
+            ]
         counts = lib.embedder.count_tokens([chunk_embedding_text(chunk) for chunk in chunks])
         assert max(counts) <= lib.embedder.token_limit
         assert len({chunk.id for chunk in chunks}) == len(chunks)
@@ -171,8 +175,8 @@ def test_a_new_model_embeds_anew_and_the_old_one_answers_meanwhile(
         assert sorted(loaded) == ["fake", "other"], "each is opened once, however often it answers"
         lib.index()
         assert not lib.search("espresso machine").notices
-        with lib.engine.snapshot() as reader:
-            assert old not in reader.models()
+        with lib.engine.snapshot() as snapshot:
+            assert old not in snapshot.vectors.models()
 
 
 def test_one_bad_file_is_a_line_in_the_status(folder: Path, engine: str) -> None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def missing(lib: marklight.Library) -> list[str]:
     assert lib.embedder
-    with lib.engine.snapshot() as reader:
-        return reader.unembedded_concepts(lib.embedder.fingerprint, 99_999)
+    with lib.engine.snapshot() as snapshot:
+        return snapshot.vocabulary.terms_without_vector(lib.embedder.fingerprint, 99_999)
 
 
 class Counting:

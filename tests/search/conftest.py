@@ -17,5 +17,5 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
     folder = write(tmp_path_factory.mktemp("docs"), PAGES)
     with library(folder, engine="memory:") as lib:
         lib.index()
-        with lib.engine.snapshot() as reader:
-            yield Tools(reader, FakeEmbedder())
+        with lib.engine.snapshot() as snapshot:
+            yield Tools(snapshot, FakeEmbedder())

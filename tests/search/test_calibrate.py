@@ -12,9 +12,9 @@ from marklight.ports import Tools
 from marklight.search.fuse.reciprocal import Reciprocal
 from marklight.search.fuse.weighted_sum import WeightedSum
 from marklight.search.refine.calibrate import Calibrate
-from tests.making import hits_of, no_reader
+from tests.making import hits_of, no_snapshot
 
-TOOLS = Tools(no_reader())
+TOOLS = Tools(no_snapshot())
 QUERY = Query("anything")
 
 
@@ -47,6 +47,6 @@ def test_the_order_of_ranks_stays() -> None:
 def test_scores_of_another_fusion_are_left_alone_and_that_is_said_once() -> None:
     said: list[str] = []
     fused = WeightedSum()({"keyword": hits_of({"a": 3.0, "b": 2.0})}, QUERY, TOOLS)
-    assert Calibrate()(QUERY, fused, Tools(no_reader(), notify=said.append)) == fused
+    assert Calibrate()(QUERY, fused, Tools(no_snapshot(), notify=said.append)) == fused
     assert len(said) == 1
     assert "reciprocal" in said[0]

@@ -6,9 +6,9 @@ from marklight.answer import Filters, Query
 from marklight.errors import SettingsError
 from marklight.ports import Tools
 from marklight.search.rewrite.classify import Classify
-from tests.making import no_reader
+from tests.making import no_snapshot
 
-TOOLS = Tools(no_reader())
+TOOLS = Tools(no_snapshot())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from marklight.answer import Filters, Hit, Hits, Query, Why
 from marklight.ports import Tools
 from marklight.search.refine.confidence import Confidence
-from tests.making import chunk, hits_of, no_reader
+from tests.making import chunk, hits_of, no_snapshot
 
 
 def told(score: float, answer: float) -> Hits:
@@ -18,7 +18,7 @@ def told(score: float, answer: float) -> Hits:
 
 
 def test_nothing_is_said_where_an_answer_is_unlikely_however_the_hits_compare() -> None:
-    tools, query = Tools(no_reader()), Query("x")
+    tools, query = Tools(no_snapshot()), Query("x")
     assert Confidence()(query, told(0.1, 0.9), tools) == told(0.1, 0.9)
     assert Confidence()(query, told(0.1, 0.2), tools) == ()
     assert Confidence()(query, hits_of({"a": 0.4}), tools) == hits_of({"a": 0.4})
@@ -43,15 +43,15 @@ def test_who_asks_for_what_filters_make_certain_is_answered_however_far_its_mean
 ) -> None:
     query = Query(text, filters=filters)
     hits = told(0.001, 0.2)
-    assert Confidence()(query, hits, Tools(no_reader())) == (hits if certain else ())
+    assert Confidence()(query, hits, Tools(no_snapshot())) == (hits if certain else ())
     stricter = replace(query, min_confidence=0.5)
-    assert Confidence()(stricter, hits, Tools(no_reader())) == ()
+    assert Confidence()(stricter, hits, Tools(no_snapshot())) == ()
 
 
 def test_of_many_that_share_an_answer_the_best_stand_however_small_their_share_is() -> None:
     def kept(**scores: float) -> list[str]:
         hits = tuple(replace(hit, why=(*hit.why, Why("answer", 0.9))) for hit in hits_of(scores))
-        return [hit.chunk.id for hit in Confidence()(Query("x"), hits, Tools(no_reader()))]
+        return [hit.chunk.id for hit in Confidence()(Query("x"), hits, Tools(no_snapshot()))]
 
     assert kept(a=0.4, b=0.005, c=0.004) == ["a", "b"]
     assert kept(a=0.004, b=0.002, c=0.001) == ["a", "b"]
@@ -65,7 +65,7 @@ def test_what_holds_the_question_as_typed_is_shown_from_three_documents_however_
             Hit(chunk(id, path=path), score, (answer, literal) if holds else (answer,))
             for id, path, score, holds in found
         )
-        return [hit.chunk.id for hit in Confidence()(Query("x"), hits, Tools(no_reader()))]
+        return [hit.chunk.id for hit in Confidence()(Query("x"), hits, Tools(no_snapshot()))]
 
     first = ("a", "a.md", 0.8, True)
     assert kept(
@@ -81,7 +81,7 @@ def test_what_holds_the_question_as_typed_is_shown_from_three_documents_however_
 
 
 def test_a_least_confidence_of_the_caller_is_asked_of_every_hit() -> None:
-    tools, query = Tools(no_reader()), Query("x", min_confidence=0.15)
+    tools, query = Tools(no_snapshot()), Query("x", min_confidence=0.15)
     assert Confidence()(query, (*told(0.1, 0.9), *hits_of({"b": 0.2})), tools) == hits_of(
         {"b": 0.2}
     )

@@ -10,7 +10,7 @@ import pytest
 from marklight.answer import Hit, Hits, Query
 from marklight.errors import SettingsError
 from marklight.model import DocumentId
-from marklight.ports import Reader, Tools
+from marklight.ports import Snapshot, Tools
 from marklight.search.refine.context import Context
 from marklight.search.refine.parents import Parents
 from tests.making import library, write
@@ -23,35 +23,35 @@ LONG = "# Long\n\n" + "\n\n".join(f"paragraph {number} of {WORDS}" for number in
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
+def snapshot(tmp_path: Path) -> Iterator[Snapshot]:
     write(tmp_path, {"page.md": PAGE, "long.md": LONG, "line.txt": "word " * 1000})
     with library(tmp_path, engine="memory:", model={"name": "none"}) as lib:
         lib.index()
-        with lib.engine.snapshot() as reader:
-            yield reader
+        with lib.engine.snapshot() as snapshot:
+            yield snapshot
 
 
-def hits(reader: Reader, *places: tuple[str, int]) -> Hits:
+def hits(snapshot: Snapshot, *places: tuple[str, int]) -> Hits:
     """Passages by their document and number, each with a lower score than the one before."""
     return tuple(
-        Hit(reader.chunks_of(DocumentId("default", path))[ordinal], 1 - rank / 10)
+        Hit(snapshot.documents.chunks_of(DocumentId("default", path))[ordinal], 1 - rank / 10)
         for rank, (path, ordinal) in enumerate(places)
     )
 
 
-def shown(query: Query, found: Hits, reader: Reader, stage: Context) -> tuple[Hits, list[str]]:
+def shown(query: Query, found: Hits, snapshot: Snapshot, stage: Context) -> tuple[Hits, list[str]]:
     said: list[str] = []
-    return stage(query, found, Tools(reader, notify=said.append)), said
+    return stage(query, found, Tools(snapshot, notify=said.append)), said
 
 
-def test_hits_stay_as_they_are_unless_more_is_asked_for(reader: Reader) -> None:
-    found = hits(reader, ("page.md", 0), ("page.md", 1))
-    assert shown(Query("w1"), found, reader, Context()) == (found, [])
+def test_hits_stay_as_they_are_unless_more_is_asked_for(snapshot: Snapshot) -> None:
+    found = hits(snapshot, ("page.md", 0), ("page.md", 1))
+    assert shown(Query("w1"), found, snapshot, Context()) == (found, [])
 
 
-def test_neighbours_stand_on_both_sides_and_id_and_score_stay(reader: Reader) -> None:
-    found = hits(reader, ("page.md", 2))
-    ((wide,), said) = shown(Query("w1", context=1), found, reader, Context())
+def test_neighbours_stand_on_both_sides_and_id_and_score_stay(snapshot: Snapshot) -> None:
+    found = hits(snapshot, ("page.md", 2))
+    ((wide,), said) = shown(Query("w1", context=1), found, snapshot, Context())
     assert "part 2" in wide.chunk.text
     assert "part 4" in wide.chunk.text
     assert "part 1" not in wide.chunk.text
@@ -62,35 +62,35 @@ def test_neighbours_stand_on_both_sides_and_id_and_score_stay(reader: Reader) ->
     assert wide.chunk.text == "\n".join(PAGE.split("\n")[first - 1 : last])
 
 
-def test_a_whole_section_has_its_heading(reader: Reader) -> None:
+def test_a_whole_section_has_its_heading(snapshot: Snapshot) -> None:
     ((wide,), _) = shown(
-        Query("w1", expand_context=True), hits(reader, ("page.md", 2)), reader, Context()
+        Query("w1", expand_context=True), hits(snapshot, ("page.md", 2)), snapshot, Context()
     )
     assert wide.chunk.text.startswith("## Part 3\n")
     assert wide.chunk.lines == (11, 13)
 
 
-def test_what_is_shown_already_is_not_shown_again(reader: Reader) -> None:
-    found = hits(reader, ("long.md", 1), ("page.md", 0), ("long.md", 2), ("long.md", 0))
-    wide, _ = shown(Query("w1", expand_context=True), found, reader, Context())
+def test_what_is_shown_already_is_not_shown_again(snapshot: Snapshot) -> None:
+    found = hits(snapshot, ("long.md", 1), ("page.md", 0), ("long.md", 2), ("long.md", 0))
+    wide, _ = shown(Query("w1", expand_context=True), found, snapshot, Context())
     assert [hit.chunk.id for hit in wide] == [found[0].chunk.id, found[1].chunk.id]
 
 
 def test_a_place_that_becomes_free_is_filled_and_no_more_than_the_limit_are_widened(
-    reader: Reader,
+    snapshot: Snapshot,
 ) -> None:
-    found = hits(reader, ("long.md", 1), ("long.md", 2), ("page.md", 0), ("page.md", 4))
-    wide, _ = shown(Query("w1", limit=2, expand_context=True), found, reader, Context())
+    found = hits(snapshot, ("long.md", 1), ("long.md", 2), ("page.md", 0), ("page.md", 4))
+    wide, _ = shown(Query("w1", limit=2, expand_context=True), found, snapshot, Context())
     assert [hit.chunk.id for hit in wide] == [found[at].chunk.id for at in (0, 2, 3)]
     assert wide[-1] == found[-1]
 
 
-def test_a_long_section_is_cut_around_the_passage_and_that_is_said(reader: Reader) -> None:
-    found = hits(reader, ("long.md", 3))
+def test_a_long_section_is_cut_around_the_passage_and_that_is_said(snapshot: Snapshot) -> None:
+    found = hits(snapshot, ("long.md", 3))
     own = found[0].chunk
     for most in (1, 2_000, 3_000, 5_000):
         ((wide,), said) = shown(
-            Query("w1", expand_context=True), found, reader, Context(most_characters=most)
+            Query("w1", expand_context=True), found, snapshot, Context(most_characters=most)
         )
         assert own.text.strip() in wide.chunk.text
         assert len(wide.chunk.text) <= max(most, len(own.text))
@@ -98,24 +98,24 @@ def test_a_long_section_is_cut_around_the_passage_and_that_is_said(reader: Reade
         assert own.lines[0] - wide.chunk.lines[0] >= (2 if most > 4_000 else 0)
 
 
-def test_sections_in_place_of_passages_have_neighbours_too(reader: Reader) -> None:
-    found = hits(reader, ("long.md", 3))
-    tools = Tools(reader)
+def test_sections_in_place_of_passages_have_neighbours_too(snapshot: Snapshot) -> None:
+    found = hits(snapshot, ("long.md", 3))
+    tools = Tools(snapshot)
     query = Query("w1", parents=True, context=1)
     section = Parents()(query, found, tools)
     (wide,) = Context()(query, section, tools)
-    chunks = reader.chunks_of(found[0].chunk.document)
+    chunks = snapshot.documents.chunks_of(found[0].chunk.document)
     own = [each.ordinal for each in chunks if each.parent == section[0].chunk.id]
     assert section[0].chunk.text.strip() in wide.chunk.text
     assert wide.chunk.lines == (chunks[own[0] - 1].lines[0], chunks[own[-1] + 1].lines[1])
 
 
-def test_a_part_of_a_very_long_line_stays_a_part(reader: Reader) -> None:
-    found = hits(reader, ("line.txt", 1))
-    assert shown(Query("word", context=1), found, reader, Context(most_characters=3_000))[0] == (
+def test_a_part_of_a_very_long_line_stays_a_part(snapshot: Snapshot) -> None:
+    found = hits(snapshot, ("line.txt", 1))
+    assert shown(Query("word", context=1), found, snapshot, Context(most_characters=3_000))[0] == (
         found
     )
-    ((wide,), _) = shown(Query("word", context=1), found, reader, Context())
+    ((wide,), _) = shown(Query("word", context=1), found, snapshot, Context())
     assert wide.chunk.text.strip() == ("word " * 1000).strip()
 
 

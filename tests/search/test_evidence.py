@@ -79,8 +79,8 @@ def test_a_document_may_be_meant_by_the_words_of_its_path(
     page = "databases/keep-alive_backups.md"
     with library(write(tmp_path, {page: "# Notes\n\nEvery night.\n"}), engine="memory:") as lib:
         lib.index()
-        with lib.engine.snapshot() as reader:
-            tools = Tools(reader, FakeEmbedder())
+        with lib.engine.snapshot() as snapshot:
+            tools = Tools(snapshot, FakeEmbedder())
             lists = {"semantic": listed(tools, "semantic", d=0.9), "keyword": ()}
             (one,) = gathered(lists, Query(text), tools).values()
             assert one.path == pytest.approx(share)
@@ -256,8 +256,8 @@ def test_a_question_within_a_filter_is_asked_of_a_library_of_what_passes(
     pages = {f"{day:02}.md": f"# Day {day}\n\nRain.\n" for day in range(40)}
     with library(write(tmp_path, pages), engine="memory:") as lib:
         lib.index()
-        with lib.engine.snapshot() as reader:
-            tools, query = Tools(reader, FakeEmbedder()), Query("rain", filters=filters)
+        with lib.engine.snapshot() as snapshot:
+            tools, query = Tools(snapshot, FakeEmbedder()), Query("rain", filters=filters)
             seen = bearing({}, {}, query, tools)
     assert seen.size == pytest.approx(log(1 + passages))
 
@@ -272,8 +272,8 @@ def test_what_all_of_a_path_says_tells_of_an_answer_and_a_folder_alone_does_not(
     pages = {"recipes/pancakes.md": "# Sunday\n\nFlour, eggs and milk.\n"}
     with library(write(tmp_path, pages), engine="memory:") as lib:
         lib.index()
-        with lib.engine.snapshot() as reader:
-            tools, query = Tools(reader, FakeEmbedder()), Query(text)
+        with lib.engine.snapshot() as snapshot:
+            tools, query = Tools(snapshot, FakeEmbedder()), Query(text)
             lists = {"semantic": listed(tools, "semantic", r=0.9), "keyword": ()}
             seen = bearing(lists, gathered(lists, query, tools), query, tools)
     assert seen.covered == pytest.approx(share)

@@ -66,8 +66,8 @@ def tools() -> Iterator[Tools]:
                 concepts=Vectors("m", tuple(WORDS), np.array([*WORDS.values()], np.float32)),
             )
         )
-    with engine.snapshot() as reader:
-        yield Tools(reader, Model())
+    with engine.snapshot() as snapshot:
+        yield Tools(snapshot, Model())
 
 
 def test_the_nearest_words_are_added_one_form_of_each(tools: Tools) -> None:
@@ -101,8 +101,8 @@ def test_only_search_by_meaning_for_the_question_itself_takes_words_in(
 
 
 def test_without_a_model_or_without_vectors_of_words_nothing_is_added(tools: Tools) -> None:
-    assert Expand()(Query(QUESTION), Tools(tools.reader)).expanded_with == {}
-    other = Tools(tools.reader, Model(fingerprint="other"))
+    assert Expand()(Query(QUESTION), Tools(tools.snapshot)).expanded_with == {}
+    other = Tools(tools.snapshot, Model(fingerprint="other"))
     assert Expand()(Query(QUESTION), other).expanded_with == {}
 
 

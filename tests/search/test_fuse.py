@@ -13,9 +13,9 @@ from marklight.ports import Tools
 from marklight.search.fuse.reciprocal import Reciprocal
 from marklight.search.fuse.score_aware import ScoreAware
 from marklight.search.fuse.weighted_sum import WeightedSum
-from tests.making import chunk, hits_of, library, no_reader, write
+from tests.making import chunk, hits_of, library, no_snapshot, write
 
-TOOLS = Tools(no_reader())
+TOOLS = Tools(no_snapshot())
 QUERY = Query("anything")
 
 

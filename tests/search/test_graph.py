@@ -41,8 +41,8 @@ def tools(place: str) -> Iterator[Tools]:
     )
     with engine.writing(1):
         engine.commit(Batch(entries=entries))
-    with engine.snapshot() as reader:
-        yield Tools(reader)
+    with engine.snapshot() as snapshot:
+        yield Tools(snapshot)
     engine.close()
 
 
@@ -70,8 +70,12 @@ def test_further_away_each_link_halves_again(tools: Tools) -> None:
 
 def test_a_weaker_seed_leads_less_far_and_seeds_are_not_repeated(tools: Tools) -> None:
     query = Query("many trees baked")
-    first, second = tools.reader.keyword(query_terms(query.text), FIELD_BOOSTS, Filters(), 9)
-    assert [chunk.path for chunk in tools.reader.chunks([first.chunk, second.chunk])] == [
+    first, second = tools.snapshot.lexical.search(
+        query_terms(query.text), FIELD_BOOSTS, Filters(), 9
+    )
+    assert [
+        chunk.path for chunk in tools.snapshot.documents.chunks([first.chunk_id, second.chunk_id])
+    ] == [
         "forest.md",
         "pie.md",
     ]
@@ -124,8 +128,8 @@ def test_the_best_passage_stands_for_a_document(place: str, with_model: bool) ->
     vectors = Vectors(model.fingerprint, tuple(chunk.digest for chunk in chunks), matrix)
     with engine.writing(1):
         engine.commit(Batch(entries=pages, vectors=vectors))
-    with engine.snapshot() as reader:
-        tools = Tools(reader, model if with_model else None)
+    with engine.snapshot() as snapshot:
+        tools = Tools(snapshot, model if with_model else None)
         hits = Graph(seeds=1)(Query("zebra zebra zebra green"), tools)
         assert [hit.chunk.text for hit in hits] == ["red green blue"]
     engine.close()

@@ -50,8 +50,8 @@ def test_a_keyword_puts_its_document_into_the_first_five(lib: marklight.Library,
 
 
 def lifted(lib: marklight.Library, text: str, hits: Hits, filters: Filters | None = None) -> Hits:
-    with lib.engine.snapshot() as reader:
-        return with_keyed(Query(text, filters=filters or Filters()), hits, Tools(reader))
+    with lib.engine.snapshot() as snapshot:
+        return with_keyed(Query(text, filters=filters or Filters()), hits, Tools(snapshot))
 
 
 def test_three_stay_before_it_and_its_score_is_enough_to_be_an_answer(
@@ -80,5 +80,5 @@ def test_who_is_brought_in_passes_the_filters(lib: marklight.Library) -> None:
 
 
 def test_a_document_that_is_gone_is_not_brought_back(lib: marklight.Library) -> None:
-    with lib.engine.snapshot() as reader:
-        assert with_keyed(Query("rare"), (), Tools(reader, exists=lambda _: False)) == ()
+    with lib.engine.snapshot() as snapshot:
+        assert with_keyed(Query("rare"), (), Tools(snapshot, exists=lambda _: False)) == ()

@@ -142,8 +142,8 @@ def test_copies_of_a_passage_do_not_share_its_probability(tmp_path: Path) -> Non
     for pages in (COPIES, {"a.md": COPIES["a.md"]}):
         with library(write(tmp_path / str(len(pages)), pages), engine="memory:") as lib:
             lib.index()
-            with lib.engine.snapshot() as reader:
-                tools = Tools(reader, FakeEmbedder())
+            with lib.engine.snapshot() as snapshot:
+                tools = Tools(snapshot, FakeEmbedder())
                 same = dict.fromkeys((path[0] for path in pages), 0.9)
                 lists = {"semantic": listed(tools, "semantic", **same), "keyword": ()}
                 scores += [hit.score for hit in Learned()(lists, Query("earlier revision"), tools)]
@@ -155,8 +155,8 @@ def test_a_score_does_not_hang_on_how_many_are_looked_at(tmp_path: Path) -> None
     pages = {f"{chr(97 + at)}.md": f"# {title}\n\n{at}\n" for at, title in enumerate(titles)}
     with library(write(tmp_path, pages), engine="memory:") as lib:
         lib.index()
-        with lib.engine.snapshot() as reader:
-            tools = Tools(reader, FakeEmbedder())
+        with lib.engine.snapshot() as snapshot:
+            tools = Tools(snapshot, FakeEmbedder())
             cosines = {path[0]: 0.9 - 0.01 * at for at, path in enumerate(pages)}
             near = listed(tools, "semantic", **cosines)
             few, many = (

@@ -18,7 +18,7 @@ from marklight.search.refine.community import Community
 from marklight.search.refine.current_collection import CurrentCollection
 from marklight.search.refine.recency import Recency
 from tests.contracts.builders import entry
-from tests.making import chunk, hits_of, no_reader
+from tests.making import chunk, hits_of, no_snapshot
 
 QUERY = Query("anything")
 DAY = 86_400
@@ -36,9 +36,9 @@ def committed(*batches: Batch) -> Engine:
 
 def hits(engine: Engine, scores: dict[str, float]) -> Hits:
     """The first passage of each of these documents."""
-    with engine.snapshot() as reader:
+    with engine.snapshot() as snapshot:
         return best_first(
-            Hit(reader.chunks_of(DocumentId("docs", path))[0], score)
+            Hit(snapshot.documents.chunks_of(DocumentId("docs", path))[0], score)
             for path, score in scores.items()
         )
 
@@ -61,8 +61,8 @@ def dated(scores_of: dict[str, float], strength: float = 1.0) -> dict[str, float
             )
         )
     )
-    with engine.snapshot() as reader:
-        tools = Tools(reader, now=NOW)
+    with engine.snapshot() as snapshot:
+        tools = Tools(snapshot, now=NOW)
         return scores(Recency(strength)(QUERY, hits(engine, scores_of), tools))
 
 
@@ -135,7 +135,7 @@ def test_the_collection_one_stands_in_counts_more() -> None:
     own = Hit(chunk("a"), 0.5)
     other = Hit(replace(chunk("b"), document=DocumentId("other", "b.md")), 0.55)
     found = CurrentCollection()(
-        Query("x", current_collection="default"), (other, own), Tools(no_reader())
+        Query("x", current_collection="default"), (other, own), Tools(no_snapshot())
     )
     assert [(hit.chunk.id, hit.score) for hit in found] == [
         ("a", pytest.approx(1 - 0.5 / 1.2)),
@@ -152,9 +152,9 @@ def grouped(scores_of: dict[str, float], **settings: float) -> dict[str, float]:
         Batch(entries=tuple(entry(f"{name}.md", name) for name in "abcdef")),
         Batch(communities={DocumentId("docs", path): group for path, group in GROUPS.items()}),
     )
-    with engine.snapshot() as reader:
+    with engine.snapshot() as snapshot:
         stage = Community(**settings)  # type: ignore[arg-type]
-        return scores(stage(QUERY, hits(engine, scores_of), Tools(reader)))
+        return scores(stage(QUERY, hits(engine, scores_of), Tools(snapshot)))
 
 
 def test_what_belongs_to_the_best_hits_counts_more() -> None:

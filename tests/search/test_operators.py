@@ -13,13 +13,13 @@ from marklight import engines
 from marklight.answer import Filters, Query
 from marklight.errors import UsageError
 from marklight.model import Batch
-from marklight.ports import Reader, Tools
+from marklight.ports import Snapshot, Tools
 from marklight.search.rewrite.operators import Operators
 from marklight.text import query_terms
 from tests.contracts.builders import entry
 
 
-def a_reader() -> Reader:
+def a_snapshot() -> Snapshot:
     engine = engines.open("memory:")
     with engine.writing(1):
         text = "x, roll back, a b, c d"
@@ -27,7 +27,7 @@ def a_reader() -> Reader:
     return engine.snapshot().__enter__()
 
 
-READER = a_reader()
+READER = a_snapshot()
 
 
 def asked(text: str, filters: Filters | None = None) -> tuple[str, Filters, list[str]]:
@@ -165,7 +165,7 @@ def test_no_question_breaks_and_none_loses_all_its_words(text: str) -> None:
 
 def test_nothing_is_read_for_a_question_without_filters() -> None:
     query = Query("how do pods restart")
-    assert Operators()(query, Tools(cast(Reader, None))) is query
+    assert Operators()(query, Tools(cast(Snapshot, None))) is query
 
 
 def test_a_pasted_text_full_of_what_looks_like_filters_is_text() -> None:

@@ -74,8 +74,8 @@ def test_get_follows_the_id_of_a_section(lib: marklight.Library) -> None:
 
 def test_a_passage_whose_section_is_not_known_stays_as_it_is(lib: marklight.Library) -> None:
     hits = hits_of({"a": 0.9, "b": 0.5})
-    with lib.engine.snapshot() as reader:
-        assert Parents()(Query("x", parents=True), hits, Tools(reader)) == hits
+    with lib.engine.snapshot() as snapshot:
+        assert Parents()(Query("x", parents=True), hits, Tools(snapshot)) == hits
 
 
 def test_the_command_line_shows_sections_and_gets_them_again(

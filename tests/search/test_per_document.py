@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from marklight.answer import Hit, Hits, Query
 from marklight.ports import Tools
 from marklight.search.refine.per_document import PerDocument
-from tests.making import chunk, no_reader
+from tests.making import chunk, no_snapshot
 
-TOOLS = Tools(no_reader())
+TOOLS = Tools(no_snapshot())
 QUERY = Query("pasta with quince")
 
 

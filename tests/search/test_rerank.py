@@ -15,7 +15,7 @@ from marklight.errors import SettingsError
 from marklight.models import load_reranker
 from marklight.ports import Tools
 from marklight.search.refine.rerank import Rerank
-from tests.making import chunk, hits_of, no_reader
+from tests.making import chunk, hits_of, no_snapshot
 from tests.models import pairs
 
 ASKED = Query("how do I undo a rollout")
@@ -40,7 +40,9 @@ def told(hits: Hits) -> list[tuple[str, float]]:
 
 def test_the_best_candidates_stand_in_the_order_of_the_model_before_the_rest() -> None:
     hits = hits_of({"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6, "e": 0.3})
-    found = Rerank(candidates=3)(ASKED, hits, Tools(no_reader(), reranker=Reader([0.1, 0.5, 0.4])))
+    found = Rerank(candidates=3)(
+        ASKED, hits, Tools(no_snapshot(), reranker=Reader([0.1, 0.5, 0.4]))
+    )
     # The rest is scaled to end below 0.1: 0.6 becomes 0.1, and 0.3 half of that.
     assert told(found) == [("b", 0.5), ("c", 0.4), ("a", 0.1), ("d", 0.1), ("e", 0.05)]
     assert found[3].score < found[2].score
@@ -49,7 +51,7 @@ def test_the_best_candidates_stand_in_the_order_of_the_model_before_the_rest() -
 
 def test_a_rest_that_is_below_already_is_left_alone() -> None:
     hits = hits_of({"a": 0.9, "b": 0.8, "c": 0.2})
-    found = Rerank(candidates=2)(ASKED, hits, Tools(no_reader(), reranker=Reader([0.6, 0.7])))
+    found = Rerank(candidates=2)(ASKED, hits, Tools(no_snapshot(), reranker=Reader([0.6, 0.7])))
     assert told(found) == [("b", 0.7), ("a", 0.6), ("c", 0.2)]
     assert found[2] == hits[2]
 
@@ -63,7 +65,7 @@ def test_whatever_the_model_says_the_hits_are_the_same_ones_best_first(
     before: dict[str, float], scores: list[float], candidates: int
 ) -> None:
     hits = hits_of(before)
-    found = Rerank(candidates)(ASKED, hits, Tools(no_reader(), reranker=Reader(scores)))
+    found = Rerank(candidates)(ASKED, hits, Tools(no_snapshot(), reranker=Reader(scores)))
     assert sorted(hit.chunk.id for hit in found) == sorted(before)
     assert found == best_first(found)
     assert all(0.0 <= hit.score <= 1.0 for hit in found)
@@ -72,7 +74,7 @@ def test_whatever_the_model_says_the_hits_are_the_same_ones_best_first(
 def test_the_model_reads_the_place_of_a_passage_and_its_text() -> None:
     reader = Reader([0.5])
     hit = Hit(chunk("Deploy", "Use undo.", headings=("Deploy", "Rollback")), 0.5)
-    Rerank(budget_ms=70)(ASKED, (hit,), Tools(no_reader(), reranker=reader))
+    Rerank(budget_ms=70)(ASKED, (hit,), Tools(no_snapshot(), reranker=reader))
     assert reader.asked == [(ASKED.text, ["Deploy > Rollback\n\nUse undo."], 70)]
 
 
@@ -94,20 +96,20 @@ def test_short_questions_are_left_alone_unless_asked(
 ) -> None:
     reader = Reader([0.1, 0.9])
     hits = hits_of({"a": 0.9, "b": 0.8})
-    found = Rerank()(Query(text, rerank=rerank), hits, Tools(no_reader(), reranker=reader))
+    found = Rerank()(Query(text, rerank=rerank), hits, Tools(no_snapshot(), reranker=reader))
     assert bool(reader.asked) == runs
     assert [hit.chunk.id for hit in found] == (["b", "a"] if runs else ["a", "b"])
 
 
 def test_without_a_model_nothing_changes() -> None:
     hits = hits_of({"a": 0.9, "b": 0.8})
-    assert Rerank()(Query("undo a rollout", rerank=True), hits, Tools(no_reader())) == hits
+    assert Rerank()(Query("undo a rollout", rerank=True), hits, Tools(no_snapshot())) == hits
 
 
 def test_an_answer_that_ran_out_of_time_says_so() -> None:
     said: list[str] = []
     hits = hits_of({"a": 0.9, "b": 0.8, "c": 0.7})
-    tools = Tools(no_reader(), reranker=Reader([0.4, 0.6]), notify=said.append)
+    tools = Tools(no_snapshot(), reranker=Reader([0.4, 0.6]), notify=said.append)
     assert [hit.chunk.id for hit in Rerank()(ASKED, hits, tools)] == ["b", "a", "c"]
     assert said == ["re-ranked 2 of 3 candidates within 500 ms"]
     Rerank(candidates=2)(ASKED, hits, tools)
@@ -120,7 +122,7 @@ def test_what_is_called_exactly_as_the_question_is_not_put_back() -> None:
         for id, score in [("a", 0.9), ("b", 0.8)]
     ]
     hits = best_first([*named, *hits_of({"c": 0.7, "d": 0.6})])
-    found = Rerank()(ASKED, hits, Tools(no_reader(), reranker=Reader([0.1, 0.95, 0.9, 1.0])))
+    found = Rerank()(ASKED, hits, Tools(no_snapshot(), reranker=Reader([0.1, 0.95, 0.9, 1.0])))
     # The others end below 0.8, in the order that the model gives them.
     assert told(found) == [("a", 0.9), ("b", 0.8), ("d", 0.8), ("c", 0.72)]
     assert found[2].score < found[1].score
@@ -129,7 +131,7 @@ def test_what_is_called_exactly_as_the_question_is_not_put_back() -> None:
 def test_what_was_lifted_among_others_is_read_as_they_are() -> None:
     lifted = Hit(chunk("b"), 0.4, (Why("exact_title", 0.4),))
     hits = best_first([lifted, *hits_of({"a": 0.9, "c": 0.1})])
-    found = Rerank()(ASKED, hits, Tools(no_reader(), reranker=Reader([0.7, 0.2, 0.9])))
+    found = Rerank()(ASKED, hits, Tools(no_snapshot(), reranker=Reader([0.7, 0.2, 0.9])))
     assert told(found) == [("c", 0.9), ("a", 0.7), ("b", 0.2)]
 
 
@@ -140,7 +142,7 @@ def test_a_real_cross_encoder_puts_the_answer_first(tmp_path: Path) -> None:
         Hit(chunk(id, text), score)
         for (id, text), score in zip(texts.items(), (0.9, 0.8, 0.7), strict=True)
     )
-    found = Rerank()(ASKED, hits, Tools(no_reader(), reranker=model))
+    found = Rerank()(ASKED, hits, Tools(no_snapshot(), reranker=model))
     assert [hit.chunk.id for hit in found] == ["y", "z", "x"]
     # Of six words asked, undo, a and rollout are found; given are the title and six words of text.
     assert found[0].score == pytest.approx(pairs.likely(found=3, tokens=3 + 6 + 1 + 6), abs=1e-6)

@@ -22,10 +22,10 @@ from marklight.search.refine.near_duplicates import NearDuplicates
 from marklight.search.refine.semantic_duplicates import SemanticDuplicates
 from marklight.text import normalize
 from tests.contracts.builders import entry
-from tests.making import chunk, hits_of, no_reader
+from tests.making import chunk, hits_of, no_snapshot
 
 QUERY = Query("anything")
-TOOLS = Tools(no_reader())
+TOOLS = Tools(no_snapshot())
 
 
 def trigrams(text: str) -> frozenset[str]:
@@ -174,9 +174,9 @@ def meanings() -> tuple[Tools, dict[str, Hit]]:
         engine.commit(Batch(entries=tuple(entries)))
         matrix = np.array(rows, np.float32)
         engine.commit(Batch(vectors=Vectors(model.fingerprint, digests, matrix)))
-    with engine.snapshot() as reader:
+    with engine.snapshot() as snapshot:
         hits = {name: Hit(each.chunks[0], 0.0) for name, each in zip("abcde", entries, strict=True)}
-        return Tools(reader, model), hits
+        return Tools(snapshot, model), hits
 
 
 def meant(meanings: tuple[Tools, dict[str, Hit]], scores: dict[str, float]) -> Hits:
@@ -213,9 +213,9 @@ def test_a_cosine_of_one_keeps_even_what_is_equal() -> None:
         vectors = Vectors(model.fingerprint, digests, np.array([[1, 0], [1, 0]], np.float32))
         engine.commit(Batch(entries=tuple(twins), vectors=vectors))
     hits = tuple(Hit(each.chunks[0], 0.5) for each in twins)
-    with engine.snapshot() as reader:
-        assert SemanticDuplicates(1)(QUERY, hits, Tools(reader, model)) == hits
-        assert SemanticDuplicates(0.99)(QUERY, hits, Tools(reader, model)) == hits[:1]
+    with engine.snapshot() as snapshot:
+        assert SemanticDuplicates(1)(QUERY, hits, Tools(snapshot, model)) == hits
+        assert SemanticDuplicates(0.99)(QUERY, hits, Tools(snapshot, model)) == hits[:1]
 
 
 def test_without_a_model_nothing_means_the_same(meanings: tuple[Tools, dict[str, Hit]]) -> None:

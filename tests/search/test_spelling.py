@@ -35,14 +35,14 @@ def tools() -> Iterator[Tools]:
     engine = engines.open("memory:")
     with engine.writing(0):
         engine.commit(Batch(entries=tuple(entry(path, text) for path, text in PAGES.items())))
-    with engine.snapshot() as reader:
-        yield Tools(reader)
+    with engine.snapshot() as snapshot:
+        yield Tools(snapshot)
 
 
 def asked(text: str, tools: Tools, mode: Mode = Mode.HYBRID) -> tuple[str, list[str]]:
     """What it becomes, and what is said about it."""
     said: list[str] = []
-    found = Spelling()(Query(text, mode=mode), Tools(tools.reader, notify=said.append))
+    found = Spelling()(Query(text, mode=mode), Tools(tools.snapshot, notify=said.append))
     assert found.text == text
     return found.corrected_text, said
 
@@ -145,7 +145,7 @@ def test_what_is_no_slip_gets_no_proposal(text: str, tools: Tools) -> None:
 def test_only_some_words_are_looked_after(tools: Tools) -> None:
     said: list[str] = []
     typed = Query("kuberntes clutser authentification wifi")
-    loud = Tools(tools.reader, notify=said.append)
+    loud = Tools(tools.snapshot, notify=said.append)
     assert Spelling(most=1)(typed, loud).corrected_text == ""
     assert len(said) == 1
     assert Spelling(most=4)(typed, loud).corrected_text.endswith("wi-fi")
@@ -166,7 +166,7 @@ def test_a_pasted_text_is_looked_at_no_further_than_its_beginning(tools: Tools) 
 
 def test_a_passage_has_the_words_in_whichever_spelling_it_has_more_of_them(tools: Tools) -> None:
     query = Spelling()(Query("wifi"), tools)
-    found = tools.reader.keyword(["password", "stand"], {"body": 1.0}, query.filters, 9)
+    found = tools.snapshot.lexical.search(["password", "stand"], {"body": 1.0}, query.filters, 9)
     lists = {"keyword": tools.hits(found, by="keyword")}
     evidence = {each.chunk.path: each.chunk.id for each in lists["keyword"]}
     told = gathered(lists, query, tools)

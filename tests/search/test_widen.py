@@ -10,7 +10,7 @@ import pytest
 from marklight.errors import UsageError
 from marklight.levels import LEVELS
 from marklight.model import Chunk
-from marklight.ports import Reader
+from marklight.ports import Snapshot
 from marklight.search.widen import Leaves, levels, widen
 from tests.making import library, write
 
@@ -45,25 +45,25 @@ It has a second sentence so that it is not put together with what stands before 
 
 
 @pytest.fixture(params=["memory:", "embedded"])
-def reader(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reader]:
+def snapshot(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Snapshot]:
     engine = request.param if request.param == "memory:" else f"file:{tmp_path / 'index'}"
     folder = write(tmp_path / "docs", {"guide.md": GUIDE})
     with library(folder, engine=engine, model={"name": "none"}) as lib:
         lib.index()
-        with lib.engine.snapshot() as reader:
-            yield reader
+        with lib.engine.snapshot() as snapshot:
+            yield snapshot
 
 
-def passage(reader: Reader, part: str) -> Chunk:
-    (id,) = reader.files()
-    return next(chunk for chunk in reader.chunks_of(id) if part in chunk.text)
+def passage(snapshot: Snapshot, part: str) -> Chunk:
+    (id,) = snapshot.documents.files()
+    return next(chunk for chunk in snapshot.documents.chunks_of(id) if part in chunk.text)
 
 
 def test_levels_go_from_the_passage_to_the_document_and_say_how_much_each_is(
-    reader: Reader,
+    snapshot: Snapshot,
 ) -> None:
-    chunk = passage(reader, "call(30)")
-    leaves = Leaves(reader)
+    chunk = passage(snapshot, "call(30)")
+    leaves = Leaves(snapshot)
     found = levels([chunk], leaves)[chunk.id]
     assert found[0].name == "passage"
     assert found[-1].name == "document"
@@ -77,31 +77,31 @@ def test_levels_go_from_the_passage_to_the_document_and_say_how_much_each_is(
         assert chunk.text in extract.text
 
 
-def test_what_adds_nothing_is_no_level(reader: Reader) -> None:
-    chunk = passage(reader, "introduction")
-    names = [level.name for level in levels([chunk], Leaves(reader))[chunk.id]]
+def test_what_adds_nothing_is_no_level(snapshot: Snapshot) -> None:
+    chunk = passage(snapshot, "introduction")
+    names = [level.name for level in levels([chunk], Leaves(snapshot))[chunk.id]]
     assert "block" not in names, "prose is no part of a code block"
 
 
-def test_a_block_is_all_of_the_code_with_its_fences(reader: Reader) -> None:
-    block = widen(passage(reader, "call(30)"), "block", Leaves(reader))
+def test_a_block_is_all_of_the_code_with_its_fences(snapshot: Snapshot) -> None:
+    block = widen(passage(snapshot, "call(30)"), "block", Leaves(snapshot))
     assert block.text == f"```python\n{CODE}\n```"
 
 
-def test_a_section_is_all_that_stands_under_its_heading(reader: Reader) -> None:
-    leaves = Leaves(reader)
-    offline = widen(passage(reader, "Without a network"), "section", leaves)
+def test_a_section_is_all_that_stands_under_its_heading(snapshot: Snapshot) -> None:
+    leaves = Leaves(snapshot)
+    offline = widen(passage(snapshot, "Without a network"), "section", leaves)
     assert offline.text.startswith("### Offline\n")
     assert offline.text.endswith("before you.")
-    install = widen(passage(reader, "Install it with"), "section", leaves)
+    install = widen(passage(snapshot, "Install it with"), "section", leaves)
     assert install.text.startswith("## Install\n")
     assert "### Offline" in install.text
     assert "Long code" not in install.text
 
 
-def test_under_a_title_a_section_reaches_from_one_heading_to_the_next(reader: Reader) -> None:
-    leaves = Leaves(reader)
-    chunk = passage(reader, "introduction")
+def test_under_a_title_a_section_reaches_from_one_heading_to_the_next(snapshot: Snapshot) -> None:
+    leaves = Leaves(snapshot)
+    chunk = passage(snapshot, "introduction")
     assert widen(chunk, "section", leaves).text.split("\n")[0] == "# Guide"
     assert "## Install" not in widen(chunk, "section", leaves).text
 
@@ -110,15 +110,15 @@ def test_a_section_without_a_heading_begins_below_the_frontmatter(tmp_path: Path
     text = "---\ntitle: T\n---\n\nfirst words\n\n## Part\n\nother words\n"
     with library(write(tmp_path, {"a.md": text}), engine="memory:") as lib:
         lib.index()
-        with lib.engine.snapshot() as reader:
-            section = widen(passage(reader, "first"), "section", Leaves(reader))
+        with lib.engine.snapshot() as snapshot:
+            section = widen(passage(snapshot, "first"), "section", Leaves(snapshot))
     assert (section.lines, section.text) == ((5, 5), "first words")
 
 
-def test_neighbours_are_as_many_as_asked_for_and_end_with_the_document(reader: Reader) -> None:
-    leaves = Leaves(reader)
-    chunk = passage(reader, "call(30)")
-    chunks = reader.chunks_of(chunk.document)
+def test_neighbours_are_as_many_as_asked_for_and_end_with_the_document(snapshot: Snapshot) -> None:
+    leaves = Leaves(snapshot)
+    chunk = passage(snapshot, "call(30)")
+    chunks = snapshot.documents.chunks_of(chunk.document)
     for count in (1, 2, 99):
         wide = widen(chunk, "neighbours", leaves, count)
         first = chunks[max(0, chunk.ordinal - count)]
@@ -127,35 +127,35 @@ def test_neighbours_are_as_many_as_asked_for_and_end_with_the_document(reader: R
     assert widen(chunk, "neighbours", leaves, 0).lines == chunk.lines
 
 
-def test_a_level_that_does_not_exist_is_a_clear_error(reader: Reader) -> None:
+def test_a_level_that_does_not_exist_is_a_clear_error(snapshot: Snapshot) -> None:
     with pytest.raises(UsageError, match=r"no level is called 'chapter'.*neighbours"):
-        widen(passage(reader, "introduction"), "chapter", Leaves(reader))
+        widen(passage(snapshot, "introduction"), "chapter", Leaves(snapshot))
 
 
 def test_passages_of_one_long_line_can_be_widened_to_it(tmp_path: Path) -> None:
     line = " ".join(f"word{number}" for number in range(1000))
     with library(write(tmp_path, {"a.txt": line}), engine="memory:") as lib:
         lib.index()
-        with lib.engine.snapshot() as reader:
-            chunk = reader.chunks_of(next(iter(reader.files())))[2]
-            found = levels([chunk], Leaves(reader))[chunk.id]
+        with lib.engine.snapshot() as snapshot:
+            chunk = snapshot.documents.chunks_of(next(iter(snapshot.documents.files())))[2]
+            found = levels([chunk], Leaves(snapshot))[chunk.id]
     assert [level.lines for level in found] == [(1, 1), (1, 1)]
     assert [level.characters for level in found] == [len(chunk.text), len(line)]
 
 
-def test_every_level_has_its_lines(reader: Reader) -> None:
-    leaves = Leaves(reader)
-    for chunk in reader.chunks_of(next(iter(reader.files()))):
+def test_every_level_has_its_lines(snapshot: Snapshot) -> None:
+    leaves = Leaves(snapshot)
+    for chunk in snapshot.documents.chunks_of(next(iter(snapshot.documents.files()))):
         for level in LEVELS:
             first, last = leaves.lines(chunk, level)
             assert first <= chunk.lines[0]
             assert chunk.lines[1] <= last
 
 
-def test_what_is_kept_of_levels_is_what_looking_at_the_page_gives(reader: Reader) -> None:
-    (id,) = reader.files()
-    chunks = reader.chunks_of(id)
-    kept = reader.levels([chunk.id for chunk in chunks])
-    leaves = Leaves(reader)
+def test_what_is_kept_of_levels_is_what_looking_at_the_page_gives(snapshot: Snapshot) -> None:
+    (id,) = snapshot.documents.files()
+    chunks = snapshot.documents.chunks_of(id)
+    kept = snapshot.documents.context_levels([chunk.id for chunk in chunks])
+    leaves = Leaves(snapshot)
     assert kept == {chunk.id: leaves.levels(chunk) for chunk in chunks}
-    assert reader.levels(["nobody"]) == {}
+    assert snapshot.documents.context_levels(["nobody"]) == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from marklight.answer import Hits
-from marklight.ports import Scored, Tools
+from marklight.ports import ScoredChunk, Tools
 
 PAGES = {
     "a.md": "# Rollback\n\nReturn to an earlier revision. See [[b]].\n",
@@ -14,6 +14,9 @@ PAGES = {
 
 def listed(tools: Tools, by: str, **scores: float) -> Hits:
     """The only passage of each page, with what a retriever says of it."""
-    first = {id.path[0]: tools.reader.chunks_of(id)[0].id for id in tools.reader.files()}
-    wanted = [Scored(first[page], score) for page, score in scores.items()]
+    first = {
+        id.path[0]: tools.snapshot.documents.chunks_of(id)[0].id
+        for id in tools.snapshot.documents.files()
+    }
+    wanted = [ScoredChunk(first[page], score) for page, score in scores.items()]
     return tools.hits(sorted(wanted, key=lambda each: -each.score), by=by)

@@ -185,8 +185,8 @@ def test_a_flipped_bit_in_the_lexical_index_is_found(docs: Path) -> None:
 
 
 def ranked(lib: marklight.Library) -> list[object]:
-    with lib.engine.snapshot() as reader:
-        return [reader.keyword([name], FIELD_BOOSTS, Filters(), 20) for name in NAMES]
+    with lib.engine.snapshot() as snapshot:
+        return [snapshot.lexical.search([name], FIELD_BOOSTS, Filters(), 20) for name in NAMES]
 
 
 def test_a_flipped_bit_in_the_vectors_is_found(docs: Path) -> None:
@@ -201,8 +201,8 @@ def test_a_flipped_bit_in_the_vectors_is_found(docs: Path) -> None:
         with library(docs) as lib:
             lib.engine.check()
             assert lib.engine.check() == []
-            with lib.engine.snapshot() as reader:
-                vectors = reader.vectors("fake-64", reader_ids(lib))
+            with lib.engine.snapshot() as snapshot:
+                vectors = snapshot.vectors.get("fake-64", reader_ids(lib))
                 assert np.allclose([np.linalg.norm(each) for each in vectors.values()], 1.0)
 
 

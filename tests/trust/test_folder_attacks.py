@@ -158,8 +158,8 @@ def test_a_document_replaced_by_a_link_while_indexing_leads_nowhere(
         (own / "new.md").symlink_to(private)
         with lib.engine.writing(1):
             lib.reading.text(found)
-        with lib.engine.snapshot() as reader:
-            texts = [reader.document(id).text for id in reader.files()]  # type: ignore[union-attr]
+        with lib.engine.snapshot() as snapshot:
+            texts = [snapshot.documents.get(id).text for id in snapshot.documents.files()]  # type: ignore[union-attr]
     assert "private key\n" not in texts
 
 
@@ -174,8 +174,8 @@ def test_a_folder_replaced_by_a_link_while_indexing_leads_nowhere(
         (own / "sub").symlink_to(private)
         with lib.engine.writing(1):
             lib.reading.text(found)
-        with lib.engine.snapshot() as reader:
-            texts = [reader.document(id).text for id in reader.files()]  # type: ignore[union-attr]
+        with lib.engine.snapshot() as snapshot:
+            texts = [snapshot.documents.get(id).text for id in snapshot.documents.files()]  # type: ignore[union-attr]
     assert "private notes\n" not in texts
 
 

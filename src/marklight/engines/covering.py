@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from marklight.ports import Covered
+from marklight.ports import TermCoverage
 
 MOST_WORDS = 36
 """Words of a question that are looked for; a pasted text says with these what it is about."""
@@ -47,10 +47,10 @@ def rare(passages: int) -> float:
 
 def covered(
     rarities: Mapping[str, float], held: Collection[str], titled: Collection[str], rare: float
-) -> Covered:
+) -> TermCoverage:
     """The shares of all that there is to tell."""
     whole = math.fsum(rarities.values())
-    return Covered(
+    return TermCoverage(
         math.fsum(rarities[word] for word in held) / whole,
         math.fsum(rarities[word] for word in titled) / whole,
         math.fsum(rarities[word] for word in held if rarities[word] >= rare) / whole,

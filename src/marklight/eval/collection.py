@@ -110,8 +110,8 @@ def missing(collection: Collection, dataset: Dataset) -> list[str]:
 
 
 def _known(collection: Collection) -> set[str]:
-    with collection.library.engine.snapshot() as reader:
-        return {collection.names.get(id.path, id.path) for id in reader.files()}
+    with collection.library.engine.snapshot() as snapshot:
+        return {collection.names.get(id.path, id.path) for id in snapshot.documents.files()}
 
 
 def _demand_known(dataset: Dataset, question: Question, known: set[str]) -> None:

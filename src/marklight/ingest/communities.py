@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from marklight.ingest.embed import COMMIT_SECONDS
 from marklight.model import Batch, DocumentId
-from marklight.ports import Engine, Reader
+from marklight.ports import Engine, Snapshot
 
 MOST_PAIRS = 200_000
 """Beyond this many linked pairs nothing is grouped: 100,000 take 5 seconds, and time grows faster."""
@@ -22,18 +22,18 @@ _SEED = 1
 
 def regroup(engine: Engine) -> None:
     """Find out anew which documents belong together, where links changed since it was last done."""
-    with engine.snapshot() as reader:
-        linked = str(reader.linked)
-        if reader.manifest().get(GROUPED) == linked:
+    with engine.snapshot() as snapshot:
+        linked = str(snapshot.links.last_changed())
+        if snapshot.status.manifest().get(GROUPED) == linked:
             return
-        communities = group(reader)
+        communities = group(snapshot)
     with engine.writing(COMMIT_SECONDS):
         engine.commit(Batch(communities=communities, manifest={GROUPED: linked}))
 
 
-def group(reader: Reader) -> Mapping[DocumentId, int]:
+def group(snapshot: Snapshot) -> Mapping[DocumentId, int]:
     """The number of each document's community; those that belong to no other document have none."""
-    pairs = list(reader.edges())
+    pairs = list(snapshot.links.edges())
     if not pairs or len(pairs) > MOST_PAIRS:
         return {}
     import networkx

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from marklight.ingest.embed import COMMIT_SECONDS
 from marklight.model import Batch, Vectors
-from marklight.ports import MOST_CONCEPTS, Embedder, Engine, Progress, silent
+from marklight.ports import VOCABULARY_SIZE, Embedder, Engine, Progress, silent
 
 WINDOW = 1024
 """Words embedded for one commit: a second of work on two cores."""
@@ -30,9 +30,9 @@ def embed_vocabulary(
     window = WINDOW
     if until is not None:
         window, until = HURRIED_WINDOW, min(until, time.monotonic() + HURRIED_SECONDS)
-    with engine.snapshot() as reader:
-        missing = reader.unembedded_concepts(embedder.fingerprint, MOST_CONCEPTS)
-        noted = words_missing(reader.manifest(), embedder.fingerprint)
+    with engine.snapshot() as snapshot:
+        missing = snapshot.vocabulary.terms_without_vector(embedder.fingerprint, VOCABULARY_SIZE)
+        noted = words_missing(snapshot.status.manifest(), embedder.fingerprint)
     done = 0
     while done < len(missing) and (until is None or time.monotonic() < until):
         progress("Embedding vocabulary", done, len(missing))

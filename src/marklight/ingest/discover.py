@@ -13,7 +13,7 @@ from marklight.ingest.names import inside
 from marklight.ingest.parse import PARSERS, with_defaults
 from marklight.ingest.walk import Found, Walk
 from marklight.model import DocumentId, Failure
-from marklight.ports import Span
+from marklight.ports import PathRange
 
 Claims = dict[str, dict[str, str]]
 """By collection: what symbolic links lead to, and which of them is followed."""
@@ -28,9 +28,9 @@ class Discovery:
     found: Mapping[DocumentId, Found]
     unreadable: tuple[Failure, ...] = ()
     """Of a folder the path ends in a slash."""
-    spans: tuple[Span, ...] | None = None
+    spans: tuple[PathRange, ...] | None = None
     """What was looked at; None is everything."""
-    stopped: Span | None = None
+    stopped: PathRange | None = None
     """What came next when the time was over."""
     folders: tuple[str, ...] = ()
     """That were listed."""
@@ -59,7 +59,7 @@ class Discover:
     def __call__(
         self,
         collections: Mapping[str, Path],
-        spans: Sequence[Span] | None = None,
+        spans: Sequence[PathRange] | None = None,
         until: float | None = None,
         claimed: Claims | None = None,
     ) -> Discovery:
@@ -73,20 +73,22 @@ class Discover:
         found: dict[DocumentId, Found] = {}
         unreadable = [Failure(DocumentId(name, "/"), why) for name, why in missing.items()]
         folders: list[str] = []
-        seen: list[Span] = []
-        for run in _runs(spans if spans is not None else [Span(name) for name in sorted(roots)]):
+        seen: list[PathRange] = []
+        for run in _runs(
+            spans if spans is not None else [PathRange(name) for name in sorted(roots)]
+        ):
             name = run[0].collection
             if name in roots:
                 if run[0].first == "":
                     claimed[name] = {}
                 walk = self._walk(name, roots, claimed.setdefault(name, {}))
-                whole = run == [Span(name)]
+                whole = run == [PathRange(name)]
                 found |= {item.id: item for item in walk.files(None if whole else run, until)}
                 unreadable.extend(walk.unreadable)
                 folders.extend(walk.folders)
                 if walk.stopped is not None:
                     seen += _before(run, walk.stopped)
-                    next_one = Span(name, walk.stopped)
+                    next_one = PathRange(name, walk.stopped)
                     return Discovery(
                         found, tuple(unreadable), tuple(seen), next_one, tuple(folders)
                     )
@@ -109,9 +111,9 @@ class Discover:
         return Walk(self, name, roots[name], others, claimed)
 
 
-def _runs(spans: Sequence[Span]) -> Iterator[list[Span]]:
+def _runs(spans: Sequence[PathRange]) -> Iterator[list[PathRange]]:
     """Spans of one collection that ascend are walked together."""
-    run: list[Span] = []
+    run: list[PathRange] = []
     for span in spans:
         last = run[-1] if run else None
         if last and (
@@ -124,7 +126,7 @@ def _runs(spans: Sequence[Span]) -> Iterator[list[Span]]:
         yield run
 
 
-def _before(run: Sequence[Span], path: str) -> list[Span]:
+def _before(run: Sequence[PathRange], path: str) -> list[PathRange]:
     """What of these spans comes before a path."""
     cut = [span for span in run if span.first < path]
     return [

@@ -37,9 +37,9 @@ def embed_pending(
     window = WINDOW if until is None else HURRIED_WINDOW
     cut: set[DocumentId] = set()
     while until is None or time.monotonic() < until:
-        with engine.snapshot() as reader:
-            counts = reader.counts(embedder.fingerprint)
-            pending = reader.unembedded(embedder.fingerprint, window, leading)
+        with engine.snapshot() as snapshot:
+            counts = snapshot.status.counts(embedder.fingerprint)
+            pending = snapshot.vectors.pending(embedder.fingerprint, window, leading)
         if not pending:
             return
         progress("Embedding passages", counts.embedded, counts.chunks)

@@ -14,7 +14,7 @@ from marklight.ingest.plan import Plan, plan
 from marklight.ingest.read import read
 from marklight.ingest.walk import DENIED
 from marklight.model import DocumentId, Failure
-from marklight.ports import Engine, Indexed, Progress, Span
+from marklight.ports import Engine, IndexedFile, PathRange, Progress
 
 BATCH_BYTES = 2_000_000
 """Of files in one commit: few enough to bound memory, enough that a commit's own cost vanishes."""
@@ -48,7 +48,7 @@ class Look:
     generation: int
     """Of the index that was compared: with another one there may be other things to do."""
     found: Mapping[DocumentId, Found]
-    known: Mapping[DocumentId, Indexed]
+    known: Mapping[DocumentId, IndexedFile]
     failed: Mapping[DocumentId, Failure]
     tried: str
     """The recipe by which failures were last tried."""
@@ -56,9 +56,9 @@ class Look:
     unreadable: tuple[Failure, ...]
     """What could not be looked at and is not known as such yet."""
     rebuild: bool
-    spans: tuple[Span, ...] | None = None
+    spans: tuple[PathRange, ...] | None = None
     """What was compared; None is everything."""
-    stopped: Span | None = None
+    stopped: PathRange | None = None
     """What comes next, where there was no time for everything."""
     folders: tuple[str, ...] = ()
     """That were listed."""
@@ -75,13 +75,13 @@ def compare(
 ) -> Look:
     """What differs between disk and index."""
     # The view of the index is older than the walk: what another process adds after that would seem gone.
-    with engine.snapshot() as reader:
-        generation, tried = reader.generation, reader.manifest().get(TRIED, "")
+    with engine.snapshot() as snapshot:
+        generation, tried = snapshot.generation, snapshot.status.manifest().get(TRIED, "")
         disk = walk()
-        known, failures = reader.files(disk.spans), reader.failures()
+        known, failures = snapshot.documents.files(disk.spans), snapshot.status.failures()
     if disk.spans is not None:
         within = disk.spans
-        failures = [one for one in failures if any(span.holds(one.document) for span in within)]
+        failures = [one for one in failures if any(span.contains(one.document) for span in within)]
     files = {id: found.file for id, found in disk.found.items()}
     standing = [_standing(one, disk.found, tried == recipe, max_bytes) for one in failures]
     steps = plan(files, known, standing, disk.unreadable, recipe, rebuild=rebuild)

@@ -16,7 +16,7 @@ from marklight.ingest.read import Source
 from marklight.ingest.vectors import Indexing
 from marklight.ingest.work import Work, moves
 from marklight.model import Batch, DocumentId, Entry, Failure
-from marklight.ports import Indexed, Progress, Span, silent
+from marklight.ports import IndexedFile, PathRange, Progress, silent
 from marklight.report import Report
 from marklight.text import digest
 
@@ -37,7 +37,7 @@ class Ingest(Indexing):
         self,
         *,
         rebuild: bool = False,
-        spans: Sequence[Span] | None = None,
+        spans: Sequence[PathRange] | None = None,
         until: float | None = None,
         claimed: Claims | None = None,
     ) -> Look:
@@ -83,8 +83,8 @@ class Ingest(Indexing):
 
     def recut(self, ids: Iterable[DocumentId]) -> list[Entry]:
         """Documents with passages too long for the model, cut anew with its tokens counted."""
-        with self.engine.snapshot() as reader:
-            documents = [found for id in ids if (found := reader.document(id))]
+        with self.engine.snapshot() as snapshot:
+            documents = [found for id in ids if (found := snapshot.documents.get(id))]
         cut = partial(self.chunker, count_tokens=self._count_tokens, token_limit=self._token_limit)
         work = self._work({}, {})
         for each in documents:
@@ -104,7 +104,7 @@ class Ingest(Indexing):
         return digest(fingerprint(self.discover.parsers), self.chunker.fingerprint, size=8)
 
     def _work(
-        self, known: Mapping[DocumentId, Indexed], failed: Mapping[DocumentId, Failure]
+        self, known: Mapping[DocumentId, IndexedFile], failed: Mapping[DocumentId, Failure]
     ) -> Work:
         return Work(self.discover.parsers, self.recipe, self.max_bytes, known, failed)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from marklight.model import DocumentId, Failure, FileState
-from marklight.ports import Indexed
+from marklight.ports import IndexedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Plan:
 
 def plan(
     found: Mapping[DocumentId, FileState],
-    known: Mapping[DocumentId, Indexed],
+    known: Mapping[DocumentId, IndexedFile],
     failed: Iterable[Failure],
     unreadable: Iterable[Failure],
     recipe: str,
@@ -57,5 +57,5 @@ def _below(id: DocumentId, folder: DocumentId) -> bool:
     return folder.path == "/" or id.path.startswith(folder.path)
 
 
-def _same(known: Indexed | None, file: FileState, recipe: str) -> bool:
+def _same(known: IndexedFile | None, file: FileState, recipe: str) -> bool:
     return known is not None and known.file == file and known.recipe == recipe

@@ -44,11 +44,13 @@ class Indexing(ABC):
         """Whether passages or words are known to have no vector yet."""
         if self.embedder is None:
             return False
-        with self.engine.snapshot() as reader:
+        with self.engine.snapshot() as snapshot:
             model = self.embedder.fingerprint
-            return reader.counts(model).pending > 0 or words_missing(reader.manifest(), model)
+            return snapshot.status.counts(model).pending > 0 or words_missing(
+                snapshot.status.manifest(), model
+            )
 
     def counts(self) -> Counts:
         """How much there is now, by the configured model."""
-        with self.engine.snapshot() as reader:
-            return reader.counts(self.embedder.fingerprint if self.embedder else "")
+        with self.engine.snapshot() as snapshot:
+            return snapshot.status.counts(self.embedder.fingerprint if self.embedder else "")

@@ -16,7 +16,7 @@ from marklight.ingest.names import endings, inside, is_text
 from marklight.ingest.read import Identity
 from marklight.ingest.timestamps import state_of
 from marklight.model import DocumentId, Failure, FileState
-from marklight.ports import Span
+from marklight.ports import PathRange
 
 if TYPE_CHECKING:
     from marklight.ingest.discover import Discover
@@ -73,7 +73,7 @@ class Walk:
         self.is_document, self.picky = self.bounds.is_document, self.bounds.picky
 
     def files(
-        self, spans: Sequence[Span] | None = None, until: float | None = None
+        self, spans: Sequence[PathRange] | None = None, until: float | None = None
     ) -> Iterator[Found]:
         """Every document once, without recursion: a path may be deeper than Python's stack.
 
@@ -195,7 +195,7 @@ class Walk:
         self.unreadable.append(Failure(DocumentId(self.name, shown), reason))
 
 
-def _within(spans: Sequence[Span]) -> Callable[[str], bool]:
+def _within(spans: Sequence[PathRange]) -> Callable[[str], bool]:
     """Whether a path is in one of them; that of a folder, whether something below it may be."""
     firsts = [span.first for span in spans]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from marklight.ingest.discover import Discover
 from marklight.ingest.names import inside, is_document, is_text
 from marklight.ingest.walk import AFTER_SLASH
-from marklight.ports import Span
+from marklight.ports import PathRange
 
 if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify
@@ -46,11 +46,11 @@ class Watch:
         """Why the system does not tell what changes; empty while it does."""
         self._folders: set[str] = set()
         self._changes: set[Change] = set()
-        self._again: list[Span] = []
+        self._again: list[PathRange] = []
         self._notify: RustNotify | None = None
         self._is_document = is_document(discover.parsers)
 
-    def cover(self, folders: Iterable[str], again: Sequence[Span] = ()) -> None:
+    def cover(self, folders: Iterable[str], again: Sequence[PathRange] = ()) -> None:
         """Watch these folders too. What happened in a new one before that is in spans to look at `again`."""
         fresh = set(folders) - self._folders
         self._folders |= fresh
@@ -69,7 +69,7 @@ class Watch:
             self._hear(before.watch(1, 1, 20, None))
             before.close()
 
-    def wait(self, seconds: float, wake: Event) -> list[Span]:
+    def wait(self, seconds: float, wake: Event) -> list[PathRange]:
         """What may have changed, once it is quiet; nothing when the time is over, or somebody wakes us."""
         until = time.monotonic() + seconds
         if self._notify is None:
@@ -147,22 +147,22 @@ class Watch:
             return False
         return self._is_document(place[1][: -len(name)], name) or os.path.isdir(path)
 
-    def _spans(self) -> list[Span]:
+    def _spans(self) -> list[PathRange]:
         """Where to look, in order and none twice."""
         changes, self._changes = self._changes, set()
         again, self._again = self._again, []
         found = [*again, *(span for _, path in changes if (span := self._span(path)))]
         if len(found) > MANY:
-            return [Span(name) for name in sorted(self.roots)]
+            return [PathRange(name) for name in sorted(self.roots)]
         return merged(found)
 
-    def _span(self, path: str) -> Span | None:
+    def _span(self, path: str) -> PathRange | None:
         if not (place := self._place(path)):
             return None
         owner, below = place
         if os.path.basename(path) in self.discover.ignore_files:
             below = os.path.dirname(below)
-        return Span(owner, below, below + AFTER_SLASH) if below else Span(owner)
+        return PathRange(owner, below, below + AFTER_SLASH) if below else PathRange(owner)
 
     def _place(self, path: str) -> tuple[str, str] | None:
         """The collection that owns a path, and the path in it; none for what no index can hold."""
@@ -173,9 +173,9 @@ class Watch:
         return owner, path[len(self.roots[owner]) :].replace(os.sep, "/").strip("/")
 
 
-def merged(spans: Iterable[Span]) -> list[Span]:
+def merged(spans: Iterable[PathRange]) -> list[PathRange]:
     """The same paths in spans that ascend and do not overlap."""
-    found: list[Span] = []
+    found: list[PathRange] = []
     for span in sorted(spans, key=lambda each: each[:2]):
         last = found[-1] if found else None
         if (

@@ -13,7 +13,7 @@ from marklight.ingest.parse.form import Parsed
 from marklight.ingest.read import Hindered, Source, read
 from marklight.ingest.timestamps import stored_state, wait_for_tick
 from marklight.model import Batch, DocumentId, Entry, Failure, FileState
-from marklight.ports import Indexed
+from marklight.ports import IndexedFile
 from marklight.report import Report
 from marklight.text import digest
 
@@ -25,7 +25,7 @@ class Work:
     parsers: Mapping[str, str]
     recipe: str
     max_bytes: int
-    known: Mapping[DocumentId, Indexed]
+    known: Mapping[DocumentId, IndexedFile]
     failed: Mapping[DocumentId, Failure]
     parsed: list[Parsed] = field(default_factory=list)
     touched: list[tuple[DocumentId, FileState]] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Work:
         else:
             self.understand(found.id, source)
 
-    def _same(self, known: Indexed, source: Source) -> bool:
+    def _same(self, known: IndexedFile, source: Source) -> bool:
         return (known.digest, known.recipe) == (digest(source.text), self.recipe)
 
     def understand(self, id: DocumentId, source: Source) -> None:
@@ -122,7 +122,7 @@ def _not_understood(id: DocumentId, error: Exception, file: FileState) -> Failur
 
 def moves(
     entries: Sequence[Entry],
-    known: Mapping[DocumentId, Indexed],
+    known: Mapping[DocumentId, IndexedFile],
     leaving: dict[str, DocumentId],
 ) -> dict[DocumentId, DocumentId]:
     """New documents with the words of one that left: new place to old, each old one used once."""

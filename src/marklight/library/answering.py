@@ -12,7 +12,7 @@ from marklight.library.choice import BY_COMMAND, WITH_MODEL, model_for
 from marklight.library.crew import MANY
 from marklight.library.parts import Parts
 from marklight.model import DocumentId
-from marklight.ports import Embedder, Reader, Reranker, Tools, with_time_limit
+from marklight.ports import Embedder, Reranker, Snapshot, Tools, with_time_limit
 from marklight.search.pipeline import Pipeline
 
 DEEPER, DEEPEST = 4, 16
@@ -57,7 +57,7 @@ def prepare(
 def answer(
     library: Parts,
     question: Question,
-    reader: Reader,
+    snapshot: Snapshot,
     *,
     alone: bool,
     exists: Callable[[DocumentId], bool] = lambda _: True,
@@ -65,10 +65,10 @@ def answer(
 ) -> Answer:
     """What this commit of the index says; `alone` is whether no other search is at work."""
     query, pipeline = question.query, question.pipeline
-    counts = reader.counts(library.model_problem()[0])
-    embedder, said = model_for(query, reader, question.embedder, library.model_named, rest)
+    counts = snapshot.status.counts(library.model_problem()[0])
+    embedder, said = model_for(query, snapshot, question.embedder, library.model_named, rest)
     tools = Tools(
-        reader,
+        snapshot,
         with_time_limit(embedder, library.settings["model.query_seconds"]),
         question.reranker,
         exists=exists,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from marklight.ingest.discover import Claims
-from marklight.ports import Span
+from marklight.ports import PathRange
 from marklight.private_files import read_private, write_private
 
 NAME = "looked.json"
@@ -24,10 +24,10 @@ class Bookmark:
     folder: Path | None
     """Of the index; None where it has none."""
     claimed: Claims = field(default_factory=dict)
-    _next: Span | None = None
+    _next: PathRange | None = None
     _read: bool = False
 
-    def ahead(self, collections: Iterable[str]) -> list[Span]:
+    def ahead(self, collections: Iterable[str]) -> list[PathRange]:
         """Everything, from the place where the last look stopped, round to that place."""
         if not self._read:
             self._read = True
@@ -35,12 +35,12 @@ class Bookmark:
                 self._take()
         names = sorted(collections)
         if self._next is None or self._next.collection not in names:
-            return [Span(name) for name in names]
+            return [PathRange(name) for name in names]
         at, path = names.index(self._next.collection), self._next.first
-        others = [Span(name) for name in (*names[at + 1 :], *names[:at])]
-        return [self._next, *others, Span(names[at], "", path)]
+        others = [PathRange(name) for name in (*names[at + 1 :], *names[:at])]
+        return [self._next, *others, PathRange(names[at], "", path)]
 
-    def keep(self, stopped: Span | None) -> None:
+    def keep(self, stopped: PathRange | None) -> None:
         """Go on there next time; None was the end."""
         before, self._next = self._next, stopped
         if self.folder is None or stopped == before:
@@ -63,4 +63,4 @@ class Bookmark:
             for name, links in held["claimed"].items()
         }
         f"{collection}{path}".encode()  # half a character can be in JSON, and in no path of ours
-        self._next, self.claimed = Span(str(collection), str(path)), claimed
+        self._next, self.claimed = PathRange(str(collection), str(path)), claimed

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from marklight.answer import Mode, Query
 from marklight.errors import ModelError, UsageError
 from marklight.library.embedding import name_key
-from marklight.ports import Embedder, Reader
+from marklight.ports import Embedder, Snapshot
 
 WITH_MODEL = (Mode.HYBRID, Mode.SEMANTIC)
 """Modes that need a model; the others answer without one."""
@@ -17,7 +17,7 @@ BY_ITSELF = "the rest follows by itself"
 
 def model_for(
     query: Query,
-    reader: Reader,
+    snapshot: Snapshot,
     wanted: Embedder | None,
     load: Callable[[str], Embedder],
     rest: str,
@@ -30,32 +30,32 @@ def model_for(
                 "Name a model, or ask with --mode keyword",
             )
         return None, []
-    covered, total = reader.models(), reader.counts("").chunks
+    covered, total = snapshot.vectors.models(), snapshot.status.counts("").chunks
     have = covered.get(wanted.fingerprint, 0)
     if have >= total:
         return wanted, []
     done = f"{have} of {total} passages are embedded; {rest}"
-    before = _better(reader, covered, have, load)
+    before = _better(snapshot, covered, have, load)
     if before is not None:
         return before, [f"{before.name} answers until {wanted.name} is ready: {done}"]
     return wanted, [f"semantic search is still partial: {done}"]
 
 
-def embedded_with(reader: Reader, wanted: Callable[[], str]) -> str:
+def embedded_with(snapshot: Snapshot, wanted: Callable[[], str]) -> str:
     """The fingerprint of the model whose vectors are compared with each other, empty where none is.
 
     Nothing is embedded for that, so the wanted model is looked for only where there is a choice.
     """
-    known = reader.models()
+    known = snapshot.vectors.models()
     chosen = wanted() if len(known) > 1 else ""
     return chosen if chosen in known else max(known, key=lambda model: known[model], default="")
 
 
 def _better(
-    reader: Reader, covered: Mapping[str, int], have: int, load: Callable[[str], Embedder]
+    snapshot: Snapshot, covered: Mapping[str, int], have: int, load: Callable[[str], Embedder]
 ) -> Embedder | None:
     """A model that covers more than this, if it is still on this machine."""
-    names = reader.manifest()
+    names = snapshot.status.manifest()
     for fingerprint, count in sorted(covered.items(), key=lambda each: -each[1]):
         if count <= have or name_key(fingerprint) not in names:
             continue

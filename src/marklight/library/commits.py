@@ -123,11 +123,11 @@ def answered(
         if following := library.following:
             following.wake()  # it makes the vectors that there was no time for
     notices += kept.notices()
-    with library.crew.at_work() as alone, library.commits_engine.snapshot() as reader:
-        found = answer(library, question, reader, alone=alone)
-        known = kept.commits(reader, [hit.chunk.document for hit in found.hits])
-        modified = reader.modified(known)
-    notices += [*found.notices, *question.sent(library), *library.commits_engine.news()]
+    with library.crew.at_work() as alone, library.commits_engine.snapshot() as snapshot:
+        found = answer(library, question, snapshot, alone=alone)
+        known = kept.commits(snapshot, [hit.chunk.document for hit in found.hits])
+        modified = snapshot.documents.modified_times(known)
+    notices += [*found.notices, *question.sent(library), *library.commits_engine.take_notices()]
     found = present.within_budget(replace(found, modified=modified, notices=()))
     if found.notices:
         shorter = f"the answer is cut to stay within {query.max_tokens} tokens"
@@ -173,8 +173,8 @@ def keep_commits(
 ) -> Report | None:
     """Read and embed all of the history where that is wanted, or was asked before."""
     if wanted is None:
-        with library.commits_engine.snapshot() as reader:
-            wanted = reader.generation > 0
+        with library.commits_engine.snapshot() as snapshot:
+            wanted = snapshot.generation > 0
     if not wanted:
         return None
     try:
@@ -187,8 +187,8 @@ def keep_commits(
 
 def embed_commits(library: Parts, progress: Progress, seconds: float) -> bool:
     """Vectors for a while, where a history is indexed at all; whether there is more to do."""
-    with library.commits_engine.snapshot() as reader:
-        if not reader.generation:
+    with library.commits_engine.snapshot() as snapshot:
+        if not snapshot.generation:
             return False
     limits = library.settings.build(Limits, "history")
     # Nothing is read, so nobody has to ask git which repositories there are.
@@ -199,9 +199,9 @@ def embed_commits(library: Parts, progress: Progress, seconds: float) -> bool:
 
 def told_status(library: Parts, fingerprint: str) -> dict[str, Any]:
     """What is known of the history; nothing where it was never asked."""
-    with library.commits_engine.snapshot() as reader:
-        counts, failures = reader.counts(fingerprint), reader.failures()
-        remarks = reader.remarks()
+    with library.commits_engine.snapshot() as snapshot:
+        counts, failures = snapshot.status.counts(fingerprint), snapshot.status.failures()
+        remarks = snapshot.status.remarks()
     if not counts.generation:
         return {}
     told = {

@@ -110,8 +110,8 @@ def _try_reranker(library: Library) -> str:
 
 def _try_library(library: Library) -> str:
     found = library.engine.check()
-    with library.engine.snapshot() as reader:
-        counts = reader.counts("")
+    with library.engine.snapshot() as snapshot:
+        counts = snapshot.status.counts("")
     said = "; ".join(found) or "nothing to repair"
     return f"{library.engine.describe()}: {counts.documents} documents; {said}"
 

@@ -29,9 +29,9 @@ def embed(
     model, engine = ingest.embedder, ingest.engine
     if model is None:
         return
-    with engine.snapshot() as reader:
+    with engine.snapshot() as snapshot:
         key = name_key(model.fingerprint)
-        noted = reader.manifest().get(key) == model.name
+        noted = snapshot.status.manifest().get(key) == model.name
     if not noted:
         with engine.writing(wait_seconds):
             engine.commit(Batch(manifest={key: model.name}))
@@ -40,10 +40,10 @@ def embed(
 
 def likely(engine: Engine, query: Query) -> list[str]:
     """Passages with the question's words."""
-    with engine.snapshot() as reader:
+    with engine.snapshot() as snapshot:
         words = query_terms(query.text)
-        found = reader.keyword(words, FIELD_BOOSTS, query.filters, EMBED_FIRST)
-        return [one.chunk for one in found]
+        found = snapshot.lexical.search(words, FIELD_BOOSTS, query.filters, EMBED_FIRST)
+        return [one.chunk_id for one in found]
 
 
 def tidy(ingest: Indexing) -> None:
@@ -51,11 +51,11 @@ def tidy(ingest: Indexing) -> None:
     model, engine = ingest.embedder, ingest.engine
     if model is None:
         return
-    with engine.snapshot() as reader:
-        counts, models = reader.counts(model.fingerprint), reader.models()
+    with engine.snapshot() as snapshot:
+        counts, models = snapshot.status.counts(model.fingerprint), snapshot.vectors.models()
     if counts.pending:
         return
-    unused = engine.waste()
+    unused = engine.count_unused_vectors()
     if len(models) > 1 or unused > max(TIDY_LEAST, TIDY_SHARE * counts.chunks):
         engine.clean(keep={model.fingerprint})
 

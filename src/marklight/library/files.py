@@ -12,7 +12,7 @@ from marklight.ingest.read import read
 from marklight.ingest.timestamps import state_of
 from marklight.library.locate import standing
 from marklight.model import Document, DocumentId, FileState
-from marklight.ports import Indexed, Reader
+from marklight.ports import IndexedFile, Snapshot
 from marklight.search.reference import Find, find_document
 from marklight.text import digest
 
@@ -28,11 +28,11 @@ class Files:
         folder = self.collections.get(id.collection)
         return folder is not None and os.path.exists(os.path.join(folder, id.path))
 
-    def changed(self, indexed: Mapping[DocumentId, Indexed]) -> list[DocumentId]:
+    def changed(self, indexed: Mapping[DocumentId, IndexedFile]) -> list[DocumentId]:
         """Documents whose file is no longer as it was when it was read, those that are gone included."""
         return [id for id, each in indexed.items() if not self._is_unchanged(id, each)]
 
-    def _is_unchanged(self, id: DocumentId, indexed: Indexed) -> bool:
+    def _is_unchanged(self, id: DocumentId, indexed: IndexedFile) -> bool:
         """Compare a racily clean file by content, any other by its size and time stamps."""
         state = self._state(id)
         if state is None or not indexed.file.is_racy:
@@ -84,7 +84,7 @@ class Files:
 
     def near(
         self,
-        reader: Reader,
+        snapshot: Snapshot,
         folder: Path | None,
         missed: Callable[[DocumentId], None] = lambda _: None,
     ) -> Find:
@@ -95,7 +95,7 @@ class Files:
 
         def find(name: str) -> Document | None:
             id = self._owner(folder / name) if folder is not None else None
-            found = (reader.document(id) if id else None) or find_document(name, reader)
+            found = (snapshot.documents.get(id) if id else None) or find_document(name, snapshot)
             if found:
                 self.demand(found.id)
             else:
@@ -106,7 +106,7 @@ class Files:
 
         return find
 
-    def exactly(self, reader: Reader, collection: str) -> Find:
+    def exactly(self, snapshot: Snapshot, collection: str) -> Find:
         """How a document is found by its path in this collection and by nothing else."""
 
         def find(path: str) -> Document | None:
@@ -114,7 +114,7 @@ class Files:
                 f"{collection}/{path}".encode()
             except UnicodeEncodeError:  # bytes that are no text name no document
                 return None
-            found = reader.document(DocumentId(collection, path))
+            found = snapshot.documents.get(DocumentId(collection, path))
             return found if found and self.has(found.id) else None
 
         return find

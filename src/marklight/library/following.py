@@ -16,7 +16,7 @@ from marklight.ingest.look import Look
 from marklight.ingest.watch import Watch
 from marklight.library.commits import embed_commits
 from marklight.library.upkeep import MOMENT_SECONDS
-from marklight.ports import Span
+from marklight.ports import PathRange
 from marklight.report import Report
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Following:
             filter(None, (self._stuck, self._behind, *self.library.files.missing()))
         )
 
-    def _read(self, spans: Sequence[Span] | None) -> Look:
+    def _read(self, spans: Sequence[PathRange] | None) -> Look:
         """Bring the text up to date, while no search does; everything or some spans of it."""
         library = self.library
         if spans is None:
@@ -252,8 +252,10 @@ def followed(library: Parts) -> Generator[Report, None, None]:
             try:
                 report = found.get(timeout=TELL_SECONDS)
                 # Only here, since a model may have to be asked for its name first.
-                with suppress(StoreError), library.engine.snapshot() as reader:
-                    report = replace(report, index=reader.counts(library.model_problem()[0]))
+                with suppress(StoreError), library.engine.snapshot() as snapshot:
+                    report = replace(
+                        report, index=snapshot.status.counts(library.model_problem()[0])
+                    )
                 yield report
             except Empty:
                 now = str(following.to_dict()["problem"])

@@ -23,7 +23,7 @@ from marklight.library.embedding import embed, likely, tidy
 from marklight.library.upkeep import MOMENT_SECONDS
 from marklight.model import Document, DocumentId, Failure
 from marklight.ownership import Origin
-from marklight.ports import Engine, Progress, Reader
+from marklight.ports import Engine, Progress, Snapshot
 from marklight.report import Report
 
 FOLDER = "history"
@@ -144,9 +144,9 @@ class Annals:
     def notices(self) -> tuple[str, ...]:
         """What the asker should know of the repositories."""
         said = []
-        with self.history.engine.snapshot() as reader:
-            manifest = reader.manifest()
-            count = reader.counts("").documents
+        with self.history.engine.snapshot() as snapshot:
+            manifest = snapshot.status.manifest()
+            count = snapshot.status.counts("").documents
         for name, each in self.history.repositories.items():
             if each.edge():
                 said.append(
@@ -166,9 +166,11 @@ class Annals:
                 said.append(f"there are no commits in {each.folder} yet")
         return tuple(said)
 
-    def commits(self, reader: Reader, documents: Iterable[DocumentId]) -> dict[DocumentId, Commit]:
+    def commits(
+        self, snapshot: Snapshot, documents: Iterable[DocumentId]
+    ) -> dict[DocumentId, Commit]:
         """Those with these names, and the branches and tags that mean them."""
-        found = [each for id in documents if (each := reader.document(id))]
+        found = [each for id in documents if (each := snapshot.documents.get(id))]
         refs: dict[str, list[str]] = {}
         for name, repository in self.history.repositories.items():
             with suppress(HistoryError):

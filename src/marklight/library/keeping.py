@@ -46,7 +46,7 @@ def index(
             *library.notices(),
             *made,
             *library.sent_to(embedding=True),
-            *library.engine.news(),
+            *library.engine.take_notices(),
         ),
         took_ms=(time.perf_counter() - began) * 1000,
     )
@@ -78,8 +78,8 @@ def ignored(library: Parts, path: Path | str) -> str:
 
 def _refused(library: Parts, place: Path) -> str:
     """Why a file that is meant to be read could not be, when that was last tried."""
-    with library.engine.snapshot() as reader:
-        failures = reader.failures()
+    with library.engine.snapshot() as snapshot:
+        failures = snapshot.status.failures()
     for each in failures:
         folder = library.collections.get(each.document.collection)
         if folder and os.path.realpath(folder / each.document.path) == os.path.realpath(place):
@@ -90,10 +90,10 @@ def _refused(library: Parts, place: Path) -> str:
 def status(library: Parts) -> dict[str, Any]:
     """What is indexed, what is still to do, what failed."""
     fingerprint, problem = library.model_problem()
-    with library.engine.snapshot() as reader:
-        counts, failures = reader.counts(fingerprint), reader.failures()
-        remarks = reader.remarks()
-        documents = Counter(id.collection for id in reader.files())
+    with library.engine.snapshot() as snapshot:
+        counts, failures = snapshot.status.counts(fingerprint), snapshot.status.failures()
+        remarks = snapshot.status.remarks()
+        documents = Counter(id.collection for id in snapshot.documents.files())
     server, reranker = library.server, library.reranker_server
     return {
         "documents": counts.documents,
@@ -112,7 +112,7 @@ def status(library: Parts) -> dict[str, Any]:
         **({"reranker_problem": unfit} if (unfit := library.reranker_problem()) else {}),
         "engine": library.engine.describe(),
         "sizes": dict(library.engine.sizes()),
-        "unused_vectors": library.engine.waste(),
+        "unused_vectors": library.engine.count_unused_vectors(),
         **told_status(library, fingerprint),
         **({"following": following.to_dict()} if (following := library.following) else {}),
         "collections": {

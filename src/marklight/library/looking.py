@@ -70,8 +70,8 @@ def look_at_known(library: Parts, progress: Progress) -> tuple[str, ...]:
     """The same for a library that is there; only a search or a run makes a new one."""
     if following := library.following:
         following.await_text()
-    with library.engine.snapshot() as reader:
-        if reader.generation == 0:
+    with library.engine.snapshot() as snapshot:
+        if snapshot.generation == 0:
             raise NotFound(
                 f"nothing is indexed in {library.place.folder} yet",
                 "Name the library's folder with --in, or run `marklight index`",

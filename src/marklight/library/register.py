@@ -10,7 +10,7 @@ from marklight.errors import UsageError
 from marklight.library.asking import whole
 from marklight.library.parts import Parts
 from marklight.model import DocumentId
-from marklight.ports import Indexed
+from marklight.ports import IndexedFile
 from marklight.report import Register
 
 
@@ -19,17 +19,17 @@ def documents(library: Parts, *, like: str = "", after: str = "", limit: int = 1
 
     With `like`, those whose path holds this text, whoever begins with it first.
     """
-    with library.engine.snapshot() as reader:
-        return listed(reader.files(), like, after, whole("the limit", limit, 1, 1000))
+    with library.engine.snapshot() as snapshot:
+        return listed(snapshot.documents.files(), like, after, whole("the limit", limit, 1, 1000))
 
 
 def tags(library: Parts) -> dict[str, int]:
     """Every tag with how many documents have it, or one nested below it."""
-    with library.engine.snapshot() as reader:
-        return dict(sorted(reader.tags().items()))
+    with library.engine.snapshot() as snapshot:
+        return dict(sorted(snapshot.metadata.tags().items()))
 
 
-def listed(files: Mapping[DocumentId, Indexed], like: str, after: str, limit: int) -> Register:
+def listed(files: Mapping[DocumentId, IndexedFile], like: str, after: str, limit: int) -> Register:
     """So many documents after this one; with `like`, the likest of all."""
     if like:
         found = nsmallest(limit, _alike(files, like.lower()))

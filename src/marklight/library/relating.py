@@ -10,7 +10,7 @@ from marklight.library.choice import embedded_with
 from marklight.library.looking import look_at_known
 from marklight.library.parts import Parts
 from marklight.library.showing import about
-from marklight.ports import Progress, Reader, silent
+from marklight.ports import Progress, Snapshot, silent
 from marklight.report import Graph, Links, Related
 from marklight.search import picture, reference, relations
 from marklight.search.reference import Find
@@ -27,11 +27,11 @@ def links(
     """Links to and from a document; without one, what in the library leads nowhere or stands alone."""
     whole("the limit", limit, 1, relations.MOST_COUNTED)
 
-    def read(reader: Reader, find: Find) -> Links:
+    def read(snapshot: Snapshot, find: Find) -> Links:
         if path is None:
-            return relations.loose_ends(reader, limit, library.files.has)
-        id = reference.demand(path, reader, find).id
-        return relations.links(id, reader, limit, library.files.has)
+            return relations.loose_ends(snapshot, limit, library.files.has)
+        id = reference.demand(path, snapshot, find).id
+        return relations.links(id, snapshot, limit, library.files.has)
 
     return about(library, read, near, progress)
 
@@ -47,11 +47,11 @@ def related(
     """Documents that belong to this one: by links, shared tags and meaning, each with its reasons."""
     whole("the limit", limit, 1, 100)
 
-    def read(reader: Reader, find: Find) -> Related:
-        document = reference.demand(path, reader, find)
+    def read(snapshot: Snapshot, find: Find) -> Related:
+        document = reference.demand(path, snapshot, find)
         wanted = library.settings["model.name"] != "none"
-        model = embedded_with(reader, lambda: library.model_problem()[0]) if wanted else ""
-        return relations.related(document, reader, model, limit, library.files.has)
+        model = embedded_with(snapshot, lambda: library.model_problem()[0]) if wanted else ""
+        return relations.related(document, snapshot, model, limit, library.files.has)
 
     return about(library, read, near, progress)
 
@@ -69,10 +69,10 @@ def graph(
     whole("the depth", depth, 1, picture.DEEPEST)
     whole("the limit", limit, 1, picture.MOST_NODES)
     notices = look_at_known(library, progress)
-    with library.engine.snapshot() as reader:
+    with library.engine.snapshot() as snapshot:
         if path is None:
-            found = picture.best_linked(reader, limit, library.files.has)
+            found = picture.best_linked(snapshot, limit, library.files.has)
         else:
-            id = reference.demand(path, reader, library.files.near(reader, near)).id
-            found = picture.around(id, reader, depth, limit, library.files.has)
+            id = reference.demand(path, snapshot, library.files.near(snapshot, near)).id
+            found = picture.around(id, snapshot, depth, limit, library.files.has)
     return replace(found, notices=notices)

@@ -20,7 +20,7 @@ from marklight.library.looking import as_before, as_now, look
 from marklight.library.parts import Parts
 from marklight.library.upkeep import Freshness
 from marklight.model import DocumentId
-from marklight.ports import Progress, Reader, nobody_stops, silent
+from marklight.ports import Progress, Snapshot, nobody_stops, silent
 from marklight.search import present, widen
 from marklight.search.pipeline import GONE
 
@@ -97,7 +97,7 @@ def search(
             *_unsaid(fresh.notices, found.notices),
             *found.notices,
             *question.sent(library),
-            *library.engine.news(),
+            *library.engine.take_notices(),
         ],
         explain=explain,
         several_collections=len(library.collections) > 1,
@@ -132,18 +132,18 @@ def _found(library: Parts, question: Question, progress: Progress | None) -> Ans
             denied.update(filter(None, [library.files.denied(id)]))
             return False
 
-        with library.crew.at_work() as alone, library.engine.snapshot() as reader:
-            found = answer(library, question, reader, alone=alone, exists=exists, rest=rest)
-            damaged.append(_damaged(found, reader))
+        with library.crew.at_work() as alone, library.engine.snapshot() as snapshot:
+            found = answer(library, question, snapshot, alone=alone, exists=exists, rest=rest)
+            damaged.append(_damaged(found, snapshot))
             if damaged[-1]:
                 kept = tuple(hit for hit in found.hits if hit.chunk.document not in damaged[-1])
                 found = replace(found, hits=kept, abstained=found.abstained if kept else DAMAGED)
             documents = {hit.chunk.document for hit in found.hits}
             found = replace(
                 found,
-                modified=reader.modified(documents),
-                dates=reader.moments(documents),
-                levels=widen.levels((hit.chunk for hit in found.hits), widen.Leaves(reader)),
+                modified=snapshot.documents.modified_times(documents),
+                dates=snapshot.documents.dates(documents),
+                levels=widen.levels((hit.chunk for hit in found.hits), widen.Leaves(snapshot)),
                 abstained=CLOSED if denied and found.abstained == GONE else found.abstained,
                 notices=[
                     *found.notices,
@@ -151,19 +151,22 @@ def _found(library: Parts, question: Question, progress: Progress | None) -> Ans
                     *([] if found.index.documents else empty),
                 ],
             )
-            return found, [*damaged[-1], *library.files.changed(reader.indexed(documents))]
+            return found, [
+                *damaged[-1],
+                *library.files.changed(snapshot.documents.files_of(documents)),
+            ]
 
     found, stale = as_now(library, ask, progress) if progress else ask()
     found = _without(found, stale, library.files.has) if stale else found
     return replace(found, notices=[*found.notices, *_told_of(damaged)])
 
 
-def _damaged(found: Answer, reader: Reader) -> set[DocumentId]:
+def _damaged(found: Answer, snapshot: Snapshot) -> set[DocumentId]:
     """Return the documents of hits that do not match their checksums: of the passages, or of all that is shown around them."""
     query = found.query
     if query.parents or query.context or query.expand_context:
-        return reader.damaged_documents({hit.chunk.document for hit in found.hits})
-    return reader.damaged_passages([hit.chunk.id for hit in found.hits])
+        return snapshot.status.damaged_documents({hit.chunk.document for hit in found.hits})
+    return snapshot.status.damaged_chunks([hit.chunk.id for hit in found.hits])
 
 
 def _told_of(damaged: list[set[DocumentId]]) -> list[str]:

@@ -13,7 +13,7 @@ from marklight.library.asking import level_of
 from marklight.library.looking import as_before, as_now, look_at_known, reread
 from marklight.library.parts import Parts
 from marklight.model import DocumentId
-from marklight.ports import Progress, Reader, silent
+from marklight.ports import Progress, Snapshot, silent
 from marklight.report import Extract, Links, Outline, Page, Related
 from marklight.search import reference
 from marklight.search.reference import Find
@@ -40,12 +40,12 @@ def get(
     """
     wanted, count = level_of(level, context)
 
-    def read(reader: Reader, find: Find) -> Extract:
+    def read(snapshot: Snapshot, find: Find) -> Extract:
         if collection is not None:
-            find = library.files.exactly(reader, collection)
-        extract = reference.follow(ref, reader, find)
+            find = library.files.exactly(snapshot, collection)
+        extract = reference.follow(ref, snapshot, find)
         library.files.demand(extract.document)
-        return reference.widened(extract, wanted, reader, count) if wanted else extract
+        return reference.widened(extract, wanted, snapshot, count) if wanted else extract
 
     return about(library, read, near, progress)
 
@@ -55,8 +55,8 @@ def outline(
 ) -> Outline:
     """A document's headings."""
 
-    def read(reader: Reader, find: Find) -> Outline:
-        document = reference.demand(path, reader, find)
+    def read(snapshot: Snapshot, find: Find) -> Outline:
+        document = reference.demand(path, snapshot, find)
         return Outline(document.id, tuple(document.outline))
 
     return about(library, read, near, progress)
@@ -76,9 +76,9 @@ def page(
 
     several = len(library.collections) > 1
 
-    def read(reader: Reader, find: Find) -> Page:
-        document = reference.demand(path, reader, find)
-        links = reader.links_from(document.id)
+    def read(snapshot: Snapshot, find: Find) -> Page:
+        document = reference.demand(path, snapshot, find)
+        links = snapshot.links.outgoing(document.id)
         leads = {each.link.keys: each.target.named(several) for each in links if each.target}
         parsers = library.reading.discover.parsers
         rendered = render(document, document.id.named(several), leads.get, line, parsers)
@@ -92,7 +92,7 @@ def page(
             blocks=document.blocks,
             tags=document.tags,
             date=document.date,
-            dated=iso_seconds(reader.moments([document.id])[document.id]),
+            dated=iso_seconds(snapshot.documents.dates([document.id])[document.id]),
         )
 
     return about(library, read, near, progress)
@@ -100,7 +100,7 @@ def page(
 
 def about(
     library: Parts,
-    read: Callable[[Reader, Find], About],
+    read: Callable[[Snapshot, Find], About],
     near: Path | None,
     progress: Progress,
 ) -> About:
@@ -110,11 +110,11 @@ def about(
     damaged: list[DocumentId] = []
 
     def ask() -> tuple[About, list[DocumentId]]:
-        with library.engine.snapshot() as reader:
-            found = read(reader, library.files.near(reader, near, missed.append))
+        with library.engine.snapshot() as snapshot:
+            found = read(snapshot, library.files.near(snapshot, near, missed.append))
             asked = [found.document] if found.document else []
-            damaged[:] = reader.damaged_documents(asked)
-            return found, [*damaged, *library.files.changed(reader.indexed(asked))]
+            damaged[:] = snapshot.status.damaged_documents(asked)
+            return found, [*damaged, *library.files.changed(snapshot.documents.files_of(asked))]
 
     try:
         found, stale = as_now(library, ask, progress)
@@ -134,6 +134,6 @@ def _refused(library: Parts, documents: list[DocumentId]) -> str:
     """Return why the file of one of these documents was not indexed; empty if none was refused."""
     if not documents:
         return ""
-    with library.engine.snapshot() as reader:
-        reasons = {each.document: each.reason for each in reader.failures()}
+    with library.engine.snapshot() as snapshot:
+        reasons = {each.document: each.reason for each in snapshot.status.failures()}
     return next((f"{id.path} {reasons[id]}" for id in documents if id in reasons), "")

@@ -19,7 +19,7 @@ from marklight.library.embedding import embed, likely, tidy
 from marklight.library.files import place_of, unlisted
 from marklight.library.flight import Flight
 from marklight.model import Batch, DocumentId
-from marklight.ports import Progress, Span
+from marklight.ports import PathRange, Progress
 from marklight.report import Report
 
 MOMENT_SECONDS = 0.5
@@ -136,12 +136,12 @@ class Upkeep:
     def reread(self, documents: Iterable[DocumentId], progress: Progress) -> bool:
         """Read files again that changed or whose index is damaged; return true if that could be done."""
         ids = sorted(documents)
-        spans = [Span(*id, end=id.path + "\0") for id in ids]
+        spans = [PathRange(*id, end=id.path + "\0") for id in ids]
         engine = self.ingest.engine
         try:
             with engine.writing(self._wait(False)):
-                with engine.snapshot() as reader:
-                    damaged = tuple(reader.damaged_documents(ids))
+                with engine.snapshot() as snapshot:
+                    damaged = tuple(snapshot.status.damaged_documents(ids))
                 if damaged:  # else the unchanged file would count as indexed
                     engine.commit(Batch(removed=damaged))
                 self.ingest.text(self.ingest.look(spans=spans), progress)
@@ -163,7 +163,7 @@ class Upkeep:
         found, report = self.read(look, progress, self._wait(new), None if new else until)
         if new:
             ingest.groups()
-        unread = [Span(*id) for id in report.unread[:1]]
+        unread = [PathRange(*id) for id in report.unread[:1]]
         self.bookmark.keep(unread[0] if unread else found.stopped)
         return Freshness(tuple(self._partly(found, report)), len(report.unread), report)
 

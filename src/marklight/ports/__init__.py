@@ -2,43 +2,45 @@
 
 from __future__ import annotations
 
-from marklight.ports.index import (
-    FIELD_BOOSTS,
-    MOST_CONCEPTS,
-    Concept,
-    Covered,
-    Engine,
-    Indexed,
-    Pending,
-    Reader,
-    Scored,
-    Span,
-)
+from marklight.ports.documents import DocumentReader, IndexedFile, PathRange, ScoredChunk
+from marklight.ports.engine import Engine, Snapshot, StatusReader
+from marklight.ports.lexical import FIELD_BOOSTS, LexicalReader, TermCoverage
+from marklight.ports.links import LinkReader
+from marklight.ports.metadata import MetadataReader
 from marklight.ports.models import Embedder, Reranker, TimeLimited, Unloadable, with_time_limit
 from marklight.ports.progress import Progress, nobody_stops, silent
 from marklight.ports.stages import Fuse, Refine, Retrieve, Rewrite, Tools
+from marklight.ports.vectors import Pending, VectorReader
+from marklight.ports.vocabulary import VOCABULARY_SIZE, ScoredTerm, VocabularyReader
 
 __all__ = [
     "FIELD_BOOSTS",
-    "MOST_CONCEPTS",
-    "Concept",
-    "Covered",
+    "VOCABULARY_SIZE",
+    "DocumentReader",
     "Embedder",
     "Engine",
     "Fuse",
-    "Indexed",
+    "IndexedFile",
+    "LexicalReader",
+    "LinkReader",
+    "MetadataReader",
+    "PathRange",
     "Pending",
     "Progress",
-    "Reader",
     "Refine",
     "Reranker",
     "Retrieve",
     "Rewrite",
-    "Scored",
-    "Span",
+    "ScoredChunk",
+    "ScoredTerm",
+    "Snapshot",
+    "StatusReader",
+    "TermCoverage",
     "TimeLimited",
     "Tools",
     "Unloadable",
+    "VectorReader",
+    "VocabularyReader",
     "nobody_stops",
     "silent",
     "with_time_limit",

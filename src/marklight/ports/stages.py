@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from marklight.answer import Hit, Hits, Query, Why
 from marklight.model import DocumentId
-from marklight.ports.index import Reader, Scored
+from marklight.ports.documents import ScoredChunk
+from marklight.ports.engine import Snapshot
 from marklight.ports.models import Embedder, Reranker
 
 
@@ -16,7 +17,7 @@ from marklight.ports.models import Embedder, Reranker
 class Tools:
     """What stages need at run time; their fields hold settings and nothing else."""
 
-    reader: Reader
+    snapshot: Snapshot
     embedder: Embedder | None = None
     reranker: Reranker | None = None
     exists: Callable[[DocumentId], bool] = lambda _: True
@@ -32,13 +33,16 @@ class Tools:
     check_cancelled: Callable[[], None] = lambda: None
     """Raises Stopped once the caller has gone away."""
 
-    def hits(self, found: Sequence[Scored], by: str) -> Hits:
+    def hits(self, found: Sequence[ScoredChunk], by: str) -> Hits:
         """What a retriever found, with the passages themselves."""
-        chunks = {chunk.id: chunk for chunk in self.reader.chunks([one.chunk for one in found])}
+        chunks = {
+            chunk.id: chunk
+            for chunk in self.snapshot.documents.chunks([one.chunk_id for one in found])
+        }
         return tuple(
-            Hit(chunks[one.chunk], one.score, (Why(by, one.score),))
+            Hit(chunks[one.chunk_id], one.score, (Why(by, one.score),))
             for one in found
-            if one.chunk in chunks
+            if one.chunk_id in chunks
         )
 
 

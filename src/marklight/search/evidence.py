@@ -110,7 +110,7 @@ def gathered(lists: Mapping[str, Hits], query: Query, tools: Tools) -> dict[str,
     spelled = shares_of(query, tools, list(chunks)) if by_words else {}
     covered = in_any_spelling(spelled.values())
     owners = {chunk.document for chunk in chunks.values()} if by_words else ()
-    degrees = tools.reader.degrees(list(owners), _HUB)
+    degrees = tools.snapshot.links.degrees(list(owners), _HUB)
     telling = min(length(query.text), _LONG) ** _TELLING
     asked = {form for text in spelled for form in forms(text)}
     held = [as_typed(text, chunks, shares) for text, shares in spelled.items()]
@@ -192,8 +192,12 @@ def bearing(
 
 def _passages(query: Query, tools: Tools) -> int:
     """Those that are searched: within a filter a library answers as one that has no more would."""
-    every = tools.reader.counts("").chunks
-    return min(every, max(_FEWEST, tools.reader.passing(query.filters))) if query.filters else every
+    every = tools.snapshot.status.counts("").chunks
+    return (
+        min(every, max(_FEWEST, tools.snapshot.metadata.count_matching(query.filters)))
+        if query.filters
+        else every
+    )
 
 
 def _lead(shares: Iterable[float]) -> float:

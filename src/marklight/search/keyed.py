@@ -37,11 +37,14 @@ def with_keyed(query: Query, hits: Hits, tools: Tools) -> Hits:
 
 def _keyed(query: Query, hits: Hits, tools: Tools) -> Iterator[Hit]:
     """Each by its best hit, best first; then those without one by their first passage."""
-    if not tools.reader.knows("keywords"):
+    if not tools.snapshot.metadata.has_key("keywords"):
         return
     given = query.filters
     asked = [(*given.where, ("keywords", name)) for name in query.title_candidates]
-    found = (tools.reader.listed(replace(given, where=each), _LISTED) for each in asked)
+    found = (
+        tools.snapshot.metadata.matching_documents(replace(given, where=each), _LISTED)
+        for each in asked
+    )
     left = {id: None for ids in found for id in ids if tools.exists(id)}
     for hit in hits:
         if hit.chunk.document in left:
@@ -49,4 +52,4 @@ def _keyed(query: Query, hits: Hits, tools: Tools) -> Iterator[Hit]:
             yield hit
     # Where filters choose among passages, nobody knows whether the first one passes.
     for id in left if not given.restrict_passages else ():
-        yield from (Hit(first, 0.0) for first in tools.reader.beside(id, 0, 0))
+        yield from (Hit(first, 0.0) for first in tools.snapshot.documents.chunks_around(id, 0, 0))

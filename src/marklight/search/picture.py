@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 
 from marklight.model import DocumentId
-from marklight.ports import Reader
+from marklight.ports import Snapshot
 from marklight.report import Graph, Node
 
 MOST_NODES = 500
@@ -20,16 +20,18 @@ MOST_NEAR = 1000
 Exists = Callable[[DocumentId], bool]
 
 
-def around(document: DocumentId, reader: Reader, depth: int, limit: int, exists: Exists) -> Graph:
+def around(
+    document: DocumentId, snapshot: Snapshot, depth: int, limit: int, exists: Exists
+) -> Graph:
     """What can be reached from a document in so many links, either way; the best linked come first."""
     distance = {document: 0}
     edge = [document]
     left_out = 0
     for step in range(1, depth + 1):
-        near = reader.neighbours(edge, MOST_NEAR)
+        near = snapshot.links.neighbours(edge, MOST_NEAR)
         new = {each for each in chain.from_iterable(near.values()) if each not in distance}
         there = [each for each in new if exists(each)]
-        degrees = reader.degrees(there, MOST_NEAR)
+        degrees = snapshot.links.degrees(there, MOST_NEAR)
         edge = _best(degrees)[: limit - len(distance)]
         left_out += len(there) - len(edge)
         distance |= dict.fromkeys(edge, step)
@@ -38,15 +40,15 @@ def around(document: DocumentId, reader: Reader, depth: int, limit: int, exists:
     pairs = (
         (source, link.target)
         for source in distance
-        for link in reader.links_from(source)
+        for link in snapshot.links.outgoing(source)
         if link.target is not None and link.target != source
     )
-    return _graph(document, distance, pairs, left_out, reader)
+    return _graph(document, distance, pairs, left_out, snapshot)
 
 
-def best_linked(reader: Reader, limit: int, exists: Exists) -> Graph:
+def best_linked(snapshot: Snapshot, limit: int, exists: Exists) -> Graph:
     """The documents of a library with most links; those without any are left out."""
-    degrees = Counter(chain.from_iterable(reader.edges()))
+    degrees = Counter(chain.from_iterable(snapshot.links.edges()))
     chosen: dict[DocumentId, int | None] = {}
     for each in _best(degrees):
         if len(chosen) == limit:
@@ -54,7 +56,7 @@ def best_linked(reader: Reader, limit: int, exists: Exists) -> Graph:
         if exists(each):
             chosen[each] = None
     # One more pass over the links costs less than to keep all of them.
-    return _graph(None, chosen, reader.edges(), len(degrees) - len(chosen), reader)
+    return _graph(None, chosen, snapshot.links.edges(), len(degrees) - len(chosen), snapshot)
 
 
 def _graph(
@@ -62,11 +64,11 @@ def _graph(
     chosen: Mapping[DocumentId, int | None],
     pairs: Iterable[tuple[DocumentId, DocumentId]],
     left_out: int,
-    reader: Reader,
+    snapshot: Snapshot,
 ) -> Graph:
-    degrees = reader.degrees(list(chosen), MOST_NEAR)
-    communities = reader.communities(chosen)
-    known = {id: found for id in chosen if (found := reader.document(id))}
+    degrees = snapshot.links.degrees(list(chosen), MOST_NEAR)
+    communities = snapshot.links.communities(chosen)
+    known = {id: found for id in chosen if (found := snapshot.documents.get(id))}
     nodes = tuple(
         Node(id, each.title, degrees.get(id, 0), communities.get(id), chosen[id])
         for id, each in known.items()

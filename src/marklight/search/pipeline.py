@@ -143,7 +143,7 @@ def empty_reason(query: Query, steps: list[Step], last: Hits, tools: Tools) -> t
     if query.filters:
         among = f" among those that pass the filters: {in_words(query.filters)}"
     if not last:
-        none = unmet(query.filters, tools.reader) if query.filters else ""
+        none = unmet(query.filters, tools.snapshot) if query.filters else ""
         return none or f"no passage matches the question{among}", False
     if any(step.stage == "existing_files" and step.count == 0 for step in steps):
         return GONE, False

@@ -9,7 +9,7 @@ from dataclasses import replace
 from marklight.answer import Filters
 from marklight.errors import NotFound, UsageError
 from marklight.model import Chunk, Document, DocumentId, Heading
-from marklight.ports import Reader
+from marklight.ports import Snapshot
 from marklight.report import Extract
 from marklight.search import widen
 from marklight.search.near import near_keys, near_paths, paths_with
@@ -26,76 +26,86 @@ Find = Callable[[str], Document | None]
 """How a document is found by what somebody calls it."""
 
 
-def follow(reference: str, reader: Reader, find: Find) -> Extract:
+def follow(reference: str, snapshot: Snapshot, find: Find) -> Extract:
     """`path`, `path#heading`, `path#^block`, `path:10-40` or the id of a passage or a section."""
     if not reference.strip():
         raise UsageError("an empty reference names nothing", "Give a path, such as guide/auth.md")
     if _CHUNK_ID.match(reference):
-        for chunk in reader.chunks([reference]):
-            return _passage(chunk, reader)
-        if section := _section(reference, reader):
-            return _passage(section, reader)
+        for chunk in snapshot.documents.chunks([reference]):
+            return _passage(chunk, snapshot)
+        if section := _section(reference, snapshot):
+            return _passage(section, snapshot)
     whole = find(reference)
     if whole is not None:
         return _lines_of(whole, 1, len(DocumentLines(whole.text)))
     if found := _LINES.match(reference):
         first, last = int(found["first"]), int(found["last"] or found["first"])
-        return _lines_of(demand(found["path"], reader, find), first, last)
+        return _lines_of(demand(found["path"], snapshot, find), first, last)
     path, sign, fragment = reference.rpartition("#")
     if sign and path:
-        return _part(demand(path, reader, find), fragment)
-    raise _missing(reference, reader)
+        return _part(demand(path, snapshot, find), fragment)
+    raise _missing(reference, snapshot)
 
 
-def widened(extract: Extract, level: str, reader: Reader, count: int = 1) -> Extract:
+def widened(extract: Extract, level: str, snapshot: Snapshot, count: int = 1) -> Extract:
     """A level of the passage that an extract is, or of the one that stands where it begins."""
     id, line = extract.chunk_id, extract.lines[0]
-    below = (each for each in reader.chunks_of(extract.document) if each.lines[1] >= line)
-    chunk = next(iter(reader.chunks([id])), None) or _section(id, reader) or next(below, None)
+    below = (
+        each for each in snapshot.documents.chunks_of(extract.document) if each.lines[1] >= line
+    )
+    chunk = (
+        next(iter(snapshot.documents.chunks([id])), None)
+        or _section(id, snapshot)
+        or next(below, None)
+    )
     if chunk is None:
         raise NotFound(f"no passage stands at {extract.document.path}:{line}")
     # A heading above the passage was named: what is wider than the passage holds it too.
     first = chunk.lines[0] if level == "passage" else min(line, chunk.lines[0])
     wanted = replace(chunk, lines=(first, chunk.lines[1]))
-    return replace(widen.widen(wanted, level, widen.Leaves(reader), count), levels=extract.levels)
+    return replace(widen.widen(wanted, level, widen.Leaves(snapshot), count), levels=extract.levels)
 
 
-def _passage(chunk: Chunk, reader: Reader) -> Extract:
-    leaves = widen.Leaves(reader)
+def _passage(chunk: Chunk, snapshot: Snapshot) -> Extract:
+    leaves = widen.Leaves(snapshot)
     return replace(
         widen.widen(chunk, "passage", leaves), levels=widen.levels([chunk], leaves)[chunk.id]
     )
 
 
-def _section(id: str, reader: Reader) -> Chunk | None:
+def _section(id: str, snapshot: Snapshot) -> Chunk | None:
     """What `--parents` shows under this id, in the shape of a passage."""
-    found = reader.section(id)
-    passages = reader.chunks_of(found[0]) if found else []
+    found = snapshot.documents.section(id)
+    passages = snapshot.documents.chunks_of(found[0]) if found else []
     below = next((each for each in passages if each.parent == id), None)
-    return widen.parent(below, widen.Leaves(reader)) if below else None
+    return widen.parent(below, widen.Leaves(snapshot)) if below else None
 
 
-def find_document(name: str, reader: Reader) -> Document | None:
+def find_document(name: str, snapshot: Snapshot) -> Document | None:
     """The document of this path, or that a link of this name would lead to, or the only one of this title."""
     key = name.removeprefix("./").strip("/")
     if not _is_text(key):
         return None
     collection, _, path = key.partition("/")
-    named = reader.find(key) or [DocumentId(collection, path)]
-    if document := reader.document(named[0]):
+    named = snapshot.documents.find_by_path(key) or [DocumentId(collection, path)]
+    if document := snapshot.documents.get(named[0]):
         return document
-    found = reader.resolve((bounded_key(key.lower()),), "")
-    if found is None and len(titled := _titled(name, reader)) == 1:
+    found = snapshot.links.resolve((bounded_key(key.lower()),), "")
+    if found is None and len(titled := _titled(name, snapshot)) == 1:
         found = titled[0]
-    return reader.document(found) if found else None
+    return snapshot.documents.get(found) if found else None
 
 
-def _titled(name: str, reader: Reader) -> list[DocumentId]:
+def _titled(name: str, snapshot: Snapshot) -> list[DocumentId]:
     """Documents that are called exactly so, by their title or another of their names."""
     if not _is_text(name):
         return []
-    called = [one.chunk for one in reader.named(name, Filters(), MOST_LISTED) if one.score == 1.0]
-    return sorted(set(reader.owners(called).values()))
+    called = [
+        one.chunk_id
+        for one in snapshot.documents.find_by_title(name, Filters(), MOST_LISTED)
+        if one.score == 1.0
+    ]
+    return sorted(set(snapshot.documents.owners(called).values()))
 
 
 def _is_text(name: str) -> bool:
@@ -107,20 +117,20 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def demand(name: str, reader: Reader, find: Find) -> Document:
+def demand(name: str, snapshot: Snapshot, find: Find) -> Document:
     """The document of this name, or an error that offers names like it."""
     document = find(name)
     if document is None:
-        raise _missing(name, reader)
+        raise _missing(name, snapshot)
     return document
 
 
-def _missing(name: str, reader: Reader) -> NotFound:
-    titled = [id.path for id in _titled(name, reader)]
+def _missing(name: str, snapshot: Snapshot) -> NotFound:
+    titled = [id.path for id in _titled(name, snapshot)]
     if len(titled) > 1:
         hint = f"Name one by its path: {', '.join(titled)}"
         return NotFound(f"several documents are called {name!r}", hint)
-    paths = [id.path for id in reader.files()]
+    paths = [id.path for id in snapshot.documents.files()]
     near = titled or (near_paths(name, paths) if len(paths) < MOST_COMPARED else [])
     near = near or paths_with(name, paths)
     hint = f"Did you mean {' or '.join(near)}?" if near else "`marklight search` finds documents"

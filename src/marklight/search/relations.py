@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from marklight.answer import Filters
 from marklight.model import Document, DocumentId, LinkType, ResolvedLink
-from marklight.ports import Reader
+from marklight.ports import Snapshot
 from marklight.report import Links, Related, Relative
 
 MOST_COUNTED = 10_000
@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 
 def links(
     document: DocumentId,
-    reader: Reader,
+    snapshot: Snapshot,
     limit: int,
     exists: Exists,
     most_counted: int = MOST_COUNTED,
@@ -36,12 +36,12 @@ def links(
     """A document's links to others, those of others to it, and those that lead nowhere."""
     out: list[ResolvedLink] = []
     nowhere: list[ResolvedLink] = []
-    for link in reader.links_from(document):
+    for link in snapshot.links.outgoing(document):
         if link.target is None or not exists(link.target):
             nowhere.append(replace(link, target=None))
         elif link.target != document:
             out.append(link)
-    leading_here = reader.links_to(document, most_counted)
+    leading_here = snapshot.links.incoming(document, most_counted)
     back = [link for link in leading_here if link.source != document and exists(link.source)]
     more: dict[str, int] = {}
     uncounted = f"{most_counted:,} links lead here, or more: they are counted up to there"
@@ -55,10 +55,10 @@ def links(
     )
 
 
-def loose_ends(reader: Reader, limit: int, exists: Exists) -> Links:
+def loose_ends(snapshot: Snapshot, limit: int, exists: Exists) -> Links:
     """Of the whole library: links that lead nowhere, and documents without any link."""
-    nowhere = [link for link in reader.unresolved() if exists(link.source)]
-    alone = [id for id in reader.orphans() if exists(id)]
+    nowhere = [link for link in snapshot.links.unresolved() if exists(link.source)]
+    alone = [id for id in snapshot.links.orphans() if exists(id)]
     more: dict[str, int] = {}
     return Links(
         document=None,
@@ -68,14 +68,16 @@ def loose_ends(reader: Reader, limit: int, exists: Exists) -> Links:
     )
 
 
-def related(document: Document, reader: Reader, model: str, limit: int, exists: Exists) -> Related:
+def related(
+    document: Document, snapshot: Snapshot, model: str, limit: int, exists: Exists
+) -> Related:
     """Other documents by how likely they belong to this one, each with the reasons for it."""
     reasons: dict[DocumentId, list[str]] = defaultdict(list)
     doubt: dict[DocumentId, float] = defaultdict(lambda: 1.0)
     for found in (
-        _by_links(document.id, reader),
-        _by_tags(document, reader),
-        _by_meaning(document.id, reader, model, limit),
+        _by_links(document.id, snapshot),
+        _by_tags(document, snapshot),
+        _by_meaning(document.id, snapshot, model, limit),
     ):
         for id, (belief, reason) in found.items():
             # Reasons add up without ever reaching certainty: each takes its share of what is in doubt.
@@ -86,7 +88,7 @@ def related(document: Document, reader: Reader, model: str, limit: int, exists: 
     for id in sorted(scores, key=lambda each: (-scores[each], each)):
         if len(relatives) == limit or scores[id] < LEAST:
             break
-        other = reader.document(id) if exists(id) else None
+        other = snapshot.documents.get(id) if exists(id) else None
         if other:
             relatives.append(Relative(id, other.title, scores[id], tuple(reasons[id])))
     return Related(document.id, tuple(relatives))
@@ -96,9 +98,11 @@ Found = Mapping[DocumentId, tuple[float, str]]
 """Documents with how far a reason goes, 0 to 1, and the reason in words."""
 
 
-def _by_links(id: DocumentId, reader: Reader) -> Found:
-    out = _ends((link.target, link.link.type) for link in reader.links_from(id))
-    back = _ends((link.source, link.link.type) for link in reader.links_to(id, MOST_COUNTED))
+def _by_links(id: DocumentId, snapshot: Snapshot) -> Found:
+    out = _ends((link.target, link.link.type) for link in snapshot.links.outgoing(id))
+    back = _ends(
+        (link.source, link.link.type) for link in snapshot.links.incoming(id, MOST_COUNTED)
+    )
     found: dict[DocumentId, tuple[float, str]] = {}
     for other in {*out, *back}:
         said = [
@@ -126,12 +130,12 @@ def _types(types: Counter[LinkType]) -> str:
     return f" ({', '.join(named)})" if named else ""
 
 
-def _by_tags(document: Document, reader: Reader) -> Found:
-    everything = reader.counts("").documents
+def _by_tags(document: Document, snapshot: Snapshot) -> Found:
+    everything = snapshot.status.counts("").documents
     shared: dict[DocumentId, list[str]] = defaultdict(list)
     weight: dict[str, float] = {}
     for tag in document.tags:
-        having = reader.listed(Filters(tags=(tag,)), MOST_SHARING + 1)
+        having = snapshot.metadata.matching_documents(Filters(tags=(tag,)), MOST_SHARING + 1)
         weight[tag] = math.log(max(1.0, everything / max(1, len(having))))
         if len(having) <= MOST_SHARING:
             for other in having:
@@ -151,23 +155,29 @@ def _within_list(tag: str) -> str:
     return tag.replace(";", r"\x3b").replace(",", r"\x2c")
 
 
-def _by_meaning(id: DocumentId, reader: Reader, model: str, limit: int) -> Found:
+def _by_meaning(id: DocumentId, snapshot: Snapshot, model: str, limit: int) -> Found:
     """By the passage of each other document that is nearest to the middle of all of this one's."""
     import numpy as np
 
-    own = reader.vectors(model, [chunk.id for chunk in reader.chunks_of(id)]) if model else {}
+    own = (
+        snapshot.vectors.get(model, [chunk.id for chunk in snapshot.documents.chunks_of(id)])
+        if model
+        else {}
+    )
     if not own:
         return {}
     middle = np.mean(np.stack(list(own.values())), axis=0)
     # Its own passages are likely to come first, and others may have several.
-    nearest = reader.semantic(middle, model, Filters(), len(own) + 10 * limit)
-    chunks = {chunk.id: chunk for chunk in reader.chunks([each.chunk for each in nearest])}
+    nearest = snapshot.vectors.search(middle, model, Filters(), len(own) + 10 * limit)
+    chunks = {
+        chunk.id: chunk for chunk in snapshot.documents.chunks([each.chunk_id for each in nearest])
+    }
     found: dict[DocumentId, tuple[float, str]] = {}
     for each in nearest:
-        if each.chunk in chunks and each.score > 0:
+        if each.chunk_id in chunks and each.score > 0:
             # Unrelated texts have cosines of 0.6 and more: the fourth power leaves little of those.
             found.setdefault(
-                chunks[each.chunk].document,
+                chunks[each.chunk_id].document,
                 (min(1.0, each.score) ** 4, f"meaning {each.score:.2f}"),
             )
     return found

@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 from marklight.answer import Filters
-from marklight.ports import Reader
+from marklight.ports import Snapshot
 from marklight.text import analyze, fold, has_cjk, stop_words
 
 MOST_LOOKED = 36
@@ -82,14 +82,14 @@ def apart(parts: Iterable[Part]) -> list[Part]:
     return found
 
 
-def known(asked: Iterable[str], reader: Reader) -> set[str]:
+def known(asked: Iterable[str], snapshot: Snapshot) -> set[str]:
     """Words that stand somewhere in the library, in whatever form; stop words are everywhere."""
     stems = {word: set(analyze(word)) for word in asked}
-    there = reader.known(list(set().union(*stems.values())))
+    there = snapshot.lexical.existing_terms(list(set().union(*stems.values())))
     return {word for word, own in stems.items() if own <= there}
 
 
-def stands(joint: Part, reader: Reader) -> bool:
+def stands(joint: Part, snapshot: Snapshot) -> bool:
     """Whether it stands in the library as it is typed: then it means what it says there.
 
     With a blank, one passage that has both words is enough. `fine-tuning` would else be looked for as
@@ -97,13 +97,17 @@ def stands(joint: Part, reader: Reader) -> bool:
     """
     if joint.tight:
         one, two, *_ = _RUN.findall(fold(joint.text.replace("_", " ")))
-        return bool(_side_by_side(one, two, reader))
+        return bool(_side_by_side(one, two, snapshot))
     stems = analyze(joint.text)
-    best = [each.chunk for each in reader.keyword(stems, {"whole": 1.0}, Filters(), _READ)]
-    return any(each.anywhere > _BOTH for each in reader.covered(stems, best).values())
+    best = [
+        each.chunk_id for each in snapshot.lexical.search(stems, {"whole": 1.0}, Filters(), _READ)
+    ]
+    return any(
+        each.anywhere > _BOTH for each in snapshot.lexical.term_coverage(stems, best).values()
+    )
 
 
-def in_parts(word: str, reader: Reader) -> str:
+def in_parts(word: str, snapshot: Snapshot) -> str:
     """As the library writes it in two parts; empty where it does not."""
     if not _LEAST <= len(word) <= _MOST:
         return ""
@@ -112,15 +116,15 @@ def in_parts(word: str, reader: Reader) -> str:
         for at in range(1, len(word))
         if not (word[at - 1].isdigit() and word[at].isdigit())
     ]
-    there = known((part for way in ways for part in way), reader)
+    there = known((part for way in ways for part in way), snapshot)
     likely = sorted(
         (way for way in ways if there.issuperset(way)), key=lambda way: -min(map(len, way))
     )
-    found = (_side_by_side(one, two, reader) for one, two in likely[:_TRIED])
+    found = (_side_by_side(one, two, snapshot) for one, two in likely[:_TRIED])
     return next(filter(None, found), "")
 
 
-def _side_by_side(one: str, two: str, reader: Reader) -> str:
+def _side_by_side(one: str, two: str, snapshot: Snapshot) -> str:
     """As they stand in one of the best passages with both, with one sign between them; the second in any form.
 
     A stop word is a part of another only by a hyphen: `sign-in`, but not `a part`.
@@ -130,14 +134,14 @@ def _side_by_side(one: str, two: str, reader: Reader) -> str:
         return ""
     blank = "" if stop_words().intersection((one, two)) else r"\s"
     pattern = re.compile(rf"(?<![^\W_]){re.escape(one)}[{_HYPHENS}{blank}]([^\W_]+)")
-    best = reader.keyword(stems, {"whole": 1.0}, Filters(), _READ)
-    for text in _texts([each.chunk for each in best], reader):
+    best = snapshot.lexical.search(stems, {"whole": 1.0}, Filters(), _READ)
+    for text in _texts([each.chunk_id for each in best], snapshot):
         for match in pattern.finditer(fold(text)):
             if analyze(match[1]) == analyze(two) and (analyze(two) or match[1] == two):
                 return " ".join(match[0].split())
     return ""
 
 
-def _texts(chunks: Sequence[str], reader: Reader) -> Iterator[str]:
-    for chunk in reader.chunks(chunks):
+def _texts(chunks: Sequence[str], snapshot: Snapshot) -> Iterator[str]:
+    for chunk in snapshot.documents.chunks(chunks):
         yield "\n\n".join((chunk.title, *chunk.headings, *chunk.merged, chunk.text))

@@ -76,7 +76,7 @@ def completed(lists: Mapping[str, Hits], query: Query, tools: Tools) -> Mapping[
         if hit.chunk.id not in reached
     }
     question = tools.embedder.embed_query(query.text)
-    known = tools.reader.vectors(tools.embedder.fingerprint, list(others)) if others else {}
+    known = tools.snapshot.vectors.get(tools.embedder.fingerprint, list(others)) if others else {}
     # The question may have been expanded there: none of these was as near as the last of the list.
     least = near[-1].score
     cosines = {id: min(least, float(vector @ question)) for id, vector in known.items()}

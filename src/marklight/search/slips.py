@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from string import ascii_lowercase
 
-from marklight.ports import Reader
+from marklight.ports import Snapshot
 from marklight.search.seams import known
 from marklight.text import stop_words
 
@@ -20,7 +20,7 @@ _LOOKED = 500
 """Words that begin alike, the commonest, which are compared."""
 
 
-def meant(word: str, reader: Reader) -> str:
+def meant(word: str, snapshot: Snapshot) -> str:
     """The word in most documents that differs by one slip, or else by two where it is long; empty where there is none.
 
     Of all words only those are looked for that a slip can make of it: names are compared one by one
@@ -29,13 +29,15 @@ def meant(word: str, reader: Reader) -> str:
     slips = one_slip(word)
     if slips & stop_words():
         return ""
-    found = reader.term_counts(sorted(_others(word, slips)))
+    found = snapshot.vocabulary.document_frequencies(sorted(_others(word, slips)))
     if not found and len(word) >= _TWO:
         # Of two slips seldom one is in the first third; all others are found by it.
-        alike = reader.terms_like(word[: len(word) // 3], len(word) - 2, len(word) + 2, _LOOKED)
+        alike = snapshot.vocabulary.terms_with_prefix(
+            word[: len(word) // 3], len(word) - 2, len(word) + 2, _LOOKED
+        )
         found = {each: alike[each] for each in _others(word, alike) if _within(word, each)}
     # Terms are counted in all of a document, and not all of it may stand in a passage.
-    there = known(found, reader)
+    there = known(found, snapshot)
     return min(there, key=lambda each: (-found[each], each), default="")
 
 

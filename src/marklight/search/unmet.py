@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from marklight.answer import Filters
-from marklight.ports import Reader
+from marklight.ports import Snapshot
 from marklight.search.filters import in_words
 from marklight.search.near import MOST, near_keys
 
@@ -16,14 +16,14 @@ MOST_COMPARED = 20_000
 """Names and values that one is compared with: some tenths of a second."""
 
 
-def unmet(filters: Filters, reader: Reader) -> str:
+def unmet(filters: Filters, snapshot: Snapshot) -> str:
     """In words, with what is there that is like it; empty where something passes them all."""
-    if reader.listed(filters, 1):
+    if snapshot.metadata.matching_documents(filters, 1):
         return ""
-    alone = [each for each in _apart(filters) if not reader.listed(each, 1)]
+    alone = [each for each in _apart(filters) if not snapshot.metadata.matching_documents(each, 1)]
     if not alone:
         return f"no passage passes all of the filters: {in_words(filters)}"
-    return "; ".join(_told(each, reader) for each in alone)
+    return "; ".join(_told(each, snapshot) for each in alone)
 
 
 def _apart(filters: Filters) -> Iterator[Filters]:
@@ -43,22 +43,22 @@ def _only(name: str, value: object) -> Filters:
     return replace(Filters(), **given)
 
 
-def _told(alone: Filters, reader: Reader) -> str:
+def _told(alone: Filters, snapshot: Snapshot) -> str:
     if alone.phrases:
         return f"no passage holds {in_words(alone)}"
-    near = list(dict.fromkeys(_near(alone, reader)))[:MOST]
+    near = list(dict.fromkeys(_near(alone, snapshot)))[:MOST]
     meant = " or ".join(f'"{each}"' for each in near)
     told = f"no passage passes the filter {in_words(alone)}"
     return f"{told}; did you mean {meant}?" if near else told
 
 
-def _near(alone: Filters, reader: Reader) -> Iterator[str]:
+def _near(alone: Filters, snapshot: Snapshot) -> Iterator[str]:
     for tag in alone.tags:
-        yield from _like(tag, reader.tags(), lambda each: each.split("/"))
+        yield from _like(tag, snapshot.metadata.tags(), lambda each: each.split("/"))
     for key, value in alone.where:
-        yield from _like(value, reader.values(key, MOST_COMPARED), str.split)
+        yield from _like(value, snapshot.metadata.values(key, MOST_COMPARED), str.split)
     if alone.paths:
-        files = [id.path for id in reader.files()][:MOST_COMPARED]
+        files = [id.path for id in snapshot.documents.files()][:MOST_COMPARED]
         folders = {str(each) for path in files for each in PurePosixPath(path).parents} - {"."}
         for path in alone.paths:
             yield from _like(_fixed(path), sorted(folders) + files, lambda each: [_own(each)])

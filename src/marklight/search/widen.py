@@ -10,7 +10,7 @@ from marklight.answer import Level
 from marklight.errors import NotFound, UsageError
 from marklight.levels import LEVELS, Leaf, beside, levels_of, lines_of, narrowest, reach_of
 from marklight.model import Chunk, DocumentId
-from marklight.ports import Reader
+from marklight.ports import Snapshot
 from marklight.report import Extract
 from marklight.text import digest, embedding_text
 from marklight.text.lines import DocumentLines, Lines
@@ -19,12 +19,12 @@ from marklight.text.lines import DocumentLines, Lines
 class Leaves(dict[DocumentId, Leaf | None]):
     """Documents by their ids, each opened once in one answer."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, snapshot: Snapshot) -> None:
         super().__init__()
-        self.reader = reader
+        self.snapshot = snapshot
 
     def __missing__(self, id: DocumentId) -> Leaf | None:
-        found = self.reader.text_of(id)
+        found = self.snapshot.documents.text_and_outline(id)
         leaf = self[id] = Leaf(DocumentLines(found[0]), found[1]) if found else None
         return leaf
 
@@ -45,14 +45,18 @@ class Leaves(dict[DocumentId, Leaf | None]):
     def _parts(self, chunk: Chunk, level: str, count: int = 1) -> Sequence[Lines]:
         if level == "neighbours":
             reach = reach_of(chunk, count)
-            return beside(chunk, self.reader.beside(chunk.document, chunk.ordinal, reach), count)
-        found = self.reader.section(chunk.parent)
+            return beside(
+                chunk,
+                self.snapshot.documents.chunks_around(chunk.document, chunk.ordinal, reach),
+                count,
+            )
+        found = self.snapshot.documents.section(chunk.parent)
         return [found[1].lines] if found else []
 
 
 def parent(chunk: Chunk, leaves: Leaves) -> Chunk:
     """The parent of this passage in its shape; the passage itself where there is none."""
-    found, leaf = leaves.reader.section(chunk.parent), leaves[chunk.document]
+    found, leaf = leaves.snapshot.documents.section(chunk.parent), leaves[chunk.document]
     if found is None or leaf is None:
         return chunk
     section = found[1]
@@ -76,9 +80,9 @@ def levels(chunks: Iterable[Chunk], leaves: Leaves) -> dict[str, tuple[Level, ..
     have been widened already: its levels are those that it has in the index.
     """
     shown = {chunk.id: chunk for chunk in chunks}
-    kept = leaves.reader.levels(list(shown))
+    kept = leaves.snapshot.documents.context_levels(list(shown))
     others = [id for id in shown if id not in kept]
-    known = {chunk.id: chunk for chunk in leaves.reader.chunks(others)}
+    known = {chunk.id: chunk for chunk in leaves.snapshot.documents.chunks(others)}
     return {
         id: kept.get(id) or leaves.levels(known.get(id) or parent(chunk, leaves))
         for id, chunk in shown.items()

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from marklight.answer import Query
 from marklight.model import Chunk
-from marklight.ports import Covered, Tools
+from marklight.ports import TermCoverage, Tools
 from marklight.text import (
     analyze,
     contains_sequence,
@@ -17,7 +17,7 @@ from marklight.text import (
     trim_stop_words,
 )
 
-NOTHING = Covered(0.0, 0.0)
+NOTHING = TermCoverage(0.0, 0.0)
 """Of a passage that has none of them."""
 _PHRASE, _ALL = 6, 0.999
 """Words of a question that may stand in a passage as they are typed, and the share that is all of them."""
@@ -58,7 +58,7 @@ def _part_words(part: str) -> frozenset[str]:
 
 
 def as_typed(
-    text: str, chunks: Mapping[str, Chunk], covered: Mapping[str, Covered]
+    text: str, chunks: Mapping[str, Chunk], covered: Mapping[str, TermCoverage]
 ) -> Mapping[str, float]:
     """Passages that have what was typed as it is typed: a single word, or several that stand together."""
     if length(text) == 1:
@@ -67,7 +67,7 @@ def as_typed(
 
 
 def _holders(
-    text: str, chunks: Mapping[str, Chunk], covered: Mapping[str, Covered]
+    text: str, chunks: Mapping[str, Chunk], covered: Mapping[str, TermCoverage]
 ) -> dict[str, float]:
     """Passages in which the question stands as it is typed, the more telling the fewer documents do so.
 
@@ -95,7 +95,7 @@ def _texts(chunk: Chunk) -> tuple[str, ...]:
 
 def shares_of(
     query: Query, tools: Tools, chunks: Sequence[str]
-) -> dict[str, Mapping[str, Covered]]:
+) -> dict[str, Mapping[str, TermCoverage]]:
     """Of the question's words in each spelling; where nobody has any, of words that mean nearly the same.
 
     A passage with such a word has the question's as far as the two are near. Of single words that stood
@@ -105,31 +105,36 @@ def shares_of(
     if any(own.values()) or not query.expanded_with:
         return own
     near = (
-        {id: Covered(near * share.anywhere, near * share.title) for id, share in shares.items()}
+        {
+            id: TermCoverage(near * share.anywhere, near * share.title)
+            for id, share in shares.items()
+        }
         for term, near in query.expanded_with.items()
         for shares in (_shares(term, tools, chunks),)
     )
     return {query.text: in_any_spelling(near)}
 
 
-def in_any_spelling(spelled: Iterable[Mapping[str, Covered]]) -> Mapping[str, Covered]:
+def in_any_spelling(spelled: Iterable[Mapping[str, TermCoverage]]) -> Mapping[str, TermCoverage]:
     """In whichever spelling a passage has most."""
-    found: Mapping[str, Covered] = {}
+    found: Mapping[str, TermCoverage] = {}
     for each in spelled:
         found = _larger(found, each) if found else each
     return found
 
 
-def _larger(one: Mapping[str, Covered], two: Mapping[str, Covered]) -> dict[str, Covered]:
+def _larger(
+    one: Mapping[str, TermCoverage], two: Mapping[str, TermCoverage]
+) -> dict[str, TermCoverage]:
     both = one.keys() | two.keys()
-    return {id: Covered(*map(max, one.get(id, NOTHING), two.get(id, NOTHING))) for id in both}
+    return {id: TermCoverage(*map(max, one.get(id, NOTHING), two.get(id, NOTHING))) for id in both}
 
 
-def _shares(text: str, tools: Tools, chunks: Sequence[str]) -> Mapping[str, Covered]:
+def _shares(text: str, tools: Tools, chunks: Sequence[str]) -> Mapping[str, TermCoverage]:
     """A passage that has a name as it is written, be it in other letters, need not have its parts."""
     whole, parted = analyze(text), query_terms(text)
-    shares = tools.reader.covered(parted, chunks)
+    shares = tools.snapshot.lexical.term_coverage(parted, chunks)
     if not whole or len(whole) == len(parted):
         return shares
-    named = tools.reader.covered(whole, chunks)
+    named = tools.snapshot.lexical.term_coverage(whole, chunks)
     return _larger(shares, named)

@@ -26,11 +26,11 @@ def read(kept: History) -> Report:
 
 
 def documents(kept: History) -> dict[str, Document]:
-    with kept.engine.snapshot() as reader:
-        found = (reader.document(id) for id in reader.files())
+    with kept.engine.snapshot() as snapshot:
+        found = (snapshot.documents.get(id) for id in snapshot.documents.files())
         return {each.title: each for each in found if each}
 
 
 def texts(kept: History, hash: str) -> list[str]:
-    with kept.engine.snapshot() as reader:
-        return [each.text for each in reader.chunks_of(DocumentId("all", hash))]
+    with kept.engine.snapshot() as snapshot:
+        return [each.text for each in snapshot.documents.chunks_of(DocumentId("all", hash))]

@@ -114,8 +114,8 @@ def test_a_damaged_commit_hides_what_is_behind_it_and_no_more(repository: Reposi
     kept = history(repository.folder)
     report = read(kept)
     assert {"one", "three"} <= set(documents(kept))
-    with kept.engine.snapshot() as reader:
-        assert "problem" in reader.manifest()["history all"]
+    with kept.engine.snapshot() as snapshot:
+        assert "problem" in snapshot.status.manifest()["history all"]
     assert [each.document.path for each in report.skipped] == [bad]
     assert not kept.differs()
 
@@ -135,8 +135,8 @@ def test_a_partial_clone_is_searched_by_messages_and_fetches_nothing(
     read(kept)
     assert set(documents(kept)) == {f"number {number}" for number in range(8)}
     assert subprocess.run(here, capture_output=True, check=True).stdout == before
-    with kept.engine.snapshot() as reader:
-        assert known(reader.manifest(), "all").lacking
+    with kept.engine.snapshot() as snapshot:
+        assert known(snapshot.status.manifest(), "all").lacking
 
 
 def test_a_missing_commit_is_told_and_the_others_are_read(repository: Repository) -> None:

@@ -207,11 +207,11 @@ def test_a_commit_is_cut_the_same_from_what_was_stored_of_it(repository: Reposit
     )
     kept = history(repository.folder)
     read(kept)
-    with kept.engine.snapshot() as reader:
-        document = reader.document(DocumentId("all", hash))
+    with kept.engine.snapshot() as snapshot:
+        document = snapshot.documents.get(DocumentId("all", hash))
         assert document
         again = cut.cut(document)
-        assert list(again.chunks) == reader.chunks_of(document.id)
+        assert list(again.chunks) == snapshot.documents.chunks_of(document.id)
         smaller = cut.cut(document, 300)
     assert max(len(each.text) for each in smaller.chunks) <= 300
     assert "\n".join(each.text for each in smaller.chunks).count("compute(") == 100

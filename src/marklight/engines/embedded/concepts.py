@@ -16,7 +16,7 @@ from marklight.engines.embedded.vector_files import VectorFileInfo, vector_file_
 from marklight.engines.embedded.vector_writer import model_file_info
 from marklight.engines.embedded.vocabulary import VOCABULARY
 from marklight.engines.unit import demand_dimension, unit
-from marklight.ports import Concept
+from marklight.ports import ScoredTerm
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector, Vectors
@@ -40,14 +40,14 @@ class Concepts:
     centre: Vector
     """The mean of the rows."""
 
-    def nearest(self, vector: Vector, limit: int) -> list[Concept]:
+    def nearest(self, vector: Vector, limit: int) -> list[ScoredTerm]:
         """By cosine, ties in the order of the words."""
         if not self.terms:
             return []
         demand_dimension(vector, self.matrix.shape[1], self.model)
         # By this thread alone: on a busy machine, waiting for a second one costs more than it saves.
         scores = np.vecdot(self.matrix, unit(vector))
-        found = [Concept(self.terms[at], float(scores[at])) for at in top(scores, limit)]
+        found = [ScoredTerm(self.terms[at], float(scores[at])) for at in top(scores, limit)]
         return sorted(found, key=lambda each: (-each.score, each.term))[:limit]
 
     def vectors(self, terms: Sequence[str]) -> Mapping[str, Vector]:

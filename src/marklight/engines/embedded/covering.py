@@ -11,7 +11,7 @@ from tantivy import Occur, Query
 from marklight.engines import covering
 from marklight.engines.embedded.passages import rows_at, schema
 from marklight.engines.fields import WHOLE
-from marklight.ports import Covered
+from marklight.ports import TermCoverage
 
 AT_ONCE = 12
 """Words in one question: each has two bits of a score, and its numbers have 24."""
@@ -21,7 +21,7 @@ _ANYWHERE = (1 << AT_ONCE) - 1
 
 def covered(
     searcher: tantivy.Searcher, words: Sequence[str], chunks: Mapping[int, str]
-) -> dict[str, Covered]:
+) -> dict[str, TermCoverage]:
     """By id, of the passages with these rows."""
     wanted = covering.looked_for(words)
     rarities = {
@@ -36,7 +36,7 @@ def covered(
             titled[row] = titled.get(row, 0) | (bits >> AT_ONCE) << at
 
     @cache  # most passages have one of a few choices of the words
-    def share(held: int, titled: int) -> Covered:
+    def share(held: int, titled: int) -> TermCoverage:
         return covering.covered(rarities, _named(wanted, held), _named(wanted, titled), rare)
 
     return {chunks[row]: share(found, titled[row]) for row, found in held.items()}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from marklight.engines.embedded.vector_files import MappedVectors, VectorFileInfo
     from marklight.engines.embedded.writer_lock import WriterLock
     from marklight.model import DocumentId, Matrix, Vector
-    from marklight.ports import Covered, Scored
+    from marklight.ports import ScoredChunk, TermCoverage
 
 Value = TypeVar("Value")
 
@@ -77,7 +77,7 @@ class Derived:
         boosts: Mapping[str, float],
         allowed: Allowed | None,
         limit: int,
-    ) -> list[Scored]:
+    ) -> list[ScoredChunk]:
         """The best passages by their words."""
         if not self._chunks:
             return []
@@ -90,7 +90,7 @@ class Derived:
             )
         )
 
-    def covered(self, words: Sequence[str], chunks: Sequence[str]) -> Mapping[str, Covered]:
+    def covered(self, words: Sequence[str], chunks: Sequence[str]) -> Mapping[str, TermCoverage]:
         """How much of these words each of these passages has."""
         from marklight.engines.embedded.covering import covered
 
@@ -214,7 +214,7 @@ class Derived:
 
     def nearest(
         self, vector: Vector, model: str, allowed: Allowed | None, limit: int
-    ) -> list[Scored]:
+    ) -> list[ScoredChunk]:
         """The best passages by their meaning."""
         from marklight.engines.embedded.semantic import nearest
 
@@ -223,7 +223,7 @@ class Derived:
 
     def leading(
         self, vector: Vector, model: str, allowed: Allowed | None
-    ) -> Mapping[DocumentId, Scored]:
+    ) -> Mapping[DocumentId, ScoredChunk]:
         """The best passage of each document by its meaning."""
         from marklight.engines.embedded.semantic import leading
 

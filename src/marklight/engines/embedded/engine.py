@@ -9,14 +9,15 @@ from pathlib import Path
 from marklight.engines.embedded.counters import counting_waste
 from marklight.engines.embedded.derived import Derived, Parts
 from marklight.engines.embedded.lexical_index import LexicalIndex
-from marklight.engines.embedded.reader import EmbeddedReader
 from marklight.engines.embedded.session import Session
+from marklight.engines.embedded.snapshot import snapshot_of
 from marklight.engines.embedded.store import Store
 from marklight.engines.embedded.vector_files import MappedVectors
 from marklight.engines.embedded.write import apply
 from marklight.engines.embedded.writer_lock import WriterLock
 from marklight.errors import StoreError
 from marklight.model import Batch
+from marklight.ports import Snapshot
 
 EXACT_MOST = 50_000
 """Vectors up to which every one is multiplied: it takes about as long as embedding the question, 3 ms.
@@ -39,10 +40,10 @@ class EmbeddedEngine:
         )
 
     @contextmanager
-    def snapshot(self) -> Iterator[EmbeddedReader]:
+    def snapshot(self) -> Iterator[Snapshot]:
         self._renew()
         with self._parts.store.snapshot() as session:
-            yield EmbeddedReader(session, Derived(self._parts, session))
+            yield snapshot_of(session, Derived(self._parts, session))
 
     @contextmanager
     def writing(self, wait_seconds: float) -> Iterator[None]:
@@ -125,7 +126,7 @@ class EmbeddedEngine:
                     found[name] = found.get(name, 0) + path.stat().st_size
         return found
 
-    def waste(self) -> int:
+    def count_unused_vectors(self) -> int:
         with self._parts.store.snapshot() as session:
             return int(session.value("SELECT waste FROM state"))
 
@@ -139,7 +140,7 @@ class EmbeddedEngine:
         with self.writing(WAIT_SECONDS):
             return check(self._parts, self._session())
 
-    def news(self) -> list[str]:
+    def take_notices(self) -> list[str]:
         found: list[str] = []
         for news in (self._parts.store.news, self._parts.lexical.news):
             with suppress(IndexError):  # other threads take from it too

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from marklight.engines.embedded.allowed import Allowed, which
 from marklight.engines.embedded.session import Session
-from marklight.ports import Scored
+from marklight.ports import ScoredChunk
 from marklight.text import normalize
 
 
 def named(
     session: Session, name: str, may: Callable[[], Allowed | None], limit: int
-) -> list[Scored]:
+) -> list[ScoredChunk]:
     """The first passage that may answer of each document and section that is called so."""
     wanted = normalize(name)
     if limit <= 0 or session.value("SELECT 1 FROM callings WHERE name = ?", [wanted]) is None:
@@ -27,4 +27,4 @@ def named(
         " WHERE n.name = ?) WHERE id IS NOT NULL GROUP BY id ORDER BY 2 DESC, 1 LIMIT ?",
         [*values, wanted, limit],
     )
-    return [Scored(*row) for row in found]
+    return [ScoredChunk(*row) for row in found]

@@ -23,7 +23,7 @@ from marklight.engines.fields import (
     passage_words,
     shared_words,
 )
-from marklight.ports import Scored
+from marklight.ports import ScoredChunk
 
 DIGITS = 4
 """Of a score, behind the point: sums of the same numbers in another order differ in those after, which are no ranks."""
@@ -161,7 +161,7 @@ def best(
     query: Query,
     limit: int,
     living: Callable[[Sequence[int]], Mapping[int, str]],
-) -> list[Scored]:
+) -> list[ScoredChunk]:
     """The best passages that the view knows, ties in the order of their ids.
 
     The index may hold more than the view: passages of later commits, and dead ones. They are
@@ -179,7 +179,7 @@ def best(
         for count in (enough, len(hits)):
             ids = living(rows[:count]) if count else {}
             found = [
-                Scored(ids[row], score)
+                ScoredChunk(ids[row], score)
                 for row, score in zip(rows[:count], scores, strict=False)
                 if row in ids
             ]
@@ -190,8 +190,8 @@ def best(
         ask *= 4
 
 
-def _ranked(found: list[Scored], limit: int) -> list[Scored]:
-    return sorted(found, key=lambda each: (-each.score, each.chunk))[:limit]
+def _ranked(found: list[ScoredChunk], limit: int) -> list[ScoredChunk]:
+    return sorted(found, key=lambda each: (-each.score, each.chunk_id))[:limit]
 
 
 def rows_at(searcher: tantivy.Searcher, addresses: list[tantivy.DocAddress]) -> list[int]:

@@ -17,7 +17,7 @@ from marklight.model import (
     FileState,
     Heading,
 )
-from marklight.ports import Indexed, Span
+from marklight.ports import IndexedFile, PathRange
 
 ASKED = (
     "json_each(?1) s CROSS JOIN documents x"
@@ -46,12 +46,12 @@ _FILE = "d.size, d.mtime_ns, d.ctime_ns, d.digest, d.recipe"
 _FILES = f"SELECT d.collection, d.path, {_FILE} FROM documents d"
 
 
-def files(session: Session) -> Mapping[DocumentId, Indexed]:
+def files(session: Session) -> Mapping[DocumentId, IndexedFile]:
     """Every document with its file's state."""
     return _files(session.all(_FILES))
 
 
-def files_within(session: Session, span: Span) -> Mapping[DocumentId, Indexed]:
+def files_within(session: Session, span: PathRange) -> Mapping[DocumentId, IndexedFile]:
     """The same of a part, by the index on paths: what the others are costs nothing."""
     within, values = "d.collection = ? AND d.path >= ?", [span.collection, span.first]
     if span.end is not None:
@@ -60,9 +60,11 @@ def files_within(session: Session, span: Span) -> Mapping[DocumentId, Indexed]:
 
 
 @records.stored
-def _files(rows: Iterable[Sequence[Any]]) -> Mapping[DocumentId, Indexed]:
+def _files(rows: Iterable[Sequence[Any]]) -> Mapping[DocumentId, IndexedFile]:
     return {
-        DocumentId(collection, path): Indexed(FileState(size, mtime_ns, ctime_ns), digest, recipe)
+        DocumentId(collection, path): IndexedFile(
+            FileState(size, mtime_ns, ctime_ns), digest, recipe
+        )
         for collection, path, size, mtime_ns, ctime_ns, digest, recipe in rows
     }
 
@@ -80,7 +82,7 @@ def column(session: Session, name: str, documents: Iterable[DocumentId]) -> dict
 class Facts(NamedTuple):
     """What stages ask of the document of every hit."""
 
-    indexed: Indexed
+    indexed: IndexedFile
     moment: float
     community: int | None
 
@@ -100,7 +102,7 @@ def facts(session: Session, documents: Sequence[DocumentId]) -> Mapping[Document
 def facts_in(columns: Sequence[Any]) -> Facts:
     """The same from the columns of `FACTS`."""
     *file, digest, recipe, moment, community = columns
-    return Facts(Indexed(FileState(*file), digest, recipe), seconds(moment), community)
+    return Facts(IndexedFile(FileState(*file), digest, recipe), seconds(moment), community)
 
 
 def listed_documents(session: Session, may: Allowed | None, limit: int) -> list[DocumentId]:

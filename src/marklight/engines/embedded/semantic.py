@@ -12,7 +12,7 @@ from marklight.engines.embedded.binary_vectors import MIN_CANDIDATES, hamming_ca
 from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.unit import unit
 from marklight.model import DocumentId
-from marklight.ports import Scored
+from marklight.ports import ScoredChunk
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,7 +38,7 @@ class Rows(NamedTuple):
 
 def nearest(
     session: Session, rows: Rows, vector: Vector, allowed: Allowed | None, limit: int
-) -> list[Scored]:
+) -> list[ScoredChunk]:
     """The best passages by cosine, ties in the order of their ids."""
     question = unit(vector)
     if allowed is None:
@@ -67,7 +67,7 @@ def nearest(
 
 def leading(
     session: Session, rows: Rows, vector: Vector, allowed: Allowed | None
-) -> dict[DocumentId, Scored]:
+) -> dict[DocumentId, ScoredChunk]:
     """The best passage of each document, of equals the first in it."""
     condition, values = which(allowed)
     found = session.all(
@@ -87,7 +87,8 @@ def leading(
         [json_list(marks)],
     )
     return {
-        DocumentId(collection, path): Scored(id, marks[row]) for row, id, collection, path in named
+        DocumentId(collection, path): ScoredChunk(id, marks[row])
+        for row, id, collection, path in named
     }
 
 
@@ -115,9 +116,11 @@ def top(scores: Vector, count: int) -> list[int]:
     return found
 
 
-def _ranked(scores: Mapping[int, float], pairs: list[tuple[int, str]], limit: int) -> list[Scored]:
-    found = [Scored(id, scores[place]) for place, id in pairs]
-    return sorted(found, key=lambda each: (-each.score, each.chunk))[:limit]
+def _ranked(
+    scores: Mapping[int, float], pairs: list[tuple[int, str]], limit: int
+) -> list[ScoredChunk]:
+    found = [ScoredChunk(id, scores[place]) for place, id in pairs]
+    return sorted(found, key=lambda each: (-each.score, each.chunk_id))[:limit]
 
 
 def _pairs_of(session: Session, rows: Rows, places: list[int]) -> list[tuple[int, str]]:

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from marklight.engines.embedded import refill
 from marklight.engines.embedded.session import Session, json_list
 from marklight.model import Entry
-from marklight.ports import MOST_CONCEPTS
+from marklight.ports import VOCABULARY_SIZE
 from marklight.text import vocabulary_fingerprint, vocabulary_terms
 
 VOCABULARY = (
-    f"SELECT term, documents FROM concepts ORDER BY documents DESC, term LIMIT {MOST_CONCEPTS}"
+    f"SELECT term, documents FROM concepts ORDER BY documents DESC, term LIMIT {VOCABULARY_SIZE}"
 )
 
 

@@ -7,11 +7,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import RLock
 
-from marklight.engines.memory.concepts import vocabulary
-from marklight.engines.memory.reader import MemoryReader
+from marklight.engines.memory.links import MemoryLinks
+from marklight.engines.memory.search import (
+    MemoryLexical,
+    MemoryVectors,
+    MemoryVocabulary,
+    vocabulary,
+)
 from marklight.engines.memory.state import Known, State
+from marklight.engines.memory.tables import MemoryDocuments, MemoryMetadata, MemoryStatus
 from marklight.errors import Busy
 from marklight.model import Batch
+from marklight.ports import Snapshot
 
 
 @dataclass(slots=True)
@@ -23,8 +30,8 @@ class MemoryEngine:
     holders: int = 0
 
     @contextmanager
-    def snapshot(self) -> Iterator[MemoryReader]:
-        yield MemoryReader(self.state)
+    def snapshot(self) -> Iterator[Snapshot]:
+        yield snapshot_of(self.state)
 
     @contextmanager
     def writing(self, wait_seconds: float) -> Iterator[None]:
@@ -61,14 +68,14 @@ class MemoryEngine:
     def sizes(self) -> Mapping[str, int]:
         return {}
 
-    def waste(self) -> int:
+    def count_unused_vectors(self) -> int:
         used = {chunk.digest for chunk in self.state.chunks()}
         return sum(len(known.keys() - used) for known in self.state.vectors.values())
 
     def check(self) -> list[str]:
         return []
 
-    def news(self) -> list[str]:
+    def take_notices(self) -> list[str]:
         return []
 
     def describe(self) -> str:
@@ -80,6 +87,20 @@ class MemoryEngine:
 
 WAIT_SECONDS = 10.0
 """How long cleaning waits for another writer."""
+
+
+def snapshot_of(state: State) -> Snapshot:
+    """Return the readers of one state."""
+    return Snapshot(
+        state.generation,
+        MemoryDocuments(state),
+        MemoryMetadata(state),
+        MemoryLexical(state),
+        MemoryVectors(state),
+        MemoryLinks(state),
+        MemoryVocabulary(state),
+        MemoryStatus(state),
+    )
 
 
 def _used(vectors: Known, models: set[str], used: set[str]) -> Known:

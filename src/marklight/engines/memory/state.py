@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from marklight.engines.facts import storable
 from marklight.engines.unit import unit
 from marklight.errors import StoreError
-from marklight.model import Batch, Chunk, DocumentId, Entry, Failure, Vectors
+from marklight.model import Batch, Chunk, Document, DocumentId, Entry, Failure, Vectors
 
 if TYPE_CHECKING:
     from marklight.model import Vector
@@ -57,8 +57,12 @@ class State:
             self.linked if _ties(entries) == _ties(self.entries) else generation,
         )
 
+    def documents(self) -> Iterator[Document]:
+        """Yield all documents, oldest first."""
+        return (entry.document for entry in self.entries.values())
+
     def chunks(self) -> Iterator[Chunk]:
-        """All passages, oldest document first."""
+        """Yield all passages, oldest document first."""
         for entry in self.entries.values():
             yield from entry.chunks
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from marklight.ingest.history.repository import Repository
 from marklight.model import DocumentId
-from marklight.ports import Reader
+from marklight.ports import Snapshot
 
 _KEY = "history "
 
@@ -71,25 +71,25 @@ def forgotten(name: str) -> Mapping[str, str]:
     return {_KEY + name: ""}
 
 
-def differs(name: str, repository: Repository, recipe: str, reader: Reader) -> bool:
+def differs(name: str, repository: Repository, recipe: str, snapshot: Snapshot) -> bool:
     """Whether anything may have come or gone; a few milliseconds, whatever the repository's size."""
-    before = known(reader.manifest(), name)
+    before = known(snapshot.status.manifest(), name)
     now = (repository.tips(), repository.edge(), recipe)
     return now != (before.tips, before.edge, before.recipe)
 
 
-def news(name: str, repository: Repository, recipe: str, reader: Reader) -> News:
+def news(name: str, repository: Repository, recipe: str, snapshot: Snapshot) -> News:
     """By what branches reach now and reached before; by all commits only where that does not tell."""
-    before = known(reader.manifest(), name)
+    before = known(snapshot.status.manifest(), name)
     tips, edge = repository.tips(), repository.edge()
     same = (edge, recipe) == (before.edge, before.recipe) and before.tips and not before.problem
     if not same or not repository.there(before.tips):
-        return _whole(name, repository, Known(tips, edge, recipe), reader)
+        return _whole(name, repository, Known(tips, edge, recipe), snapshot)
     new, problem = repository.reachable(tips - before.tips, before.tips)
     gone, unsure = repository.reachable(before.tips - tips, tips)
     if problem or unsure:
-        return _whole(name, repository, Known(tips, edge, recipe), reader)
-    have = reader.modified(DocumentId(name, each) for each in (*new, *gone))
+        return _whole(name, repository, Known(tips, edge, recipe), snapshot)
+    have = snapshot.documents.modified_times(DocumentId(name, each) for each in (*new, *gone))
     return News(
         name,
         Known(tips, edge, recipe, lacking=before.lacking),
@@ -98,14 +98,18 @@ def news(name: str, repository: Repository, recipe: str, reader: Reader) -> News
     )
 
 
-def _whole(name: str, repository: Repository, now: Known, reader: Reader) -> News:
+def _whole(name: str, repository: Repository, now: Known, snapshot: Snapshot) -> News:
     """All that is reachable against all that is there; what was cut off at the edge is read again."""
     reached, problem = repository.reachable(now.tips)
     if problem:
         reached = repository.walked(now.tips)
-    before = known(reader.manifest(), name)
+    before = known(snapshot.status.manifest(), name)
     again = before.edge ^ now.edge
-    have = {id.path: each.recipe for id, each in reader.files().items() if id.collection == name}
+    have = {
+        id.path: each.recipe
+        for id, each in snapshot.documents.files().items()
+        if id.collection == name
+    }
     right = {hash for hash, recipe in have.items() if recipe == now.recipe and hash not in again}
     # What damage hides is not gone.
     gone = () if problem else tuple(have.keys() - set(reached))

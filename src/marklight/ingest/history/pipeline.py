@@ -15,7 +15,7 @@ from marklight.ingest.history.repository import Repository
 from marklight.ingest.history.understand import understand
 from marklight.ingest.vectors import Indexing
 from marklight.model import Batch, DocumentId, Entry, Failure
-from marklight.ports import Progress, Reader, silent
+from marklight.ports import Progress, Snapshot, silent
 from marklight.report import Report
 from marklight.text import chunk_embedding_text, digest
 
@@ -34,9 +34,10 @@ class History(Indexing):
 
     def differs(self) -> bool:
         """Whether commits came or went since the last look."""
-        with self.engine.snapshot() as reader:
-            return bool(self._left(reader)) or any(
-                differs(name, each, self.recipe, reader) for name, each in self.repositories.items()
+        with self.engine.snapshot() as snapshot:
+            return bool(self._left(snapshot)) or any(
+                differs(name, each, self.recipe, snapshot)
+                for name, each in self.repositories.items()
             )
 
     def text(
@@ -46,18 +47,18 @@ class History(Indexing):
         report = self._leave()
         for name, repository in self.repositories.items():
             recipe = self.recipe
-            with self.engine.snapshot() as reader:
-                if not rebuild and not differs(name, repository, recipe, reader):
+            with self.engine.snapshot() as snapshot:
+                if not rebuild and not differs(name, repository, recipe, snapshot):
                     continue
-                found = news(name, repository, "" if rebuild else recipe, reader)
+                found = news(name, repository, "" if rebuild else recipe, snapshot)
             found = replace(found, now=replace(found.now, recipe=recipe))
             report = self._follow(repository, found, report, progress, until)
         return report
 
     def recut(self, ids: Iterable[DocumentId]) -> list[Entry]:
         """Commits with passages too long for the model, in smaller ones."""
-        with self.engine.snapshot() as reader:
-            documents = [found for id in ids if (found := reader.document(id))]
+        with self.engine.snapshot() as snapshot:
+            documents = [found for id in ids if (found := snapshot.documents.get(id))]
         return [self._fitting(cut.cut(each)) for each in documents]
 
     @property
@@ -65,15 +66,15 @@ class History(Indexing):
         """Changes whenever a commit would be understood or cut differently."""
         return digest(cut.VERSION, str(self.diff_lines), size=8)
 
-    def _left(self, reader: Reader) -> list[str]:
+    def _left(self, snapshot: Snapshot) -> list[str]:
         here = {*self.repositories, *self.unread}
-        return [name for name in names(reader.manifest()) if name not in here]
+        return [name for name in names(snapshot.status.manifest()) if name not in here]
 
     def _leave(self) -> Report:
         """Drop commits of repositories that are no longer the library's."""
-        with self.engine.snapshot() as reader:
-            left = self._left(reader)
-            ids = [id for id in reader.files() if id.collection in left] if left else []
+        with self.engine.snapshot() as snapshot:
+            left = self._left(snapshot)
+            ids = [id for id in snapshot.documents.files() if id.collection in left] if left else []
         for name in left:
             own = tuple(id for id in ids if id.collection == name)
             self.engine.commit(Batch(removed=own, manifest=forgotten(name)))

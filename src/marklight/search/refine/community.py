@@ -31,7 +31,7 @@ class Community:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if self.boost == 1:
             return hits
-        known = tools.reader.communities({hit.chunk.document for hit in hits})
+        known = tools.snapshot.links.communities({hit.chunk.document for hit in hits})
         members = Counter(known.values())
         leading = {hit.chunk.document for hit in hits[: self.best]}
         lifting = {group for id, group in known.items() if id in leading and members[group] > 1}

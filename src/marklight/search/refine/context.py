@@ -25,7 +25,7 @@ class Context:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not query.context and not query.expand_context:
             return hits
-        leaves = Leaves(tools.reader)
+        leaves = Leaves(tools.snapshot)
         shown: list[Hit] = []
         cut = 0
         for at, hit in enumerate(hits):

@@ -55,7 +55,7 @@ def likeness(hits: Hits, tools: Tools) -> Matrix:
     import numpy as np
 
     model = tools.embedder.fingerprint if tools.embedder else ""
-    known = tools.reader.vectors(model, [hit.chunk.id for hit in hits]) if model else {}
+    known = tools.snapshot.vectors.get(model, [hit.chunk.id for hit in hits]) if model else {}
     have = [at for at, hit in enumerate(hits) if hit.chunk.id in known]
     alike: Matrix = np.zeros((len(hits), len(hits)), np.float32)
     if len(have) < len(hits):

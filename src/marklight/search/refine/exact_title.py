@@ -78,10 +78,10 @@ def called_so(query: Query, hits: Hits, tools: Tools) -> list[Called]:
     found = [
         one
         for name in query.title_candidates
-        for one in tools.reader.named(name, query.filters, _READ)
+        for one in tools.snapshot.documents.find_by_title(name, query.filters, _READ)
     ]
-    whole = {one.chunk for one in found if one.score == 1.0}
-    chunks = tools.reader.chunks(list(dict.fromkeys(one.chunk for one in found)))
+    whole = {one.chunk_id for one in found if one.score == 1.0}
+    chunks = tools.snapshot.documents.chunks(list(dict.fromkeys(one.chunk_id for one in found)))
     documents = {chunk.document for chunk in chunks if chunk.id in whole}
     called: dict[str, Called] = {}
     for chunk in chunks:

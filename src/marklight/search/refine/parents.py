@@ -20,7 +20,7 @@ class Parents:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not query.parents:
             return hits
-        leaves = Leaves(tools.reader)
+        leaves = Leaves(tools.snapshot)
         found: dict[str, Hit] = {}
         for hit in hits:
             section = parent(hit.chunk, leaves)

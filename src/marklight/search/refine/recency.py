@@ -30,7 +30,7 @@ class Recency:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not self.strength:
             return hits
-        moments = tools.reader.moments({hit.chunk.document for hit in hits})
+        moments = tools.snapshot.documents.dates({hit.chunk.document for hit in hits})
         factors = {id: self._factor(tools.now - moment) for id, moment in moments.items()}
         return lift(hits, factors, by="recency")
 

@@ -30,7 +30,9 @@ class SemanticDuplicates:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if tools.embedder is None or self.cosine == 1:
             return hits
-        known = tools.reader.vectors(tools.embedder.fingerprint, [hit.chunk.id for hit in hits])
+        known = tools.snapshot.vectors.get(
+            tools.embedder.fingerprint, [hit.chunk.id for hit in hits]
+        )
         if len(known) < 2:
             return hits
         import numpy as np

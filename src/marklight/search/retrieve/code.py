@@ -27,5 +27,5 @@ class Code:
         if not names:
             return ()
         limit = candidates(query, self.depth, self.least)
-        found = tools.reader.code(names, query.filters, limit)
+        found = tools.snapshot.lexical.search_code(names, query.filters, limit)
         return tools.hits(found, by="code")

@@ -10,7 +10,7 @@ from math import log2
 
 from marklight.answer import Filters, Hits, Query
 from marklight.model import DocumentId
-from marklight.ports import FIELD_BOOSTS, Scored, Tools
+from marklight.ports import FIELD_BOOSTS, ScoredChunk, Tools
 from marklight.search.retrieve import candidates, demand_depth
 from marklight.settings import demand_within
 from marklight.text import query_terms
@@ -61,14 +61,18 @@ class Graph:
             known |= set(scores)
             found.update(scores)
         best = _passing(_best(found), query.filters, tools)[:limit]
-        hits = [Scored(id, found[document]) for document, id in _passages(best, query, tools)]
-        return tools.hits(sorted(hits, key=lambda each: (-each.score, each.chunk)), by="graph")
+        hits = [ScoredChunk(id, found[document]) for document, id in _passages(best, query, tools)]
+        return tools.hits(sorted(hits, key=lambda each: (-each.score, each.chunk_id)), by="graph")
 
     def _seeds(self, query: Query, tools: Tools) -> Scores:
         """Documents of the best hits by words, from 0 to 1, and those that the question names."""
         words = query_terms(*query.spellings)
-        hits = tools.reader.keyword(words, FIELD_BOOSTS, query.filters, self.seeds) if words else []
-        owners = tools.reader.owners([hit.chunk for hit in hits])
+        hits = (
+            tools.snapshot.lexical.search(words, FIELD_BOOSTS, query.filters, self.seeds)
+            if words
+            else []
+        )
+        owners = tools.snapshot.documents.owners([hit.chunk_id for hit in hits])
         seeds: dict[DocumentId, float] = {}
         for chunk, score in hits:  # best first
             seeds.setdefault(owners[chunk], score / hits[0].score)
@@ -77,12 +81,14 @@ class Graph:
     def _step(self, scores: Scores, known: set[DocumentId], tools: Tools) -> Scores:
         """Documents one link further, each by the best that leads to it."""
         near: dict[DocumentId, float] = {}
-        for document, neighbours in tools.reader.neighbours(list(scores), self.most).items():
+        for document, neighbours in tools.snapshot.links.neighbours(
+            list(scores), self.most
+        ).items():
             for each in neighbours:
                 if each not in known:
                     near[each] = max(near.get(each, 0.0), 0.5 * scores[document])
         looked = _best(near)[: 2 * self.most]  # what scores less would have to be damped far less
-        links = tools.reader.degrees(looked, _HUB)
+        links = tools.snapshot.links.degrees(looked, _HUB)
         return {each: near[each] / log2(2 + links[each]) for each in looked}
 
 
@@ -92,7 +98,7 @@ def _named(query: Query, tools: Tools) -> list[DocumentId]:
     if len(query.text) <= _LONGEST_NAME:
         names.append(query.text)
     keys = (unicodedata.normalize("NFC", name).strip().strip("/").lower() for name in names)
-    found = (tools.reader.resolve([key], query.current_collection) for key in keys if key)
+    found = (tools.snapshot.links.resolve([key], query.current_collection) for key in keys if key)
     return [document for document in found if document is not None]
 
 
@@ -104,7 +110,9 @@ def _passing(documents: list[DocumentId], filters: Filters, tools: Tools) -> lis
     if not filters or not documents:
         return documents
     among = _among(filters, documents)
-    passing = set(tools.reader.listed(among, len(documents))) if among else set()
+    passing = (
+        set(tools.snapshot.metadata.matching_documents(among, len(documents))) if among else set()
+    )
     return [each for each in documents if each in passing]
 
 
@@ -123,14 +131,19 @@ def _passages(
     filters = replace(query.filters, documents=tuple(documents))
     if tools.embedder is not None:
         vector = tools.embedder.embed_query(query.text)
-        leading = tools.reader.leading(vector, tools.embedder.fingerprint, filters)
-        found = {document: each.chunk for document, each in leading.items()}
+        leading = tools.snapshot.vectors.best_per_document(
+            vector, tools.embedder.fingerprint, filters
+        )
+        found = {document: each.chunk_id for document, each in leading.items()}
     else:
         found = _by_words(documents, replace(query, filters=filters), tools)
     if not filters.restrict_passages:
         for document in documents:
             if document not in found:
-                found.update((document, chunk.id) for chunk in tools.reader.chunks_of(document)[:1])
+                found.update(
+                    (document, chunk.id)
+                    for chunk in tools.snapshot.documents.chunks_of(document)[:1]
+                )
     return found.items()
 
 
@@ -138,6 +151,6 @@ def _by_words(documents: Sequence[DocumentId], query: Query, tools: Tools) -> di
     """The best passages, few enough that most documents have one among them."""
     words = query_terms(*query.spellings)
     limit = _PASSAGES * len(documents)
-    best = tools.reader.keyword(words, FIELD_BOOSTS, query.filters, limit)
-    owners = tools.reader.owners([each.chunk for each in best])
-    return {owners[each.chunk]: each.chunk for each in reversed(best)}
+    best = tools.snapshot.lexical.search(words, FIELD_BOOSTS, query.filters, limit)
+    owners = tools.snapshot.documents.owners([each.chunk_id for each in best])
+    return {owners[each.chunk_id]: each.chunk_id for each in reversed(best)}

@@ -27,5 +27,5 @@ class Keyword:
         if not words:
             return ()
         limit = candidates(query, self.depth, self.least)
-        found = tools.reader.keyword(words, FIELD_BOOSTS, query.filters, limit)
+        found = tools.snapshot.lexical.search(words, FIELD_BOOSTS, query.filters, limit)
         return tools.hits(found, by="keyword")

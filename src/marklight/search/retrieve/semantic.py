@@ -39,7 +39,7 @@ class Semantic:
             return ()
         limit = candidates(query, self.depth, self.least)
         vector = self._aim(query, embedder, tools)
-        found = tools.reader.semantic(vector, embedder.fingerprint, query.filters, limit)
+        found = tools.snapshot.vectors.search(vector, embedder.fingerprint, query.filters, limit)
         return tools.hits(found, by="semantic")
 
     def _aim(self, query: Query, embedder: Embedder, tools: Tools) -> Vector:
@@ -51,7 +51,9 @@ class Semantic:
         vector = embedder.embed_query(query.text)
         if not query.expanded_with or not self.expansion:
             return vector
-        added = tools.reader.concept_vectors(embedder.fingerprint, list(query.expanded_with))
+        added = tools.snapshot.vocabulary.term_vectors(
+            embedder.fingerprint, list(query.expanded_with)
+        )
         # The longer a question is the better it says itself what it means: the same weight for
         # any length costs twice as much of nDCG@10 on the Kubernetes pages (.779, .777, .773).
         share = self.expansion / max(1, len(query_terms(query.text)))

@@ -9,7 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from marklight.answer import Mode, Query
-from marklight.ports import Embedder, Reader, Tools
+from marklight.ports import Embedder, Snapshot, Tools
 from marklight.settings import demand_within
 from marklight.text import analyze
 
@@ -41,13 +41,13 @@ class Expand:
         own = set(analyze(query.text))
         if len(own) > self.words:
             return query
-        near = _nearest(query.text, tools.reader, tools.embedder, FORMS * self.most)
+        near = _nearest(query.text, tools.snapshot, tools.embedder, FORMS * self.most)
         close = {term: cosine for term, cosine in near if cosine >= self.least}
         added = islice(_new(close, own), self.most)
         return replace(query, expanded_with={term: close[term] for term in added})
 
 
-def _nearest(text: str, reader: Reader, model: Embedder, limit: int) -> list[tuple[str, float]]:
+def _nearest(text: str, snapshot: Snapshot, model: Embedder, limit: int) -> list[tuple[str, float]]:
     """Words by their cosine with the question, both seen from the middle of the vocabulary.
 
     Vectors of single words all point the same way: over FastAPI's vocabulary their mean is .74
@@ -55,13 +55,15 @@ def _nearest(text: str, reader: Reader, model: Embedder, limit: int) -> list[tup
     `database` still has .75 for `db` and `authentication` .68 for `auth`.
     """
     question = model.embed_query(text)
-    found = [each.term for each in reader.concepts(question, model.fingerprint, limit)]
-    centre = reader.concept_centre(model.fingerprint)
+    found = [
+        each.term for each in snapshot.vocabulary.nearest_terms(question, model.fingerprint, limit)
+    ]
+    centre = snapshot.vocabulary.mean_vector(model.fingerprint)
     if centre is None or not found:
         return []
     import numpy as np
 
-    known = reader.concept_vectors(model.fingerprint, found)
+    known = snapshot.vocabulary.term_vectors(model.fingerprint, found)
     cosines = _cosines(np.stack([known[term] for term in found]) - centre, question - centre)
     return sorted(zip(found, cosines, strict=True), key=lambda each: (-each[1], each[0]))
 

@@ -57,7 +57,9 @@ class Operators:
                 found.add("phrases", phrase)
         if found.filters == Filters():
             return query
-        if found.filters.without and tools.reader.named(query.text, query.filters, 1):
+        if found.filters.without and tools.snapshot.documents.find_by_title(
+            query.text, query.filters, 1
+        ):
             return query  # something is called so, with a dash before a word
         if not query_terms(text):
             text = " ".join(found.values)
@@ -101,7 +103,7 @@ class _Found:
     def _phrase(self, phrase: str) -> str:
         if not has_words(phrase):
             return ""
-        if self.tools.reader.listed(Filters(phrases=(phrase.strip(),)), 1):
+        if self.tools.snapshot.metadata.matching_documents(Filters(phrases=(phrase.strip(),)), 1):
             self.add("phrases", phrase.strip())
         else:
             self.absent.append(phrase.strip())
@@ -127,7 +129,7 @@ class _Found:
             self.filters = _combined(self.filters, more)
         elif key in _FIELDS:
             self.add(_FIELDS[key], self._checked(key, value))
-        elif key in ("author", "category") or self.tools.reader.knows(key):
+        elif key in ("author", "category") or self.tools.snapshot.metadata.has_key(key):
             self.add("where", (key, value))
         else:
             return False
@@ -142,7 +144,7 @@ class _Found:
             return validate_glob(value)
         if key == "tag":
             return value.removeprefix("#")
-        listed = self.tools.reader.listed
+        listed = self.tools.snapshot.metadata.matching_documents
         if key == "collection" and not listed(Filters(collections=(value,)), 1):
             raise UsageError(
                 f"no document is in a collection called {value!r}",

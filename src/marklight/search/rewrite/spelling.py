@@ -30,17 +30,17 @@ class Spelling:
             return query
         typed = runs(query.text)
         together = joints(query.text, typed)
-        there = known((each.word for each in (*typed, *together)), tools.reader)
+        there = known((each.word for each in (*typed, *together)), tools.snapshot)
         written = {
             each: each.word
             for each in apart(each for each in together if each.word in there)
-            if not stands(each, tools.reader)
+            if not stands(each, tools.snapshot)
         }
         lacking = apart([*written, *(each for each in typed if each.word not in there)])
         for each in lacking[len(written) :][: self.most]:
-            if other := in_parts(each.word, tools.reader):
+            if other := in_parts(each.word, tools.snapshot):
                 written[each] = other
-            elif each.plain and (word := meant(each.word, tools.reader)):
+            elif each.plain and (word := meant(each.word, tools.snapshot)):
                 tools.notify(f'no passage has "{each.text}"; did you mean "{word}"?')
         return _respelled(query, written)
 

@@ -1,0 +1,72 @@
+"""In-memory link graph: every link is resolved against the names of all documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from marklight.engines.memory.state import State
+from marklight.engines.naming import Claim, choose
+from marklight.model import DocumentId, ResolvedLink
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLinks:
+    """Links between documents."""
+
+    state: State
+
+    def last_changed(self) -> int:
+        return self.state.linked
+
+    def outgoing(self, document: DocumentId) -> list[ResolvedLink]:
+        return [link for link in self._links() if link.source == document]
+
+    def incoming(self, document: DocumentId, limit: int | None = None) -> list[ResolvedLink]:
+        return [link for link in self._links() if link.target == document][:limit]
+
+    def unresolved(self) -> list[ResolvedLink]:
+        return [link for link in self._links() if link.target is None]
+
+    def resolve(self, keys: Sequence[str], collection: str) -> DocumentId | None:
+        claims = (
+            Claim(name.key, name.strength, document.id)
+            for document in self.state.documents()
+            for name in document.names
+        )
+        return choose(keys, collection, claims)
+
+    def neighbours(
+        self, documents: Sequence[DocumentId], limit: int
+    ) -> Mapping[DocumentId, Sequence[DocumentId]]:
+        ends = {id: self._ends(id, limit) for id in documents}
+        return {id: sorted({*targets, *sources}) for id, (targets, sources) in ends.items()}
+
+    def degrees(self, documents: Sequence[DocumentId], limit: int) -> Mapping[DocumentId, int]:
+        ends = {id: self._ends(id, limit) for id in documents}
+        return {id: len(targets) + len(sources) for id, (targets, sources) in ends.items()}
+
+    def edges(self) -> list[tuple[DocumentId, DocumentId]]:
+        pairs = {(link.source, link.target) for link in self._links() if link.target is not None}
+        return sorted((source, target) for source, target in pairs if source != target)
+
+    def orphans(self) -> list[DocumentId]:
+        linked = {id for pair in self.edges() for id in pair}
+        return sorted(self.state.entries.keys() - linked)
+
+    def communities(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
+        known = self.state.communities
+        return {id: known[id] for id in documents if id in known}
+
+    def _links(self) -> Iterator[ResolvedLink]:
+        """Yield all links, ordered by document."""
+        for id in sorted(self.state.entries):
+            for link in self.state.entries[id].document.links:
+                yield ResolvedLink(id, link, self.resolve(link.keys, id.collection))
+
+    def _ends(self, id: DocumentId, limit: int) -> tuple[list[DocumentId], list[DocumentId]]:
+        """Return the documents that a document links to, and those that link to it."""
+        edges = self.edges()
+        targets = [target for source, target in edges if source == id]
+        sources = [source for source, target in edges if target == id]
+        return targets[:limit], sources[:limit]

@@ -1,0 +1,224 @@
+"""In-memory readers of documents, metadata and index status, by plain loops."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from marklight.answer import Filters, Level
+from marklight.engines.calling import entry_callings
+from marklight.engines.facts import (
+    AUTHOR,
+    FILES,
+    TAG,
+    any_glob,
+    asked,
+    fact_key,
+    facts,
+    in_time,
+    moment,
+    parted,
+    seconds,
+    tag_key,
+    time_bounds,
+    within,
+)
+from marklight.engines.fields import texts
+from marklight.engines.memory.state import State
+from marklight.levels import entry_levels
+from marklight.model import Chunk, Counts, Document, DocumentId, Failure, Heading, Section
+from marklight.ports import IndexedFile, PathRange, ScoredChunk
+from marklight.text import matches_phrases, normalize
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryDocuments:
+    """Documents, their files, passages and sections."""
+
+    state: State
+
+    def files(self, ranges: Sequence[PathRange] | None = None) -> Mapping[DocumentId, IndexedFile]:
+        return {
+            document.id: IndexedFile(document.file, document.digest, document.recipe)
+            for document in self.state.documents()
+            if ranges is None or any(part.contains(document.id) for part in ranges)
+        }
+
+    def files_of(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, IndexedFile]:
+        files = self.files()
+        return {id: files[id] for id in documents if id in files}
+
+    def modified_times(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
+        return {id: each.file.mtime_ns for id, each in self.files_of(documents).items()}
+
+    def dates(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, float]:
+        entries = self.state.entries
+        known = {id: entries[id].document for id in documents if id in entries}
+        return {id: seconds(moment(each.date, each.file.mtime_ns)) for id, each in known.items()}
+
+    def get(self, id: DocumentId) -> Document | None:
+        entry = self.state.entries.get(id)
+        return entry.document if entry else None
+
+    def text_and_outline(self, id: DocumentId) -> tuple[str, tuple[Heading, ...]] | None:
+        document = self.get(id)
+        return (document.text, document.outline) if document else None
+
+    def find_by_path(self, path: str) -> list[DocumentId]:
+        return sorted(id for id in self.state.entries if id.path == path)
+
+    def find_by_title(self, title: str, filters: Filters, limit: int) -> list[ScoredChunk]:
+        scores: dict[str, float] = {}
+        for entry in self.state.entries.values():
+            matching = [chunk for chunk in entry.chunks if matches(self.state, chunk, filters)]
+            for calling in entry_callings(entry):
+                own = [
+                    chunk for chunk in matching if calling.first <= chunk.ordinal <= calling.last
+                ]
+                if own and calling.name == normalize(title):
+                    first = min(own, key=lambda chunk: chunk.ordinal).id
+                    scores[first] = max(calling.score, scores.get(first, 0.0))
+        return best(self.state, scores, filters, limit)
+
+    def chunks(self, ids: Sequence[str]) -> list[Chunk]:
+        known = {chunk.id: chunk for chunk in self.state.chunks()}
+        return [known[id] for id in ids if id in known]
+
+    def chunks_of(self, document: DocumentId) -> list[Chunk]:
+        entry = self.state.entries.get(document)
+        return sorted(entry.chunks, key=lambda chunk: chunk.ordinal) if entry else []
+
+    def chunks_around(self, document: DocumentId, ordinal: int, count: int) -> list[Chunk]:
+        return [
+            chunk for chunk in self.chunks_of(document) if abs(chunk.ordinal - ordinal) <= count
+        ]
+
+    def owners(self, chunks: Sequence[str]) -> Mapping[str, DocumentId]:
+        return {chunk.id: chunk.document for chunk in self.chunks(chunks)}
+
+    def context_levels(self, ids: Sequence[str]) -> Mapping[str, tuple[Level, ...]]:
+        owners = [self.state.entries[id] for id in set(self.owners(ids).values())]
+        known = {
+            chunk.id: levels
+            for entry in owners
+            for chunk, levels in zip(entry.chunks, entry_levels(entry), strict=True)
+        }
+        return {id: known[id] for id in ids if id in known}
+
+    def section(self, id: str) -> tuple[DocumentId, Section] | None:
+        for entry in self.state.entries.values():
+            for section in entry.sections:
+                if section.id == id:
+                    return entry.document.id, section
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryMetadata:
+    """Frontmatter keys, values and tags, and the documents that match filters."""
+
+    state: State
+
+    def matching_documents(self, filters: Filters, limit: int) -> list[DocumentId]:
+        matching = {chunk.document for chunk in self._matching(filters)}
+        return sorted(matching)[: max(0, limit)]
+
+    def count_matching(self, filters: Filters) -> int:
+        return sum(1 for _ in self._matching(filters))
+
+    def _matching(self, filters: Filters) -> Iterator[Chunk]:
+        return (chunk for chunk in self.state.chunks() if matches(self.state, chunk, filters))
+
+    def has_key(self, key: str) -> bool:
+        return any(True for _ in self._values(fact_key(key)))
+
+    def values(self, key: str, limit: int) -> Mapping[str, int]:
+        counts = Counter(self._values(fact_key(key)))
+        by_frequency = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return dict(by_frequency[: max(0, limit)])
+
+    def tags(self) -> Mapping[str, int]:
+        return Counter(self._values(TAG))
+
+    def _values(self, key: str) -> Iterator[str]:
+        return (
+            value
+            for document in self.state.documents()
+            for own, value in facts(document)
+            if own == key
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStatus:
+    """Counts, manifest and failures; nothing in memory is ever damaged."""
+
+    state: State
+
+    def counts(self, model: str) -> Counts:
+        vectors = self.state.vectors.get(model, {})
+        return Counts(
+            documents=len(self.state.entries),
+            chunks=sum(1 for _ in self.state.chunks()),
+            embedded=sum(chunk.digest in vectors for chunk in self.state.chunks()),
+            failed=len(self.state.failed),
+            generation=self.state.generation,
+            model=model,
+        )
+
+    def manifest(self) -> Mapping[str, str]:
+        return dict(self.state.notes)
+
+    def failures(self) -> Sequence[Failure]:
+        return [self.state.failed[id] for id in sorted(self.state.failed)]
+
+    def remarks(self) -> list[tuple[DocumentId, str]]:
+        return [
+            (id, remark)
+            for id in sorted(self.state.entries)
+            for remark in self.state.entries[id].document.remarks
+        ]
+
+    def damaged_chunks(self, ids: Sequence[str]) -> set[DocumentId]:  # noqa: ARG002
+        return set()
+
+    def damaged_documents(self, documents: Iterable[DocumentId]) -> set[DocumentId]:  # noqa: ARG002
+        return set()
+
+
+def best(
+    state: State, scores: Mapping[str, float], filters: Filters, limit: int
+) -> list[ScoredChunk]:
+    """Return the passages that match the filters, best first, ties ordered by id."""
+    matching = {chunk.id for chunk in state.chunks() if matches(state, chunk, filters)}
+    scored = [ScoredChunk(id, score) for id, score in scores.items() if id in matching]
+    return sorted(scored, key=lambda hit: (-hit.score, hit.chunk_id))[: max(0, limit)]
+
+
+def matches(state: State, chunk: Chunk, filters: Filters) -> bool:
+    """Return True if a passage matches the filters."""
+    document = state.entries[chunk.document].document
+    known = facts(document)
+    languages = {language.lower() for language in chunk.languages}
+    when = moment(document.date, document.file.mtime_ns)
+    files, authors = parted(filters)
+    return (
+        (not filters.collections or chunk.collection in filters.collections)
+        and (not filters.within or within(chunk.collection, chunk.path, filters.within))
+        and (not filters.paths or any_glob(chunk.path, filters.paths))
+        and not any_glob(chunk.path, filters.exclude)
+        and (not filters.tags or any((TAG, tag_key(tag)) in known for tag in filters.tags))
+        and all(fact in known for fact in asked(filters))
+        and (not files or any(key == FILES and any_glob(value, files) for key, value in known))
+        and (not authors or any(key == AUTHOR and _has(value, authors) for key, value in known))
+        and in_time(when, time_bounds(filters))
+        and (not filters.languages or any(name.lower() in languages for name in filters.languages))
+        and (not filters.documents or chunk.document in filters.documents)
+        and matches_phrases(filters.phrases, filters.without, texts(chunk))
+        and (not filters.also or matches(state, chunk, filters.also))
+    )
+
+
+def _has(value: str, parts: Sequence[str]) -> bool:
+    return any(part in value for part in parts)

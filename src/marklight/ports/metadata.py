@@ -1,0 +1,28 @@
+"""Protocol for filters on documents: frontmatter, tags, paths, dates and phrases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from marklight.answer import Filters
+from marklight.model import DocumentId
+
+
+class MetadataReader(Protocol):
+    """Frontmatter keys, values and tags, and the documents that match filters."""
+
+    def matching_documents(self, filters: Filters, limit: int) -> list[DocumentId]:
+        """Return the documents with a passage that matches the filters, ordered by id."""
+
+    def count_matching(self, filters: Filters) -> int:
+        """Return the number of passages that match; an estimate if more than a thousand documents do."""
+
+    def has_key(self, key: str) -> bool:
+        """Return True if any document has this frontmatter key."""
+
+    def values(self, key: str, limit: int) -> Mapping[str, int]:
+        """Return the lower-case values of a frontmatter key with document counts, most frequent first."""
+
+    def tags(self) -> Mapping[str, int]:
+        """Return all tags in lower case with document counts; a nested tag counts for its parents too."""
