@@ -97,7 +97,7 @@ def test_without_its_server_a_search_answers_by_words_and_says_so(folder: Path, 
         said = [one for one in answer.notices if "answered by words alone" in one]
         assert len(said) == 1
         assert gone in said[0]
-        with pytest.raises(ModelServerError, match="does not answer"):
+        with pytest.raises(ModelServerError, match="cannot be reached"):
             lib.search("espresso machine", mode="semantic")
 
 
@@ -112,7 +112,7 @@ def test_a_server_that_goes_away_later_is_missed_no_more_than_that(
         asked = len(does.requests)
         second = lib.search("refresh token")
         assert paths(second)[0] == "auth.md"
-        assert "asked again in" in " ".join(second.notices)
+        assert "next attempt is in" in " ".join(second.notices)
         imagined = lib.search("refresh", hypothesis="a token that gives a new one")
         assert "answered by words alone" in " ".join(imagined.notices)
         assert len(does.requests) == asked
@@ -219,4 +219,4 @@ def test_the_doctor_tries_it(folder: Path, does: Behaviour, address: str, gone: 
     bad = found(gone)
     assert not bad["model"][0]
     assert not bad["reranker"][0]
-    assert "does not answer" in bad["model"][1]
+    assert "cannot be reached" in bad["model"][1]

@@ -106,5 +106,5 @@ def test_a_key_is_never_shown(
         if file.is_file()
     ]
     assert f"Bearer {KEY}" in does.keys
-    assert any("refuses our key" in one for one in said) == refused
+    assert any("requires a valid API key" in one for one in said) == refused
     assert not [one for one in [*said, *kept, caplog.text] if KEY in one]

@@ -104,10 +104,9 @@ _OWN = ("address", "key_variable", "key_command")
 def _server(table: str, part: Model | Reranking, given: Mapping[str, Any]) -> Server | None:
     if not is_remote(part.name):
         return None
-    from marklight.models.remote.key import Key
-    from marklight.models.remote.server import Server, named
+    from marklight.models.remote.server import Key, Server, parse_server
 
-    kind, model, address, base = named(table, part.name, part.address)
+    kind, model, address, base = parse_server(table, part.name, part.address)
     key = Key(table, part.key_variable, part.key_command)
     return Server(kind, model, address, base, key, **given)
 
@@ -116,8 +115,7 @@ def _demand_server(table: str, part: Model | Reranking) -> None:
     """What is said of a server makes sense, whichever model is named: a key must not be shown as a setting."""
     if not any(getattr(part, name) for name in _OWN) and not is_remote(part.name):
         return
-    from marklight.models.remote.key import Key
-    from marklight.models.remote.server import named
+    from marklight.models.remote.server import Key, parse_server
 
     Key(table, part.key_variable, part.key_command)
-    named(table, part.name if is_remote(part.name) else "ollama:any", part.address)
+    parse_server(table, part.name if is_remote(part.name) else "ollama:any", part.address)

@@ -108,13 +108,13 @@ class Models:
         far = [server for server in asked if server and not server.is_local]
         if not far:
             return []
-        from marklight.models.remote.memory import Memory
+        from marklight.models.remote.server_state import ServerState
 
         return [
             f"texts of this library and questions are sent to {server.address} for {server.name}"
             f"{', unencrypted' if server.address.startswith('http:') else ''}; this is said once"
             for server in far
-            if Memory(server).first_use()
+            if ServerState(server).first_use()
         ]
 
     def rest(self) -> None:

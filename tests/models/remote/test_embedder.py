@@ -65,7 +65,7 @@ def test_shorter_vectors_are_asked_for_where_the_settings_want_them(
 ) -> None:
     assert opened(address, tmp_path, dimension=16).embed_passages(["a"]).shape == (1, 16)
     does.wrong = _all_of_64
-    with pytest.raises(ModelServerError, match="gives 64 numbers, not 16"):
+    with pytest.raises(ModelServerError, match="returned 64 numbers per vector, not 16"):
         opened(address, tmp_path / "new", dimension=16).embed_query("a")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from marklight.errors import ModelServerError
-from marklight.models.remote.tokens import estimate
+from marklight.models.remote.api import estimate_tokens
 from marklight.ports import Embedder
 from tests.models.remote.opening import KINDS, opened
 from tests.models.serving import Behaviour, serving
@@ -76,10 +76,10 @@ def test_tokens_are_estimated_rather_too_many_than_too_few(granite: Embedder) ->
         if len(part) > 200
     ]
     real = granite.count_tokens(texts)
-    over = sum(estimate(text) >= count for text, count in zip(texts, real, strict=True))
+    over = sum(estimate_tokens(text) >= count for text, count in zip(texts, real, strict=True))
     assert len(texts) > 100
     assert over / len(texts) > 0.95
-    assert sum(map(estimate, texts)) < 2 * sum(real)
+    assert sum(map(estimate_tokens, texts)) < 2 * sum(real)
 
 
 def test_what_is_remembered_may_be_damaged_or_impossible_to_keep(

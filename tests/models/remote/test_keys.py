@@ -30,7 +30,7 @@ def test_the_key_comes_from_a_command_that_no_shell_sees(
     script.write_text("import sys; print(sys.argv[1])")
     command = f'"{sys.executable}" "{script}" "$HOME;echo"'
     does.says_key = True
-    with pytest.raises(ModelServerError, match="refuses our key"):
+    with pytest.raises(ModelServerError, match="requires a valid API key"):
         opened(address, tmp_path, key_command=command).embed_query("a")
     assert does.keys[-1] == "Bearer $HOME;echo"
 
@@ -41,7 +41,10 @@ def test_the_key_comes_from_a_command_that_no_shell_sees(
         ({"key_variable": "NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE .* is empty"),
         ({"key_command": "no-such-program-anywhere show"}, "cannot be run"),
         ({"key_command": f"{sys.executable} -c exit(3)"}, "status 3"),
-        ({"key_command": f'{sys.executable} -c "print(str(1) + chr(10) + str(2))"'}, "is no key"),
+        (
+            {"key_command": f'{sys.executable} -c "print(str(1) + chr(10) + str(2))"'},
+            "is not an API key",
+        ),
     ],
 )
 def test_a_key_that_cannot_be_had_is_told_before_anything_is_sent(

@@ -65,7 +65,7 @@ def test_a_server_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ModelServerError) as told:
         opened(address, tmp_path, retries=1).embed_passages(["a"])
     said = str(told.value)
-    assert f"openai:m at {address} does not answer" in said
+    assert f"openai:m at {address} cannot be reached" in said
     assert "--mode keyword" in said
     assert "\n" not in said
 
@@ -80,33 +80,33 @@ def test_one_that_answers_too_slowly_is_given_up(
         does.drip_seconds = 0.01  # 64 numbers are a thousand bytes and more
     else:
         does.waits = threading.Event()
-    with pytest.raises(ModelServerError, match="does not answer in time"):
+    with pytest.raises(ModelServerError, match="does not respond in time"):
         model.embed_passages(["a"])
 
 
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"<!DOCTYPE html><html><body>Welcome</body></html>", "a web page, not with JSON"),
-        (b"", "nothing, not with JSON"),
-        (b"{", "not with JSON"),
-        (b"[" * 100_000, "not with JSON"),
-        (b"[]", "without vectors"),
-        (b"null", "without vectors"),
-        (b'{"data": 3}', "without vectors"),
-        (b'{"data": [3]}', "without vectors"),
+        (b"<!DOCTYPE html><html><body>Welcome</body></html>", "a web page instead of JSON"),
+        (b"", "nothing instead of JSON"),
+        (b"{", "instead of JSON"),
+        (b"[" * 100_000, "instead of JSON"),
+        (b"[]", "contains no vectors"),
+        (b"null", "contains no vectors"),
+        (b'{"data": 3}', "contains no vectors"),
+        (b'{"data": [3]}', "contains no vectors"),
         (b'{"data": []}', "0 vectors for 1 texts"),
-        (b'{"data": [{"embedding": null}]}', "something else than vectors"),
-        (b'{"data": [{"embedding": []}]}', "something else than vectors"),
-        (b'{"data": [{"embedding": ["1"]}]}', "something else than vectors"),
-        (b'{"data": [{"embedding": "%%%"}]}', "something else than vectors"),
-        (b'{"data": [{"embedding": "QUI="}]}', "something else than vectors"),
-        (b'{"data": [{"embedding": [1, NaN]}]}', "no number"),
-        (b'{"data": [{"embedding": [1, Infinity]}]}', "no number"),
+        (b'{"data": [{"embedding": null}]}', "values that are not vectors"),
+        (b'{"data": [{"embedding": []}]}', "values that are not vectors"),
+        (b'{"data": [{"embedding": ["1"]}]}', "values that are not vectors"),
+        (b'{"data": [{"embedding": "%%%"}]}', "values that are not vectors"),
+        (b'{"data": [{"embedding": "QUI="}]}', "values that are not vectors"),
+        (b'{"data": [{"embedding": [1, NaN]}]}', "NaN or infinity"),
+        (b'{"data": [{"embedding": [1, Infinity]}]}', "NaN or infinity"),
         (b'{"data": [{"embedding": [0, 0]}]}', "zeros"),
         (b'{"data": [{"embedding": [1]}, {"embedding": [1]}]}', "2 vectors for 1 texts"),
-        (b'{"data": [{"embedding": [1], "index": 7}]}', "otherwise than asked"),
-        (b'{"data": [{"embedding": [1], "index": null}]}', "otherwise than asked"),
+        (b'{"data": [{"embedding": [1], "index": 7}]}', "are not 0 to 0"),
+        (b'{"data": [{"embedding": [1], "index": null}]}', "are not 0 to 0"),
     ],
 )
 def test_an_answer_that_is_none_is_told_as_what_it_is(
@@ -122,7 +122,7 @@ def test_rows_of_several_lengths_are_refused(does: Behaviour, address: str, tmp_
     model = opened(address, tmp_path)
     assert model.dimension
     does.body = b'{"data": [{"embedding": [1, 2]}, {"embedding": [1]}]}'
-    with pytest.raises(ModelServerError, match="several lengths"):
+    with pytest.raises(ModelServerError, match="different lengths"):
         model.embed_passages(["a", "b"])
 
 
@@ -149,7 +149,7 @@ def test_another_number_of_numbers_than_before_is_refused_until_it_is_learned_an
     model = opened(address, tmp_path)
     before = model.fingerprint
     does.dimension = 32
-    with pytest.raises(ModelServerError, match="32 numbers, not 64 as before") as told:
+    with pytest.raises(ModelServerError, match="32 numbers per vector, not 64 as before") as told:
         model.embed_passages(["a"])
     assert "marklight models verify openai:m" in str(told.value)
     model.learn()

@@ -83,13 +83,13 @@ def test_a_server_that_fails_later_leaves_the_scores_it_gave(
     ("body", "said"),
     [
         (b"<html></html>", "a web page"),
-        (b"{}", "without scores"),
-        (b'{"results": [1]}', "without scores"),
+        (b"{}", "contains no scores"),
+        (b'{"results": [1]}', "contains no scores"),
         (b'{"results": []}', "0 scores for 1 texts"),
-        (b'{"results": [{"index": 0}]}', "without scores"),
-        (b'{"results": [{"index": 0, "relevance_score": true}]}', "without scores"),
-        (b'{"results": [{"index": 0, "relevance_score": NaN}]}', "no number"),
-        (b'{"results": [{"index": 4, "relevance_score": 1}]}', "otherwise than asked"),
+        (b'{"results": [{"index": 0}]}', "contains no scores"),
+        (b'{"results": [{"index": 0, "relevance_score": true}]}', "contains no scores"),
+        (b'{"results": [{"index": 0, "relevance_score": NaN}]}', "not a number"),
+        (b'{"results": [{"index": 4, "relevance_score": 1}]}', "are not 0 to 0"),
     ],
 )
 def test_an_answer_that_is_none_is_told_as_what_it_is(

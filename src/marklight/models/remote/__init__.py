@@ -1,13 +1,52 @@
-"""Models on a server that speaks OpenAI's or Ollama's protocol; nothing here is used unless the settings name one."""
+"""Models on a server with OpenAI's or Ollama's API; used only if the settings name one."""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-Kind = Literal["openai", "ollama"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+from marklight.errors import ModelServerError
+
+if TYPE_CHECKING:
+    from marklight.models.record import Kind
+    from marklight.models.remote.server import Server
+    from marklight.models.store import ModelRow
+
+VERIFY_MS = 60_000.0
+"""Time limit of the one re-ranking that `models verify` tries."""
 
 
-def is_remote(name: str) -> bool:
-    """Whether a name is a server's, such as `ollama:nomic-embed-text`."""
-    return name.partition(":")[0] in KINDS and ":" in name
+def model_row(server: Server, kind: Kind, cache_dir: Path | None = None) -> ModelRow:
+    """Return the line of `models list` for a configured server, without a request."""
+    from marklight.models.remote.embedder import RemoteEmbedder
+    from marklight.models.store import ModelRow
+
+    embedder = RemoteEmbedder(server, cache_dir)
+    facts = embedder.state.facts if kind == "embedder" else None
+    return ModelRow(
+        name=server.name,
+        kind=kind,
+        state=f"at {server.address}",
+        usable=True,
+        default=False,
+        dimension=facts.dimension if facts else 0,
+        token_limit=embedder.token_limit if kind == "embedder" else 0,
+        licence="",
+    )
+
+
+def verify(server: Server, kind: Kind, cache_dir: Path | None = None) -> list[str]:
+    """Send a request to a server, store its facts, and return the problems."""
+    from marklight.models.remote.embedder import RemoteEmbedder
+    from marklight.models.remote.reranker import RemoteReranker
+
+    try:
+        if kind == "embedder":
+            RemoteEmbedder(server, cache_dir).learn()
+        else:
+            reranker = RemoteReranker(server, cache_dir)
+            reranker.state.record_success()
+            reranker.score("how do I undo a rollout", ["undo a rollout"], VERIFY_MS)
+    except ModelServerError as error:
+        return [str(error)]
+    return []

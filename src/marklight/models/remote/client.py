@@ -1,4 +1,4 @@
-"""JSON to a server and back: tried again while there is hope, and a clear word when there is none."""
+"""JSON client of a model server: retries with exponential backoff and jitter, same-host redirects, readable errors."""
 
 from __future__ import annotations
 
@@ -13,68 +13,72 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from marklight.errors import ModelServerError
-from marklight.models.remote.exchange import Exchange, Reply, TooLarge
-from marklight.models.remote.key import Key
-from marklight.models.remote.server import Server
+from marklight.models.remote.connection import ConnectionPool, Response, ResponseTooLarge
+from marklight.models.remote.server import Key, Server
 
-HOPE = frozenset({429, 500, 502, 503, 504, 529})
-"""What a server says that may be otherwise in a moment; other refusals stay as they are."""
+RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504, 529})
+"""Statuses of failures that may be temporary."""
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
-REDIRECTS = 3
-HINT = "Is the server running? Without it --mode keyword answers by words"
+MAX_REDIRECTS = 3
+HINT = "Is the server running? Without it, --mode keyword still works"
 
 _TOO_LONG = re.compile(
     r"too (long|large|many)|exceed|maximum (context|sequence|input)|must have less than|batch[ _]size"
     r"|context (length|size|window)|\bNaN\b",
     re.IGNORECASE,
 )
-"""What servers say of a text, or of texts, that they cannot take; each says it its own way, one with status
-500. Ollama cannot write a vector that is not a number, which with some texts comes to the same."""
+"""Error messages of servers about input that is too long; each server has its own, one with status
+500. Ollama cannot serialise a vector with NaN, which for some texts has the same cause."""
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How long one is ready to wait for an answer."""
+class RetryPolicy:
+    """Time limits and number of retries of a request."""
 
     seconds: float
-    """For one attempt."""
+    """Time limit of one attempt."""
     retries: int
     total_seconds: float
 
-    def hurried(self, seconds: float) -> Patience:
-        """Less of it."""
-        return Patience(min(self.seconds, seconds), min(self.retries, 1), seconds)
+    def limited(self, seconds: float) -> RetryPolicy:
+        """Return a policy with at most this many seconds in total and one retry."""
+        return RetryPolicy(min(self.seconds, seconds), min(self.retries, 1), seconds)
 
 
-class Declined(ModelServerError):
-    """The server answered, and said no."""
+class RequestRejected(ModelServerError):
+    """The server returned an error status."""
 
-    def __init__(self, message: str, hint: str, status: int, said: str) -> None:
+    def __init__(self, message: str, hint: str, status: int, reason: str) -> None:
         super().__init__(message, hint)
-        self.status, self.said = status, said
+        self.status, self.reason = status, reason
 
     @property
     def is_too_long(self) -> bool:
-        """Whether less text may be taken."""
-        return self.status in (400, 413, 422, 500) and bool(_TOO_LONG.search(self.said))
+        """Return whether a shorter input may be accepted."""
+        return self.status in (400, 413, 422, 500) and bool(_TOO_LONG.search(self.reason))
 
 
 class Client:
-    """One server, asked in JSON."""
+    """Sends JSON requests to one server."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self._exchange = Exchange(server.base)
+        self._connections = ConnectionPool(server.base)
 
-    def ask(
-        self, path: str, given: object = None, *, patience: Patience, most: int = 1_000_000
+    def request(
+        self,
+        path: str,
+        payload: object = None,
+        *,
+        policy: RetryPolicy,
+        max_bytes: int = 1_000_000,
     ) -> Any:
-        """What the server says to this, read as JSON; without anything given it is a GET.
+        """Send a request and return the parsed JSON; GET without a payload, else POST.
 
-        A path is put behind the server's base, or, if it has two strokes, behind what is before `/v1` there.
+        The path is appended to the server's base URL; one with two slashes, to the part before `/v1`.
         """
-        body = None if given is None else json.dumps(given).encode()
+        body = None if payload is None else json.dumps(payload).encode()
         headers = {
             "User-Agent": "marklight",
             "Accept": "application/json",
@@ -84,149 +88,157 @@ class Client:
         }
         base = self.server.base
         url = base.removesuffix("/v1") + path[1:] if path.startswith("//") else base + path
-        reply = self._patiently("POST" if body else "GET", url, body, headers, patience, most)
-        if reply.status != 200:
-            raise self._declined(reply)
+        method = "POST" if body else "GET"
+        response = self._send_with_retries(method, url, body, headers, policy, max_bytes)
+        if response.status != 200:
+            raise self._rejected(response)
         try:
-            return json.loads(reply.body)
+            return json.loads(response.body)
         except (ValueError, RecursionError):
             raise ModelServerError(
-                f"{self.server} answers with {_sort(reply)}, not with JSON",
-                "Is the address right? It is that of the API, not of a web page",
+                f"{self.server} returned {_content_kind(response)} instead of JSON",
+                "Check the address: it must be that of the API, not of a web page",
             ) from None
 
-    def _patiently(
+    def _send_with_retries(
         self,
         method: str,
         url: str,
         body: bytes | None,
         headers: dict[str, str],
-        patience: Patience,
-        most: int,
-    ) -> Reply:
-        until = time.monotonic() + patience.total_seconds
-        for attempt in range(patience.retries + 1):
-            left = until - time.monotonic()
-            asked: float | None = None
+        policy: RetryPolicy,
+        max_bytes: int,
+    ) -> Response:
+        deadline = time.monotonic() + policy.total_seconds
+        for attempt in range(policy.retries + 1):
+            seconds = min(policy.seconds, deadline - time.monotonic())
+            retry_after: float | None = None
             try:
-                reply = self._follow(method, url, body, headers, min(patience.seconds, left), most)
-                said = _said(reply, self.server.key) if reply.status in HOPE else ""
-                if reply.status not in HOPE or _TOO_LONG.search(said):
-                    return reply
-                failure: ModelServerError = self._declined(reply)
-                asked = _retry_after(reply)
+                response = self._send(method, url, body, headers, seconds, max_bytes)
+                if response.status not in RETRIED_STATUSES or _TOO_LONG.search(
+                    _error_message(response, self.server.key)
+                ):
+                    return response
+                failure: ModelServerError = self._rejected(response)
+                retry_after = _retry_after(response)
             except (OSError, HTTPException, ValueError) as error:
-                failure = self._broken(error)
+                failure = self._connection_failed(error)
                 if (
-                    isinstance(error, TooLarge)
+                    isinstance(error, ResponseTooLarge)
                     or type(error).__name__ == "SSLCertVerificationError"
                 ):
                     raise failure from None
             pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
-            # By chance, so that those who were turned away together do not come back together.
-            pause = asked if asked is not None else pause * random.uniform(0.5, 1.0)
-            if attempt == patience.retries or time.monotonic() + pause >= until:
-                # From None: chained errors of sockets tell nothing more, and are long.
+            # Jitter, so that clients that were rejected together do not return together.
+            pause = retry_after if retry_after is not None else pause * random.uniform(0.5, 1.0)
+            if attempt == policy.retries or time.monotonic() + pause >= deadline:
+                # From None: chained socket errors are long and add nothing.
                 raise failure from None
             time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 
-    def _follow(
+    def _send(
         self,
         method: str,
         url: str,
         body: bytes | None,
         headers: dict[str, str],
         seconds: float,
-        most: int,
-    ) -> Reply:
-        """The answer, where need be from another path of the same host: a key is for that one alone."""
-        until = time.monotonic() + seconds
-        for _ in range(REDIRECTS + 1):
+        max_bytes: int,
+    ) -> Response:
+        """Send a request and follow redirects within the same host; the key is for that host only."""
+        deadline = time.monotonic() + seconds
+        for _ in range(MAX_REDIRECTS + 1):
             parts = urlsplit(url)
             path = parts.path + (f"?{parts.query}" if parts.query else "")
-            left = until - time.monotonic()
-            reply = self._exchange(method, path, body, headers, seconds=left, most=most)
-            if reply.status not in (301, 302, 303, 307, 308):
-                return reply
-            target = urlsplit(urljoin(url, reply.headers.get("Location", "")))
+            left = deadline - time.monotonic()
+            response = self._connections.request(
+                method, path, body, headers, seconds=left, max_bytes=max_bytes
+            )
+            if response.status not in (301, 302, 303, 307, 308):
+                return response
+            target = urlsplit(urljoin(url, response.headers.get("Location", "")))
             if (target.scheme, target.netloc) != (parts.scheme, parts.netloc):
-                there = f"{target.scheme}://{target.hostname}"
+                other = f"{target.scheme}://{target.hostname}"
                 raise ModelServerError(
-                    f"{self.server} sends us on to {there}, which is not followed",
-                    "If that is the right one, write it as the address",
+                    f"{self.server} redirects to {other}, which is not followed",
+                    "If that is the right server, use it as the address",
                 )
             url = target.geturl()
         raise ModelServerError(
-            f"{self.server} sends us on again and again", "Is the address right?"
+            f"{self.server} redirects more than {MAX_REDIRECTS} times", "Check the address"
         )
 
-    def _declined(self, reply: Reply) -> Declined:
-        said = _said(reply, self.server.key)
-        told = f": {said}" if said else ""
-        if reply.status in (401, 403):
-            return Declined(
-                f"{self.server} refuses our key or wants one (status {reply.status}){told}",
-                "Name the variable that holds it in key_variable, or a command in key_command",
-                reply.status,
-                said,
+    def _rejected(self, response: Response) -> RequestRejected:
+        reason = _error_message(response, self.server.key)
+        suffix = f": {reason}" if reason else ""
+        if response.status in (401, 403):
+            return RequestRejected(
+                f"{self.server} requires a valid API key (status {response.status}){suffix}",
+                "Set key_variable to the name of the environment variable that contains it, or"
+                " key_command to a command that prints it",
+                response.status,
+                reason,
             )
         hint = {
-            404: f"Has the server this model? With Ollama: ollama pull {self.server.model}"
+            404: f"Check that the server has this model. With Ollama: ollama pull {self.server.model}"
             if self.server.kind == "ollama"
-            else "Has the server this model, and is the address right?",
-            429: "It has too much to do, or the account's limit is reached; try again later",
-        }.get(reply.status, "The server's own log may say more" if reply.status >= 500 else "")
-        return Declined(
-            f"{self.server} says no (status {reply.status}){told}", hint, reply.status, said
+            else "Check that the server has this model, and the address",
+            429: "It is overloaded, or the account's limit is reached; try again later",
+        }.get(response.status, "See the server's log" if response.status >= 500 else "")
+        return RequestRejected(
+            f"{self.server} rejected the request (status {response.status}){suffix}",
+            hint,
+            response.status,
+            reason,
         )
 
-    def _broken(self, error: Exception) -> ModelServerError:
-        if isinstance(error, TooLarge):
-            return ModelServerError(f"{self.server}: {error}", "Is the address right?")
+    def _connection_failed(self, error: Exception) -> ModelServerError:
+        if isinstance(error, ResponseTooLarge):
+            return ModelServerError(f"{self.server}: {error}", "Check the address")
         if isinstance(error, TimeoutError):
-            return ModelServerError(f"{self.server} does not answer in time", HINT)
-        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return ModelServerError(
-            f"{self.server} does not answer: {_line(why, self.server.key)}", HINT
-        )
+            return ModelServerError(f"{self.server} does not respond in time", HINT)
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        line = _one_line(reason, self.server.key)
+        return ModelServerError(f"{self.server} cannot be reached: {line}", HINT)
 
 
-def _said(reply: Reply, key: Key) -> str:
-    """What a refusal says in words, in one short line; every server puts it elsewhere."""
+def _error_message(response: Response, key: Key) -> str:
+    """Return the error message of a response as one short line; every server puts it elsewhere."""
     try:
-        found = json.loads(reply.body)
+        content = json.loads(response.body)
     except (ValueError, RecursionError):
-        text = reply.body[:2000].decode("utf-8", "replace")
-        return _sort(reply) if "<" in text else _line(text, key)
+        text = response.body[:2000].decode("utf-8", "replace")
+        return _content_kind(response) if "<" in text else _one_line(text, key)
     for name in ("error", "message", "detail"):
-        if isinstance(found, dict) and found.get(name):
-            found = found[name]
-    return _line(found if isinstance(found, str) else json.dumps(found), key)
+        if isinstance(content, dict) and content.get(name):
+            content = content[name]
+    return _one_line(content if isinstance(content, str) else json.dumps(content), key)
 
 
-def _line(text: str, key: Key) -> str:
-    # Without the key before it is cut: half a key is one too.
-    shown = "".join(sign if sign.isprintable() else " " for sign in key.scrubbed(text))
-    return " ".join(shown.split())[:200]
+def _one_line(text: str, key: Key) -> str:
+    # The key is removed before truncation: half a key is a leak too.
+    printable = "".join(char if char.isprintable() else " " for char in key.redact(text))
+    return " ".join(printable.split())[:200]
 
 
-def _sort(reply: Reply) -> str:
-    start = reply.body[:200].lstrip().lower()
+def _content_kind(response: Response) -> str:
+    start = response.body[:200].lstrip().lower()
     if start.startswith((b"<!doctype html", b"<html")):
         return "a web page"
-    return "nothing" if not start else "something else"
+    return "something else" if start else "nothing"
 
 
-def _retry_after(reply: Reply) -> float | None:
-    given = (reply.headers.get("Retry-After") or "").strip()
-    if not given:
+def _retry_after(response: Response) -> float | None:
+    """Return the Retry-After header in seconds, given as a number or a date."""
+    value = (response.headers.get("Retry-After") or "").strip()
+    if not value:
         return None
     try:
-        return max(0.0, float(given))
+        return max(0.0, float(value))
     except ValueError:
         pass
     try:
-        return max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (TypeError, ValueError):
         return None

@@ -1,4 +1,4 @@
-"""Text to vectors by a server: in batches, cut where it takes no more, and the same model tomorrow."""
+"""Embedding model on a server: batches, truncation by rejection, and a check that the model stays the same."""
 
 from __future__ import annotations
 
@@ -12,47 +12,46 @@ from typing import TYPE_CHECKING
 
 from marklight.errors import ModelServerError
 from marklight.models.onnx import replace_surrogates
-from marklight.models.remote.client import Client, Declined, Patience
-from marklight.models.remote.memory import Facts, Memory
-from marklight.models.remote.protocols import Ollama, OpenAI
+from marklight.models.remote.api import Ollama, OpenAI, estimate_tokens
+from marklight.models.remote.client import Client, RequestRejected, RetryPolicy
 from marklight.models.remote.server import Server
-from marklight.models.remote.tokens import estimate
+from marklight.models.remote.server_state import ModelFacts, ServerState
 from marklight.text import digest
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
 
 RECIPE = "remote 1, length one"
-"""Counts changes to what is done with a server's numbers."""
-UNSAID_TOKENS = 512
-"""The limit where neither settings nor server tell one; most embedding models take at least as many."""
-MOST_TOKENS = 8192
-"""Beyond it a limit is that of a language model, and no passage is so long."""
-CHARACTERS_A_TOKEN = 10
-"""A text longer than this times the limit is cut before it is sent."""
-LEAST_CHARACTERS = 64
-"""A server that refuses so short a text as too long means something else."""
-AT_ONCE = 2
-"""Requests under way at once, unless `threads` says otherwise: one is computed while another travels."""
-AGAIN_SECONDS = 5.0
-"""A server that was not there a moment ago is not asked who it is by everything that wants to know."""
+"""Part of the fingerprint; changed when a server's vectors are processed differently."""
+DEFAULT_TOKEN_LIMIT = 512
+"""Used if neither settings nor server give a limit; most embedding models accept at least as many."""
+MAX_TOKEN_LIMIT = 8192
+"""A higher limit is that of a language model; no passage is that long."""
+CHARACTERS_PER_TOKEN = 10
+"""A text longer than this times the token limit is truncated before it is sent."""
+MIN_CHARACTERS = 64
+"""A text this short is not truncated further: the server's rejection has another reason."""
+PARALLEL_REQUESTS = 2
+"""Default of `threads`: one request is computed while another is in transit."""
+FAILURE_CACHED_SECONDS = 5.0
+"""How long a failure to read the facts is returned to all callers without a new request."""
 
 
 class RemoteEmbedder:
-    """A model on a server; it is asked for the first time when something must be known or embedded."""
+    """An embedding model on a server; the first request is sent when a fact or a vector is needed."""
 
     def __init__(self, server: Server, cache_dir: Path | None = None) -> None:
         self.server = server
-        self.memory = Memory(server, cache_dir)
+        self.state = ServerState(server, cache_dir)
         client = Client(server)
-        self._speaks = Ollama(client) if server.kind == "ollama" else OpenAI(client)
+        self._api = Ollama(client) if server.kind == "ollama" else OpenAI(client)
         attempts = server.retries + 1
-        self._patience = Patience(
+        self._policy = RetryPolicy(
             server.timeout_seconds, server.retries, server.timeout_seconds * attempts
         )
-        self._question = self._patience.hurried(server.query_seconds)
-        self._in_haste = False
-        self._state = _State()
+        self._query_policy = self._policy.limited(server.query_seconds)
+        self._time_limited = False
+        self._shared = _SharedState()
 
     def __repr__(self) -> str:
         return f"RemoteEmbedder({str(self.server)!r})"
@@ -63,19 +62,20 @@ class RemoteEmbedder:
 
     @property
     def fingerprint(self) -> str:
-        """Of the model and how it is asked, wherever the server is; until that is known, of the settings.
+        """Return a digest of the model and its prefixes, independent of the server's address.
 
-        Nothing is ever stored under the latter: to embed anything the server must answer first.
+        Before the first response it covers the settings only; nothing is stored under that digest,
+        since embedding needs a response.
         """
-        told: tuple[str, ...] = ("never asked",)
+        facts_key: tuple[str, ...] = ("never asked",)
         try:
             facts = self._facts()
-            told = (str(facts.dimension), facts.digest)
+            facts_key = (str(facts.dimension), facts.digest)
         except ModelServerError:
             pass
         server = self.server
-        asked = (server.kind, server.model, server.query_prefix, server.passage_prefix)
-        return digest(RECIPE, *asked, *told)
+        settings_key = (server.kind, server.model, server.query_prefix, server.passage_prefix)
+        return digest(RECIPE, *settings_key, *facts_key)
 
     @property
     def dimension(self) -> int:
@@ -83,147 +83,152 @@ class RemoteEmbedder:
 
     @property
     def token_limit(self) -> int:
-        told = self.memory.facts
+        facts = self.state.facts
         return self.server.token_limit or min(
-            (told.token_limit if told else 0) or UNSAID_TOKENS, MOST_TOKENS
+            (facts.token_limit if facts else 0) or DEFAULT_TOKEN_LIMIT, MAX_TOKEN_LIMIT
         )
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """By estimate: the tokenizer is the server's."""
-        return [estimate(self.server.passage_prefix + text) for text in texts]
+        """Estimate the number of tokens: the tokenizer is on the server."""
+        return [estimate_tokens(self.server.passage_prefix + text) for text in texts]
 
     def embed_passages(self, texts: Sequence[str]) -> Matrix:
         import numpy as np
 
-        self._look_again()
-        made = np.zeros((len(texts), self.dimension), np.float32)
+        self._check_same_model()
+        rows = np.zeros((len(texts), self.dimension), np.float32)
         prepared = [self._prepared(self.server.passage_prefix, text) for text in texts]
         grouped = list(self._batches(prepared))
 
-        def fill(places: list[int]) -> None:
-            made[places] = self._patiently([prepared[at] for at in places], self._patience)
+        def fill(positions: list[int]) -> None:
+            rows[positions] = self._embed_checked([prepared[at] for at in positions], self._policy)
 
         if len(grouped) < 2:
-            for places in grouped:
-                fill(places)
-            return made
-        pool = ThreadPoolExecutor(min(self.server.threads or AT_ONCE, len(grouped)))
+            for positions in grouped:
+                fill(positions)
+            return rows
+        pool = ThreadPoolExecutor(min(self.server.threads or PARALLEL_REQUESTS, len(grouped)))
         try:
             for _ in pool.map(fill, grouped):
                 pass
         finally:
             pool.shutdown(cancel_futures=True)
-        return made
+        return rows
 
     def embed_query(self, text: str) -> Vector:
-        self.memory.demand_rested()
+        self.state.check_available()
         prepared = self._prepared(self.server.query_prefix, text)
-        vector: Vector = self._patiently([prepared], self._question)[0]
+        vector: Vector = self._embed_checked([prepared], self._query_policy)[0]
         return vector
 
     def with_time_limit(self, seconds: float) -> RemoteEmbedder:
-        """The same for a caller who has so much time for a few passages."""
+        """Return the same model for a caller that waits at most this long for a few passages."""
         other = copy.copy(self)
-        other._patience = self._patience.hurried(max(1.0, seconds))
-        other._in_haste = True
+        other._policy = self._policy.limited(max(1.0, seconds))
+        other._time_limited = True
         return other
 
-    def learn(self) -> Facts:
-        """Ask anew what the server tells, whatever is remembered."""
+    def learn(self) -> ModelFacts:
+        """Read the facts from the server and store them."""
         began = time.monotonic()
         try:
-            facts = self._speaks.facts(self._question if self._in_haste else self._patience)
+            facts = self._api.facts(self._query_policy if self._time_limited else self._policy)
             if self.server.dimension not in (0, facts.dimension):
                 raise ModelServerError(
-                    f"{self.server} gives {facts.dimension} numbers, not {self.server.dimension}",
-                    "Leave model.dimension out: this model or server cannot shorten its vectors",
+                    f"{self.server} returned {facts.dimension} numbers per vector, not {self.server.dimension}",
+                    "Remove model.dimension: this model or server cannot shorten its vectors",
                 )
         except ModelServerError as error:
-            self.memory.failed(error.message, time.monotonic() - began)
+            self.state.record_failure(error.message, time.monotonic() - began)
             raise
-        self.memory.answered()
-        self.memory.learn(facts)
+        self.state.record_success()
+        self.state.store_facts(facts)
         return facts
 
-    def _facts(self) -> Facts:
-        """What the server told, once; a caller who comes just after it failed hears that again."""
-        if (known := self.memory.facts) is not None:
+    def _facts(self) -> ModelFacts:
+        """Return the facts, read from the server once; a recent failure is raised again."""
+        if (known := self.state.facts) is not None:
             return known
-        with self._state.guard:
-            if (known := self.memory.facts) is not None:
+        with self._shared.lock:
+            if (known := self.state.facts) is not None:
                 return known
-            failure = self._state.failure
-            if failure is not None and time.monotonic() - self._state.failed < AGAIN_SECONDS:
+            failure = self._shared.failure
+            if (
+                failure is not None
+                and time.monotonic() - self._shared.failed_at < FAILURE_CACHED_SECONDS
+            ):
                 raise failure.with_traceback(None)
-            self.memory.demand_rested()
+            self.state.check_available()
             try:
                 other = copy.copy(self)
-                other._in_haste = True
+                other._time_limited = True
                 return other.learn()
             except ModelServerError as error:
-                self._state.failure, self._state.failed = error, time.monotonic()
+                self._shared.failure, self._shared.failed_at = error, time.monotonic()
                 raise
 
-    def _look_again(self) -> None:
-        """Once a process, before passages are embedded: who is it, with the same weights as before?"""
-        if self._in_haste:
-            self.memory.demand_rested()
-        known = self.memory.facts
-        if known is None and not self._in_haste:
+    def _check_same_model(self) -> None:
+        """Check once per process, before passages are embedded, that the weights are the same as before."""
+        if self._time_limited:
+            self.state.check_available()
+        known = self.state.facts
+        if known is None and not self._time_limited:
             self.learn()
-        if known is None or self._state.looked or not isinstance(self._speaks, Ollama):
+        if known is None or self._shared.checked or not isinstance(self._api, Ollama):
             return
-        self._state.looked = True
-        if known.digest and self._speaks.digest(self._question) != known.digest:
+        self._shared.checked = True
+        if known.digest and self._api.digest(self._query_policy) != known.digest:
             self.learn()
 
-    def _patiently(self, texts: Sequence[str], patience: Patience) -> Matrix:
+    def _embed_checked(self, texts: Sequence[str], policy: RetryPolicy) -> Matrix:
         dimension, began = self.dimension, time.monotonic()
         try:
-            matrix = self._embed(texts, patience)
+            matrix = self._embed(texts, policy)
         except ModelServerError as error:
-            # In haste passages that take long say nothing about the next question.
-            if not isinstance(error, Declined) and not (self._in_haste and len(texts) > 1):
-                self.memory.failed(error.message, time.monotonic() - began)
+            # Passages that miss a short time limit are no evidence that the next query will fail.
+            if not isinstance(error, RequestRejected) and not (
+                self._time_limited and len(texts) > 1
+            ):
+                self.state.record_failure(error.message, time.monotonic() - began)
             raise
-        self.memory.answered()
+        self.state.record_success()
         if matrix.shape[1] != dimension:
             raise ModelServerError(
-                f"{self.server} gives {matrix.shape[1]} numbers, not {dimension} as before: "
-                "another model answers to this name",
-                f"If that is meant: marklight models verify {self.name}, then marklight index",
+                f"{self.server} returned {matrix.shape[1]} numbers per vector, not {dimension} as before: "
+                "the model behind this name has changed",
+                f"If that is intended: marklight models verify {self.name}, then marklight index",
             )
         return matrix
 
-    def _embed(self, texts: Sequence[str], patience: Patience) -> Matrix:
-        """What the server takes no more of is halved: first the number of texts, then a text."""
+    def _embed(self, texts: Sequence[str], policy: RetryPolicy) -> Matrix:
+        """Embed texts; halve what the server rejects as too long: first the batch, then a text."""
         import numpy as np
 
         try:
-            return self._speaks.embed(texts, patience)
-        except Declined as refusal:
-            if not refusal.is_too_long:
+            return self._api.embed(texts, policy)
+        except RequestRejected as rejection:
+            if not rejection.is_too_long:
                 raise
             half = len(texts) // 2
             if half:
-                parts = [self._embed(part, patience) for part in (texts[:half], texts[half:])]
+                parts = [self._embed(part, policy) for part in (texts[:half], texts[half:])]
                 if parts[0].shape[1] != parts[1].shape[1]:
                     raise ModelServerError(
-                        f"{self.server} gives vectors of several lengths"
+                        f"{self.server} returned vectors of different lengths"
                     ) from None
                 return np.concatenate(parts)
-            if len(texts[0]) <= LEAST_CHARACTERS:
+            if len(texts[0]) <= MIN_CHARACTERS:
                 raise
-            return self._embed([texts[0][: len(texts[0]) // 2]], patience)
+            return self._embed([texts[0][: len(texts[0]) // 2]], policy)
 
     def _prepared(self, prefix: str, text: str) -> str:
-        most = self.token_limit * CHARACTERS_A_TOKEN
+        most = self.token_limit * CHARACTERS_PER_TOKEN
         sent = replace_surrogates(prefix + text[:most])
-        # Servers refuse an empty text, or have no vector for it.
+        # Servers reject an empty text, or return no vector for it.
         return sent if sent.strip() else "."
 
     def _batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """Places of texts that go into one request, in order."""
+        """Yield positions of texts that share a request, in order."""
         batch: list[int] = []
         characters = 0
         for at, text in enumerate(texts):
@@ -237,11 +242,11 @@ class RemoteEmbedder:
             yield batch
 
 
-class _State:
-    """What all copies of one embedder share."""
+class _SharedState:
+    """State that all copies of one embedder share."""
 
     def __init__(self) -> None:
-        self.guard = RLock()
+        self.lock = RLock()
         self.failure: ModelServerError | None = None
-        self.failed = 0.0
-        self.looked = False
+        self.failed_at = 0.0
+        self.checked = False

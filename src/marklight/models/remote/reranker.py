@@ -1,4 +1,4 @@
-"""Question and passages to scores by a server: in the shape of Jina, Cohere and vLLM, or that of TEI."""
+"""Reranker on a server, by the API of Jina, Cohere and vLLM, or that of TEI."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Any
 
 from marklight.errors import ModelServerError
 from marklight.models.onnx import replace_surrogates
-from marklight.models.remote.client import Client, Declined, Patience
-from marklight.models.remote.memory import Memory
-from marklight.models.remote.protocols import in_order
+from marklight.models.remote.api import in_order
+from marklight.models.remote.client import Client, RequestRejected, RetryPolicy
 from marklight.models.remote.server import Server
+from marklight.models.remote.server_state import ServerState
 
-FIRST = 4
-"""Passages in the first request: how long they take tells how many more there is time for."""
-MOST_CHARACTERS = 8000
-"""Of a passage; models that read both texts at once rarely take more than 512 tokens of them."""
-ODD = "Does the server re-rank? Name its model in reranker.name and its address in reranker.address"
+FIRST_BATCH = 4
+"""Passages in the first request; its time determines the size of the next batches."""
+MAX_CHARACTERS = 8000
+"""Characters of a passage that are sent; cross-encoders rarely read more than 512 tokens."""
+HINT = "Check that the server can re-rank, and reranker.name and reranker.address"
 
 
 class RemoteReranker:
-    """Scores by a server; nothing is asked before the first passage is scored."""
+    """A reranker on a server; the first request is sent when the first passage is scored."""
 
     def __init__(self, server: Server, cache_dir: Path | None = None) -> None:
         self.server = server
-        self.memory = Memory(server, cache_dir)
+        self.state = ServerState(server, cache_dir)
         self._client = Client(server)
-        self._shape = 0
-        """Which of the ways to ask it understood: below `/v1`, at its root, or with TEI's names."""
-        self._raw = False
-        """Whether it gives numbers beyond 0 to 1."""
+        self._format = 0
+        """Index of the request format that the server accepts: below `/v1`, at its root, or TEI's."""
+        self._returns_logits = False
+        """Whether the server returns scores outside of 0 to 1."""
 
     def __repr__(self) -> str:
         return f"RemoteReranker({str(self.server)!r})"
@@ -41,81 +41,88 @@ class RemoteReranker:
     def name(self) -> str:
         return self.server.name
 
-    def score(self, question: str, passages: Sequence[str], budget_ms: float) -> list[float]:
-        """One number in 0 to 1 for each passage, in order; fewer when the time is over, never none.
+    def score(self, query: str, passages: Sequence[str], budget_ms: float) -> list[float]:
+        """Return one score from 0 to 1 for each passage, in order; fewer when time runs out, at least one.
 
-        The first few are waited for as long as the settings say: without them there is no answer.
+        The first batch may take as long as the settings allow: without it there is no result.
         """
         if not passages:
             return []
-        self.memory.demand_rested()
+        self.state.check_available()
         began = time.monotonic()
-        until = began + budget_ms / 1000
-        found: list[float] = []
-        while len(found) < len(passages):
+        deadline = began + budget_ms / 1000
+        scores: list[float] = []
+        while len(scores) < len(passages):
             now = time.monotonic()
-            if found and now >= until:
+            if scores and now >= deadline:
                 break
-            rate = (now - began) / len(found) if found else 0.0
-            fitting = max(1, int((until - now) / rate)) if rate else FIRST
-            batch = passages[len(found) :][: min(fitting, self.server.batch_texts)]
-            seconds = min(self.server.timeout_seconds, until - now) if found else None
+            rate = (now - began) / len(scores) if scores else 0.0
+            fitting = max(1, int((deadline - now) / rate)) if rate else FIRST_BATCH
+            batch = passages[len(scores) :][: min(fitting, self.server.batch_texts)]
+            seconds = min(self.server.timeout_seconds, deadline - now) if scores else None
             try:
-                found += self._ask(question, batch, seconds)
+                scores += self._request(query, batch, seconds)
             except ModelServerError as error:
-                if found:
+                if scores:
                     break
-                self.memory.failed(error.message, time.monotonic() - began)
+                self.state.record_failure(error.message, time.monotonic() - began)
                 raise
-        self.memory.answered()
-        # Known of one score, it holds for all: else some would be compared as they are with others that are not.
-        self._raw = self._raw or any(not 0 <= score <= 1 for score in found)
-        return [_logistic(score) for score in found] if self._raw else found
+        self.state.record_success()
+        # One logit means that all are: scores of both kinds cannot be compared.
+        self._returns_logits = self._returns_logits or any(not 0 <= score <= 1 for score in scores)
+        return [_sigmoid(score) for score in scores] if self._returns_logits else scores
 
-    def _ask(self, question: str, passages: Sequence[str], seconds: float | None) -> list[float]:
-        patience = Patience(self.server.timeout_seconds, 1, self.server.timeout_seconds)
+    def _request(self, query: str, passages: Sequence[str], seconds: float | None) -> list[float]:
+        policy = RetryPolicy(self.server.timeout_seconds, 1, self.server.timeout_seconds)
         if seconds is not None:
-            patience = Patience(seconds, 0, seconds)
-        asked = replace_surrogates(question[:MOST_CHARACTERS])
-        texts = [replace_surrogates(text[:MOST_CHARACTERS]) or "." for text in passages]
-        asks = {"model": self.server.model, "query": asked, "documents": texts, "top_n": len(texts)}
-        shapes = (
-            ("/rerank", asks),
-            ("//rerank", asks),
-            ("//rerank", {"query": asked, "texts": texts, "truncate": True}),
+            policy = RetryPolicy(seconds, 0, seconds)
+        first = replace_surrogates(query[:MAX_CHARACTERS])
+        texts = [replace_surrogates(text[:MAX_CHARACTERS]) or "." for text in passages]
+        standard = {
+            "model": self.server.model,
+            "query": first,
+            "documents": texts,
+            "top_n": len(texts),
+        }
+        formats = (
+            ("/rerank", standard),
+            ("//rerank", standard),
+            ("//rerank", {"query": first, "texts": texts, "truncate": True}),
         )
-        refusals: list[Declined] = []
-        for shape in range(self._shape, len(shapes)):
-            path, given = shapes[shape]
+        rejections: list[RequestRejected] = []
+        for number in range(self._format, len(formats)):
+            path, payload = formats[number]
             try:
-                found = self._client.ask(path, given, patience=patience)
-            except Declined as refusal:
-                refusals.append(refusal)
-                if refusal.status in (404, 405) or "texts" in refusal.said:
+                response = self._client.request(path, payload, policy=policy)
+            except RequestRejected as rejection:
+                rejections.append(rejection)
+                if rejection.status in (404, 405) or "texts" in rejection.reason:
                     continue
                 raise
-            self._shape = shape
-            return self._read(found, len(passages))
-        raise refusals[0]
+            self._format = number
+            return self._parse(response, len(passages))
+        raise rejections[0]
 
-    def _read(self, found: Any, count: int) -> list[float]:
-        results = found.get("results", found.get("data")) if isinstance(found, dict) else found
-        if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
-            raise ModelServerError(f"{self.server} gives an answer without scores", ODD)
+    def _parse(self, response: Any, count: int) -> list[float]:
+        results = response
+        if isinstance(response, dict):
+            results = response.get("results", response.get("data"))
+        if not isinstance(results, list) or not all(isinstance(item, dict) for item in results):
+            raise ModelServerError(f"The response of {self.server} contains no scores", HINT)
         if len(results) != count:
             raise ModelServerError(
-                f"{self.server} gives {len(results)} scores for {count} texts", ODD
+                f"{self.server} returned {len(results)} scores for {count} texts", HINT
             )
         scores = []
-        for one in in_order(results, str(self.server)):
-            score = one.get("relevance_score", one.get("score"))
+        for item in in_order(results, str(self.server)):
+            score = item.get("relevance_score", item.get("score"))
             if isinstance(score, bool) or not isinstance(score, (int, float)):
-                raise ModelServerError(f"{self.server} gives an answer without scores", ODD)
+                raise ModelServerError(f"The response of {self.server} contains no scores", HINT)
             if not math.isfinite(score):
-                raise ModelServerError(f"{self.server} gives a score that is no number", ODD)
+                raise ModelServerError(f"{self.server} returned a score that is not a number", HINT)
             scores.append(float(score))
         return scores
 
 
-def _logistic(score: float) -> float:
+def _sigmoid(score: float) -> float:
     return 1 / (1 + math.exp(-score)) if score >= 0 else math.exp(score) / (1 + math.exp(score))

@@ -32,9 +32,9 @@ def list_(as_json: bool) -> int:
 
     rows = store.list_models()
     if configured := _configured():
-        from marklight.models.remote.rows import row
+        from marklight.models.remote import model_row
 
-        rows += [row(server, kind) for server, kind in configured]
+        rows += [model_row(server, kind) for server, kind in configured]
     if as_json:
         show_json([dataclasses.asdict(row) for row in rows])
         return 0
@@ -74,7 +74,7 @@ def verify(name: str | None, as_json: bool) -> int:
     found = {}
     for each in names:
         if each in remote:
-            from marklight.models.remote.rows import verify as try_server
+            from marklight.models.remote import verify as try_server
 
             found[each] = try_server(*remote[each])
         else:
