@@ -35,7 +35,9 @@ def gone() -> str:
 
 
 @pytest.mark.parametrize("kind", ["openai", "ollama"])
-def test_it_answers_as_the_same_model_does_here(kind: str, folder: Path, address: str) -> None:
+def test_a_remote_model_ranks_as_the_same_local_model(
+    kind: str, folder: Path, address: str
+) -> None:
     questions = ["undo a deployment revision", "espresso machine", "new access token"]
     with library(folder, engine="memory:") as here:
         expected = [paths(here.search(each, mode="semantic")) for each in questions]
@@ -46,9 +48,7 @@ def test_it_answers_as_the_same_model_does_here(kind: str, folder: Path, address
         assert [paths(there.search(each, mode="semantic")) for each in questions] == expected
 
 
-def test_an_opened_library_asks_nothing_of_the_server(
-    folder: Path, does: Behaviour, address: str
-) -> None:
+def test_opening_a_library_sends_no_request(folder: Path, does: Behaviour, address: str) -> None:
     with remote(folder, address) as lib:
         lib.index()
     before = len(does.requests)
@@ -59,7 +59,7 @@ def test_an_opened_library_asks_nothing_of_the_server(
     assert len(does.requests) == before
 
 
-def test_a_run_without_the_server_keeps_the_text_and_the_next_one_goes_on(
+def test_indexing_without_the_server_stores_text_and_the_next_run_embeds(
     folder: Path, does: Behaviour, address: str
 ) -> None:
     with remote(folder, address) as lib:
@@ -73,7 +73,7 @@ def test_a_run_without_the_server_keeps_the_text_and_the_next_one_goes_on(
         assert lib.index().index.pending == 0
 
 
-def test_a_server_that_fails_half_way_leaves_what_was_embedded(
+def test_a_failure_during_embedding_keeps_earlier_vectors(
     tmp_path: Path, does: Behaviour, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("marklight.ingest.embed.WINDOW", 4)
@@ -90,7 +90,7 @@ def test_a_server_that_fails_half_way_leaves_what_was_embedded(
         assert lib.index().newly_embedded == 8
 
 
-def test_without_its_server_a_search_answers_by_words_and_says_so(folder: Path, gone: str) -> None:
+def test_without_its_server_a_search_uses_keywords_with_a_notice(folder: Path, gone: str) -> None:
     with remote(folder, gone) as lib:
         answer = lib.search("espresso machine in the kitchen")
         assert paths(answer)[0] == "notes.txt"
@@ -101,7 +101,7 @@ def test_without_its_server_a_search_answers_by_words_and_says_so(folder: Path, 
             lib.search("espresso machine", mode="semantic")
 
 
-def test_a_server_that_goes_away_later_is_missed_no_more_than_that(
+def test_a_server_that_fails_later_costs_one_timeout(
     folder: Path, does: Behaviour, address: str
 ) -> None:
     with remote(folder, address, query_seconds=1.1) as lib:
@@ -118,7 +118,7 @@ def test_a_server_that_goes_away_later_is_missed_no_more_than_that(
         assert len(does.requests) == asked
 
 
-def test_what_is_new_is_found_by_words_while_the_server_is_away(
+def test_new_text_is_found_by_keywords_while_the_server_is_down(
     folder: Path, does: Behaviour, address: str
 ) -> None:
     with remote(folder, address) as lib:
@@ -131,7 +131,7 @@ def test_what_is_new_is_found_by_words_while_the_server_is_away(
         assert lib.status()["pending"] == 0
 
 
-def test_a_passage_that_the_server_finds_too_long_stops_nothing(
+def test_a_passage_rejected_as_too_long_stops_nothing(
     folder: Path, does: Behaviour, address: str
 ) -> None:
     does.longest = 70
@@ -139,7 +139,7 @@ def test_a_passage_that_the_server_finds_too_long_stops_nothing(
         assert lib.index().index.pending == 0
 
 
-def test_other_weights_are_embedded_anew(folder: Path, does: Behaviour, address: str) -> None:
+def test_changed_weights_are_embedded_again(folder: Path, does: Behaviour, address: str) -> None:
     with remote(folder, address, "ollama") as lib:
         lib.index()
     does.digest = "sha256:two"
@@ -149,7 +149,7 @@ def test_other_weights_are_embedded_anew(folder: Path, does: Behaviour, address:
         assert lib.index().index.embedded == lib.status()["chunks"]
 
 
-def test_a_model_that_is_no_longer_named_gets_no_questions(
+def test_a_model_removed_from_the_settings_gets_no_requests(
     folder: Path, does: Behaviour, address: str
 ) -> None:
     with remote(folder, address) as lib:
@@ -174,7 +174,7 @@ def test_a_server_re_ranks(folder: Path, does: Behaviour, address: str) -> None:
     assert does.asked("/v1/rerank")[0]["query"] == "return to an earlier revision"
 
 
-def test_without_the_server_that_re_ranks_the_order_stays_and_that_is_said(
+def test_without_the_reranking_server_the_order_stays_with_a_notice(
     folder: Path, gone: str
 ) -> None:
     given = {"model": {"name": "fake"}, "reranker": {"name": "openai:r", "address": gone}}
@@ -189,7 +189,7 @@ def test_without_the_server_that_re_ranks_the_order_stays_and_that_is_said(
 # What is said, and what is never said
 
 
-def test_that_texts_leave_this_machine_is_said_once(
+def test_the_notice_that_texts_leave_this_machine_is_shown_once(
     folder: Path, does: Behaviour, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
@@ -203,7 +203,7 @@ def test_that_texts_leave_this_machine_is_said_once(
         assert "are sent to" not in " ".join(lib.search("espresso", mode="keyword").notices)
 
 
-def test_the_doctor_tries_it(folder: Path, does: Behaviour, address: str, gone: str) -> None:
+def test_doctor_checks_the_server(folder: Path, does: Behaviour, address: str, gone: str) -> None:
     with remote(folder, address) as lib:
         lib.index()
     given = ["model.name=openai:m", "reranker.name=openai:r", "model.retries=0"]

@@ -1,4 +1,4 @@
-"""What the tests of models share."""
+"""Shared fixtures of the model tests."""
 
 from __future__ import annotations
 

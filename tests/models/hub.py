@@ -1,4 +1,4 @@
-"""A model hub on this machine that can be slow, rude and wrong."""
+"""A model hub on loopback that can be slow, fail and return wrong data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cross-encoder whose every score can be worked out on paper, made on the spot."""
+"""A tiny generated cross-encoder whose scores can be computed by hand."""
 
 from __future__ import annotations
 

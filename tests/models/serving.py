@@ -1,4 +1,4 @@
-"""A server of models on this machine that speaks several protocols, and can be slow, rude and wrong."""
+"""A model server on loopback with several APIs that can be slow, fail and return invalid responses."""
 
 from __future__ import annotations
 

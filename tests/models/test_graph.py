@@ -20,7 +20,7 @@ def run(model: bytes, ids: list[list[int]]) -> Matrix:
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_the_graph_computes_what_plain_arithmetic_computes(pooling: str) -> None:
+def test_the_graph_matches_numpy(pooling: str) -> None:
     of, ids = tiny.weights(), [[1, 3, 4, 5, 2], [1, 9, 10, 11, 2]]
     found = run(build(of, Float32(), pooling=pooling, normalise=True), ids)
     for row, text in zip(found, ids, strict=True):
@@ -35,7 +35,7 @@ def test_integers_of_a_row_span_the_whole_range() -> None:
     assert scales[0] == pytest.approx(0.02)
 
 
-def test_a_huge_channel_takes_no_bits_from_the_others_when_it_is_smoothed() -> None:
+def test_smoothing_keeps_precision_beside_a_huge_channel() -> None:
     of = tiny.weights()
     value, name = np.zeros((1, tiny.HIDDEN), np.float32), "l0.ao"
     value[0, :3] = [1000.0, 1.0, 0.5]

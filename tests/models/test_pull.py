@@ -56,7 +56,7 @@ def test_a_pulled_model_works_by_its_name(does: Behaviour, tmp_path: Path) -> No
     assert (row.state, row.usable) == ("pulled", True)
 
 
-def test_bge_small_is_pulled_with_what_we_know_about_it(does: Behaviour, tmp_path: Path) -> None:
+def test_bge_small_is_pulled_with_its_built_in_record(does: Behaviour, tmp_path: Path) -> None:
     del does.files["1_Pooling/config.json"]
     does.files["marklight-model.toml"] = f"dimension = {tiny.HIDDEN}".encode()
     with pytest.raises(ModelError, match=r"marklight models pull BAAI/bge-small-en-v1.5"):
@@ -70,7 +70,7 @@ def test_bge_small_is_pulled_with_what_we_know_about_it(does: Behaviour, tmp_pat
 
 
 @pytest.mark.parametrize("resumes", [True, False])
-def test_a_cut_connection_is_resumed_or_begun_again(
+def test_an_interrupted_download_is_resumed_or_restarted(
     does: Behaviour, tmp_path: Path, resumes: bool
 ) -> None:
     does.cut_at, does.resumes = [1000, 1000], resumes
@@ -79,14 +79,14 @@ def test_a_cut_connection_is_resumed_or_begun_again(
     assert does.ranges == (["bytes=1000-", "bytes=2000-"] if resumes else ["bytes=1000-"] * 2)
 
 
-def test_a_stalled_connection_ends_by_itself_and_goes_on(does: Behaviour, tmp_path: Path) -> None:
+def test_a_stalled_connection_times_out_and_is_retried(does: Behaviour, tmp_path: Path) -> None:
     does.stall_at = [500]
     fetch(does, tmp_path)
     assert works(tmp_path)
     assert does.ranges == ["bytes=500-"]
 
 
-def test_what_arrived_is_kept_for_the_next_call(does: Behaviour, tmp_path: Path) -> None:
+def test_a_partial_download_is_kept_for_the_next_call(does: Behaviour, tmp_path: Path) -> None:
     does.cut_at = [1000]
     with pytest.raises(ModelError, match="Run the command again"):
         fetch(does, tmp_path, attempts=1)
@@ -97,7 +97,7 @@ def test_what_arrived_is_kept_for_the_next_call(does: Behaviour, tmp_path: Path)
     assert does.ranges == ["bytes=1000-"]
 
 
-def test_wrong_bytes_are_never_kept(does: Behaviour, tmp_path: Path) -> None:
+def test_damaged_downloads_are_deleted(does: Behaviour, tmp_path: Path) -> None:
     does.wrong = True
     with pytest.raises(ModelError, match="damaged in transit"):
         fetch(does, tmp_path)
@@ -107,17 +107,13 @@ def test_wrong_bytes_are_never_kept(does: Behaviour, tmp_path: Path) -> None:
     assert works(tmp_path)
 
 
-def test_a_hub_that_tells_no_digests_is_held_to_the_first_pull(
-    does: Behaviour, tmp_path: Path
-) -> None:
+def test_without_hub_digests_the_first_pull_defines_them(does: Behaviour, tmp_path: Path) -> None:
     does.tells_digests = False
     fetch(does, tmp_path)
     assert works(tmp_path)
 
 
-def test_an_interrupted_pull_goes_on_without_mixing_two_revisions(
-    does: Behaviour, tmp_path: Path
-) -> None:
+def test_a_resumed_pull_does_not_mix_revisions(does: Behaviour, tmp_path: Path) -> None:
     does.git_only, does.cut_at = True, [1000]
     first = dict(does.files)
     does.files |= {"modules.json": b"[]", "sentence_bert_config.json": b'{"max_seq_length": 7}'}
@@ -135,7 +131,7 @@ def test_an_interrupted_pull_goes_on_without_mixing_two_revisions(
 @pytest.mark.parametrize(
     "path", ["onnx/model.onnx/../../../../escaped.data", "onnx/model.onnx\\..\\data"]
 )
-def test_a_hub_that_names_files_outside_of_the_model_is_refused(
+def test_paths_outside_of_the_model_folder_are_rejected(
     does: Behaviour, tmp_path: Path, path: str
 ) -> None:
     does.files[path] = b"x"
@@ -145,7 +141,7 @@ def test_a_hub_that_names_files_outside_of_the_model_is_refused(
 
 
 @pytest.mark.parametrize("busy", [429, 503])
-def test_a_busy_hub_is_asked_again(does: Behaviour, tmp_path: Path, busy: int) -> None:
+def test_a_busy_hub_is_retried(does: Behaviour, tmp_path: Path, busy: int) -> None:
     does.statuses = [busy, busy]
     fetch(does, tmp_path)
     assert works(tmp_path)
@@ -161,27 +157,27 @@ def test_a_busy_hub_is_asked_again(does: Behaviour, tmp_path: Path, busy: int) -
         (500, "500"),
     ],
 )
-def test_a_refusal_is_told(does: Behaviour, tmp_path: Path, status: int, told: str) -> None:
+def test_an_http_error_is_reported(does: Behaviour, tmp_path: Path, status: int, told: str) -> None:
     does.listing_status = status
     with pytest.raises(ModelError, match=told):
         fetch(does, tmp_path)
     assert does.requests == (1 if status in (401, 403, 404) else 3)
 
 
-def test_a_repository_without_onnx_is_told(does: Behaviour, tmp_path: Path) -> None:
+def test_a_repository_without_onnx_is_reported(does: Behaviour, tmp_path: Path) -> None:
     del does.files["onnx/model.onnx"]
     with pytest.raises(ModelError, match="no ONNX model"):
         fetch(does, tmp_path)
 
 
-def test_no_hub_at_all_is_told_with_another_way(tmp_path: Path) -> None:
+def test_an_unreachable_hub_is_reported_with_an_alternative(tmp_path: Path) -> None:
     hub = Hub("http://127.0.0.1:9", timeout_seconds=0.5, attempts=1)
     with pytest.raises(ModelError, match="marklight models import FOLDER"):
         pull(NAME, cache_dir=tmp_path, hub=hub)
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b/c", "fake", "", "granite-embedding-30m-english"])
-def test_names_that_cannot_be_are_refused(tmp_path: Path, name: str) -> None:
+def test_invalid_names_are_rejected(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError):
         pull(name, cache_dir=tmp_path)
 

@@ -1,4 +1,4 @@
-"""The same question is embedded once, whoever asks and when."""
+"""The cache of query vectors: each query is embedded once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Counting(FakeEmbedder):
         return FakeEmbedder().embed_query(text)
 
 
-def test_a_question_is_embedded_once_even_by_several_at_once() -> None:
+def test_concurrent_callers_embed_a_query_once() -> None:
     model = Counting()
     remembering, start = CachingEmbedder(model), Barrier(4)
 
@@ -50,7 +50,7 @@ def test_a_question_is_embedded_once_even_by_several_at_once() -> None:
         assert not each.flags.writeable
 
 
-def test_a_failure_is_not_remembered() -> None:
+def test_a_failure_is_not_cached() -> None:
     model = Counting(failures=1)
     remembering = CachingEmbedder(model)
     with pytest.raises(ModelError):
@@ -59,7 +59,7 @@ def test_a_failure_is_not_remembered() -> None:
     assert model.asked == ["pods", "pods"]
 
 
-def test_only_the_last_questions_are_kept() -> None:
+def test_only_the_most_recent_queries_are_cached() -> None:
     remembering = CachingEmbedder(FakeEmbedder())
     first = remembering.embed_query("first")
     assert remembering.embed_query("first") is first

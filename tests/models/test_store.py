@@ -33,7 +33,7 @@ def change_a_byte(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_the_list_begins_with_the_default_and_says_how_to_get_the_rest(tmp_path: Path) -> None:
+def test_the_list_starts_with_the_default_and_shows_how_to_install_the_rest(tmp_path: Path) -> None:
     rows = list_models(tmp_path)
     assert [(row.name, row.usable) for row in rows] == [
         (DEFAULT, True),
@@ -59,7 +59,7 @@ def test_an_imported_model_works_after_its_folder_is_gone(folder: Path, tmp_path
 
 
 @pytest.mark.parametrize("name", ["onnx/model.onnx", "tokenizer.json"])
-def test_one_changed_byte_is_found_before_use(folder: Path, tmp_path: Path, name: str) -> None:
+def test_one_changed_byte_is_detected_before_use(folder: Path, tmp_path: Path, name: str) -> None:
     import_folder(folder, "m", tmp_path)
     stored = stored_folder("m", tmp_path)
     assert stored is not None
@@ -69,7 +69,7 @@ def test_one_changed_byte_is_found_before_use(folder: Path, tmp_path: Path, name
         load("m", cache_dir=tmp_path).embed_query("cat")
 
 
-def test_importing_again_replaces(folder: Path, tmp_path: Path) -> None:
+def test_a_second_import_replaces_the_first(folder: Path, tmp_path: Path) -> None:
     first = import_folder(folder, "m", tmp_path)
     other = tiny.write_folder(tmp_path / "other", tiny.weights(seed=1))
     second = import_folder(other, "m", tmp_path)
@@ -77,7 +77,7 @@ def test_importing_again_replaces(folder: Path, tmp_path: Path) -> None:
     assert load("m", cache_dir=tmp_path).fingerprint == second.fingerprint
 
 
-def test_a_damaged_manifest_is_told(folder: Path, tmp_path: Path) -> None:
+def test_a_damaged_manifest_is_reported(folder: Path, tmp_path: Path) -> None:
     import_folder(folder, "m", tmp_path)
     stored = stored_folder("m", tmp_path)
     assert stored is not None
@@ -92,7 +92,7 @@ def test_a_damaged_manifest_is_told(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage, told", [("marklight-manifest.json", "is damaged"), ("onnx/model.onnx", "has changed")]
 )
-def test_verifying_all_finds_the_damaged_and_passes_over_what_is_not_here(
+def test_verify_reports_damaged_models_and_skips_missing_ones(
     folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -112,7 +112,7 @@ def test_verifying_all_finds_the_damaged_and_passes_over_what_is_not_here(
     assert "bge-small" not in shown
 
 
-def test_the_old_model_stays_where_the_new_one_cannot_be_put(
+def test_the_old_model_stays_if_the_new_one_cannot_be_moved_into_place(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = import_folder(folder, "m", tmp_path)
@@ -132,7 +132,7 @@ def test_the_old_model_stays_where_the_new_one_cannot_be_put(
     assert not list(store_folder(tmp_path).glob(".draft-*"))
 
 
-def test_drafts_of_killed_processes_are_swept_after_a_day(folder: Path, tmp_path: Path) -> None:
+def test_drafts_of_killed_processes_are_deleted_after_a_day(folder: Path, tmp_path: Path) -> None:
     import_folder(folder, "m", tmp_path)
     old, new = (store_folder(tmp_path) / f".draft-{name}" for name in ("old", "new"))
     for draft in (old, new):
@@ -144,12 +144,12 @@ def test_drafts_of_killed_processes_are_swept_after_a_day(folder: Path, tmp_path
     assert [row.name for row in list_models(tmp_path) if "draft" in row.name] == []
 
 
-def test_two_processes_do_not_import_one_name_at_once(folder: Path, tmp_path: Path) -> None:
+def test_two_processes_cannot_import_the_same_name_at_once(folder: Path, tmp_path: Path) -> None:
     with locked_place("m", tmp_path), pytest.raises(ModelError, match="Another process"):
         import_folder(folder, "m", tmp_path)
 
 
-def test_bad_names_and_folders_are_refused(folder: Path, tmp_path: Path) -> None:
+def test_invalid_names_and_folders_are_rejected(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such folder"):
         import_folder(tmp_path / "nowhere", None, tmp_path)
     with pytest.raises(UsageError, match="not a valid model name"):

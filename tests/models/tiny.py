@@ -1,4 +1,4 @@
-"""A BERT of a few numbers, made on the spot, and the same arithmetic in numpy."""
+"""A tiny generated BERT, and the same computation in numpy."""
 
 from __future__ import annotations
 

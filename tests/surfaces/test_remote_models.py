@@ -48,7 +48,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-def test_models_lists_and_verifies_it(
+def test_remote_models_are_listed_and_verified(
     folder: Path, does: Behaviour, address: str, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     monkeypatch.delenv("MARKLIGHT_RERANKER_NAME")

@@ -1,4 +1,4 @@
-"""Tests of servers do not wait."""
+"""Short pauses between retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model on the test server, opened as settings do it."""
+"""Open a model on the test server through settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where requests go, and where they must not."""
+"""Destination of requests: redirects, proxies, certificates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_redirect_to_another_host_is_not_followed(
     assert not other.requests
 
 
-def test_a_redirect_within_the_host_is_followed_and_not_for_ever(
+def test_redirects_within_the_host_are_followed_up_to_a_limit(
     does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     does.redirect = "/v1/embeddings"
@@ -33,7 +33,7 @@ def test_a_redirect_within_the_host_is_followed_and_not_for_ever(
     assert len(does.requests) == 4
 
 
-def test_the_proxy_of_the_environment_is_used_but_not_for_this_machine(
+def test_the_proxy_is_used_except_for_loopback(
     does: Behaviour, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
@@ -48,14 +48,12 @@ def test_the_proxy_of_the_environment_is_used_but_not_for_this_machine(
     assert len(does.requests) == 1
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused_at_once(
-    address: str, tmp_path: Path
-) -> None:
+def test_an_untrusted_certificate_is_rejected_without_a_retry(address: str, tmp_path: Path) -> None:
     with pytest.raises(ModelServerError, match="cannot be reached"):
         opened(address.replace("http:", "https:"), tmp_path, retries=0).embed_query("a")
 
 
-def test_a_server_that_kept_us_waiting_is_left_alone_for_a_while_by_every_process(
+def test_after_a_timeout_no_process_sends_requests_for_a_while(
     does: Behaviour, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert opened(address, tmp_path).dimension  # which is remembered, and asked for in no haste

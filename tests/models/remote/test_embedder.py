@@ -1,4 +1,4 @@
-"""A model on a server: what is asked of it, and what its answers become."""
+"""Embedding by a server: requests and parsing of responses."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from tests.models.serving import Behaviour
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_its_vectors_are_the_servers_brought_to_length_one(
-    kind: str, address: str, tmp_path: Path
-) -> None:
+def test_vectors_are_normalised(kind: str, address: str, tmp_path: Path) -> None:
     model = opened(address, tmp_path, kind)
     texts = ["the cat sat", "a dog ran"]
     np.testing.assert_allclose(model.embed_passages(texts), FAKE.embed_passages(texts), atol=1e-6)
@@ -24,20 +22,20 @@ def test_its_vectors_are_the_servers_brought_to_length_one(
     assert (model.name, model.dimension) == (f"{kind}:m", 64)
 
 
-def test_rows_stand_where_their_numbers_say(does: Behaviour, address: str, tmp_path: Path) -> None:
+def test_rows_are_ordered_by_index(does: Behaviour, address: str, tmp_path: Path) -> None:
     does.shuffled = True
     texts = ["one", "two", "three"]
     found = opened(address, tmp_path).embed_passages(texts)
     np.testing.assert_allclose(found, FAKE.embed_passages(texts), atol=1e-6)
 
 
-def test_vectors_in_base64_are_read_too(does: Behaviour, address: str, tmp_path: Path) -> None:
+def test_base64_vectors_are_decoded(does: Behaviour, address: str, tmp_path: Path) -> None:
     does.base64 = True
     found = opened(address, tmp_path).embed_passages(["one", "two"])
     np.testing.assert_allclose(found, FAKE.embed_passages(["one", "two"]), atol=1e-6)
 
 
-def test_prefixes_are_put_before_questions_and_passages(
+def test_prefixes_are_added_to_queries_and_passages(
     does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     model = opened(address, tmp_path, query_prefix="Q: ", passage_prefix="P: ")
@@ -60,7 +58,7 @@ def test_requests_are_bounded_by_texts_and_by_characters(
     np.testing.assert_allclose(found, FAKE.embed_passages(texts), atol=1e-6)
 
 
-def test_shorter_vectors_are_asked_for_where_the_settings_want_them(
+def test_the_configured_dimension_is_requested(
     does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     assert opened(address, tmp_path, dimension=16).embed_passages(["a"]).shape == (1, 16)
@@ -75,7 +73,7 @@ def _all_of_64(told: Any) -> Any:
     return told
 
 
-def test_connections_are_kept(does: Behaviour, address: str, tmp_path: Path) -> None:
+def test_connections_are_reused(does: Behaviour, address: str, tmp_path: Path) -> None:
     model = opened(address, tmp_path)
     for number in range(5):
         model.embed_query(f"question {number}")
@@ -97,7 +95,7 @@ def test_an_empty_text_is_never_sent(does: Behaviour, address: str, tmp_path: Pa
         (500, "input is too large to process. increase the physical batch size"),
     ],
 )
-def test_a_text_that_the_server_refuses_as_too_long_is_cut_and_the_others_are_not(
+def test_only_a_text_rejected_as_too_long_is_truncated(
     refusal: tuple[int, str], does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     does.longest, does.too_long = 300, refusal
@@ -107,7 +105,7 @@ def test_a_text_that_the_server_refuses_as_too_long_is_cut_and_the_others_are_no
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_a_server_that_finds_everything_too_long_is_not_asked_for_ever(
+def test_truncation_stops_at_the_minimum_length(
     does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     model = opened(address, tmp_path)

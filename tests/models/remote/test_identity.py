@@ -1,4 +1,4 @@
-"""Who a model on a server is, and what is remembered of it."""
+"""Identity of a model on a server: fingerprint and stored facts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.models.serving import Behaviour, serving
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_the_server_told_is_remembered_so_that_opening_asks_nothing(
+def test_stored_facts_make_opening_free_of_requests(
     kind: str, does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     first = opened(address, tmp_path, kind)
@@ -29,7 +29,7 @@ def test_what_the_server_told_is_remembered_so_that_opening_asks_nothing(
     assert len(does.requests) == before
 
 
-def test_the_same_model_elsewhere_has_the_same_fingerprint(address: str, tmp_path: Path) -> None:
+def test_the_fingerprint_does_not_depend_on_the_address(address: str, tmp_path: Path) -> None:
     with serving(Behaviour()) as other:
         assert opened(address, tmp_path).fingerprint == opened(other, tmp_path).fingerprint
 
@@ -42,7 +42,7 @@ def test_what_changes_vectors_changes_the_fingerprint(
     assert plain.fingerprint != other.fingerprint
 
 
-def test_other_weights_under_the_same_name_are_noticed_before_passages_are_embedded(
+def test_changed_weights_are_detected_before_embedding(
     does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     first = opened(address, tmp_path, "ollama").fingerprint
@@ -53,7 +53,7 @@ def test_other_weights_under_the_same_name_are_noticed_before_passages_are_embed
     assert model.fingerprint != first
 
 
-def test_a_server_that_never_answered_has_a_name_all_the_same(tmp_path: Path) -> None:
+def test_an_unreachable_server_still_has_a_fingerprint(tmp_path: Path) -> None:
     with serving(Behaviour()) as address:
         pass
     model = opened(address, tmp_path, query_seconds=1.0)
@@ -63,11 +63,11 @@ def test_a_server_that_never_answered_has_a_name_all_the_same(tmp_path: Path) ->
         _ = model.dimension
 
 
-def test_the_settings_may_say_the_token_limit(address: str, tmp_path: Path) -> None:
+def test_the_settings_can_set_the_token_limit(address: str, tmp_path: Path) -> None:
     assert opened(address, tmp_path, token_limit=100).token_limit == 100
 
 
-def test_tokens_are_estimated_rather_too_many_than_too_few(granite: Embedder) -> None:
+def test_token_estimates_are_rarely_too_low(granite: Embedder) -> None:
     pages = Path(__file__).resolve().parents[3] / "docs"
     texts = [
         part
@@ -82,7 +82,7 @@ def test_tokens_are_estimated_rather_too_many_than_too_few(granite: Embedder) ->
     assert sum(map(estimate_tokens, texts)) < 2 * sum(real)
 
 
-def test_what_is_remembered_may_be_damaged_or_impossible_to_keep(
+def test_damaged_or_unwritable_state_is_tolerated(
     does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     assert opened(address, tmp_path).dimension == 64

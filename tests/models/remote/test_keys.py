@@ -1,4 +1,4 @@
-"""A key comes from a variable or a command, and is shown to nobody but its server."""
+"""API keys: read from a variable or a command, sent to their server only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_key_comes_from_a_variable(
     assert set(does.keys) == {"Bearer secret-key-of-the-test"}
 
 
-def test_the_key_comes_from_a_command_that_no_shell_sees(
+def test_the_key_comes_from_a_command_run_without_a_shell(
     does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     script = tmp_path / "a command.py"
@@ -47,7 +47,7 @@ def test_the_key_comes_from_a_command_that_no_shell_sees(
         ),
     ],
 )
-def test_a_key_that_cannot_be_had_is_told_before_anything_is_sent(
+def test_a_missing_key_is_reported_before_a_request(
     given: dict[str, str], said: str, does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ModelError, match=said):
@@ -55,16 +55,16 @@ def test_a_key_that_cannot_be_had_is_told_before_anything_is_sent(
     assert not does.requests
 
 
-def test_a_key_that_a_server_repeats_is_not_repeated_by_us(
+def test_a_key_in_a_server_message_is_redacted(
     does: Behaviour, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_KEY", "secret-key-of-the-test")
     does.says_key = True
     model = opened(address, tmp_path, key_variable="MY_KEY")
-    with pytest.raises(ModelServerError) as told:
+    with pytest.raises(ModelServerError) as raised:
         model.embed_query("a")
-    assert "wrong key: Bearer …" in str(told.value)
-    assert "secret" not in repr(model) + repr(model.server) + str(told.value)
+    assert "wrong key: Bearer …" in str(raised.value)
+    assert "secret" not in repr(model) + repr(model.server) + str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -83,16 +83,16 @@ def test_a_key_that_a_server_repeats_is_not_repeated_by_us(
         {"key_variable": ["abcdef"]},
     ],
 )
-def test_a_key_in_the_settings_is_refused_and_not_shown(given: dict[str, Any]) -> None:
+def test_a_key_in_the_settings_is_rejected_and_not_shown(given: dict[str, Any]) -> None:
     (name, value), *_ = given.items()
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as raised:
         read_settings(None, given={"model": {"name": "openai:m", "address": "http://h", **given}})
-    assert str(value) not in str(told.value)
-    assert "key_variable" in str(told.value)
+    assert str(value) not in str(raised.value)
+    assert "key_variable" in str(raised.value)
     written = value if isinstance(value, str) else value[0]
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as raised:
         read_settings(None, ["model.name=openai:m", f"model.{name}={written}"])
-    assert written not in str(told.value)
+    assert written not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -104,5 +104,5 @@ def test_a_key_in_the_settings_is_refused_and_not_shown(given: dict[str, Any]) -
         {"key_command": "pass show openai/key-2"},
     ],
 )
-def test_names_of_variables_and_of_entries_are_not_taken_for_keys(given: dict[str, str]) -> None:
+def test_names_of_variables_and_entries_are_not_mistaken_for_keys(given: dict[str, str]) -> None:
     read_settings(None, given={"model": {"name": "ollama:m", **given}})

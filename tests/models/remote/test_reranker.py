@@ -1,4 +1,4 @@
-"""Re-ranking by a server: its shapes, its scores and the time it has."""
+"""Re-ranking by a server: request formats, scores, time limits."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def opened(address: str, cache: Path, **more: Any) -> RemoteReranker:
     return RemoteReranker(server, cache)
 
 
-def test_each_passage_gets_the_score_that_has_its_number(address: str, tmp_path: Path) -> None:
+def test_scores_are_assigned_by_index(address: str, tmp_path: Path) -> None:
     assert opened(address, tmp_path).score(QUESTION, PASSAGES, LONG_MS) == SHARES
 
 
-def test_nothing_is_asked_for_nothing(does: Behaviour, address: str, tmp_path: Path) -> None:
+def test_no_request_is_sent_without_passages(does: Behaviour, address: str, tmp_path: Path) -> None:
     assert opened(address, tmp_path).score(QUESTION, [], LONG_MS) == []
     assert not does.requests
 
 
 @pytest.mark.parametrize("texts_only", [False, True])
-def test_a_server_that_re_ranks_at_its_root_is_found_once(
+def test_the_request_format_is_detected_once(
     texts_only: bool, does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     does.reranks_at, does.texts_only = ("/rerank",), texts_only
@@ -48,9 +48,7 @@ def test_a_server_that_re_ranks_at_its_root_is_found_once(
     assert [path for path, _ in does.requests[before:]] == ["/rerank"]
 
 
-def test_scores_beyond_0_to_1_go_through_the_logistic_function_all_of_them(
-    does: Behaviour, address: str, tmp_path: Path
-) -> None:
+def test_logits_are_mapped_by_a_sigmoid(does: Behaviour, address: str, tmp_path: Path) -> None:
     does.logits = True
     model = opened(address, tmp_path)
     found = model.score(QUESTION, PASSAGES, LONG_MS)
@@ -59,7 +57,7 @@ def test_scores_beyond_0_to_1_go_through_the_logistic_function_all_of_them(
     assert model.score(QUESTION, ["undo it"], LONG_MS) == [0.5]
 
 
-def test_when_the_time_is_over_the_scores_so_far_count(
+def test_when_time_runs_out_the_scores_so_far_are_returned(
     does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     does.a_passage_seconds = 0.05
@@ -68,11 +66,11 @@ def test_when_the_time_is_over_the_scores_so_far_count(
     assert found == (SHARES * 10)[: len(found)]
 
 
-def test_without_any_time_there_are_scores_for_the_first(address: str, tmp_path: Path) -> None:
+def test_without_time_the_first_passages_are_scored(address: str, tmp_path: Path) -> None:
     assert opened(address, tmp_path).score(QUESTION, PASSAGES, 0.0) == SHARES[:4]
 
 
-def test_a_server_that_fails_later_leaves_the_scores_it_gave(
+def test_a_later_failure_keeps_earlier_scores(
     does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     does.statuses = [0, 500]
@@ -92,7 +90,7 @@ def test_a_server_that_fails_later_leaves_the_scores_it_gave(
         (b'{"results": [{"index": 4, "relevance_score": 1}]}', "are not 0 to 0"),
     ],
 )
-def test_an_answer_that_is_none_is_told_as_what_it_is(
+def test_an_invalid_response_is_reported_precisely(
     body: bytes, said: str, does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     does.body = body
@@ -100,7 +98,7 @@ def test_an_answer_that_is_none_is_told_as_what_it_is(
         opened(address, tmp_path).score(QUESTION, ["undo"], LONG_MS)
 
 
-def test_a_server_without_re_ranking_says_so_by_its_first_refusal(
+def test_a_server_without_re_ranking_raises_its_first_rejection(
     does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     does.reranks_at = ()
@@ -108,7 +106,7 @@ def test_a_server_without_re_ranking_says_so_by_its_first_refusal(
         opened(address, tmp_path).score(QUESTION, ["undo"], LONG_MS)
 
 
-def test_ollama_has_nothing_that_re_ranks() -> None:
+def test_ollama_cannot_re_rank() -> None:
     server = Reranking(name="ollama:m").server
     with pytest.raises(ModelError, match="Ollama cannot re-rank"):
         load_reranker("ollama:m", server=server)

@@ -1,4 +1,4 @@
-"""What may be said of a server in settings, and by whom."""
+"""Settings of model servers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from marklight.models import load
         ({"token_limit": 3}, "model.token_limit"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(given: dict[str, Any], said: str) -> None:
+def test_invalid_settings_are_rejected(given: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         read_settings(None, given={"model": given})
 
@@ -44,13 +44,13 @@ def test_settings_that_make_no_sense_are_refused(given: dict[str, Any], said: st
         ("openai:m", "https://h/v1beta/openai", "https://h/v1beta/openai"),
     ],
 )
-def test_an_address_is_taken_as_people_write_it(name: str, address: str, base: str) -> None:
+def test_common_spellings_of_an_address_are_accepted(name: str, address: str, base: str) -> None:
     server = Model(name=name, address=address).server
     assert server is not None
     assert server.base == base
 
 
-def test_a_server_that_the_settings_do_not_name_is_never_asked() -> None:
+def test_a_server_missing_from_the_settings_gets_no_request() -> None:
     with pytest.raises(ModelError, match="No server is configured for ollama:m"):
         load("ollama:m")
     other = Model(name="ollama:other").server

@@ -1,4 +1,4 @@
-"""A server that refuses, breaks off, dawdles or answers nonsense."""
+"""Servers that reject, disconnect, stall or return invalid responses."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.models.remote.opening import opened
 from tests.models.serving import Behaviour, serving
 
 
-def test_a_busy_server_is_asked_again(does: Behaviour, address: str, tmp_path: Path) -> None:
+def test_a_busy_server_is_retried(does: Behaviour, address: str, tmp_path: Path) -> None:
     does.statuses = [429, 503, 500]
     assert opened(address, tmp_path).embed_passages(["a"]).shape == (1, 64)
 
 
-def test_it_waits_as_long_as_it_is_told_to(
+def test_retry_after_is_honoured(
     does: Behaviour, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = opened(address, tmp_path)
@@ -30,7 +30,9 @@ def test_it_waits_as_long_as_it_is_told_to(
     assert waited == [2.0, 2.0]
 
 
-def test_it_does_not_wait_longer_than_it_has(does: Behaviour, address: str, tmp_path: Path) -> None:
+def test_a_pause_beyond_the_time_limit_fails_at_once(
+    does: Behaviour, address: str, tmp_path: Path
+) -> None:
     model = opened(address, tmp_path)
     assert model.dimension
     does.statuses, does.retry_after = [429], "3600"
@@ -40,7 +42,7 @@ def test_it_does_not_wait_longer_than_it_has(does: Behaviour, address: str, tmp_
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
-def test_what_will_not_change_is_asked_once(
+def test_permanent_errors_are_not_retried(
     status: int, does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     model = opened(address, tmp_path)
@@ -52,26 +54,24 @@ def test_what_will_not_change_is_asked_once(
     assert len(does.requests) == before + 1
 
 
-def test_an_answer_that_breaks_off_is_asked_for_again(
-    does: Behaviour, address: str, tmp_path: Path
-) -> None:
+def test_an_incomplete_response_is_retried(does: Behaviour, address: str, tmp_path: Path) -> None:
     does.cut_at = [50, 0]
     assert opened(address, tmp_path).embed_passages(["a"]).shape == (1, 64)
 
 
-def test_a_server_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_reported_in_one_line(tmp_path: Path) -> None:
     with serving(Behaviour()) as address:
         pass
-    with pytest.raises(ModelServerError) as told:
+    with pytest.raises(ModelServerError) as raised:
         opened(address, tmp_path, retries=1).embed_passages(["a"])
-    said = str(told.value)
+    said = str(raised.value)
     assert f"openai:m at {address} cannot be reached" in said
     assert "--mode keyword" in said
     assert "\n" not in said
 
 
 @pytest.mark.parametrize("drips", [True, False])
-def test_one_that_answers_too_slowly_is_given_up(
+def test_a_slow_response_times_out(
     drips: bool, does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     assert opened(address, tmp_path).dimension  # which is remembered, and asked for in no haste
@@ -109,16 +109,18 @@ def test_one_that_answers_too_slowly_is_given_up(
         (b'{"data": [{"embedding": [1], "index": null}]}', "are not 0 to 0"),
     ],
 )
-def test_an_answer_that_is_none_is_told_as_what_it_is(
+def test_an_invalid_response_is_reported_precisely(
     body: bytes, said: str, does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     does.body = body
-    with pytest.raises(ModelServerError, match=said) as told:
+    with pytest.raises(ModelServerError, match=said) as raised:
         opened(address, tmp_path).embed_passages(["a"])
-    assert told.value.hint
+    assert raised.value.hint
 
 
-def test_rows_of_several_lengths_are_refused(does: Behaviour, address: str, tmp_path: Path) -> None:
+def test_rows_of_different_lengths_are_rejected(
+    does: Behaviour, address: str, tmp_path: Path
+) -> None:
     model = opened(address, tmp_path)
     assert model.dimension
     does.body = b'{"data": [{"embedding": [1, 2]}, {"embedding": [1]}]}'
@@ -126,7 +128,7 @@ def test_rows_of_several_lengths_are_refused(does: Behaviour, address: str, tmp_
         model.embed_passages(["a", "b"])
 
 
-def test_huge_numbers_are_brought_to_length_one_without_a_warning(
+def test_huge_numbers_are_normalised_without_a_warning(
     does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     does.body = b'{"data": [{"embedding": [3e300, 4e300]}]}'
@@ -134,7 +136,7 @@ def test_huge_numbers_are_brought_to_length_one_without_a_warning(
     np.testing.assert_allclose(found, [0.6, 0.8], atol=1e-6)
 
 
-def test_an_answer_without_end_is_not_read_to_its_end(
+def test_an_oversized_response_is_not_read_to_its_end(
     does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     does.body = b" " * 3_000_000
@@ -143,15 +145,15 @@ def test_an_answer_without_end_is_not_read_to_its_end(
     assert len(does.requests) == 1
 
 
-def test_another_number_of_numbers_than_before_is_refused_until_it_is_learned_anew(
+def test_a_changed_dimension_is_rejected_until_facts_are_read_again(
     does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     model = opened(address, tmp_path)
     before = model.fingerprint
     does.dimension = 32
-    with pytest.raises(ModelServerError, match="32 numbers per vector, not 64 as before") as told:
+    with pytest.raises(ModelServerError, match="32 numbers per vector, not 64 as before") as raised:
         model.embed_passages(["a"])
-    assert "marklight models verify openai:m" in str(told.value)
+    assert "marklight models verify openai:m" in str(raised.value)
     model.learn()
     assert model.embed_passages(["a"]).shape == (1, 32)
     assert model.fingerprint != before

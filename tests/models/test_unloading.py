@@ -1,4 +1,4 @@
-"""A model that gave back its memory answers as before."""
+"""Unloading a model to free memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from marklight.models.query_cache import CachingEmbedder
 from marklight.ports import Unloadable
 
 
-def test_a_model_that_rested_is_opened_again_when_it_is_needed() -> None:
+def test_an_unloaded_model_is_opened_again_on_use() -> None:
     model = models.load()
     assert isinstance(model, Unloadable)
     before = model.embed_query("how do tokens expire")
@@ -19,7 +19,7 @@ def test_a_model_that_rested_is_opened_again_when_it_is_needed() -> None:
     assert np.array_equal(model.embed_query("how do tokens expire"), before)
 
 
-def test_who_remembers_lets_the_model_rest() -> None:
+def test_the_query_cache_unloads_the_wrapped_model() -> None:
     model = models.load()
     asked = CachingEmbedder(model)
     asked.embed_query("how do tokens expire")
