@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from marklight.engines import trial
+from marklight.engines import self_test
 from marklight.errors import MarklightError
 from marklight.library import Library
 
@@ -35,9 +35,9 @@ def examine(folder: Path | None, assignments: Sequence[str] = ()) -> list[Findin
     """All parts, the ones that others rest on first; a derived index that is damaged is mended."""
     findings = [
         Finding("Python", True, f"{platform.python_version()} on {platform.platform()}"),
-        _tried("SQLite", trial.try_sqlite),
-        _tried("tantivy", trial.try_tantivy),
-        _tried("numpy", trial.try_numpy),
+        _tried("SQLite", self_test.check_sqlite),
+        _tried("tantivy", self_test.check_tantivy),
+        _tried("numpy", self_test.check_numpy),
     ]
     try:
         with Library(folder, assignments=assignments) as library:

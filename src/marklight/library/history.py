@@ -33,14 +33,15 @@ _SHORT_HASH = re.compile(r"[0-9a-f]{4,64}")
 
 def open_engine(address: str) -> tuple[Engine, str]:
     """Open the engine of commits beside the one of documents; also return a notice where it is in another place."""
-    if address == "memory:":
+    folder = engines.parse_address(address).folder
+    if folder is None:
         return engines.open(address), ""
-    beside = Path(address.removeprefix("file:"), FOLDER)
+    beside = folder / FOLDER
     if ownership.origin(beside) is not Origin.FOREIGN:
-        return engines.open(f"file:{beside}"), ""
+        return engines.open(beside), ""
     away = ownership.place_away(beside)
     notice = f"{beside} was not made by you on this machine and is not used (delete it to keep the index of commits there), so that is in {away}"
-    return engines.open(f"file:{away}"), notice
+    return engines.open(away), notice
 
 
 def repositories(

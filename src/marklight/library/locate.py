@@ -7,7 +7,8 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from marklight import ownership
+from marklight import engines, ownership
+from marklight.engines import EngineAddress
 from marklight.errors import SettingsError, UsageError
 from marklight.ownership import Origin
 from marklight.place import INDEX_FOLDER
@@ -47,23 +48,22 @@ def path_of(written: str, folder: Path, key: str) -> Path:
 
 def index_address(folder: Path, engine: str) -> tuple[str, str]:
     """Where the index of a folder lives, and a notice when that is not the usual place."""
-    if engine.startswith("file:"):
-        named = path_of(engine.removeprefix("file:"), folder, "engine")
+    if engine:
+        address = engines.parse_address(engine)
+        if address.folder is None:
+            return engine, ""
+        named = path_of(str(address.folder), folder, "engine")
         if folder.is_relative_to(named):
             raise SettingsError(
                 f"engine = {engine!r} would put the index among the documents",
                 "Name a folder for it alone",
             )
-        return f"file:{named}", ""
-    if engine not in ("", "memory:"):
-        raise SettingsError(f"engine cannot be {engine!r}", "It is file:PATH or memory:")
-    if engine:
-        return engine, ""
+        return str(address._replace(folder=named)), ""
     beside = folder / INDEX_FOLDER
     away = ownership.place_away(folder)
     if reason := _why_not_beside(folder, beside):
-        return f"file:{away}", f"{reason}; the index of {folder} is in {away}"
-    return f"file:{beside}", ""
+        return str(EngineAddress("file", away)), f"{reason}; the index of {folder} is in {away}"
+    return str(EngineAddress("file", beside)), ""
 
 
 def _why_not_beside(folder: Path, beside: Path) -> str:

@@ -128,8 +128,7 @@ class Parts(Models):
     @once
     def bookmark(self) -> Bookmark:
         """Where the last look at the files stopped."""
-        kept = self.address.startswith("file:")
-        return Bookmark(Path(self.address.removeprefix("file:")) if kept else None)
+        return Bookmark(engines.parse_address(self.address).folder)
 
     def upkeep(self, ingest: Ingest) -> Upkeep:
         """Who keeps the index true, with or without vectors."""

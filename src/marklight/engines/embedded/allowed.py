@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from marklight.answer import Filters
 from marklight.engines.embedded.records import stored
 from marklight.engines.embedded.session import Session, json_list
-from marklight.engines.facts import AUTHOR, FILES, TAG, asked, parted, tag_key, time_bounds
+from marklight.engines.metadata_filters import (
+    AUTHOR,
+    FILES,
+    TAG,
+    file_and_author_filters,
+    normalize_tag,
+    required_pairs,
+    time_bounds,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +100,11 @@ def _conditions(filters: Filters) -> tuple[list[str], list[str]]:
         add("NOT any_glob(d.path, ?)", json_list(filters.exclude))
     holds = "d.row IN (SELECT document FROM facts WHERE key = ? AND value"
     if filters.tags:
-        tags = json_list(tag_key(tag) for tag in filters.tags)
+        tags = json_list(normalize_tag(tag) for tag in filters.tags)
         add(f"{holds} IN (SELECT value FROM json_each(?)))", TAG, tags)
-    for key, value in asked(filters):
+    for key, value in required_pairs(filters):
         add(f"{holds} = ?)", key, value)
-    files, authors = parted(filters)
+    files, authors = file_and_author_filters(filters)
     if files:
         # Each path is tried once, however many commits changed it: without the limit SQLite would
         # try it for each of them.

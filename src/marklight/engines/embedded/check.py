@@ -13,7 +13,7 @@ from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.embedded.sqlite_errors import damaged
 from marklight.engines.embedded.vector_files import FileInUse, VectorFile, vector_file_info
 from marklight.engines.embedded.write import apply
-from marklight.engines.facts import moment
+from marklight.engines.metadata_filters import timestamp
 from marklight.model import Batch, DocumentId
 from marklight.text import vocabulary_fingerprint
 
@@ -109,7 +109,7 @@ def _moments(session: Session) -> int:
         for row, date, mtime_ns, stored in session.all(
             "SELECT row, date, mtime_ns, moment FROM documents"
         )
-        if (right := moment(date, mtime_ns)) != stored
+        if (right := timestamp(date, mtime_ns)) != stored
     ]
     session.many("UPDATE documents SET moment = ? WHERE row = ?", wrong)
     return len(wrong)

@@ -15,7 +15,7 @@ from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.embedded.vector_files import VectorFileInfo, vector_file_info
 from marklight.engines.embedded.vector_writer import model_file_info
 from marklight.engines.embedded.vocabulary import VOCABULARY
-from marklight.engines.unit import demand_dimension, unit
+from marklight.engines.unit_vectors import check_dimension, unit_rows
 from marklight.ports import ScoredTerm
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ class Concepts:
         """By cosine, ties in the order of the words."""
         if not self.terms:
             return []
-        demand_dimension(vector, self.matrix.shape[1], self.model)
+        check_dimension(vector, self.matrix.shape[1], self.model)
         # By this thread alone: on a busy machine, waiting for a second one costs more than it saves.
-        scores = np.vecdot(self.matrix, unit(vector))
+        scores = np.vecdot(self.matrix, unit_rows(vector))
         found = [ScoredTerm(self.terms[at], float(scores[at])) for at in top(scores, limit)]
         return sorted(found, key=lambda each: (-each.score, each.term))[:limit]
 
@@ -104,7 +104,9 @@ def _matrix(
     # Some at a time: together they would take their room three times over, and twice as long.
     while some := list(islice(read, _BLOCK)):
         block = np.frombuffer(b"".join(vector for _, vector in some), dtype="<f4")
-        matrix[[fresh[row] for row, _ in some]] = unit(block.reshape(len(some), place.dimension))
+        matrix[[fresh[row] for row, _ in some]] = unit_rows(
+            block.reshape(len(some), place.dimension)
+        )
     return matrix
 
 

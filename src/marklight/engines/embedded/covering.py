@@ -8,9 +8,8 @@ from functools import cache
 import tantivy
 from tantivy import Occur, Query
 
-from marklight.engines import covering
 from marklight.engines.embedded.passages import rows_at, schema
-from marklight.engines.fields import WHOLE
+from marklight.engines.lexical import WHOLE, coverage, distinct_terms, rare_term_weight, term_weight
 from marklight.ports import TermCoverage
 
 AT_ONCE = 12
@@ -23,11 +22,11 @@ def covered(
     searcher: tantivy.Searcher, words: Sequence[str], chunks: Mapping[int, str]
 ) -> dict[str, TermCoverage]:
     """By id, of the passages with these rows."""
-    wanted = covering.looked_for(words)
+    wanted = distinct_terms(words)
     rarities = {
-        word: covering.weight(searcher.num_docs, searcher.doc_freq(WHOLE, word)) for word in wanted
+        word: term_weight(searcher.num_docs, searcher.doc_freq(WHOLE, word)) for word in wanted
     }
-    rare = covering.rare(searcher.num_docs)
+    rare = rare_term_weight(searcher.num_docs)
     held: dict[int, int] = {}
     titled: dict[int, int] = {}
     for at in range(0, len(wanted), AT_ONCE):
@@ -37,7 +36,7 @@ def covered(
 
     @cache  # most passages have one of a few choices of the words
     def share(held: int, titled: int) -> TermCoverage:
-        return covering.covered(rarities, _named(wanted, held), _named(wanted, titled), rare)
+        return coverage(rarities, _named(wanted, held), _named(wanted, titled), rare)
 
     return {chunks[row]: share(found, titled[row]) for row, found in held.items()}
 

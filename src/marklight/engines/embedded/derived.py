@@ -231,11 +231,11 @@ class Derived:
         return leading(self._session, rows, vector, allowed) if rows else {}
 
     def _rows(self, vector: Vector, model: str) -> Rows | None:
-        from marklight.engines.unit import demand_dimension
+        from marklight.engines.unit_vectors import check_dimension
 
         rows = self._opened(model)
         if rows:
-            demand_dimension(vector, rows.matrix.shape[1], model)
+            check_dimension(vector, rows.matrix.shape[1], model)
         return rows
 
     def vectors(self, model: str, chunks: Sequence[str]) -> Mapping[str, Vector]:

@@ -10,7 +10,7 @@ from marklight.engines.embedded import records
 from marklight.engines.embedded.read import document_row
 from marklight.engines.embedded.records import unpacked
 from marklight.engines.embedded.session import Row, Session, json_list
-from marklight.engines.naming import Claim, choose
+from marklight.engines.link_resolution import LinkCandidate, resolve_link
 from marklight.model import DocumentId, NameStrength, ResolvedLink
 
 _LINKS = f"SELECT d.collection, d.path, {records.LINK} FROM links l JOIN documents d ON d.row = l.document"
@@ -53,7 +53,7 @@ def unresolved(session: Session) -> list[ResolvedLink]:
 def resolve(session: Session, keys: Sequence[str], collection: str) -> DocumentId | None:
     """The document that these names mean to this collection."""
     claims = _claims(session, keys)
-    return choose(keys, collection, (claim for key in claims for claim in claims[key]))
+    return resolve_link(keys, collection, (claim for key in claims for claim in claims[key]))
 
 
 class Targets:
@@ -65,7 +65,7 @@ class Targets:
         keys = {stored: unpacked(stored) for _, stored in asked}
         claims = _claims(session, {key for each in keys.values() for key in each})
         self._found = {
-            (collection, stored): choose(
+            (collection, stored): resolve_link(
                 keys[stored],
                 collection,
                 [claim for key in keys[stored] for claim in claims.get(key, ())],
@@ -86,7 +86,7 @@ def _resolved(session: Session, rows: list[Row]) -> list[ResolvedLink]:
         ResolvedLink(
             source,
             link,
-            choose(
+            resolve_link(
                 link.keys,
                 source.collection,
                 [claim for key in link.keys for claim in claims.get(key, ())],
@@ -97,12 +97,12 @@ def _resolved(session: Session, rows: list[Row]) -> list[ResolvedLink]:
 
 
 @records.stored
-def _claims(session: Session, keys: Iterable[str]) -> dict[str, list[Claim]]:
-    found: dict[str, list[Claim]] = defaultdict(list)
+def _claims(session: Session, keys: Iterable[str]) -> dict[str, list[LinkCandidate]]:
+    found: dict[str, list[LinkCandidate]] = defaultdict(list)
     for key, strength, collection, path in session.all(
         "SELECT n.key, n.strength, d.collection, d.path FROM json_each(?) k"
         " CROSS JOIN names n ON n.key = k.value JOIN documents d ON d.row = n.document",
         [json_list(keys)],
     ):
-        found[key].append(Claim(key, _STRENGTHS[strength], DocumentId(collection, path)))
+        found[key].append(LinkCandidate(key, _STRENGTHS[strength], DocumentId(collection, path)))
     return found

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from marklight.engines.calling import entry_callings
 from marklight.engines.embedded.checksums import passage_checksum
 from marklight.engines.embedded.records import levels_row, packed, record, texts
 from marklight.engines.embedded.refill import INSERT_CALLING
 from marklight.engines.embedded.session import Session
-from marklight.engines.facts import facts, moment, storable
+from marklight.engines.metadata_filters import clamp_times, metadata_pairs, timestamp
+from marklight.engines.titles import title_entries_of
 from marklight.levels import entry_levels
 from marklight.model import Entry
 
@@ -64,11 +64,11 @@ def add_documents(session: Session, placed: Sequence[Placed]) -> None:
             (
                 row,
                 *each.id,
-                *storable(each.file),
+                *clamp_times(each.file),
                 each.digest,
                 each.recipe,
                 each.date,
-                moment(each.date, each.file.mtime_ns),
+                timestamp(each.date, each.file.mtime_ns),
             )
             for row, each in documents
         ),
@@ -79,7 +79,7 @@ def add_documents(session: Session, placed: Sequence[Placed]) -> None:
     )
     session.many(
         "INSERT INTO facts VALUES (?, ?, ?)",
-        sorted((*fact, row) for row, each in documents for fact in facts(each)),
+        sorted((*fact, row) for row, each in documents for fact in metadata_pairs(each)),
     )
     session.many(
         "INSERT INTO names (key, strength, document) VALUES (?, ?, ?)",
@@ -95,7 +95,7 @@ def add_documents(session: Session, placed: Sequence[Placed]) -> None:
     )
     session.many(
         INSERT_CALLING,
-        ((each.document, *calling) for each in placed for calling in entry_callings(each.entry)),
+        ((each.document, *calling) for each in placed for calling in title_entries_of(each.entry)),
     )
 
 

@@ -31,7 +31,7 @@ from marklight.engines.embedded.lexical_files import (
 )
 from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.embedded.sqlite_errors import explain
-from marklight.engines.fields import recipe
+from marklight.engines.lexical import analyzer_fingerprint
 from marklight.private_files import read_private, write_private
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class LexicalIndex:
         stamp = self.stamp()
         if stamp.library != library:
             raise Unfit("made for another library")
-        if stamp.recipe != recipe():
+        if stamp.recipe != analyzer_fingerprint():
             raise Outdated("made with other words")
         return stamp
 

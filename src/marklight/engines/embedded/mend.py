@@ -28,7 +28,7 @@ from marklight.engines.embedded.passages import (
 )
 from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.embedded.sqlite_errors import explain
-from marklight.engines.fields import recipe
+from marklight.engines.lexical import analyzer_fingerprint
 from marklight.private_files import FOLDER_MODE, remove
 
 if TYPE_CHECKING:
@@ -107,9 +107,9 @@ def renew(index: LexicalIndex, session: Session) -> None:
     In one commit of its own, so that whoever looks or dies meanwhile has the old or the new.
     """
     before = index.stamp()
-    stamp = before._replace(recipe=recipe(), died=died(session), whole=False).followed_by(
-        new_commit()
-    )
+    stamp = before._replace(
+        recipe=analyzer_fingerprint(), died=died(session), whole=False
+    ).followed_by(new_commit())
     try:
         with sound():
             index.put_stamp(stamp)
@@ -182,7 +182,8 @@ def _rebuild(words: LexicalIndex, session: Session, library: str, commit: str) -
         _fill(tantivy.Index(schema(), path=str(fresh)), session)
         make_private(fresh)
         words.put_stamp(
-            Stamp(library, recipe(), died(session), True, [commit or new_commit()]), fresh
+            Stamp(library, analyzer_fingerprint(), died(session), True, [commit or new_commit()]),
+            fresh,
         )
         if os.path.lexists(folder):
             os.rename(folder, old)

@@ -14,14 +14,14 @@ from marklight.engines.embedded.allowed import Allowed
 from marklight.engines.embedded.insert import Placed
 from marklight.engines.embedded.records import CHUNK, chunk
 from marklight.engines.embedded.session import Session
-from marklight.engines.fields import (
+from marklight.engines.lexical import (
     CODE,
+    PHRASE_FIELDS,
     PROSE,
     WHOLE,
-    WORDED,
-    document_words,
-    passage_words,
-    shared_words,
+    document_terms,
+    passage_terms,
+    shared_terms,
 )
 from marklight.ports import ScoredChunk
 
@@ -44,9 +44,9 @@ def schema() -> tantivy.Schema:
 def placed_passages(placed: Iterable[Placed]) -> Iterator[tantivy.Document]:
     """Passages that are being committed."""
     for each in placed:
-        shared = document_words(each.entry.document)
+        shared = document_terms(each.entry.document)
         for (row, *_, sum), passage in zip(each.passages, each.entry.chunks, strict=True):
-            yield _passage(row, sum, each.document, passage_words(shared, passage))
+            yield _passage(row, sum, each.document, passage_terms(shared, passage))
 
 
 def stored_passages(session: Session, rows: str = "") -> Iterator[tantivy.Document]:
@@ -61,8 +61,8 @@ def stored_passages(session: Session, rows: str = "") -> Iterator[tantivy.Docume
         [rows] if rows else [],
     ):
         if document != last:
-            last, shared = document, shared_words(json.loads(record))
-        yield _passage(row, sum, document, passage_words(shared, chunk(tuple(columns))))
+            last, shared = document, shared_terms(json.loads(record))
+        yield _passage(row, sum, document, passage_terms(shared, chunk(tuple(columns))))
 
 
 def _passage(
@@ -129,7 +129,7 @@ def holders(
                     [(Occur.Must, Query.term_query(schema, field, word)) for word in words]
                 ),
             )
-            for field in WORDED
+            for field in PHRASE_FIELDS
         ]
     )
     everything = max(1, searcher.num_docs)

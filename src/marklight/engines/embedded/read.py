@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from marklight.engines.embedded import records
 from marklight.engines.embedded.allowed import Allowed, which
 from marklight.engines.embedded.session import Session, json_list
-from marklight.engines.facts import TAG, fact_key, seconds
+from marklight.engines.metadata_filters import TAG, epoch_seconds, normalize_key
 from marklight.model import (
     Counts,
     Document,
@@ -102,7 +102,7 @@ def facts(session: Session, documents: Sequence[DocumentId]) -> Mapping[Document
 def facts_in(columns: Sequence[Any]) -> Facts:
     """The same from the columns of `FACTS`."""
     *file, digest, recipe, moment, community = columns
-    return Facts(IndexedFile(FileState(*file), digest, recipe), seconds(moment), community)
+    return Facts(IndexedFile(FileState(*file), digest, recipe), epoch_seconds(moment), community)
 
 
 def listed_documents(session: Session, may: Allowed | None, limit: int) -> list[DocumentId]:
@@ -137,13 +137,13 @@ def passing(session: Session, may: Allowed | None) -> int:
 
 def knows(session: Session, key: str) -> bool:
     """By the key of the facts, whatever their number."""
-    return bool(session.value("SELECT 1 FROM facts WHERE key = ? LIMIT 1", [fact_key(key)]))
+    return bool(session.value("SELECT 1 FROM facts WHERE key = ? LIMIT 1", [normalize_key(key)]))
 
 
 def values_of(session: Session, key: str, limit: int) -> Mapping[str, int]:
     """By the key of the facts."""
     counted = "SELECT value, count(*) FROM facts WHERE key = ? GROUP BY value ORDER BY 2 DESC, 1"
-    return dict(session.all(f"{counted} LIMIT ?", [fact_key(key), max(0, limit)]))
+    return dict(session.all(f"{counted} LIMIT ?", [normalize_key(key), max(0, limit)]))
 
 
 def tags(session: Session) -> Mapping[str, int]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
-from marklight.engines import calling
+from marklight.engines import titles
 from marklight.engines.embedded.records import unpacked
 from marklight.engines.embedded.session import Row, Session
 from marklight.text import vocabulary_fingerprint, vocabulary_terms
@@ -43,10 +43,10 @@ def stored_callings(session: Session) -> Iterator[Row]:
             [document],
         )[0]
         headed = [
-            calling.Headed(ordinal, unpacked(headings), unpacked(merged))
+            titles.HeadedPassage(ordinal, unpacked(headings), unpacked(merged))
             for _, ordinal, headings, merged in group
         ]
-        for each in calling.callings(path, title, json.loads(aliases), headed):
+        for each in titles.title_entries(path, title, json.loads(aliases), headed):
             yield document, *each
 
 

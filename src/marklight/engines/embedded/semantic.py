@@ -10,7 +10,7 @@ import numpy as np
 from marklight.engines.embedded.allowed import Allowed, which
 from marklight.engines.embedded.binary_vectors import MIN_CANDIDATES, hamming_candidates
 from marklight.engines.embedded.session import Session, json_list
-from marklight.engines.unit import unit
+from marklight.engines.unit_vectors import unit_rows
 from marklight.model import DocumentId
 from marklight.ports import ScoredChunk
 
@@ -40,7 +40,7 @@ def nearest(
     session: Session, rows: Rows, vector: Vector, allowed: Allowed | None, limit: int
 ) -> list[ScoredChunk]:
     """The best passages by cosine, ties in the order of their ids."""
-    question = unit(vector)
+    question = unit_rows(vector)
     if allowed is None:
         wanted = None if rows.signs is None else hamming_candidates(rows.signs, question, limit)
         scores = _scores(rows.matrix, question, wanted)
@@ -76,7 +76,7 @@ def leading(
         [rows.model, *values],
     )
     places = np.array([place for _, place, _ in found], dtype=np.int64)
-    scores = _scores(rows.matrix, unit(vector), places)
+    scores = _scores(rows.matrix, unit_rows(vector), places)
     best: dict[int, int] = {}
     for at in np.argsort(-scores, kind="stable").tolist():
         best.setdefault(found[at][0], at)

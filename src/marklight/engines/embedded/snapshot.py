@@ -21,7 +21,7 @@ from marklight.engines.embedded.allowed import Allowed, allowed
 from marklight.engines.embedded.named import named
 from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.worded import worded
-from marklight.engines.fields import CODE
+from marklight.engines.lexical import CODE
 from marklight.model import (
     Chunk,
     Counts,

@@ -16,7 +16,7 @@ from marklight.engines.embedded.connect import UnknownSchema, connect, demand_kn
 from marklight.engines.embedded.create import blank, create, make_folder
 from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.sqlite_errors import damaged
-from marklight.engines.facts import any_glob
+from marklight.engines.metadata_filters import matches_any_glob
 from marklight.errors import StoreError
 from marklight.ownership import Origin
 
@@ -39,7 +39,7 @@ _globs = lru_cache(maxsize=64)(json.loads)
 
 
 def _any_glob(path: str, globs: str) -> bool:
-    return any_glob(path, _globs(globs))
+    return matches_any_glob(path, _globs(globs))
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -164,7 +164,7 @@ class VectorFile:
         The header is written first: from then on the file belongs to no history but this one.
         """
         from marklight.engines.embedded.sqlite_errors import explain
-        from marklight.engines.unit import unit
+        from marklight.engines.unit_vectors import unit_rows
 
         try:
             with open(open_private(self.path, os.O_RDWR), "r+b") as file:
@@ -173,7 +173,7 @@ class VectorFile:
                 file.seek(0)
                 file.write(self.header([*committed, f"{self.info.row_count + len(rows)} {id}"]))
                 file.seek(self.length)
-                file.write(self.row_bytes(unit(rows)))
+                file.write(self.row_bytes(unit_rows(rows)))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -223,7 +223,7 @@ class VectorFile:
         """Yield the vectors of the tables in blocks, each with the row number of its first."""
         import numpy as np
 
-        from marklight.engines.unit import unit
+        from marklight.engines.unit_vectors import unit_rows
 
         for start in range(0, self.info.row_count, _BLOCK_ROWS):
             end = min(start + _BLOCK_ROWS, self.info.row_count)
@@ -234,7 +234,7 @@ class VectorFile:
                 [self.info.model_row, start, end, 4 * self.info.dimension],
             ):
                 block[place - start] = np.frombuffer(vector, dtype="<f4")
-            yield start, unit(block)
+            yield start, unit_rows(block)
 
     def read_tables(self, session: Session) -> Matrix:
         """Return all rows in memory, for a snapshot whose file is gone and must not be rebuilt now."""

@@ -12,7 +12,7 @@ from marklight.engines.embedded.insert import Placed, add_chunks, add_documents,
 from marklight.engines.embedded.read import column
 from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.embedded.vocabulary import counting
-from marklight.engines.facts import moment, storable
+from marklight.engines.metadata_filters import clamp_times, timestamp
 from marklight.model import Batch, DocumentId, Entry
 
 
@@ -37,7 +37,7 @@ def apply(session: Session, batch: Batch) -> list[Placed]:
         session.run(
             "UPDATE documents SET size = ?, mtime_ns = ?, ctime_ns = ?, moment = ?"
             " WHERE collection = ? AND path = ?",
-            [*storable(file), moment(date, file.mtime_ns), *id],
+            [*clamp_times(file), timestamp(date, file.mtime_ns), *id],
         )
     session.many(
         "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?)",
@@ -45,7 +45,7 @@ def apply(session: Session, batch: Batch) -> list[Placed]:
             (
                 *failure.document,
                 failure.reason,
-                *(storable(failure.file) if failure.file else (None, None, None)),
+                *(clamp_times(failure.file) if failure.file else (None, None, None)),
             )
             for failure in batch.failures
         ),

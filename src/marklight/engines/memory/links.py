@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from marklight.engines.link_resolution import LinkCandidate, resolve_link
 from marklight.engines.memory.state import State
-from marklight.engines.naming import Claim, choose
 from marklight.model import DocumentId, ResolvedLink
 
 
@@ -30,11 +30,11 @@ class MemoryLinks:
 
     def resolve(self, keys: Sequence[str], collection: str) -> DocumentId | None:
         claims = (
-            Claim(name.key, name.strength, document.id)
+            LinkCandidate(name.key, name.strength, document.id)
             for document in self.state.documents()
             for name in document.names
         )
-        return choose(keys, collection, claims)
+        return resolve_link(keys, collection, claims)
 
     def neighbours(
         self, documents: Sequence[DocumentId], limit: int

@@ -10,11 +10,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from marklight.answer import Filters
-from marklight.engines import covering
-from marklight.engines.fields import CODE, WHOLE, document_words, passage_words
+from marklight.engines.lexical import (
+    CODE,
+    WHOLE,
+    coverage,
+    distinct_terms,
+    document_terms,
+    idf,
+    passage_terms,
+    rare_term_weight,
+    term_weight,
+)
 from marklight.engines.memory.state import State
 from marklight.engines.memory.tables import MemoryDocuments, best
-from marklight.engines.unit import demand_dimension, unit
+from marklight.engines.unit_vectors import check_dimension, unit_rows
 from marklight.model import DocumentId
 from marklight.ports import VOCABULARY_SIZE, Pending, ScoredChunk, ScoredTerm, TermCoverage
 from marklight.text import vocabulary_terms
@@ -42,11 +51,11 @@ class MemoryLexical:
             frequencies = {id: Counter(own[name]) for id, own in fields.items()}
             for term in terms:
                 containing = [id for id in fields if frequencies[id][term]]
-                idf = covering.rarity(len(fields), len(containing))
+                weight = idf(len(fields), len(containing))
                 for id in containing:
                     frequency, length = frequencies[id][term], stored_length(len(fields[id][name]))
                     damping = frequency + K1 * (1 - B + B * length / average)
-                    scores[id] += boost * idf * (K1 + 1) * frequency / damping
+                    scores[id] += boost * weight * (K1 + 1) * frequency / damping
         positive = {id: score for id, score in scores.items() if score > 0}
         return best(self.state, positive, filters, limit)
 
@@ -56,19 +65,19 @@ class MemoryLexical:
     def term_coverage(
         self, terms: Sequence[str], chunks: Sequence[str]
     ) -> Mapping[str, TermCoverage]:
-        fields, wanted = self._fields(), covering.looked_for(terms)
+        fields, wanted = self._fields(), distinct_terms(terms)
         weights = {
-            term: covering.weight(len(fields), sum(term in own[WHOLE] for own in fields.values()))
+            term: term_weight(len(fields), sum(term in own[WHOLE] for own in fields.values()))
             for term in wanted
         }
-        rare, coverage = covering.rare(len(fields)), {}
+        rare, shares = rare_term_weight(len(fields)), {}
         for id in chunks:
             own = fields.get(id, {})
             held = [term for term in wanted if term in own.get(WHOLE, ())]
             if held:
                 in_title = [term for term in held if term in own["title"]]
-                coverage[id] = covering.covered(weights, held, in_title, rare)
-        return coverage
+                shares[id] = coverage(weights, held, in_title, rare)
+        return shares
 
     def existing_terms(self, terms: Sequence[str]) -> set[str]:
         every = {term for own in self._fields().values() for term in own[WHOLE]}
@@ -78,8 +87,8 @@ class MemoryLexical:
         """Return the terms of every passage by field."""
         fields: dict[str, Mapping[str, list[str]]] = {}
         for entry in self.state.entries.values():
-            shared = document_words(entry.document)
-            fields.update({chunk.id: passage_words(shared, chunk) for chunk in entry.chunks})
+            shared = document_terms(entry.document)
+            fields.update({chunk.id: passage_terms(shared, chunk) for chunk in entry.chunks})
         return fields
 
 
@@ -133,9 +142,9 @@ class MemoryVectors:
         return {model: count for model, count in used.items() if count}
 
     def _scores(self, vector: Vector, model: str) -> dict[str, float]:
-        known, query = self.state.vectors.get(model, {}), unit(vector)
+        known, query = self.state.vectors.get(model, {}), unit_rows(vector)
         for row in known.values():
-            demand_dimension(query, len(row), model)
+            check_dimension(query, len(row), model)
         return {
             chunk.id: float(known[chunk.digest] @ query)
             for chunk in self.state.chunks()
@@ -164,9 +173,9 @@ class MemoryVocabulary:
         return {term: fitting[term] for term in _most_frequent(fitting)[: max(0, limit)]}
 
     def nearest_terms(self, vector: Vector, model: str, limit: int) -> list[ScoredTerm]:
-        query, scored = unit(vector), []
+        query, scored = unit_rows(vector), []
         for term, row in self.term_vectors(model, vocabulary(self.state)).items():
-            demand_dimension(query, len(row), model)
+            check_dimension(query, len(row), model)
             scored.append(ScoredTerm(term, float(row @ query)))
         return sorted(scored, key=lambda term: (-term.score, term.term))[: max(0, limit)]
 

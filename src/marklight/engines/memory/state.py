@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from marklight.engines.facts import storable
-from marklight.engines.unit import unit
+from marklight.engines.metadata_filters import clamp_times
+from marklight.engines.unit_vectors import unit_rows
 from marklight.errors import StoreError
 from marklight.model import Batch, Chunk, Document, DocumentId, Entry, Failure, Vectors
 
@@ -41,7 +41,7 @@ class State:
         files = [(entry.document.id, entry.document.file) for entry in batch.entries]
         for id, file in (*files, *batch.touched):
             if id in entries:
-                document = replace(entries[id].document, file=storable(file))
+                document = replace(entries[id].document, file=clamp_times(file))
                 entries[id] = replace(entries[id], document=document)
         failed.update({failure.document: failure for failure in batch.failures})
         generation = self.generation + 1
@@ -74,7 +74,7 @@ def _with(known: Known, new: Vectors | None) -> Known:
     before = known.get(new.model, {})
     if any(len(row) != new.matrix.shape[1] for row in before.values()):
         raise StoreError(f"Vectors of {new.model} changed their length")
-    added = dict(zip(new.digests, unit(new.matrix), strict=True))
+    added = dict(zip(new.digests, unit_rows(new.matrix), strict=True))
     return {**known, new.model: {**added, **before}}
 
 

@@ -7,25 +7,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from marklight.answer import Filters, Level
-from marklight.engines.calling import entry_callings
-from marklight.engines.facts import (
+from marklight.engines.lexical import phrase_texts
+from marklight.engines.memory.state import State
+from marklight.engines.metadata_filters import (
     AUTHOR,
     FILES,
     TAG,
-    any_glob,
-    asked,
-    fact_key,
-    facts,
-    in_time,
-    moment,
-    parted,
-    seconds,
-    tag_key,
+    epoch_seconds,
+    file_and_author_filters,
+    in_bounds,
+    in_folders,
+    matches_any_glob,
+    metadata_pairs,
+    normalize_key,
+    normalize_tag,
+    required_pairs,
     time_bounds,
-    within,
+    timestamp,
 )
-from marklight.engines.fields import texts
-from marklight.engines.memory.state import State
+from marklight.engines.titles import title_entries_of
 from marklight.levels import entry_levels
 from marklight.model import Chunk, Counts, Document, DocumentId, Failure, Heading, Section
 from marklight.ports import IndexedFile, PathRange, ScoredChunk
@@ -55,7 +55,10 @@ class MemoryDocuments:
     def dates(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, float]:
         entries = self.state.entries
         known = {id: entries[id].document for id in documents if id in entries}
-        return {id: seconds(moment(each.date, each.file.mtime_ns)) for id, each in known.items()}
+        return {
+            id: epoch_seconds(timestamp(each.date, each.file.mtime_ns))
+            for id, each in known.items()
+        }
 
     def get(self, id: DocumentId) -> Document | None:
         entry = self.state.entries.get(id)
@@ -72,13 +75,11 @@ class MemoryDocuments:
         scores: dict[str, float] = {}
         for entry in self.state.entries.values():
             matching = [chunk for chunk in entry.chunks if matches(self.state, chunk, filters)]
-            for calling in entry_callings(entry):
-                own = [
-                    chunk for chunk in matching if calling.first <= chunk.ordinal <= calling.last
-                ]
-                if own and calling.name == normalize(title):
+            for named in title_entries_of(entry):
+                own = [chunk for chunk in matching if named.first <= chunk.ordinal <= named.last]
+                if own and named.title == normalize(title):
                     first = min(own, key=lambda chunk: chunk.ordinal).id
-                    scores[first] = max(calling.score, scores.get(first, 0.0))
+                    scores[first] = max(named.score, scores.get(first, 0.0))
         return best(self.state, scores, filters, limit)
 
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:
@@ -131,10 +132,10 @@ class MemoryMetadata:
         return (chunk for chunk in self.state.chunks() if matches(self.state, chunk, filters))
 
     def has_key(self, key: str) -> bool:
-        return any(True for _ in self._values(fact_key(key)))
+        return any(True for _ in self._values(normalize_key(key)))
 
     def values(self, key: str, limit: int) -> Mapping[str, int]:
-        counts = Counter(self._values(fact_key(key)))
+        counts = Counter(self._values(normalize_key(key)))
         by_frequency = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return dict(by_frequency[: max(0, limit)])
 
@@ -145,7 +146,7 @@ class MemoryMetadata:
         return (
             value
             for document in self.state.documents()
-            for own, value in facts(document)
+            for own, value in metadata_pairs(document)
             if own == key
         )
 
@@ -199,23 +200,26 @@ def best(
 def matches(state: State, chunk: Chunk, filters: Filters) -> bool:
     """Return True if a passage matches the filters."""
     document = state.entries[chunk.document].document
-    known = facts(document)
+    known = metadata_pairs(document)
     languages = {language.lower() for language in chunk.languages}
-    when = moment(document.date, document.file.mtime_ns)
-    files, authors = parted(filters)
+    when = timestamp(document.date, document.file.mtime_ns)
+    files, authors = file_and_author_filters(filters)
     return (
         (not filters.collections or chunk.collection in filters.collections)
-        and (not filters.within or within(chunk.collection, chunk.path, filters.within))
-        and (not filters.paths or any_glob(chunk.path, filters.paths))
-        and not any_glob(chunk.path, filters.exclude)
-        and (not filters.tags or any((TAG, tag_key(tag)) in known for tag in filters.tags))
-        and all(fact in known for fact in asked(filters))
-        and (not files or any(key == FILES and any_glob(value, files) for key, value in known))
+        and (not filters.within or in_folders(chunk.collection, chunk.path, filters.within))
+        and (not filters.paths or matches_any_glob(chunk.path, filters.paths))
+        and not matches_any_glob(chunk.path, filters.exclude)
+        and (not filters.tags or any((TAG, normalize_tag(tag)) in known for tag in filters.tags))
+        and all(fact in known for fact in required_pairs(filters))
+        and (
+            not files
+            or any(key == FILES and matches_any_glob(value, files) for key, value in known)
+        )
         and (not authors or any(key == AUTHOR and _has(value, authors) for key, value in known))
-        and in_time(when, time_bounds(filters))
+        and in_bounds(when, time_bounds(filters))
         and (not filters.languages or any(name.lower() in languages for name in filters.languages))
         and (not filters.documents or chunk.document in filters.documents)
-        and matches_phrases(filters.phrases, filters.without, texts(chunk))
+        and matches_phrases(filters.phrases, filters.without, phrase_texts(chunk))
         and (not filters.also or matches(state, chunk, filters.also))
     )
 

@@ -1,4 +1,4 @@
-"""Try the native parts that an index rests on, with a word written and found again."""
+"""Self-test of the native libraries: write a row, index a term, multiply a matrix."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 
-def try_sqlite() -> str:
-    """Write, reopen and read a database as the engine does; returns its version."""
+def check_sqlite() -> str:
+    """Write, reopen and read a database in WAL mode; return the version and the journal mode."""
     import sqlite3
 
     with tempfile.TemporaryDirectory() as folder:
@@ -17,19 +17,19 @@ def try_sqlite() -> str:
             connection = sqlite3.connect(path)
             try:
                 mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
-                connection.execute("CREATE TABLE IF NOT EXISTS words (word TEXT)")
-                connection.execute("INSERT INTO words VALUES ('light')")
+                connection.execute("CREATE TABLE IF NOT EXISTS terms (term TEXT)")
+                connection.execute("INSERT INTO terms VALUES ('light')")
                 connection.commit()
-                count = connection.execute("SELECT count(*) FROM words").fetchone()[0]
+                count = connection.execute("SELECT count(*) FROM terms").fetchone()[0]
             finally:
                 connection.close()
     if count != 2:
-        raise RuntimeError(f"wrote 2 rows and found {count}")
+        raise RuntimeError(f"wrote 2 rows and read {count}")
     return f"{sqlite3.sqlite_version}, journal {mode}"
 
 
-def try_tantivy() -> str:
-    """Index one word and find it; returns the version."""
+def check_tantivy() -> str:
+    """Index one term and search for it; return the version."""
     import tantivy
 
     schema = tantivy.SchemaBuilder().add_text_field("body").build()
@@ -42,17 +42,17 @@ def try_tantivy() -> str:
     writer.wait_merging_threads()
     index.reload()
     query = tantivy.Query.term_query(schema, "body", "light")
-    found = len(index.searcher().search(query, 1).hits)
-    if found != 1:
-        raise RuntimeError(f"indexed 1 word and found {found}")
+    count = len(index.searcher().search(query, 1).hits)
+    if count != 1:
+        raise RuntimeError(f"indexed 1 document and found {count}")
     return version("tantivy")
 
 
-def try_numpy() -> str:
-    """One product of a matrix and a vector; returns the version."""
+def check_numpy() -> str:
+    """Multiply a matrix and a vector; return the version."""
     import numpy as np
 
     product = np.eye(3, dtype=np.float32) @ np.array([1, 2, 3], dtype=np.float32)
     if product.tolist() != [1.0, 2.0, 3.0]:
-        raise RuntimeError(f"a product came out as {product.tolist()}")
+        raise RuntimeError(f"the product is {product.tolist()}")
     return np.__version__

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.engines.facts import any_glob, facts
+from marklight.engines.metadata_filters import matches_any_glob, metadata_pairs
 from marklight.text import globs
 from tests.contracts.builders import entry
 
@@ -35,20 +35,20 @@ from tests.contracts.builders import entry
 def test_a_pattern_means_what_a_shell_user_expects(
     glob: str, meant: list[str], not_meant: list[str]
 ) -> None:
-    assert [path for path in meant + not_meant if any_glob(path, [glob])] == meant
+    assert [path for path in meant + not_meant if matches_any_glob(path, [glob])] == meant
 
 
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_no_pattern_is_too_odd(path: str, glob: str) -> None:
-    assert any_glob(path, [glob]) in (True, False)
+    assert matches_any_glob(path, [glob]) in (True, False)
 
 
 @given(st.text("ab/.", max_size=12), st.text("ab/.*?[]!", max_size=12))
 def test_a_pattern_means_the_same_when_it_has_many_wildcards(path: str, glob: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        fast = any_glob(path, [glob])
+        fast = matches_any_glob(path, [glob])
         patch.setattr(globs, "MAX_BACKTRACKING", 0)
-        assert any_glob(path, [glob]) == fast
+        assert matches_any_glob(path, [glob]) == fast
 
 
 def test_facts_are_flat_and_in_lower_case() -> None:
@@ -58,7 +58,7 @@ def test_facts_are_flat_and_in_lower_case() -> None:
         author="Ann",
         metadata={"N": {"Deep": [True, 1, None]}, "list": ["X", {"y": "Z"}]},
     )
-    assert facts(one.document) == {
+    assert metadata_pairs(one.document) == {
         ("#", "a"),
         ("#", "a/b"),
         ("#", "a/b/c"),

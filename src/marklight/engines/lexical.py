@@ -1,0 +1,115 @@
+"""Lexical scoring shared by engines: the terms of a passage by field, idf, rare terms, and term coverage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+
+from marklight.model import Chunk, Document
+from marklight.ports import FIELD_BOOSTS, TermCoverage
+from marklight.text import analyze, code_terms, digest, identifier_parts
+
+PROSE = tuple(FIELD_BOOSTS)
+CODE = "code"
+WHOLE = "whole"
+"""The field with the text of all others but code."""
+TITLE_TIMES = 3
+"""How often the title is repeated in it: BM25F weights a field this way (Robertson, Zaragoza and Taylor, CIKM 2004).
+
+By nDCG@10, mean of eight development sets: .670 once, .677 twice, .681 three times. Other fields occur
+once: with headings, keywords, description and tags twice it is .002 less.
+"""
+
+SHARED = ("keywords", "description", "tags", "aliases", "author")
+"""The fields that all passages of a document share."""
+
+PHRASE_FIELDS = ("body", "title", "headings")
+"""The fields that contain the terms of `phrase_texts`."""
+
+
+def document_terms(document: Document) -> Mapping[str, list[str]]:
+    """Return the terms of the shared fields of a document; computed once for all its passages."""
+    return shared_terms({field: getattr(document, field) for field in SHARED})
+
+
+def shared_terms(values: Mapping[str, str | Sequence[str]]) -> Mapping[str, list[str]]:
+    """Return the terms of the shared fields, given as a mapping."""
+    texts = {field: values[field] for field in SHARED}
+    return {
+        field: analyze(text if isinstance(text, str) else "\n".join(text))
+        for field, text in texts.items()
+    }
+
+
+def passage_terms(shared: Mapping[str, list[str]], chunk: Chunk) -> Mapping[str, list[str]]:
+    """Return the terms of all fields of a passage: the document's, its own, and the whole."""
+    headings = "\n".join((*chunk.headings, *chunk.merged))
+    own = {"title": chunk.title, "headings": headings, "body": chunk.text}
+    fields = {**shared, **{field: analyze(text) for field, text in own.items()}}
+    whole: list[str] = []
+    for field, terms in fields.items():
+        times = TITLE_TIMES if field == "title" else 1
+        whole += (terms + identifier_parts(own.get(field, ""))) * times
+    return {**fields, WHOLE: whole, CODE: code_terms(chunk.code) if chunk.code else []}
+
+
+def phrase_texts(chunk: Chunk) -> tuple[str, ...]:
+    """Return the texts in which a phrase may occur; it never spans two of them."""
+    return (chunk.text, chunk.title, *chunk.headings, *chunk.merged)
+
+
+_SAMPLE = "The Café's C++ and .NET parsers, 日本語 running_fast getUserById v1.27 naïve 漢 don't _so_ bought colours what's Ida’s"
+
+
+@cache
+def analyzer_fingerprint() -> str:
+    """Return a digest that changes with the analyzer or the fields, and with it every lexical index."""
+    output = (analyze(_SAMPLE), identifier_parts(_SAMPLE), code_terms(_SAMPLE), PROSE)
+    return digest(*(" ".join(terms) for terms in output), str(TITLE_TIMES), size=6)
+
+
+MAX_QUERY_TERMS = 36
+"""Distinct query terms of which coverage is computed: enough for the topic of a pasted text."""
+
+BACKGROUND_PASSAGES = 100
+"""Passages without any query term, added to the library's own: in a library of ten passages a term
+that two of them contain is not common."""
+
+RARE_MOST, RARE_ONE_IN, RARE_ONE_IN_LARGE = 3, 80, 1000
+"""A rare term occurs in at most 3 passages and at most one in 80, or in one in a thousand if that is more: `quince` in a
+diary. Five in a thousand cost CoSQA .01, whose queries have misleading terms; in a library of
+thirty passages nearly every term occurs once, and none is rare."""
+
+
+def distinct_terms(terms: Sequence[str]) -> list[str]:
+    """Return each query term once, in order, up to the limit."""
+    return list(dict.fromkeys(terms))[:MAX_QUERY_TERMS]
+
+
+def idf(passages: int, frequency: int) -> float:
+    """Return the inverse document frequency as in BM25."""
+    return math.log(1 + (passages - min(frequency, passages) + 0.5) / (frequency + 0.5))
+
+
+def term_weight(passages: int, frequency: int) -> float:
+    """Return the weight of a query term: its idf, with background passages added."""
+    return idf(passages + BACKGROUND_PASSAGES, max(1, frequency))
+
+
+def rare_term_weight(passages: int) -> float:
+    """Return the least weight of a rare term; infinite if the library is too small to have any."""
+    most = max(min(RARE_MOST, passages // RARE_ONE_IN), passages // RARE_ONE_IN_LARGE)
+    return term_weight(passages, most) if most else math.inf
+
+
+def coverage(
+    weights: Mapping[str, float], held: Collection[str], in_title: Collection[str], rare: float
+) -> TermCoverage:
+    """Return the shares of the total weight of the terms that a passage contains."""
+    total = math.fsum(weights.values())
+    return TermCoverage(
+        math.fsum(weights[term] for term in held) / total,
+        math.fsum(weights[term] for term in in_title) / total,
+        math.fsum(weights[term] for term in held if weights[term] >= rare) / total,
+    )

@@ -1,0 +1,69 @@
+"""Exact titles: the names of a document and of its sections, and the passages that each refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from marklight.model import Entry
+from marklight.text import normalize
+
+DOCUMENT_SCORE, SECTION_SCORE = 1.0, 0.5
+"""Scores of an exact match: the title of a document counts more than the heading of a section."""
+
+
+class TitleEntry(NamedTuple):
+    """A normalised title with the first and last ordinal of the passages below it."""
+
+    title: str
+    first: int
+    last: int
+    score: float
+
+
+class HeadedPassage(NamedTuple):
+    """Position and headings of a passage."""
+
+    ordinal: int
+    headings: tuple[str, ...]
+    merged: tuple[str, ...]
+
+
+def title_entries_of(entry: Entry) -> list[TitleEntry]:
+    """Return the titles of a parsed document."""
+    document = entry.document
+    passages = [HeadedPassage(each.ordinal, each.headings, each.merged) for each in entry.chunks]
+    return title_entries(document.id.path, document.title, document.aliases, passages)
+
+
+def title_entries(
+    path: str, title: str, aliases: Iterable[str], passages: Sequence[HeadedPassage]
+) -> list[TitleEntry]:
+    """Return the distinct titles, aliases and file names of a document, and its headings."""
+    if not passages:
+        return []
+    ordered = sorted(passages)
+    ends = ordered[0].ordinal, ordered[-1].ordinal
+    file = PurePosixPath(path)
+    names = {normalize(name) for name in (title, *aliases, file.name, file.stem)}
+    entries = [TitleEntry(name, *ends, DOCUMENT_SCORE) for name in sorted(names) if name]
+    for heading, first, last in _sections(ordered):
+        if name := normalize(heading):
+            entries.append(TitleEntry(name, first, last, SECTION_SCORE))
+    return entries
+
+
+def _sections(passages: Sequence[HeadedPassage]) -> Iterator[tuple[str, int, int]]:
+    """Yield each heading with the run of passages below it, including headings without text of their own."""
+    open_sections: dict[tuple[str, ...], tuple[int, int]] = {}
+    for passage in passages:
+        above = [passage.headings[:depth] for depth in range(1, len(passage.headings) + 1)]
+        above.extend((*passage.headings, name) for name in passage.merged)
+        for section in [section for section in open_sections if section not in above]:
+            yield section[-1], *open_sections.pop(section)
+        for section in above:
+            first, _ = open_sections.get(section, (passage.ordinal, 0))
+            open_sections[section] = first, passage.ordinal
+    for section, ends in open_sections.items():
+        yield section[-1], *ends

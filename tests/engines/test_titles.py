@@ -1,0 +1,43 @@
+"""Names of documents and sections, and the passages that they mean."""
+
+from __future__ import annotations
+
+from marklight.engines.titles import HeadedPassage, TitleEntry, title_entries
+from marklight.text import normalize
+
+
+def test_a_name_is_compared_without_case_accents_and_blanks() -> None:
+    assert normalize("  Über\tCafé\n ") == "uber cafe"
+
+
+def test_a_document_is_called_by_its_title_its_aliases_and_its_file() -> None:
+    found = title_entries(
+        "food/Menü.v2.md", "Café", ["Coffee", "café", " "], [HeadedPassage(0, (), ())]
+    )
+    assert found == [
+        TitleEntry(name, 0, 0, 1.0) for name in ("cafe", "coffee", "menu.v2", "menu.v2.md")
+    ]
+
+
+def test_a_document_without_passages_has_no_name() -> None:
+    assert title_entries("a.md", "A", [], []) == []
+
+
+def test_a_section_reaches_as_far_as_its_heading_stands_above() -> None:
+    passages = [
+        HeadedPassage(3, ("B",), ()),
+        HeadedPassage(0, ("A",), ()),
+        HeadedPassage(1, ("A", "Notes"), ()),
+        HeadedPassage(2, ("A",), ("Small", "Tiny")),
+        HeadedPassage(4, ("A", "Notes"), ()),
+    ]
+    found = [each for each in title_entries("x.md", "", [], passages) if each.score < 1]
+    assert sorted(found) == [
+        TitleEntry("a", 0, 2, 0.5),
+        TitleEntry("a", 4, 4, 0.5),
+        TitleEntry("b", 3, 3, 0.5),
+        TitleEntry("notes", 1, 1, 0.5),
+        TitleEntry("notes", 4, 4, 0.5),
+        TitleEntry("small", 2, 2, 0.5),
+        TitleEntry("tiny", 2, 2, 0.5),
+    ]
