@@ -12,7 +12,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 
-from marklight.surfaces.host import Host
+from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp.server import LibraryServer, make_server
 
 Context = ServerRequestContext[Any]
@@ -195,7 +195,7 @@ PROMPTS = {
 }
 
 
-def make_fixture_server(host: Host) -> LibraryServer:
+def make_fixture_server(host: LibraryHost) -> LibraryServer:
     """The server of a library, which has these besides its own."""
     server = make_server(host)
 

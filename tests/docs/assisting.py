@@ -6,7 +6,7 @@ import json
 import re
 
 import marklight
-from marklight.surfaces import verbs
+from marklight.surfaces import operations
 from marklight.surfaces.mcp import telling
 from marklight.surfaces.mcp.prompts import PROMPTS
 from marklight.surfaces.mcp.tools import tools_for
@@ -30,13 +30,13 @@ def told(name: str, given: str) -> str:
     tool = tools_for(False)[name]
     values = tool.read(json.loads(given))
     with marklight.open(NOTES) as library:
-        found = verbs.call(library, tool.verb, tool.asked(values))
-    if tool.verb == "search":
+        found = operations.call(library, tool.operation, tool.asked(values))
+    if tool.operation == "search":
         most = values.get("max_tokens", telling.MOST_TOKENS)
         return telling.search_text(found, False, "", most).strip()
-    if tool.verb == "outline":
+    if tool.operation == "outline":
         return telling.outline_text(found, False)
-    assert tool.verb == "get", name
+    assert tool.operation == "get", name
     return telling.extract_text(telling.extract_of(found, False, values["max_tokens"]), False)
 
 

@@ -150,12 +150,12 @@ def test_a_model_in_the_folder_is_not_loaded(
 
 
 def test_a_folder_starts_no_daemon(tmp_path: Path) -> None:
-    from marklight.surfaces.daemon.starting import is_wanted
+    from marklight.surfaces.daemon.lifecycle import is_autostart
 
     text = "[serve]\nstart = true\nidle_minutes = 525600.0\nhost = '0.0.0.0'\ntoken = 'known'\n"
     write(tmp_path, {"marklight.toml": text})
-    assert not is_wanted(tmp_path, [])
+    assert not is_autostart(tmp_path, [])
     with library(tmp_path) as lib:
         assert (lib.serve.start, lib.serve.idle_minutes) == (False, 30.0)
         assert (lib.serve.host, lib.serve.token) == ("127.0.0.1", "")
-    assert is_wanted(tmp_path, ["serve.start=true"])
+    assert is_autostart(tmp_path, ["serve.start=true"])

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from marklight import Library
 from marklight.surfaces import schemas
-from marklight.surfaces.verbs import call
+from marklight.surfaces.operations import call
 from tests.making import library, write
 
 PAGES: dict[str, str | bytes] = {

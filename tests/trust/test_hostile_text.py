@@ -15,7 +15,7 @@ import pytest
 from wcwidth import wcswidth
 
 from marklight.surfaces.cli.history import LineFile
-from marklight.surfaces.daemon import starting
+from marklight.surfaces.daemon import lifecycle
 from marklight.surfaces.folding import folded
 from tests.making import write
 from tests.surfaces.terminal import Terminal
@@ -176,9 +176,9 @@ def test_the_log_of_a_daemon_is_not_written_through_a_link(
     monkeypatch.setenv("MARKLIGHT_STATE_DIR", str(tmp_path / "state"))
     victim = tmp_path / "victim"
     victim.write_text("mine\n")
-    starting.file_for(tmp_path, {}).with_suffix(".log").symlink_to(victim)
+    lifecycle.state_file(tmp_path, {}).with_suffix(".log").symlink_to(victim)
     with suppress(OSError):  # to refuse is as good as to replace the link
-        starting.start(tmp_path, ["--help"], {}).wait(PATIENCE_SECONDS)
+        lifecycle.start(tmp_path, ["--help"], {}).wait(PATIENCE_SECONDS)
     assert victim.read_text() == "mine\n"
 
 

@@ -1,4 +1,4 @@
-"""One library for many at once: followed on the disk, asked in threads, by no more than it can bear."""
+"""Serve one library to concurrent async clients: file watching, worker threads, bounded concurrency."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from marklight.errors import Overloaded, Stopped
 from marklight.library import Library
 from marklight.library.following import Following
 from marklight.ports import Progress, silent
-from marklight.surfaces import verbs
+from marklight.surfaces import operations
 
 Value = TypeVar("Value")
 
 
-class Host:
-    """A library, who follows its files, and the places for those who ask."""
+class LibraryHost:
+    """An open library with its file watcher and a limit on concurrent calls."""
 
     def __init__(self, library: Library) -> None:
         limits = library.serve
         self.library = library
         self.following = Following(library)
         self.wait_seconds = limits.wait_seconds
-        self.last_asked = time.monotonic()
-        self._users: Counter[int] = Counter()
-        self._places = anyio.CapacityLimiter(limits.searches)
+        self.last_used = time.monotonic()
+        self._calls: Counter[int] = Counter()
+        """Calls in progress by library: `reopen` closes the old one after its last call."""
+        self._limiter = anyio.CapacityLimiter(limits.searches)
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Host]:
-        """Follow the files as long as somebody is served; nobody waits for the first run."""
+    async def open(self) -> AsyncIterator[LibraryHost]:
+        """Watch the files until the context ends; the first indexing runs in the background."""
         self.following.start()
         try:
             yield self
@@ -46,48 +47,52 @@ class Host:
 
     @property
     def several_collections(self) -> bool:
-        """Whether a path needs its collection before it to be told from another."""
+        """Return true if paths need their collection as a prefix to be unique."""
         return len(self.library.collections) > 1
 
     async def call(
-        self, verb: str, given: Mapping[str, Any], progress: Progress = silent, **own: Any
+        self,
+        operation: str,
+        arguments: Mapping[str, Any],
+        progress: Progress = silent,
+        **context: Any,
     ) -> dict[str, Any]:
-        """One of the verbs, as JSON holds its answer."""
+        """Execute an operation in a worker thread and return its result as JSON values."""
 
-        def work(library: Library, **ours: Any) -> dict[str, Any]:
-            return verbs.call(library, verb, given, **ours, **own)
+        def work(library: Library, **hooks: Any) -> dict[str, Any]:
+            return operations.call(library, operation, arguments, **hooks, **context)
 
-        return await self.work(work, progress)
+        return await self.run(work, progress)
 
-    async def work(self, work: Callable[..., Value], progress: Progress = silent) -> Value:
-        """Anything with the library, in a thread; given up by its caller, it stops at the next stage."""
-        self.last_asked = time.monotonic()
-        given_up = Event()
+    async def run(self, work: Callable[..., Value], progress: Progress = silent) -> Value:
+        """Run a function of the library in a worker thread; a cancelled caller stops it at the next stage."""
+        self.last_used = time.monotonic()
+        cancelled = Event()
 
-        def going_on() -> None:
-            if given_up.is_set():
-                raise Stopped("nobody waits for this any more")
+        def check_cancelled() -> None:
+            if cancelled.is_set():
+                raise Stopped("The request was cancelled")
 
-        def watched(phase: str, done: int, total: int) -> None:
-            going_on()
+        def checked_progress(phase: str, done: int, total: int) -> None:
+            check_cancelled()
             progress(phase, done, total)
 
-        def share() -> Value:
-            return work(library, progress=watched, going_on=going_on)
+        def run_in_thread() -> Value:
+            return work(library, progress=checked_progress, going_on=check_cancelled)
 
-        async with self._place():
+        async with self._slot():
             library = self.library
-            self._users[id(library)] += 1
+            self._calls[id(library)] += 1
             try:
-                return await anyio.to_thread.run_sync(share, abandon_on_cancel=True)
+                return await anyio.to_thread.run_sync(run_in_thread, abandon_on_cancel=True)
             finally:
-                given_up.set()
-                self.last_asked = time.monotonic()
-                self._users[id(library)] -= 1
-                await self._let_go(library)
+                cancelled.set()
+                self.last_used = time.monotonic()
+                self._calls[id(library)] -= 1
+                await self._close_if_replaced(library)
 
-    async def renew(self) -> None:
-        """The library opened anew, with settings as they are now; who is being answered still has the old."""
+    async def reopen(self) -> None:
+        """Open the library again with the current settings; calls in progress finish on the old one."""
         fresh = await anyio.to_thread.run_sync(self.library.again)
         before, self.library = self.library, fresh
         heard, old = self.following.heard, self.following
@@ -95,23 +100,24 @@ class Host:
         self.following.heard = heard
         await anyio.to_thread.run_sync(old.close)
         self.following.start()
-        await self._let_go(before)
+        await self._close_if_replaced(before)
 
-    async def _let_go(self, library: Library) -> None:
-        """Close a library that is no longer ours, once nobody is answered by it."""
-        if library is not self.library and not self._users[id(library)]:
+    async def _close_if_replaced(self, library: Library) -> None:
+        """Close a replaced library after its last call."""
+        if library is not self.library and not self._calls[id(library)]:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(library.close)
 
     @asynccontextmanager
-    async def _place(self) -> AsyncIterator[None]:
-        taken = False
+    async def _slot(self) -> AsyncIterator[None]:
+        """Wait for one of the slots for concurrent calls; raise Overloaded at the time limit."""
+        acquired = False
         with anyio.move_on_after(self.wait_seconds):
-            await self._places.acquire_on_behalf_of(token := object())
-            taken = True
-        if not taken:
-            raise Overloaded("too many questions at once", "Ask again in a second")
+            await self._limiter.acquire_on_behalf_of(token := object())
+            acquired = True
+        if not acquired:
+            raise Overloaded("Too many searches at once", "Try again in a second")
         try:
             yield
         finally:
-            self._places.release_on_behalf_of(token)
+            self._limiter.release_on_behalf_of(token)

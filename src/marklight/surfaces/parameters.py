@@ -1,4 +1,4 @@
-"""What programs may ask with: names and JSON Schemas of values, and a reading that refuses anything else."""
+"""Parameters of operations: their JSON Schemas, and strict parsing of argument values."""
 
 from __future__ import annotations
 
@@ -9,166 +9,167 @@ from typing import Any, NamedTuple
 from marklight.errors import UsageError
 
 MODES = ("hybrid", "semantic", "keyword", "code")
-LONGEST_TEXT = 100_000
-"""Signs in a question or any other text: what a person or an assistant asks is a thousandth of it."""
+MAX_TEXT = 100_000
+"""Default length limit of a string in characters: a thousand times a usual query."""
 
 
 class Parameter(NamedTuple):
-    """One value that a call may have."""
+    """A named argument with its JSON Schema."""
 
     name: str
     schema: Mapping[str, Any]
     required: bool = False
 
 
-def text(name: str, description: str, *, required: bool = False, **more: Any) -> Parameter:
-    """A string, not longer than anybody means it to be."""
-    kind = {"type": "string", "maxLength": LONGEST_TEXT, "description": description}
-    return Parameter(name, {**kind, **more}, required)
+def string(name: str, description: str, *, required: bool = False, **keywords: Any) -> Parameter:
+    """Return a parameter for a string of bounded length."""
+    schema = {"type": "string", "maxLength": MAX_TEXT, "description": description}
+    return Parameter(name, {**schema, **keywords}, required)
 
 
-def texts(name: str, description: str) -> Parameter:
-    """A list of strings."""
+def strings(name: str, description: str) -> Parameter:
+    """Return a parameter for a list of strings."""
     item = {"type": "string", "maxLength": 1000}
     return Parameter(
         name, {"type": "array", "items": item, "maxItems": 500, "description": description}
     )
 
 
-def whole(name: str, description: str, least: int, most: int, **more: Any) -> Parameter:
-    """A whole number between two others."""
-    bounds = {"minimum": least, "maximum": most}
-    return Parameter(name, {"type": "integer", **bounds, "description": description, **more})
+def integer(name: str, description: str, minimum: int, maximum: int, **keywords: Any) -> Parameter:
+    """Return a parameter for an integer within bounds."""
+    bounds = {"minimum": minimum, "maximum": maximum}
+    return Parameter(name, {"type": "integer", **bounds, "description": description, **keywords})
 
 
-def number(name: str, description: str, least: float, most: float) -> Parameter:
-    """A number between two others."""
-    bounds = {"minimum": least, "maximum": most}
+def number(name: str, description: str, minimum: float, maximum: float) -> Parameter:
+    """Return a parameter for a number within bounds."""
+    bounds = {"minimum": minimum, "maximum": maximum}
     return Parameter(name, {"type": "number", **bounds, "description": description})
 
 
-def flag(name: str, description: str, default: bool | None = False) -> Parameter:
-    """Yes or no."""
-    told = {} if default is None else {"default": default}
-    return Parameter(name, {"type": "boolean", "description": description, **told})
+def boolean(name: str, description: str, default: bool | None = False) -> Parameter:
+    """Return a parameter for true or false."""
+    keywords = {} if default is None else {"default": default}
+    return Parameter(name, {"type": "boolean", "description": description, **keywords})
 
 
-def table(name: str, description: str, values: Mapping[str, Any] | None = None) -> Parameter:
-    """Names and values."""
-    inner = {"additionalProperties": values} if values else {}
-    kind = {"type": "object", **inner, "maxProperties": 500}
-    return Parameter(name, {**kind, "description": description})
+def mapping(name: str, description: str, values: Mapping[str, Any] | None = None) -> Parameter:
+    """Return a parameter for a JSON object."""
+    properties = {"additionalProperties": values} if values else {}
+    schema = {"type": "object", **properties, "maxProperties": 500}
+    return Parameter(name, {**schema, "description": description})
 
 
-def schema_of(parameters: Sequence[Parameter]) -> dict[str, Any]:
-    """The JSON Schema of all of them together."""
+def json_schema(parameters: Sequence[Parameter]) -> dict[str, Any]:
+    """Return the JSON Schema of an object with these parameters."""
     return {
         "type": "object",
-        "properties": {each.name: dict(each.schema) for each in parameters},
-        "required": [each.name for each in parameters if each.required],
+        "properties": {parameter.name: dict(parameter.schema) for parameter in parameters},
+        "required": [parameter.name for parameter in parameters if parameter.required],
         "additionalProperties": False,
     }
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """What may have been meant by a name that is not known, and all that are."""
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return a hint for an unknown name: the closest known name, and all of them."""
     names = list(known)
-    near = get_close_matches(name[:100], names, 1)
-    meant = f"Did you mean {near[0]!r}? " if near else ""
-    return f"{meant}Known: {', '.join(names) or 'none'}"
+    closest = get_close_matches(name[:100], names, 1)
+    suggestion = f"Did you mean {closest[0]!r}? " if closest else ""
+    return f"{suggestion}Known: {', '.join(names) or 'none'}"
 
 
-def read(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, each of its kind; an unknown name is refused.
+def parse(parameters: Sequence[Parameter], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the validated arguments; raise UsageError for an unknown name or an invalid value.
 
-    Null is the same as not given, and so is a blank text where one may be left out: forms and some
-    assistants send all that they could.
-    One text may stand where several may, and a table of texts may be written as KEY=VALUE, as on the
-    command line: nobody doubts what is meant.
+    Null and a blank optional string count as missing, because forms and some assistants send every field.
+    A single string is accepted for a list, and KEY=VALUE strings for an object of strings, as on the command line.
     """
-    known = {each.name: each for each in parameters}
-    for name in given:
+    known = {parameter.name: parameter for parameter in parameters}
+    for name in arguments:
         if name not in known:
-            raise UsageError(
-                f"there is no parameter {str(name)[:100]!r}", nearest(str(name), known)
-            )
+            raise UsageError(f"No such parameter: {str(name)[:100]!r}", suggest(str(name), known))
     values = {
-        name: _plain(value, known[name].schema)
-        for name, value in given.items()
-        if value is not None and not _left_out(value, known[name])
+        name: _normalized(value, known[name].schema)
+        for name, value in arguments.items()
+        if value is not None and not _is_missing(value, known[name])
     }
-    for each in parameters:
-        if each.required and each.name not in values:
-            raise UsageError(f"{each.name!r} is missing", str(each.schema["description"]))
+    for parameter in parameters:
+        if parameter.required and parameter.name not in values:
+            raise UsageError(
+                f"Missing parameter: {parameter.name!r}", str(parameter.schema["description"])
+            )
     for name, value in values.items():
-        _demand(name, value, known[name].schema)
+        _validate(name, value, known[name].schema)
     return values
 
 
-def _left_out(value: Any, parameter: Parameter) -> bool:
-    """Whether it is blank where any other text would do."""
+def _is_missing(value: Any, parameter: Parameter) -> bool:
+    """Return true for a blank optional string that may have any value."""
     schema = parameter.schema
     free = schema["type"] in ("string", "array") and not schema.keys() & {"enum", "pattern"}
-    return free and not parameter.required and _blank(value)
+    return free and not parameter.required and _is_blank(value)
 
 
-def _blank(value: Any) -> bool:
+def _is_blank(value: Any) -> bool:
     return isinstance(value, str) and not value.strip()
 
 
-def _plain(value: Any, schema: Mapping[str, Any]) -> Any:
+def _normalized(value: Any, schema: Mapping[str, Any]) -> Any:
     kind = schema["type"]
-    if isinstance(value, str) and (kind == "array" or _holds_texts(schema)):
+    if isinstance(value, str) and (kind == "array" or _has_string_values(schema)):
         return [value]
     if kind == "array" and isinstance(value, list):
-        return [each for each in value if not _blank(each)]
+        return [item for item in value if not _is_blank(item)]
     if kind == "integer" and isinstance(value, float) and value.is_integer():
-        return int(value)  # JSON has numbers of one kind
+        return int(value)  # JSON does not distinguish 5 and 5.0
     return value
 
 
-def _holds_texts(schema: Mapping[str, Any]) -> bool:
+def _has_string_values(schema: Mapping[str, Any]) -> bool:
     return schema["type"] == "object" and "additionalProperties" in schema
 
 
-def _demand(name: str, value: Any, schema: Mapping[str, Any]) -> None:
+def _validate(name: str, value: Any, schema: Mapping[str, Any]) -> None:
     kind = schema["type"]
-    if _holds_texts(schema) and isinstance(value, list):
-        pair, most = schema["additionalProperties"], schema["maxProperties"]
-        _demand(name, value, {"type": "array", "items": pair, "maxItems": most})
+    if _has_string_values(schema) and isinstance(value, list):
+        items, maximum = schema["additionalProperties"], schema["maxProperties"]
+        _validate(name, value, {"type": "array", "items": items, "maxItems": maximum})
         return
-    fits: bool = isinstance(value, _KINDS[kind])
-    if not fits or (kind in _NUMBERS and isinstance(value, bool)):
-        raise UsageError(f"{name!r} must be {_IN_WORDS[kind]}, not {_shown(value)}")
-    if kind in _NUMBERS and not schema["minimum"] <= value <= schema["maximum"]:
-        least, most = schema["minimum"], schema["maximum"]
-        raise UsageError(f"{name!r} must be {least} to {most}, not {_shown(value)}")
+    is_of_type: bool = isinstance(value, _PYTHON_TYPES[kind])
+    if not is_of_type or (kind in _NUMERIC and isinstance(value, bool)):
+        raise UsageError(f"{name!r} must be {_TYPE_NAMES[kind]}, not {_short_repr(value)}")
+    if kind in _NUMERIC and not schema["minimum"] <= value <= schema["maximum"]:
+        bounds = f"between {schema['minimum']} and {schema['maximum']}"
+        raise UsageError(f"{name!r} must be {bounds}, not {_short_repr(value)}")
     if "enum" in schema and value not in schema["enum"]:
-        raise UsageError(
-            f"{name!r} cannot be {_shown(value)}", f"Known: {', '.join(schema['enum'])}"
-        )
+        allowed = ", ".join(schema["enum"])
+        raise UsageError(f"{name!r} cannot be {_short_repr(value)}", f"Allowed: {allowed}")
     if kind == "string" and len(value) > schema["maxLength"]:
         raise UsageError(
-            f"{name!r} has {len(value):,} signs, more than {schema['maxLength']:,}", "Ask for less"
+            f"{name!r} is too long: {len(value):,} characters, at most {schema['maxLength']:,}"
         )
     if kind == "array":
         if len(value) > schema["maxItems"]:
-            raise UsageError(f"{name!r} can have {schema['maxItems']} values, not {len(value):,}")
-        for each in value:
-            _demand(name, each, schema["items"])
+            raise UsageError(
+                f"{name!r} has too many values: {len(value):,}, at most {schema['maxItems']}"
+            )
+        for item in value:
+            _validate(name, item, schema["items"])
     if kind == "object" and len(value) > schema["maxProperties"]:
-        raise UsageError(f"{name!r} can have {schema['maxProperties']} names, not {len(value):,}")
+        raise UsageError(
+            f"{name!r} has too many keys: {len(value):,}, at most {schema['maxProperties']}"
+        )
     if kind == "object" and "additionalProperties" in schema:
-        for key, each in value.items():
-            _demand(f"{name}.{key}", each, schema["additionalProperties"])
+        for key, item in value.items():
+            _validate(f"{name}.{key}", item, schema["additionalProperties"])
 
 
-def _shown(value: Any) -> str:
-    said = repr(value)
-    return said if len(said) <= 60 else f"{said[:60]}…"
+def _short_repr(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-_KINDS: Mapping[str, Any] = {
+_PYTHON_TYPES: Mapping[str, Any] = {
     "string": str,
     "integer": int,
     "number": (int, float),
@@ -176,10 +177,10 @@ _KINDS: Mapping[str, Any] = {
     "array": list,
     "object": dict,
 }
-_NUMBERS = ("integer", "number")
-_IN_WORDS = {
-    "string": "a text",
-    "integer": "a whole number",
+_NUMERIC = ("integer", "number")
+_TYPE_NAMES = {
+    "string": "a string",
+    "integer": "an integer",
     "number": "a number",
     "boolean": "true or false",
     "array": "a list",

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from marklight.surfaces.daemon.state import State, states
+from marklight.surfaces.daemon.discovery import State, state_files
 from tests.waiting import PATIENCE_SECONDS, until
 
 PROGRAM = (sys.executable, "-P", "-c", "from marklight.surfaces.cli import main; main()")
@@ -51,7 +51,7 @@ def of(folder: Path) -> State:
     """What the daemon of a folder tells of itself."""
 
     def found() -> State | None:
-        return next((state for _, state in states(folder.resolve())), None)
+        return next((state for _, state in state_files(folder.resolve())), None)
 
     return until(found)
 

@@ -13,10 +13,9 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from marklight.surfaces.host import Host
-from marklight.surfaces.http.address import Address
+from marklight.surfaces.host import LibraryHost
+from marklight.surfaces.http.address import Address, listen, port_of
 from marklight.surfaces.http.app import make_app
-from marklight.surfaces.http.listening import listen, port_of
 from marklight.surfaces.http.server import serve_http
 from tests.making import library, write
 from tests.waiting import until
@@ -47,7 +46,7 @@ class Told:
 class Served:
     """A server that runs."""
 
-    host: Host
+    host: LibraryHost
     port: int
     leave: Callable[[], None] = field(repr=False)
 
@@ -101,7 +100,7 @@ def everything(made: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-def _settled(host: Host) -> bool:
+def _settled(host: LibraryHost) -> bool:
     """All is read and embedded, and somebody listens or says why not."""
     following = host.following
     return not following.at and (following.watching or bool(following.to_dict()["problem"]))
@@ -111,7 +110,7 @@ def _settled(host: Host) -> bool:
 def serving(
     folder: Path,
     address: Mapping[str, Any] | None = None,
-    make: Callable[[Host, Address], Any] = make_app,
+    make: Callable[[LibraryHost, Address], Any] = make_app,
     port: int = 0,
     indexed: bool = True,
     **settings: Any,
@@ -122,7 +121,7 @@ def serving(
     lib = library(folder, **settings)
     if indexed:
         lib.index()
-    host = Host(lib)
+    host = LibraryHost(lib)
     options = {"host": "127.0.0.1", **(address or {})}
     listening = listen(options["host"], port)
     port = port_of(listening)

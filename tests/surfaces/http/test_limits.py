@@ -14,7 +14,7 @@ import pytest
 
 from marklight.errors import UsageError
 from marklight.surfaces.http import accepting
-from marklight.surfaces.http.listening import listen, port_of
+from marklight.surfaces.http.address import listen, port_of
 from tests.making import write
 from tests.surfaces.http.serving import PAGES, Served, everything, serving
 from tests.surfaces.http.test_stream import Slow
@@ -206,7 +206,7 @@ def test_a_port_that_is_taken_is_a_clear_error() -> None:
 
 
 def test_what_is_no_address_is_a_clear_error() -> None:
-    with pytest.raises(UsageError, match="no address"):
+    with pytest.raises(UsageError, match="Invalid address"):
         listen("no.such.host.invalid", 0)
 
 

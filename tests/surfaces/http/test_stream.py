@@ -131,13 +131,13 @@ def test_who_goes_away_stops_the_work(tmp_path: Path, target: str) -> None:
     with serving(write(tmp_path / "docs", PAGES)) as served:
         slow, lib = Slow(), served.host.library
         lib.pipeline = replace(lib.pipeline, rewrite={"slow": slow, **lib.pipeline.rewrite})
-        before = served.host.last_asked
+        before = served.host.last_used
         with served.raw() as made:
             made.sendall(f"GET {target} HTTP/1.1\r\nHost: {served.name}\r\n\r\n".encode())
             assert slow.entered.wait(60)
-            before = served.host.last_asked
+            before = served.host.last_used
         # Whoever asked is gone: the host notes the time when it gives the place back.
-        until(lambda: served.host.last_asked > before)
+        until(lambda: served.host.last_used > before)
         slow.release.set()
         assert slow.stopped.wait(60)
         assert served.get("/health").status == 200

@@ -14,10 +14,9 @@ from typing import Any
 import anyio
 from mcp import Client, StdioServerParameters
 
-from marklight.surfaces.host import Host
-from marklight.surfaces.http.address import Address
+from marklight.surfaces.host import LibraryHost
+from marklight.surfaces.http.address import Address, listen, port_of
 from marklight.surfaces.http.app import make_app
-from marklight.surfaces.http.listening import listen, port_of
 from marklight.surfaces.http.server import serve_http
 from marklight.surfaces.mcp.server import LibraryServer, make_server
 from tests.making import library
@@ -54,7 +53,7 @@ def stdio(folder: Path, program: str = PROGRAM) -> StdioServerParameters:
 
 
 @contextmanager
-def http(folder: Path, make: Callable[[Host], LibraryServer] = make_server) -> Iterator[str]:
+def http(folder: Path, make: Callable[[LibraryHost], LibraryServer] = make_server) -> Iterator[str]:
     """The address of a server in a thread, wired as the program itself does it, which ends with the block."""
     ready = threading.Event()
     begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = []
@@ -67,7 +66,7 @@ def http(folder: Path, make: Callable[[Host], LibraryServer] = make_server) -> I
         begun.append((asyncio.get_running_loop(), task))
         listening = listen("127.0.0.1", 0)
         port = port_of(listening)
-        host = Host(library(folder))
+        host = LibraryHost(library(folder))
         app = make_app(host, Address(port=port), server=make(host))
         async with host.open():
             at = f"http://127.0.0.1:{port}/mcp"

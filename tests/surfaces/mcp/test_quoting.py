@@ -18,7 +18,7 @@ from marklight.surfaces.mcp import telling
 from marklight.surfaces.mcp.server import INSTRUCTIONS
 from marklight.surfaces.mcp.tools import tools_for
 from marklight.surfaces.mcp.wording import QUOTED
-from marklight.surfaces.verbs import call
+from marklight.surfaces.operations import call
 from tests.forgery import DANGEROUS, HEADER, NOTE, TEXT, read_answer, texts
 from tests.making import chunk, library, write
 

@@ -20,7 +20,7 @@ from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
 from marklight.errors import NotFound
 from marklight.model import DocumentId
 from marklight.models.fake import FakeEmbedder
-from marklight.surfaces.host import Host
+from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp.addresses import address, other_address, read_address
 from marklight.surfaces.mcp.resources import PAGE
 from marklight.surfaces.mcp.server import INSTRUCTIONS, make_server
@@ -28,20 +28,20 @@ from tests.making import library, write
 
 from .serving import PAGES, indexed, names, text_of, until
 
-Check = Callable[[Client, Host], Awaitable[None]]
+Check = Callable[[Client, LibraryHost], Awaitable[None]]
 
 
 @asynccontextmanager
 async def asked(
     folder: Path, era: str = "auto", handler: Any = None, **settings: Any
-) -> AsyncIterator[tuple[Client, Host]]:
-    host = Host(library(folder, **settings))
+) -> AsyncIterator[tuple[Client, LibraryHost]]:
+    host = LibraryHost(library(folder, **settings))
     async with host.open(), Client(make_server(host), mode=era, message_handler=handler) as client:
         await indexed(client)
         yield client, host
 
 
-async def look_again(host: Host) -> None:
+async def look_again(host: LibraryHost) -> None:
     """As the thread that follows the disk does it; should it be quicker, it has told already."""
     report = await anyio.to_thread.run_sync(host.library.index)
     for hear in list(host.following.heard):
@@ -355,7 +355,7 @@ def test_whoever_asks_for_progress_hears_of_a_run_that_only_grows(tmp_path: Path
 
     async def main() -> None:
         pages = {f"{n}.md": f"# {n}\n\nBananas, part {n}.\n" for n in range(300)}
-        host = Host(library(write(tmp_path, pages)))
+        host = LibraryHost(library(write(tmp_path, pages)))
         # Before the thread that follows the disk: the question itself makes the index.
         async with Client(make_server(host), mode="legacy") as client:
             given = {"query": "bananas"}

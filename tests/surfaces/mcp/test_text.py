@@ -14,7 +14,7 @@ from marklight import Library
 from marklight.answer import CHARACTERS_PER_TOKEN
 from marklight.surfaces.mcp import telling
 from marklight.surfaces.mcp.budget import Block, within
-from marklight.surfaces.verbs import call
+from marklight.surfaces.operations import call
 from tests.making import library, write
 
 SENTENCES = " ".join(f"Sentence number {n} is about bananas." for n in range(1, 30))

@@ -16,11 +16,11 @@ from marklight.surfaces.cli.options import IN_LIBRARY, SET, note, open_own
 @SET
 def mcp(path: Path | None, folder: Path | None, assignments: tuple[str, ...]) -> int:
     """Serve a library to an assistant, by the Model Context Protocol on standard input and output."""
-    from marklight.surfaces.daemon.tunnel import tunnel
+    from marklight.surfaces.daemon.mcp_proxy import make_proxy
 
     asked = folder or path
-    if through := tunnel(asked, assignments, note):
-        return through.run(sys.stdin.buffer, sys.stdout.buffer)
+    if proxy := make_proxy(asked, assignments, note):
+        return proxy.run(sys.stdin.buffer, sys.stdout.buffer)
     library = open_own(asked, assignments)
     from marklight.surfaces.mcp.stdio import serve_stdio
 

@@ -24,7 +24,7 @@ from marklight.surfaces.cli.setting_values import ignored_values, masked, value_
 
 if TYPE_CHECKING:
     from marklight.library import Library
-    from marklight.surfaces.daemon.remote import Remote
+    from marklight.surfaces.daemon.client import RemoteLibrary
 
 MOST_ODD = 20
 """Commits that something is odd about, told by name."""
@@ -123,13 +123,13 @@ def status(
     return 0
 
 
-def running(library: Library | Remote) -> dict[str, Any] | None:
+def running(library: Library | RemoteLibrary) -> dict[str, Any] | None:
     """The daemon that serves this library, by whatever settings."""
-    from marklight.surfaces.daemon.starting import answering
-    from marklight.surfaces.daemon.state import states
+    from marklight.surfaces.daemon.discovery import state_files
+    from marklight.surfaces.daemon.lifecycle import answering_daemon
 
-    for file, _ in list(states(library.place.folder)):
-        if found := answering(file):
+    for file, _ in list(state_files(library.place.folder)):
+        if found := answering_daemon(file):
             return found.to_dict()
     return None
 

@@ -17,7 +17,7 @@ from marklight.surfaces.style import Style, style_for
 
 if TYPE_CHECKING:
     from marklight.library import Library
-    from marklight.surfaces.daemon.remote import Remote
+    from marklight.surfaces.daemon.client import RemoteLibrary
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 SET = click.option(
@@ -104,20 +104,19 @@ IN_LIBRARY = click.option(
 
 def open_library(
     folder: Path | None, assignments: Sequence[str] = (), *, searching: bool = False
-) -> Library | Remote:
+) -> Library | RemoteLibrary:
     """The library around a folder: as its daemon has it if one runs, else loaded into this process.
 
     Only now, so that `--help` answers at once. `searching` says that settings of a search may be
     told to the daemon with each question; with any others this process works alone.
     """
-    from marklight.surfaces.daemon.attach import is_off
-    from marklight.surfaces.daemon.remote import reach
+    from marklight.surfaces.daemon.discovery import is_disabled, open_remote
 
-    if found := reach(folder, assignments, note, searching=searching):
+    if found := open_remote(folder, assignments, note, searching=searching):
         return found
     library = open_own(folder, assignments)
-    if library.serve.start and not is_off():
-        from marklight.surfaces.daemon.starting import start_for_client
+    if library.serve.start and not is_disabled():
+        from marklight.surfaces.daemon.lifecycle import start_for_client
 
         # For those who ask next; this call does not wait for it.
         others = [one for one in assignments if not one.lstrip().startswith("search.")]
@@ -132,7 +131,7 @@ def open_own(folder: Path | None, assignments: Sequence[str] = ()) -> Library:
     return Library(folder, assignments=assignments)
 
 
-def style_of(library: Library | Remote) -> Style:
+def style_of(library: Library | RemoteLibrary) -> Style:
     """How this library's places are drawn on standard output."""
     context = click.get_current_context(silent=True)
     color = context.meta.get(COLOR_KEY, "auto") if context else "auto"

@@ -15,7 +15,7 @@ from marklight.surfaces.cli.progress import Bar
 if TYPE_CHECKING:
     from marklight.library import Library
     from marklight.surfaces.cli.session import Session
-    from marklight.surfaces.daemon.remote import Remote
+    from marklight.surfaces.daemon.client import RemoteLibrary
 
 
 @click.command()
@@ -50,7 +50,7 @@ def query(path: Path | None, limit: int, mode: str, assignments: tuple[str, ...]
     return 0
 
 
-def _prepare(library: Library | Remote, mode: str, terminal: bool) -> None:
+def _prepare(library: Library | RemoteLibrary, mode: str, terminal: bool) -> None:
     """All of the index, so that the first question is answered as quickly as the others."""
     from marklight.errors import Busy
 

@@ -16,8 +16,8 @@ from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, note, show,
 from marklight.surfaces.cli.progress import Bar
 
 if TYPE_CHECKING:
-    from marklight.surfaces.daemon.running import Daemon
-    from marklight.surfaces.daemon.state import State
+    from marklight.surfaces.daemon.discovery import State
+    from marklight.surfaces.daemon.process import Daemon
 
 REDRAW_SECONDS = 0.2
 
@@ -91,7 +91,7 @@ def _serve(
     leave_idle: bool,
     as_json: bool,
 ) -> int:
-    from marklight.surfaces.daemon.serving import serve
+    from marklight.surfaces.daemon.lifecycle import serve
 
     serve(
         folder,
@@ -99,8 +99,8 @@ def _serve(
         assignments,
         leave_idle=leave_idle,
         ready=partial(_greet_here, as_json=as_json),
-        say=note,
-        watch=_show_runs if sys.stderr.isatty() else None,
+        notify=note,
+        monitor=_show_runs if sys.stderr.isatty() else None,
     )
     return 0
 
@@ -138,7 +138,7 @@ def _greet_here(state: State, as_json: bool) -> None:
 def _detach(
     folder: Path | None, asked: dict[str, Any], assignments: tuple[str, ...], as_json: bool
 ) -> int:
-    from marklight.surfaces.daemon.detaching import detach
+    from marklight.surfaces.daemon.lifecycle import detach
 
     _greet(detach(folder, asked, assignments, note), as_json)
     return 0
@@ -146,10 +146,10 @@ def _detach(
 
 def _tell(folder: Path | None, as_json: bool) -> int:
     from marklight.place import locate
-    from marklight.surfaces.daemon.control import running
+    from marklight.surfaces.daemon.lifecycle import running_daemons
 
     place = locate(folder)
-    found = running(place.folder)
+    found = running_daemons(place.folder)
     if not found:
         raise NotFound(f"no daemon serves {place.folder}", "`marklight serve --detach` starts one")
     for each in found:
@@ -162,9 +162,9 @@ def _tell(folder: Path | None, as_json: bool) -> int:
 
 def _end(folder: Path | None, every: bool) -> int:
     from marklight.place import locate
-    from marklight.surfaces.daemon.control import end
+    from marklight.surfaces.daemon.lifecycle import stop as stop_daemons
 
     place = None if every else locate(folder).folder
-    if not end(place, lambda each: show(f"stopped {each.address} (process {each.pid})")):
+    if not stop_daemons(place, lambda each: show(f"stopped {each.address} (process {each.pid})")):
         raise NotFound(f"no daemon serves {place}" if place else "no daemon runs")
     return 0

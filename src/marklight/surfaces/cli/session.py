@@ -24,7 +24,7 @@ from marklight.surfaces.listing import listing
 
 if TYPE_CHECKING:
     from marklight.library import Library
-    from marklight.surfaces.daemon.remote import Remote
+    from marklight.surfaces.daemon.client import RemoteLibrary
 
 HINT = "Ask in words. 1 shows result 1, 1 section widens it, :o 1 opens it. :help, :q"
 MOST = 100
@@ -40,7 +40,7 @@ class Session:
 
     def __init__(
         self,
-        library: Library | Remote,
+        library: Library | RemoteLibrary,
         *,
         limit: int = 5,
         mode: str = "hybrid",

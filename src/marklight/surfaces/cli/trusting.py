@@ -97,9 +97,9 @@ def _revoke(asked: Path | None, as_json: bool) -> int:
 
 def _mind_daemon(folder: Path) -> None:
     """Note that a daemon keeps what it was started with: where it listens, and its token."""
-    from marklight.surfaces.daemon.state import states
+    from marklight.surfaces.daemon.discovery import state_files
 
-    if any(True for _ in states(folder)):
+    if any(True for _ in state_files(folder)):
         note(
             "a daemon serves this folder at the address that it was started with; `marklight stop` ends it"
         )

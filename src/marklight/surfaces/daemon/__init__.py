@@ -1,1 +1,1 @@
-"""One process that holds the model and follows the files; others attach to it."""
+"""Daemon: one process that keeps a library open and its model loaded; commands and assistants connect to it."""

@@ -1,7 +1,8 @@
-"""Where we are reached, under which names, and what must be shown to come in."""
+"""Listening address: allowed Host names, token rules, and the listening socket."""
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import ip_address
@@ -9,62 +10,100 @@ from ipaddress import ip_address
 from marklight.errors import UsageError
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-"""Names of this machine that no other machine can take over."""
-EVERYWHERE = ("0.0.0.0", "::")
-"""Addresses that mean all of a machine's own."""
-PLAIN_PORT = 80
-"""Left out of names by every browser."""
+"""Names of this machine that no DNS record can redirect."""
+WILDCARDS = ("0.0.0.0", "::")
+"""Addresses that bind to all interfaces."""
+HTTP_PORT = 80
+"""Browsers omit this port in the Host header."""
+BACKLOG = 128
 
 
 @dataclass(frozen=True)
 class Address:
-    """An address with its rules; one beyond this machine demands a token."""
+    """A listening address and its bearer token, which every address but loopback needs."""
 
     host: str = "127.0.0.1"
     port: int = 7433
     token: str = field(default="", repr=False)
-    """What everybody must show; empty asks for nothing."""
+    """Bearer token; empty means no authentication."""
 
     def __post_init__(self) -> None:
         if not self.host.strip():
-            # To the system it would mean every address of this machine.
-            raise UsageError("the address to serve at is empty", "Such as 127.0.0.1")
+            # The system would bind to all interfaces.
+            raise UsageError("The address to listen on is empty", "Use for example 127.0.0.1")
         if not self.token and not is_loopback(self.host):
             raise UsageError(
-                f"{self.host} can be reached from other machines, which takes a token",
-                "Give one with --token, or serve at 127.0.0.1",
+                f"Other machines can reach {self.host}, so a token is required",
+                "Set one with --token, or listen on 127.0.0.1",
             )
-        if not all(sign.isprintable() and not sign.isspace() for sign in self.token):
-            raise UsageError("a token is one word", "Use letters and digits, the more the better")
+        if not all(char.isprintable() and not char.isspace() for char in self.token):
+            raise UsageError(
+                "The token contains spaces or control characters", "Use letters and digits"
+            )
 
     @cached_property
-    def names(self) -> frozenset[str]:
-        """What a client may call us in its Host header."""
-        return frozenset(name for host in (*LOOPBACK, self.host) for name in self.named(host))
+    def host_names(self) -> frozenset[str]:
+        """Return the accepted values of the Host header."""
+        return frozenset(name for host in (*LOOPBACK, self.host) for name in self.with_port(host))
 
-    def named(self, host: str) -> tuple[str, ...]:
-        """A host as it is written with our port."""
-        plain = f"[{host}]" if ":" in host and not host.startswith("[") else host
-        with_port = f"{plain}:{self.port}".lower()
-        return (with_port, plain.lower()) if self.port == PLAIN_PORT else (with_port,)
+    def with_port(self, host: str) -> tuple[str, ...]:
+        """Return the forms in which a client may write a host with our port."""
+        bracketed = f"[{host}]" if ":" in host and not host.startswith("[") else host
+        full = f"{bracketed}:{self.port}".lower()
+        return (full, bracketed.lower()) if self.port == HTTP_PORT else (full,)
 
     @property
-    def everywhere(self) -> bool:
-        """Whether any of this machine's addresses leads here."""
-        return self.host in EVERYWHERE
+    def is_wildcard(self) -> bool:
+        """Return true if all interfaces of this machine are bound."""
+        return self.host in WILDCARDS
 
     @property
     def url(self) -> str:
-        """Where a browser on this machine finds us."""
+        """Return the URL for a browser on this machine."""
         host = "127.0.0.1" if self.host == "0.0.0.0" else "::1" if self.host == "::" else self.host
-        return f"http://{self.named(host)[0]}"
+        return f"http://{self.with_port(host)[0]}"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Return true if only this machine can reach the host."""
     if host.lower() in LOOPBACK:
         return True
     try:
         return ip_address(host).is_loopback
-    except ValueError:  # a name, which may lead anywhere
+    except ValueError:  # a name, which may resolve to any address
         return False
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket; port 0 takes a free one."""
+    try:
+        family, *_, address = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        # asyncio sets TCP_NODELAY only on sockets with this protocol number; without it the second
+        # part of every response waits 40 ms for the client's acknowledgement.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"Invalid address to listen on: {host} ({error})") from None
+    try:
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if hasattr(socket, "SO_EXCLUSIVEADDRUSE"):  # else two servers can share a port on Windows
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        else:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise UsageError(
+            f"Cannot listen on {host}:{port}: {error.strerror or error}",
+            "Choose another port with --port; 0 takes a free one",
+        ) from None
+    listener.setblocking(False)
+    return listener
+
+
+def port_of(listener: socket.socket) -> int:
+    """Return the port of a listening socket, which the system may have chosen."""
+    return int(listener.getsockname()[1])

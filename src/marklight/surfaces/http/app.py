@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from marklight.errors import ModelError
 from marklight.library import Library
-from marklight.surfaces.host import Host
+from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.http.address import Address
 from marklight.surfaces.http.asked import in_address
 from marklight.surfaces.http.errors import Errors, answer_to, json_response
@@ -28,7 +28,7 @@ from marklight.surfaces.mcp.server import LibraryServer, make_server
 from marklight.surfaces.mcp.streamable import make_streamable
 
 
-def make_app(host: Host, address: Address, server: LibraryServer | None = None) -> Starlette:
+def make_app(host: LibraryHost, address: Address, server: LibraryServer | None = None) -> Starlette:
     """An application for a host that whoever runs it has opened, for as long as its lifespan."""
     assistants, sessions = make_streamable(server or make_server(host))
 
@@ -58,7 +58,7 @@ def make_app(host: Host, address: Address, server: LibraryServer | None = None) 
     return app
 
 
-def _description(host: Host, address: Address) -> Callable[[Request], Awaitable[Response]]:
+def _description(host: LibraryHost, address: Address) -> Callable[[Request], Awaitable[Response]]:
     """What this server takes, told by itself."""
 
     def reranks(library: Library, **_: Any) -> bool:
@@ -69,7 +69,7 @@ def _description(host: Host, address: Address) -> Callable[[Request], Awaitable[
 
     async def describe_it(request: Request) -> Response:
         in_address(request, ())
-        found = describe(host.library.collections, bool(address.token), await host.work(reranks))
+        found = describe(host.library.collections, bool(address.token), await host.run(reranks))
         return json_response(found)
 
     return describe_it

@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from marklight.errors import NotFound, UsageError
 from marklight.surfaces.http.errors import BadRequest
-from marklight.surfaces.parameters import Parameter, read
+from marklight.surfaces.parameters import Parameter, parse
 
 DEEPEST = 10
 """Tables within tables: settings have three."""
@@ -56,7 +56,7 @@ def in_address(request: Request, parameters: Sequence[Parameter]) -> dict[str, A
             raise UsageError(f"{name!r} is given twice", "It has one value")
         else:
             found[name] = _value(value, kind)
-    return read(parameters, found)
+    return parse(parameters, found)
 
 
 def in_path(request: Request, above: str) -> str:

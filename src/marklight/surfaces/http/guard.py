@@ -69,10 +69,10 @@ class Guard:
 
     def _names(self, scope: Scope) -> frozenset[str]:
         own = scope.get("server")
-        if not self.address.everywhere or not own:
-            return self.address.names
+        if not self.address.is_wildcard or not own:
+            return self.address.host_names
         # The address that this very connection came to: a number, which nobody can point elsewhere.
-        return self.address.names | set(self.address.named(own[0].removeprefix("::ffff:")))
+        return self.address.host_names | set(self.address.with_port(own[0].removeprefix("::ffff:")))
 
     def _demand_token(self, scope: Scope) -> None:
         shown = [

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from marklight import __version__
-from marklight.surfaces import schemas, verbs
+from marklight.surfaces import operations, schemas
 from marklight.surfaces.http import routes
 from marklight.surfaces.http.precise import PAIR, precise
 from marklight.surfaces.parameters import Parameter
@@ -107,7 +107,7 @@ def describe(collections: Iterable[str], token: bool, reranks: bool) -> Schema:
             "/openapi.json": {"get": get("Description", OBJECT, statuses=("503",))},
             "/api/search": {
                 "get": get("Search", schemas.ANSWER, routes.SEARCH),
-                "post": post("Search", schemas.ANSWER, verbs.SEARCH),
+                "post": post("Search", schemas.ANSWER, operations.SEARCH),
             },
             "/api/search/stream": {
                 "get": get(
@@ -117,23 +117,27 @@ def describe(collections: Iterable[str], token: bool, reranks: bool) -> Schema:
                     kind="text/event-stream",
                 )
             },
-            "/api/commits": {"post": post("Commits", schemas.COMMITS, verbs.COMMITS)},
-            "/api/documents": {"get": get("List documents", schemas.DOCUMENTS, verbs.DOCUMENTS)},
+            "/api/commits": {"post": post("Commits", schemas.COMMITS, operations.COMMITS)},
+            "/api/documents": {
+                "get": get("List documents", schemas.DOCUMENTS, operations.DOCUMENTS)
+            },
             "/api/documents/{path}": {
                 "get": get("Read a document", schemas.EXTRACT, routes.PART, True)
             },
             "/api/outline/{path}": {"get": get("Outline", schemas.OUTLINE, (), True)},
             "/api/page/{path}": {
-                "get": get("Read as HTML", OBJECT, routes.below(verbs.PAGE), True)
+                "get": get("Read as HTML", OBJECT, routes.below(operations.PAGE), True)
             },
             "/api/related/{path}": {
-                "get": get("Related documents", schemas.RELATED, routes.below(verbs.RELATED), True)
+                "get": get(
+                    "Related documents", schemas.RELATED, routes.below(operations.RELATED), True
+                )
             },
-            "/api/links": {"get": get("Loose ends", schemas.LINKS, routes.below(verbs.LINKS))},
+            "/api/links": {"get": get("Loose ends", schemas.LINKS, routes.below(operations.LINKS))},
             "/api/links/{path}": {
-                "get": get("Links", schemas.LINKS, routes.below(verbs.LINKS), True)
+                "get": get("Links", schemas.LINKS, routes.below(operations.LINKS), True)
             },
-            "/api/graph": {"get": get("Picture of links", schemas.GRAPH, verbs.GRAPH)},
+            "/api/graph": {"get": get("Picture of links", schemas.GRAPH, operations.GRAPH)},
             "/api/tags": {"get": get("Tags", schemas.TAGS)},
             "/api/status": {"get": get("Status", schemas.STATUS)},
         },

@@ -8,7 +8,7 @@ from typing import Any
 from marklight.levels import LEVELS
 from marklight.library.compose import SKIPPABLE, stage_name
 from marklight.search import pipeline
-from marklight.surfaces import verbs
+from marklight.surfaces import operations
 from marklight.surfaces.parameters import Parameter
 
 Schema = dict[str, Any]
@@ -35,7 +35,7 @@ def precise(parameter: Parameter, collections: Sequence[str], reranks: bool) -> 
     match parameter.name:
         case "q" | "query" | "hypothesis" | "ref":
             return {**schema, "minLength": 1, "pattern": WORDS}
-        case "after" if parameter in verbs.DOCUMENTS:
+        case "after" if parameter in operations.DOCUMENTS:
             return {**schema, "pattern": NEXT}
         case "after" | "before":
             return {**schema, "pattern": DAY}

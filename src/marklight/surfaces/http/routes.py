@@ -13,14 +13,14 @@ from starlette.routing import BaseRoute, Route
 
 from marklight import __version__
 from marklight.errors import NotFound, UsageError
-from marklight.surfaces import verbs
-from marklight.surfaces.host import Host
+from marklight.surfaces import operations
+from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.http.asked import in_address, in_body, in_path
 from marklight.surfaces.http.errors import json_response
 from marklight.surfaces.http.precise import WORDS
 from marklight.surfaces.http.stream import streamed
 from marklight.surfaces.http.waiting import waited_for
-from marklight.surfaces.parameters import Parameter, text
+from marklight.surfaces.parameters import Parameter, string
 
 DOCUMENTS = "/api/documents/"
 OUTLINE = "/api/outline/"
@@ -53,14 +53,14 @@ def below(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
     return tuple(each for each in parameters if each.name not in ("path", "ref"))
 
 
-SEARCH = in_addresses(verbs.SEARCH)
-NAMED = text(
+SEARCH = in_addresses(operations.SEARCH)
+NAMED = string(
     "path", "The document, as guide/auth.md.", required=True, maxLength=5000, pattern=WORDS
 )
 PART = (
-    text("heading", "Only what stands under this heading, or its anchor.", maxLength=1000),
-    text("lines", "Only these lines, as 10-40.", maxLength=20, pattern=f"^{LINES.pattern}$"),
-    *(each for each in below(verbs.GET) if each.name != "context"),
+    string("heading", "Only what stands under this heading, or its anchor.", maxLength=1000),
+    string("lines", "Only these lines, as 10-40.", maxLength=20, pattern=f"^{LINES.pattern}$"),
+    *(each for each in below(operations.GET) if each.name != "context"),
 )
 
 
@@ -68,7 +68,7 @@ PART = (
 class Api:
     """The verbs of one host, as requests ask for them."""
 
-    host: Host
+    host: LibraryHost
 
     def routes(self) -> list[BaseRoute]:
         """Every address with the methods that it takes."""
@@ -130,7 +130,7 @@ class Api:
 
     async def documents(self, request: Request) -> Response:
         """Which documents there are, a part at a time."""
-        return await self._call(request, "documents", in_address(request, verbs.DOCUMENTS))
+        return await self._call(request, "documents", in_address(request, operations.DOCUMENTS))
 
     async def tags(self, request: Request) -> Response:
         """Every tag with the number of its documents."""
@@ -154,22 +154,22 @@ class Api:
 
     async def loose_ends(self, request: Request) -> Response:
         """What in the library leads nowhere, or stands alone."""
-        return await self._call(request, "links", in_address(request, below(verbs.LINKS)))
+        return await self._call(request, "links", in_address(request, below(operations.LINKS)))
 
     async def graph(self, request: Request) -> Response:
         """Documents and the links between them."""
-        return await self._call(request, "graph", in_address(request, verbs.GRAPH))
+        return await self._call(request, "graph", in_address(request, operations.GRAPH))
 
     async def status(self, request: Request) -> Response:
         """What is indexed, and what is still to do."""
         return await self._call(request, "status", in_address(request, ()))
 
-    async def _below(self, request: Request, above: str, verb: str) -> Response:
-        given = in_address(request, below(tuple(verbs.VERBS[verb].parameters)))
-        return await self._call(request, verb, {"path": in_path(request, above), **given})
+    async def _below(self, request: Request, above: str, operation: str) -> Response:
+        given = in_address(request, below(tuple(operations.OPERATIONS[operation].parameters)))
+        return await self._call(request, operation, {"path": in_path(request, above), **given})
 
-    async def _call(self, request: Request, verb: str, given: Mapping[str, Any]) -> Response:
-        return json_response(await waited_for(request, self.host, verb, given))
+    async def _call(self, request: Request, operation: str, given: Mapping[str, Any]) -> Response:
+        return json_response(await waited_for(request, self.host, operation, given))
 
 
 def _lines(text: str) -> tuple[int, int]:

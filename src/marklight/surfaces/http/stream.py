@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from marklight.errors import MarklightError
 from marklight.library import Library
-from marklight.surfaces.host import Host
+from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.http.errors import told, unexpected
 from marklight.surfaces.http.waiting import asked_too_much, waited_for
 from marklight.surfaces.render import to_json
@@ -21,7 +21,7 @@ Step = tuple[str, Given]
 """What a step is called, and how the library is asked for it or what it answered."""
 
 
-async def streamed(request: Request, host: Host, asked: Given) -> Response:
+async def streamed(request: Request, host: LibraryHost, asked: Given) -> Response:
     """Server-sent events; whoever stops listening stops the work.
 
     The first step is done before anything is said, so that what makes no sense has its status.
@@ -39,7 +39,7 @@ async def streamed(request: Request, host: Host, asked: Given) -> Response:
 
 
 async def _events(
-    host: Host, first: Step, todo: Iterator[Step], began: float
+    host: LibraryHost, first: Step, todo: Iterator[Step], began: float
 ) -> AsyncIterator[bytes]:
     done = [first[0]]
     yield event("results", {"step": first[0], **first[1]})
@@ -56,7 +56,7 @@ async def _events(
     yield event("done", {"steps": done, "took_ms": took_ms})
 
 
-async def _reranks(host: Host, asked: Given) -> bool:
+async def _reranks(host: LibraryHost, asked: Given) -> bool:
     """Whether there is a last step; one that is asked for and cannot be is told before the first."""
 
     def work(library: Library, **_: Any) -> bool:
@@ -64,7 +64,7 @@ async def _reranks(host: Host, asked: Given) -> bool:
         return wanted and (not asked.get("rerank") or library.any_reranker is not None)
 
     try:
-        return await host.work(work)
+        return await host.run(work)
     except MarklightError as error:
         raise asked_too_much(error, asked) from None
 

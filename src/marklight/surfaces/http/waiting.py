@@ -9,17 +9,17 @@ import anyio
 from starlette.requests import Request
 
 from marklight.errors import ModelError, Stopped, UsageError
-from marklight.surfaces import verbs
-from marklight.surfaces.host import Host
-from marklight.surfaces.parameters import read
+from marklight.surfaces import operations
+from marklight.surfaces.host import LibraryHost
+from marklight.surfaces.parameters import parse
 
 
 async def waited_for(
-    request: Request, host: Host, verb: str, given: Mapping[str, Any]
+    request: Request, host: LibraryHost, operation: str, given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What the library says, as long as the asker is there."""
     # Before a place is waited for: what makes no sense is told at once.
-    read(verbs.VERBS[verb].parameters, given)
+    parse(operations.OPERATIONS[operation].parameters, given)
     found: dict[str, Any] = {}
     failed: list[Exception] = []
     async with anyio.create_task_group() as group:
@@ -32,7 +32,7 @@ async def waited_for(
 
         group.start_soon(watch)
         try:
-            found = await host.call(verb, given)
+            found = await host.call(operation, given)
         except Exception as error:
             failed.append(error)
         group.cancel_scope.cancel()

@@ -10,12 +10,12 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from marklight.errors import MarklightError
-from marklight.surfaces.host import Host
+from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp import telling
 from marklight.surfaces.mcp.progress import reported
 from marklight.surfaces.mcp.tools import Tool, tools_for
 from marklight.surfaces.mcp.wording import error_text, state
-from marklight.surfaces.parameters import nearest
+from marklight.surfaces.parameters import suggest
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -30,7 +30,7 @@ ANNOTATIONS = types.ToolAnnotations(
 class Calling:
     """The tools of one library, listed and called."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: LibraryHost) -> None:
         self.host = host
 
     @property
@@ -58,12 +58,12 @@ class Calling:
         if tool is None:
             raise MCPError(
                 types.INVALID_PARAMS,
-                f"there is no tool {params.name[:100]!r}. {nearest(params.name, tools)}",
+                f"there is no tool {params.name[:100]!r}. {suggest(params.name, tools)}",
             )
         try:
             values = tool.read(params.arguments or {})
             async with reported(ctx, self.host.following) as progress:
-                found = await self.host.call(tool.verb, tool.asked(values), progress)
+                found = await self.host.call(tool.operation, tool.asked(values), progress)
         except MarklightError as error:
             return _failed(error_text(error, self.host.following))
         except Exception as error:
@@ -76,18 +76,18 @@ class Calling:
     ) -> types.CallToolResult:
         several = self.host.several_collections
         now, tokens = state(self.host.following), values.get("max_tokens", telling.MOST_TOKENS)
-        if tool.verb == "search":
+        if tool.operation == "search":
             text = telling.search_text(
                 found, several, now, tokens, values.get("top_n", telling.MOST_PASSAGES)
             )
-        elif tool.verb == "commits":
+        elif tool.operation == "commits":
             text = telling.commits_text(found, tokens)
-        elif tool.verb == "get":
+        elif tool.operation == "get":
             found = telling.extract_of(found, several, tokens)
             text = telling.extract_text(found, several)
-        elif tool.verb == "outline":
+        elif tool.operation == "outline":
             text = telling.outline_text(found, several)
-        elif tool.verb == "related":
+        elif tool.operation == "related":
             text = telling.related_text(found, several)
         else:
             text = telling.status_text(found, now, self.host.following.watching)

@@ -9,7 +9,7 @@ import mcp_types as types
 
 from marklight.errors import MarklightError
 from marklight.escaping import one_line
-from marklight.surfaces.host import Host
+from marklight.surfaces.host import LibraryHost
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -21,7 +21,7 @@ MOST = 100
 class Completions:
     """Values for the arguments of prompts and of the template of addresses."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: LibraryHost) -> None:
         self.host = host
 
     async def complete(

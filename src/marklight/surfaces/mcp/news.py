@@ -22,7 +22,7 @@ from mcp.shared.exceptions import MCPError
 from marklight.errors import NotFound
 from marklight.model import DocumentId
 from marklight.report import Report
-from marklight.surfaces.host import Host
+from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp.addresses import address, other_address, read_address
 from marklight.surfaces.render import report_text
 
@@ -56,7 +56,7 @@ class Client:
 class News:
     """Changes of one library, as long as one transport serves it."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: LibraryHost) -> None:
         self.host = host
         self.bus = InMemorySubscriptionBus()
         self.streams = ListenHandler(self.bus)

@@ -8,22 +8,24 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from marklight.errors import MarklightError
-from marklight.surfaces.host import Host
+from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp import telling
 from marklight.surfaces.mcp.wording import QUOTED, error_text
-from marklight.surfaces.parameters import Parameter, nearest, read, text
+from marklight.surfaces.parameters import Parameter, parse, string, suggest
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
 RESEARCH = (
-    text("question", "What you want to know.", required=True, maxLength=10_000),
-    text("path", "Only below this path, such as guide/**.", maxLength=1000),
-    text("tag", "Only documents with this tag.", maxLength=1000),
+    string("question", "What you want to know.", required=True, maxLength=10_000),
+    string("path", "Only below this path, such as guide/**.", maxLength=1000),
+    string("tag", "Only documents with this tag.", maxLength=1000),
 )
 SECTION = (
-    text("path", "The document.", required=True, maxLength=5000),
-    text("heading", "The section's heading or its anchor; without one, all of it.", maxLength=1000),
+    string("path", "The document.", required=True, maxLength=5000),
+    string(
+        "heading", "The section's heading or its anchor; without one, all of it.", maxLength=1000
+    ),
 )
 SECTION_TOKENS = 8000
 """Of a section that is handed over with the prompt: more would crowd out the talk around it."""
@@ -41,7 +43,7 @@ PROMPTS = {
 class Prompts:
     """The two prompts over one library."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: LibraryHost) -> None:
         self.host = host
 
     async def list(
@@ -64,13 +66,13 @@ class Prompts:
     ) -> types.GetPromptResult:
         """A prompt with its arguments filled in."""
         if params.name not in PROMPTS:
-            known = nearest(params.name, PROMPTS)
+            known = suggest(params.name, PROMPTS)
             raise MCPError(
                 types.INVALID_PARAMS, f"there is no prompt {params.name[:100]!r}. {known}"
             )
         _, description, arguments = PROMPTS[params.name]
         try:
-            given = read(arguments, params.arguments or {})
+            given = parse(arguments, params.arguments or {})
             said = _research(given) if params.name == "research" else await self._section(given)
         except MarklightError as error:
             raise MCPError(types.INVALID_PARAMS, error_text(error, self.host.following)) from error

@@ -11,7 +11,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from marklight.errors import MarklightError, NotFound, UsageError
 from marklight.escaping import one_line, visible
 from marklight.model import DocumentId
-from marklight.surfaces.host import Host
+from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp.addresses import TEMPLATE, address, read_address
 from marklight.surfaces.mcp.wording import error_text
 
@@ -28,7 +28,7 @@ RESOURCE_NOT_FOUND = -32002
 class Resources:
     """The documents of one library."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: LibraryHost) -> None:
         self.host = host
 
     async def list(
@@ -87,10 +87,10 @@ class Resources:
             raise self._refused(ctx, error) from error
 
     async def _call(
-        self, ctx: ServerRequestContext[Any], verb: str, given: dict[str, Any]
+        self, ctx: ServerRequestContext[Any], operation: str, given: dict[str, Any]
     ) -> dict[str, Any]:
         try:
-            return await self.host.call(verb, given)
+            return await self.host.call(operation, given)
         except MarklightError as error:
             raise self._refused(ctx, error) from error
 

@@ -14,7 +14,7 @@ from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from marklight.surfaces.host import Host
+from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp.calling import Calling
 from marklight.surfaces.mcp.completions import Completions
 from marklight.surfaces.mcp.news import News
@@ -90,7 +90,7 @@ class LibraryServer(Server[News]):
         return found
 
 
-def make_server(host: Host) -> LibraryServer:
+def make_server(host: LibraryHost) -> LibraryServer:
     """Everything that an assistant can ask of this library."""
     calling, resources = Calling(host), Resources(host)
     prompts, completions = Prompts(host), Completions(host)

@@ -19,7 +19,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from marklight.escaping import escape_json
-from marklight.surfaces.host import Host
+from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp.server import LibraryServer, make_server
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def serve_stdio(library: Library) -> int:
 
 
 async def _serve(library: Library) -> None:
-    host = Host(library)
+    host = LibraryHost(library)
     async with anyio.create_task_group() as group:
         group.start_soon(_leave_when_told)
         async with host.open():

@@ -13,14 +13,14 @@ from marklight.surfaces.mcp.wording import QUOTED
 from marklight.surfaces.parameters import (
     MODES,
     Parameter,
-    flag,
+    boolean,
+    integer,
+    json_schema,
+    mapping,
     number,
-    read,
-    schema_of,
-    table,
-    text,
-    texts,
-    whole,
+    parse,
+    string,
+    strings,
 )
 
 RENAMED = {
@@ -37,33 +37,35 @@ SETTINGS = {
 }
 """Parameters that are settings of a stage of the search, for one call."""
 
-QUERY = text(
+QUERY = string(
     "query", "What you look for, in plain words; names and phrases in quotes too.", required=True
 )
-HYPOTHESIS = text(
+HYPOTHESIS = string(
     "hypothesis",
     "A short passage as the documents might have it, written as if it were the answer.",
     required=True,
 )
-TOP_N = whole("top_n", "How many passages.", 1, 100, default=5)
+TOP_N = integer("top_n", "How many passages.", 1, 100, default=5)
 MIN_SCORE = number("min_score", "Leave out passages that are less likely; 0 shows all.", 0, 1)
 FILTERS = (
-    texts("path", "Only these paths: guide/** or *.md."),
-    texts("tags", "Only documents with one of these tags, or one nested below."),
-    table("where", "Only documents with this frontmatter.", {"type": "string", "maxLength": 1000}),
-    text("after", "Only of this day or later: 2026-01-31, 2026-01.", maxLength=100),
-    text("before", "Only of this day or earlier.", maxLength=100),
-    texts("excluded_files", "Not in these files or globs, such as those you have read."),
+    strings("path", "Only these paths: guide/** or *.md."),
+    strings("tags", "Only documents with one of these tags, or one nested below."),
+    mapping(
+        "where", "Only documents with this frontmatter.", {"type": "string", "maxLength": 1000}
+    ),
+    string("after", "Only of this day or later: 2026-01-31, 2026-01.", maxLength=100),
+    string("before", "Only of this day or earlier.", maxLength=100),
+    strings("excluded_files", "Not in these files or globs, such as those you have read."),
 )
-COLLECTION = texts("collection", "Only in these collections.")
-MAX_TOKENS = whole("max_tokens", "Size of the answer.", 1, 1_000_000, default=MOST_TOKENS)
-REF = text(
+COLLECTION = strings("collection", "Only in these collections.")
+MAX_TOKENS = integer("max_tokens", "Size of the answer.", 1, 1_000_000, default=MOST_TOKENS)
+REF = string(
     "ref",
     "A path or title, path#heading, path:10-40 or a passage's id.",
     required=True,
     maxLength=5000,
 )
-PATH = text("path", "The document's path.", required=True, maxLength=5000)
+PATH = string("path", "The document's path.", required=True, maxLength=5000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +75,18 @@ class Tool:
     name: str
     title: str
     description: str
-    verb: str
+    operation: str
     parameters: Sequence[Parameter]
     answer: schemas.Schema
 
     @property
     def schema(self) -> dict[str, Any]:
         """Of what it is called with."""
-        return schema_of(self.parameters)
+        return json_schema(self.parameters)
 
     def read(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The values that it was called with; anything that it does not know is refused."""
-        return read(self.parameters, given)
+        return parse(self.parameters, given)
 
     def asked(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The same as its verb is told."""
@@ -98,11 +100,11 @@ class Tool:
                 told[RENAMED.get(name, name)] = value
         if stages:
             told["settings"] = {"search": stages}
-        if self.verb == "search":
+        if self.operation == "search":
             told.setdefault("query", told.get("hypothesis"))
-        if self.verb in ("search", "commits"):
+        if self.operation in ("search", "commits"):
             told.setdefault("max_tokens", MOST_TOKENS)
-        if self.verb == "get":
+        if self.operation == "get":
             told.pop("max_tokens", None)
         return told
 
@@ -123,19 +125,21 @@ def tools_for(several_collections: bool) -> Mapping[str, Tool]:
                 QUERY,
                 TOP_N,
                 MIN_SCORE,
-                text("mode", "Which ways of searching answer.", enum=list(MODES), default="hybrid"),
+                string(
+                    "mode", "Which ways of searching answer.", enum=list(MODES), default="hybrid"
+                ),
                 *filters,
-                whole("max_chunks_per_document", "Passages of one document.", 1, 100, default=2),
+                integer("max_chunks_per_document", "Passages of one document.", 1, 100, default=2),
                 number(
                     "similarity_threshold",
                     "Nearness from which on two passages say the same.",
                     0.01,
                     1,
                 ),
-                flag("rerank", "Let a cross-encoder look at the best; slower.", None),
-                flag("parents", "Whole sections in place of passages."),
+                boolean("rerank", "Let a cross-encoder look at the best; slower.", None),
+                boolean("parents", "Whole sections in place of passages."),
                 MAX_TOKENS,
-                flag("explain", "Tell why each passage was found."),
+                boolean("explain", "Tell why each passage was found."),
             ),
             schemas.ANSWER,
         ),
@@ -157,10 +161,10 @@ def tools_for(several_collections: bool) -> Mapping[str, Tool]:
             "commits",
             (
                 QUERY,
-                whole("top_n", "How many commits.", 1, 100, default=5),
+                integer("top_n", "How many commits.", 1, 100, default=5),
                 MIN_SCORE,
-                texts("file_pattern", "Only commits that changed such a file: src/** or *.md."),
-                texts("author", "Only by these authors: a part of a name or an e-mail address."),
+                strings("file_pattern", "Only commits that changed such a file: src/** or *.md."),
+                strings("author", "Only by these authors: a part of a name or an e-mail address."),
                 *(each for each in FILTERS if each.name in ("after", "before")),
                 MAX_TOKENS,
             ),

@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from marklight.errors import UsageError
-from marklight.surfaces.parameters import nearest
+from marklight.surfaces.parameters import suggest
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def client_of(name: str) -> Client:
     """The client of this name; another name is refused with the nearest."""
     if name in CLIENTS:
         return CLIENTS[name]
-    raise UsageError(f"there is no client {name[:100]!r}", nearest(name.lower(), CLIENTS))
+    raise UsageError(f"there is no client {name[:100]!r}", suggest(name.lower(), CLIENTS))
 
 
 def this_machine() -> Machine:

@@ -9,7 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as some
 
 from marklight import answer, commits, report
-from marklight.surfaces.daemon.wire import packed, unpacked
+from marklight.surfaces.daemon.ipc_protocol import decode, encode
 from tests.making import chunk
 
 some.register_type_strategy(float, some.floats(allow_nan=False, allow_infinity=False))
@@ -35,18 +35,18 @@ NOUNS = some.one_of(
 @settings(max_examples=30, phases=[Phase.generate])
 @given(NOUNS)
 def test_a_noun_comes_back_as_it_went(noun: object) -> None:
-    sent = json.loads(json.dumps(packed(noun)))
-    back = unpacked(sent)
+    sent = json.loads(json.dumps(encode(noun)))
+    back = decode(sent)
     assert type(back) is type(noun)
-    assert packed(back) == packed(noun)
+    assert encode(back) == encode(noun)
 
 
 def test_a_score_keeps_all_of_its_digits() -> None:
     third = answer.Hit(chunk(), 1 / 3)
-    assert unpacked(json.loads(json.dumps(packed(third)))) == third
+    assert decode(json.loads(json.dumps(encode(third)))) == third
 
 
 @pytest.mark.parametrize("kind", ["Path", "datetime", "replace", "__name__", "print", "Any"])
 def test_nothing_but_nouns_is_made(kind: str) -> None:
-    with pytest.raises(ValueError, match="no noun"):
-        unpacked([kind, "x"])
+    with pytest.raises(ValueError, match="Not a result type"):
+        decode([kind, "x"])

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from marklight.surfaces.cli.app import run
-from marklight.surfaces.daemon.starting import file_for
-from marklight.surfaces.daemon.state import own_settings, states
+from marklight.surfaces.daemon.discovery import process_settings, state_files
+from marklight.surfaces.daemon.lifecycle import state_file
 from tests.surfaces.daemon.serving import PROGRAM, command, loaded, of, serving, settled
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -38,7 +38,7 @@ def test_a_signal_ends_it_in_order(folder: Path, number: signal.Signals) -> None
         assert process.wait(PATIENCE_SECONDS) == 0
         assert process.stderr
         assert process.stderr.read() == b""
-        assert list(states()) == []
+        assert list(state_files()) == []
 
 
 def test_it_ends_when_the_pipe_from_its_parent_is_closed(folder: Path) -> None:
@@ -48,7 +48,7 @@ def test_it_ends_when_the_pipe_from_its_parent_is_closed(folder: Path) -> None:
         process.stdin.close()
         process.stdin = None
         assert process.wait(PATIENCE_SECONDS) == 0
-        assert list(states()) == []
+        assert list(state_files()) == []
 
 
 def test_it_is_ended_by_stop_whoever_asks(
@@ -86,7 +86,7 @@ def test_a_second_one_says_where_the_first_is(folder: Path) -> None:
         insisting = command("serve", "--port", "0")
         assert insisting.returncode == 2
         assert f"at {told.address} (process {told.pid})" in insisting.stderr
-        assert len(list(states())) == 1
+        assert len(list(state_files())) == 1
 
 
 def test_a_port_that_is_taken_is_told_and_another_taken_if_nobody_insists(folder: Path) -> None:
@@ -104,7 +104,7 @@ def test_no_other_machine_gets_in_without_a_token(folder: Path) -> None:
     refused = command("serve", "--host", "0.0.0.0", "--port", "0")
     assert refused.returncode == 2
     assert "token" in refused.stderr
-    assert list(states()) == []
+    assert list(state_files()) == []
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_detached_one_goes_on_until_it_is_stopped(
         again = command("serve", "--detach")
         assert again.returncode == 0
         assert told.address in again.stdout
-        assert "running already" in again.stderr
+        assert "already running" in again.stderr
         for_programs = json.loads(command("serve", "--detach", "--json").stdout)
         assert for_programs["address"] == told.address
         assert for_programs["library"] == str(folder.resolve())
@@ -156,7 +156,7 @@ def test_why_a_detached_one_could_not_begin_is_told(folder: Path) -> None:
         port = str(taken.getsockname()[1])
         refused = command("serve", "--detach", "--port", port)
         assert refused.returncode == 2
-        assert f"nothing can be served at 127.0.0.1:{port}" in refused.stderr
+        assert f"Cannot listen on 127.0.0.1:{port}" in refused.stderr
 
 
 def test_of_two_that_are_started_at_once_one_stays(folder: Path) -> None:
@@ -167,13 +167,13 @@ def test_of_two_that_are_started_at_once_one_stays(folder: Path) -> None:
     codes = [process.wait(PATIENCE_SECONDS) for process in both]
     # One says that the other is there, and that leaves when nobody asks.
     assert codes == [0, 0]
-    assert list(states()) == []
+    assert list(state_files()) == []
 
 
 def test_a_state_file_that_was_lost_is_written_again(folder: Path) -> None:
     with serving(folder):
         told = of(folder)
-        for file, _ in states():
+        for file, _ in state_files():
             file.unlink()
         assert of(folder) == told
 
@@ -190,7 +190,7 @@ def _lives(pid: int) -> bool:
 
 
 def test_a_state_that_cannot_be_written_is_told_and_leaves_nothing(folder: Path) -> None:
-    file = file_for(folder.resolve(), own_settings())
+    file = state_file(folder.resolve(), process_settings())
     file.mkdir()
     done = command("serve", "--port", "0")
     assert done.returncode == 3

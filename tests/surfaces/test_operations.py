@@ -10,15 +10,15 @@ import pytest
 from marklight.library import Library
 from marklight.surfaces.cli.commits import commits
 from marklight.surfaces.cli.finding import search
-from marklight.surfaces.verbs import VERBS
+from marklight.surfaces.operations import OPERATIONS
 
 PRINTING = {"format", "as_json", "color"}
 """Flags that say how an answer is printed, which a library does not do."""
 OTHERWISE = {"no_refresh": "refresh", "paths": "path", "assignments": "settings"}
 
 
-def keywords(verb: str) -> set[str]:
-    taken = inspect.signature(getattr(Library, verb)).parameters.values()
+def keywords(operation: str) -> set[str]:
+    taken = inspect.signature(getattr(Library, operation)).parameters.values()
     return {each.name for each in taken if each.kind is each.KEYWORD_ONLY}
 
 
@@ -31,11 +31,17 @@ def test_every_flag_is_a_keyword_of_the_library(command: click.Command) -> None:
     assert named <= keywords(command.name)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_what_programs_give_a_verb_is_what_the_library_takes(verb: str) -> None:
-    found = VERBS[verb]
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_what_programs_give_a_verb_is_what_the_library_takes(operation: str) -> None:
+    found = OPERATIONS[operation]
     given = {each.name for each in found.parameters} - {found.subject}
-    known = keywords(verb)
-    assert given | set(found.by) <= known
+    known = keywords(operation)
+    assert given | set(found.context) <= known
     # What is left is for whoever has the library in hand.
-    assert known - given - set(found.by) <= {"near", "part", "assignments", "progress", "going_on"}
+    assert known - given - set(found.context) <= {
+        "near",
+        "part",
+        "assignments",
+        "progress",
+        "going_on",
+    }

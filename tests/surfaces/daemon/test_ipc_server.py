@@ -17,10 +17,10 @@ from filelock import FileLock
 
 from marklight.private_files import state_folder
 from marklight.surfaces.cli.app import run
-from marklight.surfaces.daemon import attach, state
-from marklight.surfaces.daemon.attach import Full, Line
-from marklight.surfaces.daemon.door import MOST_CONNECTIONS, MOST_TOLD
-from marklight.surfaces.daemon.state import State
+from marklight.surfaces.daemon import discovery, ipc_protocol
+from marklight.surfaces.daemon.discovery import State
+from marklight.surfaces.daemon.ipc_protocol import Connection, DaemonFull
+from marklight.surfaces.daemon.ipc_server import MAX_CLIENTS, MAX_REJECTED
 from tests.surfaces.daemon.serving import of, serving
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -32,14 +32,14 @@ def crowd(daemon: State, count: int) -> Iterator[None]:
         for _ in range(count):
             line = until(lambda: admitted(daemon))
             lines.callback(line.close)
-            line.settle(())
+            line.negotiate(())
         yield
 
 
-def admitted(daemon: State) -> Line | None:
+def admitted(daemon: State) -> Connection | None:
     """A line, once there is room: who has just hung up may still be counted."""
-    with suppress(Full):
-        return Line(daemon, "call")
+    with suppress(DaemonFull):
+        return Connection(daemon, "call")
     return None
 
 
@@ -70,7 +70,7 @@ def test_only_its_user_can_read_how_to_reach_a_daemon(daemon: State) -> None:
 
 
 def test_whoever_does_not_know_the_secret_gets_nothing(daemon: State) -> None:
-    wrong = {"secret": daemon.secret[:-1], "wants": "control"}
+    wrong = {"secret": daemon.secret[:-1], "purpose": "control"}
     for sent in (
         b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\n\r\n" + json.dumps({"secret": daemon.secret}).encode(),
@@ -86,20 +86,20 @@ def test_whoever_does_not_know_the_secret_gets_nothing(daemon: State) -> None:
         b"",  # nothing at all, until it is let go
     ):
         assert answer_to(daemon.port, sent) == b"", sent[:40]
-    hello = json.dumps({"secret": daemon.secret, "wants": "control"}).encode() + b"\n{}\n"
+    hello = json.dumps({"secret": daemon.secret, "purpose": "control"}).encode() + b"\n{}\n"
     assert json.loads(answer_to(daemon.port, hello))["proof"] == daemon.proof
 
 
 def test_a_conversation_that_makes_no_sense_ends_alone(daemon: State, folder: Path) -> None:
-    hello = json.dumps({"secret": daemon.secret, "wants": "call"}).encode() + b"\n"
-    settle = json.dumps({"settings": state.own_settings()}).encode() + b"\n"
+    hello = json.dumps({"secret": daemon.secret, "purpose": "call"}).encode() + b"\n"
+    settle = json.dumps({"settings": discovery.process_settings()}).encode() + b"\n"
     for sent in (b"nonsense\n", b"{}\n", settle + b"[]\n", settle + b"{\n"):
         answer_to(daemon.port, hello + sent)
     told = answer_to(
-        daemon.port, hello + settle + b'{"verb": "close"}\n{"id": 2}\nx\n'
+        daemon.port, hello + settle + b'{"operation": "close"}\n{"id": 2}\nx\n'
     ).splitlines()
     assert json.loads(told[2])["error"]["type"] == "KeyError"
-    asked = b'{"id": 7, "verb": "settings", "arguments": {}}\nx\n'
+    asked = b'{"id": 7, "operation": "settings", "arguments": {}}\nx\n'
     told = answer_to(daemon.port, hello + settle + asked).splitlines()
     assert json.loads(told[2])["error"]["type"] == "NotFound"
     assert of(folder) == daemon
@@ -134,41 +134,44 @@ def stranger(said: bytes) -> Iterator[tuple[int, list[bytes]]]:
 def told(folder: Path, port: int, **others: str) -> Path:
     from marklight import __version__
 
-    file = state.make_folder() / "a.json"
+    file = discovery.make_state_folder() / "a.json"
     values = {"secret": "s", "proof": "p", "version": __version__, **others}
-    state.write(file, State(str(folder.resolve()), os.getpid(), port, **values))
+    discovery.write_state(file, State(str(folder.resolve()), os.getpid(), port, **values))
     return file
 
 
 def test_who_finds_no_room_is_told_and_works_alone_and_the_daemon_can_be_ended(
     daemon: State, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    full = f"note: the daemon, process {daemon.pid}, has as many clients as it takes: this works alone\n"
-    with crowd(daemon, MOST_CONNECTIONS):
+    full = f"note: The daemon (process {daemon.pid}) already has its maximum number of clients. This command works without it\n"
+    with crowd(daemon, MAX_CLIENTS):
         assert run(["search", "roll back"]) == 0
         out, err = capsys.readouterr()
         assert "guide/deploy.md" in out
         assert err == full
-        crowded = (
-            f"the daemon, process {daemon.pid}, hangs up at once and may have too many clients"
-        )
+        crowded = f"The daemon (process {daemon.pid}) closes connections at once, probably because it has too many clients"
 
         def crowded_out(*arguments: str) -> str:
             """What is said where those who say nothing, for a while, leave no room even to be told."""
             with ExitStack() as silent:
-                for _ in range(MOST_TOLD):
+                for _ in range(MAX_REJECTED):
                     silent.enter_context(socket.create_connection(("127.0.0.1", daemon.port)))
                 run(arguments)
             return capsys.readouterr().err
 
         assert crowded_out("stop").startswith(f"marklight: {crowded}. Try again")
         # Those who cannot even be told do not take it for gone either.
-        until(lambda: crowded_out("search", "roll back") == f"note: {crowded}: this works alone\n")
+        until(
+            lambda: (
+                crowded_out("search", "roll back")
+                == f"note: {crowded}. This command works without it\n"
+            )
+        )
         assert of(folder) == daemon
         until(lambda: run(["serve", "status"]) == 0)
     capsys.readouterr()
     until(lambda: run(["search", "roll back"]) == 0 and not capsys.readouterr().err)
-    with crowd(daemon, MOST_CONNECTIONS):
+    with crowd(daemon, MAX_CLIENTS):
         assert run(["stop"]) == 0
 
 
@@ -191,7 +194,7 @@ def test_a_stranger_at_the_port_never_hears_the_question(
 def test_a_stranger_who_says_nothing_is_known_by_the_lock_that_nobody_holds(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attach, "GREET_SECONDS", 0.5)
+    monkeypatch.setattr(ipc_protocol, "HANDSHAKE_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         file = told(folder, silent.getsockname()[1])
         assert run(["search", "roll back"]) == 0
@@ -219,7 +222,7 @@ def test_a_daemon_that_is_about_to_end_is_not_called_one_that_hangs(
 def test_whoever_greets_sign_by_sign_is_not_waited_for(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attach, "GREET_SECONDS", 0.5)
+    monkeypatch.setattr(ipc_protocol, "HANDSHAKE_SECONDS", 0.5)
     heard: list[bytes] = []
 
     def drip(listening: socket.socket) -> None:
@@ -247,7 +250,7 @@ def test_a_daemon_of_another_version_is_left_alone_and_told_of(
     with stranger(b'{"proof": "p"}\n') as (port, heard):
         file = told(folder, port, version="0.0.1")
         assert run(["search", "roll back"]) == 0
-    assert "the daemon is Marklight 0.0.1" in capsys.readouterr().err
+    assert "runs Marklight 0.0.1" in capsys.readouterr().err
     assert len(heard) == 1
     assert file.exists()
 
@@ -259,7 +262,7 @@ def test_a_daemon_of_another_version_is_left_alone_and_told_of(
 def test_half_a_state_file_is_none(
     folder: Path, capsys: pytest.CaptureFixture[str], held: bytes
 ) -> None:
-    (state.make_folder() / "a.json").write_bytes(held)
+    (discovery.make_state_folder() / "a.json").write_bytes(held)
     assert run(["search", "roll back"]) == 0
     assert capsys.readouterr().err == ""
 

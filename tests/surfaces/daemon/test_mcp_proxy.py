@@ -18,9 +18,8 @@ import anyio
 from mcp import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from marklight.surfaces.daemon.peers import Alone
-from marklight.surfaces.daemon.state import states
-from marklight.surfaces.daemon.tunnel import Tunnel
+from marklight.surfaces.daemon.discovery import state_files
+from marklight.surfaces.daemon.mcp_proxy import McpProxy, SubprocessServer
 from tests.surfaces.daemon.serving import PROGRAM, of, serving, settled
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -106,7 +105,7 @@ def test_a_daemon_that_goes_between_calls_is_not_missed(folder: Path) -> None:
     with serving(folder):
         settled(folder)
         anyio.run(ask)
-    assert list(states()) == []
+    assert list(state_files()) == []
 
 
 def test_a_daemon_that_goes_amid_calls_is_not_missed(folder: Path) -> None:
@@ -142,7 +141,7 @@ def test_another_daemon_takes_over_from_the_first(folder: Path) -> None:
                 assert await anyio.to_thread.run_sync(second.wait) == 2
             os.kill(of(folder).pid, signal.SIGKILL)
             with serving(folder) as second:
-                until(lambda: [one for _, one in states() if one.pid == second.pid])
+                until(lambda: [one for _, one in state_files() if one.pid == second.pid])
                 assert await found(session, "beans") == ["espresso.md"]
 
     with serving(folder):
@@ -170,14 +169,14 @@ def test_another_server_hears_all_that_still_counts_and_the_assistant_nothing_of
 ) -> None:
     log = tmp_path / "log"
 
-    def peer(name: str) -> Alone:
-        return Alone([sys.executable, "-c", PEER, name, str(log)])
+    def peer(name: str) -> SubprocessServer:
+        return SubprocessServer([sys.executable, "-c", PEER, name, str(log)])
 
     def request(id: object, method: str, **params: object) -> bytes:
         return json.dumps({"id": id, "method": method, "params": params}).encode() + b"\n"
 
     with pipes() as (coming, to_tunnel, from_tunnel, going):
-        tunnel = Tunnel(peer("first"), lambda: peer("second"))
+        tunnel = McpProxy(peer("first"), lambda: peer("second"))
         thread = Thread(target=tunnel.run, args=(coming, going))
         thread.start()
 
@@ -228,10 +227,12 @@ for line in sys.stdin:
 
 
 @contextmanager
-def carried(first: Alone, another: Callable[[], Alone]) -> Iterator[Callable[..., list[Any]]]:
+def carried(
+    first: SubprocessServer, another: Callable[[], SubprocessServer]
+) -> Iterator[Callable[..., list[Any]]]:
     """Requests through a tunnel, and what each is answered with."""
     with pipes() as (coming, to_tunnel, from_tunnel, going):
-        thread = Thread(target=Tunnel(first, another).run, args=(coming, going), daemon=True)
+        thread = Thread(target=McpProxy(first, another).run, args=(coming, going), daemon=True)
         thread.start()
 
         def ask(*methods: str) -> list[Any]:
@@ -250,8 +251,8 @@ def carried(first: Alone, another: Callable[[], Alone]) -> Iterator[Callable[...
 
 
 def test_a_request_that_ends_whoever_is_asked_is_refused_in_the_end() -> None:
-    def peer() -> Alone:
-        return Alone([sys.executable, "-c", FATAL])
+    def peer() -> SubprocessServer:
+        return SubprocessServer([sys.executable, "-c", FATAL])
 
     with carried(peer(), peer) as ask:
         answers = ask("initialize", "ping", "fatal", "ping")
@@ -260,13 +261,13 @@ def test_a_request_that_ends_whoever_is_asked_is_refused_in_the_end() -> None:
 
 
 def test_where_no_server_can_be_started_each_request_tries_once_and_is_told() -> None:
-    tried: list[Alone] = []
+    tried: list[SubprocessServer] = []
 
-    def unable() -> Alone:
-        tried.append(Alone([sys.executable, "-c", ""]))
+    def unable() -> SubprocessServer:
+        tried.append(SubprocessServer([sys.executable, "-c", ""]))
         return tried[-1]
 
-    with carried(Alone([sys.executable, "-c", FATAL]), unable) as ask:
+    with carried(SubprocessServer([sys.executable, "-c", FATAL]), unable) as ask:
         answers = ask("initialize", "fatal", "ping", "ping")
     assert ["error" in each for each in answers] == [False, True, True, True]
     assert len(tried) == 3
@@ -286,7 +287,7 @@ def test_where_the_settings_say_so_an_assistant_starts_a_daemon(folder: Path) ->
             assert of(folder).pid == started
 
     anyio.run(ask)
-    until(lambda: not list(states()))
+    until(lambda: not list(state_files()))
 
 
 def test_a_part_of_a_library_is_not_served_by_the_daemon_of_all(folder: Path) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from marklight.surfaces.cli.app import run
-from marklight.surfaces.daemon.attach import Line
-from marklight.surfaces.daemon.state import states
+from marklight.surfaces.daemon.discovery import state_files
+from marklight.surfaces.daemon.ipc_protocol import Connection
 from tests.making import write
 from tests.surfaces.daemon.serving import (
     command,
@@ -250,17 +250,17 @@ def test_a_daemon_that_hangs_is_not_waited_for(
     daemon: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = of(daemon)
-    monkeypatch.setattr("marklight.surfaces.daemon.attach.GREET_SECONDS", 0.5)
+    monkeypatch.setattr("marklight.surfaces.daemon.ipc_protocol.HANDSHAKE_SECONDS", 0.5)
     os.kill(state.pid, signal.SIGSTOP)
     try:
         code, out, err = said(capsys, "search", "roll back")
         assert code == 0
         assert "undo command" in out
-        assert f"process {state.pid}, does not answer" in err
+        assert f"(process {state.pid}) does not answer" in err
         for asked in (["stop"], ["serve", "status"], ["serve", "--port", "0"]):
             code, _, err = said(capsys, *asked)
             assert code == 3, asked
-            assert f"process {state.pid}, does not answer. `kill -9 {state.pid}`" in err
+            assert f"(process {state.pid}) does not answer. `kill -9 {state.pid}`" in err
     finally:
         os.kill(state.pid, signal.SIGCONT)
     until(lambda: "does not answer" not in said(capsys, "search", "roll back")[2])
@@ -269,17 +269,17 @@ def test_a_daemon_that_hangs_is_not_waited_for(
 def test_a_daemon_that_goes_amid_a_session_is_replaced(
     daemon: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from marklight.surfaces.daemon.remote import reach
+    from marklight.surfaces.daemon.discovery import open_remote
 
     notes: list[str] = []
-    remote = reach(daemon, [], notes.append)
+    remote = open_remote(daemon, [], notes.append)
     assert remote
     with remote:
         first = remote.search("roll back").hits
         os.kill(of(daemon).pid, signal.SIGKILL)
         again = remote.search("roll back").hits
         assert [hit.chunk.id for hit in again] == [hit.chunk.id for hit in first]
-    assert notes == ["the daemon went away: this works alone"]
+    assert notes == ["The daemon ended. This command works without it"]
 
 
 def test_where_the_settings_say_so_a_search_starts_a_daemon_for_the_next(folder: Path) -> None:
@@ -292,11 +292,11 @@ def test_where_the_settings_say_so_a_search_starts_a_daemon_for_the_next(folder:
     assert first.returncode == 0
     assert "marklight.library" in loaded(first)
     # Nobody leaves whom somebody is connected to, however long the next command takes to begin.
-    line = Line(of(folder), "call")
-    line.settle(())
+    line = Connection(of(folder), "call")
+    line.negotiate(())
     settled(folder)
     second = command("search", "roll back", **wanted)
     line.close()
     assert loaded(second) == set()
     assert second.stdout == first.stdout
-    until(lambda: not list(states()))
+    until(lambda: not list(state_files()))

@@ -1,0 +1,185 @@
+"""Operations of a library as programs call them: a name and JSON values in, the JSON of the command line out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from marklight.errors import NotFound
+from marklight.surfaces.parameters import (
+    MODES,
+    Parameter,
+    boolean,
+    integer,
+    mapping,
+    number,
+    parse,
+    string,
+    strings,
+)
+
+if TYPE_CHECKING:
+    from marklight.library import Library
+
+AFTER = string("after", "Only on or after this date: 2026-01-31 or 2026-01.", maxLength=100)
+BEFORE = string("before", "Only on or before this date.", maxLength=100)
+MODE = string("mode", "Retrieval mode.", enum=list(MODES), default="hybrid")
+MIN_CONFIDENCE = number("min_confidence", "Minimum score; 0 returns all results.", 0, 1)
+MAX_TOKENS = integer("max_tokens", "Maximum size of the answer in tokens.", 1, 1_000_000)
+RERANK = boolean("rerank", "Rerank the best results with a cross-encoder.", None)
+EXPLAIN = boolean("explain", "Add stages, timings and the parts of each score.")
+SETTINGS = mapping("settings", "Settings of [search] for this call.")
+FILTERS = (
+    strings("path", "Only paths that match one of these globs: guide/** or *.md."),
+    strings("tag", "Only documents with one of these tags or a tag nested below it."),
+    mapping(
+        "where",
+        "Only documents with these frontmatter values.",
+        {"type": "string", "maxLength": 1000},
+    ),
+    AFTER,
+    BEFORE,
+    strings("exclude", "Exclude these files or globs."),
+    strings("collection", "Only documents in these collections."),
+)
+SEARCH = (
+    string("query", "Query text.", required=True),
+    integer("limit", "Maximum number of results.", 1, 100, default=5),
+    MODE,
+    MIN_CONFIDENCE,
+    *FILTERS,
+    MAX_TOKENS,
+    RERANK,
+    boolean("parents", "Return whole sections instead of passages."),
+    integer("context", "Number of neighbouring passages to add on each side.", 0, 20, default=0),
+    boolean("expand_context", "Return the whole section around each passage."),
+    string("hypothesis", "A hypothetical answer; passages similar to it are found by embedding."),
+    boolean("with_history", "Search commits too; they are returned separately."),
+    EXPLAIN,
+    boolean("refresh", "Index changed files before searching.", True),
+    SETTINGS,
+)
+COMMITS = (
+    string("query", "Query text, or the beginning of a commit hash.", required=True),
+    integer("limit", "Maximum number of commits.", 1, 100, default=5),
+    strings("files", "Only commits that changed a matching file: src/** or *.md."),
+    strings("author", "Only commits by these authors: part of a name or e-mail address."),
+    AFTER,
+    BEFORE,
+    MODE,
+    MIN_CONFIDENCE,
+    MAX_TOKENS,
+    RERANK,
+    EXPLAIN,
+    boolean("refresh", "Index new commits before searching.", True),
+    SETTINGS,
+)
+DOCUMENT = string("path", "Path of the document.", required=True, maxLength=5000)
+GET = (
+    string(
+        "ref",
+        "A path or title, path#heading, path:10-40 or a passage ID.",
+        required=True,
+        maxLength=5000,
+    ),
+    string("level", "Context level: passage, neighbours, block, parent, section or document."),
+    integer("context", "Number of passages to add before and after.", 0, 20),
+    string("collection", "Collection of the path.", maxLength=1000),
+)
+OUTLINE = (DOCUMENT,)
+PAGE = (
+    DOCUMENT,
+    integer("line", "In a very long document, the part around this line.", 1, 10**9, default=1),
+)
+LINKS = (
+    string(
+        "path",
+        "Path of the document; without it, broken links and orphans of the library.",
+        maxLength=5000,
+    ),
+    integer("limit", "Maximum number of links of each kind.", 1, 1000, default=100),
+)
+RELATED = (DOCUMENT, integer("limit", "Maximum number of documents.", 1, 100, default=10))
+GRAPH = (
+    string(
+        "path", "Document in the centre; without it, the most linked documents.", maxLength=5000
+    ),
+    integer("depth", "Maximum number of links from the centre.", 1, 3, default=1),
+    integer("limit", "Maximum number of documents.", 1, 500, default=100),
+)
+DOCUMENTS = (
+    string("like", "Only paths that contain this text.", maxLength=5000),
+    string("after", "Cursor: the `next` value of the previous page.", maxLength=10_000),
+    integer("limit", "Maximum number of documents.", 1, 1000, default=100),
+)
+INDEX = (
+    boolean("rebuild", "Read every file again; embeddings are kept."),
+    boolean("history", "Index commits too; by default only if they were searched before.", None),
+)
+
+
+class Result(Protocol):
+    """Any result of the library."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A method of the library that programs can call, with its parameters."""
+
+    parameters: Sequence[Parameter]
+    subject: str = ""
+    """The parameter that the method takes as its positional argument."""
+    context: tuple[str, ...] = ()
+    """Arguments that the caller itself adds: progress, going_on, near, part, assignments."""
+    convert: Callable[[Any], Result | dict[str, Any]] = lambda result: result
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    "search": Operation(SEARCH, "query", ("progress", "going_on", "near", "part", "assignments")),
+    "commits": Operation(COMMITS, "query", ("progress", "going_on", "assignments")),
+    "get": Operation(GET, "ref", ("progress", "near")),
+    "outline": Operation(OUTLINE, "path", ("progress", "near")),
+    "page": Operation(PAGE, "path", ("progress", "near")),
+    "links": Operation(LINKS, "path", ("progress", "near")),
+    "related": Operation(RELATED, "path", ("progress", "near")),
+    "graph": Operation(GRAPH, "path", ("progress", "near")),
+    "documents": Operation(DOCUMENTS),
+    "tags": Operation((), convert=lambda tags: {"tags": tags}),
+    "index": Operation(INDEX, context=("progress",)),
+    "status": Operation(()),
+}
+
+
+def call(
+    library: Library, name: str, arguments: Mapping[str, Any], **context: Any
+) -> dict[str, Any]:
+    """Parse the arguments, execute an operation and return its result as JSON values."""
+    result = execute(library, name, parse(operation(name).parameters, arguments), **context)
+    return result if isinstance(result, dict) else result.to_dict()
+
+
+def execute(
+    library: Library, name: str, arguments: Mapping[str, Any], **context: Any
+) -> Result | dict[str, Any]:
+    """Execute an operation with parsed arguments; context that it does not take is ignored."""
+    called = operation(name)
+    used = {
+        key: value for key, value in context.items() if key in called.context and value is not None
+    }
+    for folder in ("near", "part"):
+        if folder in used:
+            used[folder] = Path(used[folder])
+    rest = {key: value for key, value in arguments.items() if key != called.subject}
+    subject = [arguments.get(called.subject)] if called.subject else []
+    return called.convert(getattr(library, name)(*subject, **rest, **used))
+
+
+def operation(name: str) -> Operation:
+    """Return the operation of this name."""
+    if name not in OPERATIONS:
+        raise NotFound(f"No such operation: {name!r}", f"Operations: {', '.join(OPERATIONS)}")
+    return OPERATIONS[name]
