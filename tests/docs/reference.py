@@ -18,6 +18,7 @@ from marklight.library.folder_settings import ALLOWED
 from marklight.settings import Settings, combine
 from marklight.surfaces.cli.app import app
 
+from . import figures
 from .assisting import ASSISTANTS, assistants
 from .examples import ROOT, SKILL, clone, renew
 from .llms import LLMS, llms
@@ -135,6 +136,7 @@ if __name__ == "__main__":
     PAGE.write_text(page())
     MANUAL.write_text(manual())
     ARCHITECTURE.write_text(architecture(ARCHITECTURE.read_text()))
+    figures.renew()
     renew()
     with clone():
         ASSISTANTS.write_text(assistants(ASSISTANTS.read_text()))

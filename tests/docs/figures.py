@@ -1,0 +1,92 @@
+"""Figures in the documentation, written from benchmark results, defaults of settings and constants.
+
+`figures.toml` lists them: a page, a text in which each `{}` stands for a figure, and one expression per figure.
+Documentation stays plain Markdown; `python -m tests.docs.reference` writes the figures, and a test compares them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from marklight.library.compose import SCHEMA
+from marklight.settings import combine
+
+from .examples import ROOT
+
+LIST = Path(__file__).parent / "figures.toml"
+NUMBER = r"[\d.,]*\d"
+
+
+class Figures(NamedTuple):
+    """One entry of the list."""
+
+    page: Path
+    text: str
+    expressions: tuple[str, ...]
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Return a pattern that matches the text with any figures; a space matches any white space."""
+        parts = [re.escape(part).replace(r"\ ", r"\s+") for part in self.text.split("{}")]
+        return re.compile(f"({NUMBER})".join(parts))
+
+    def written(self, content: str) -> str:
+        """Return the page's content with current figures; raise if the text is not there exactly once."""
+        matches = list(self.pattern.finditer(content))
+        if len(matches) != 1:
+            raise AssertionError(f"{self.page.name} has {len(matches)} times: {self.text!r}")
+        match = matches[0]
+        shown = match[0]
+        for number in reversed(range(1, len(self.expressions) + 1)):
+            start, end = (place - match.start() for place in match.span(number))
+            shown = shown[:start] + value(self.expressions[number - 1]) + shown[end:]
+        return content[: match.start()] + shown + content[match.end() :]
+
+
+def value(expression: str) -> str:
+    """Evaluate an expression such as `result("signs")["recall"] * 100 : .0f`."""
+    source, _, form = expression.rpartition(" : ")
+    names = {"result": result, "setting": setting, "constant": constant}
+    # The expressions are part of this repository; no builtins but these are needed.
+    computed = eval(source or expression, {"__builtins__": {"round": round, "len": len}}, names)
+    return format(computed, form) if source else str(computed)
+
+
+@cache
+def result(name: str) -> Any:
+    """Return the results of a benchmark."""
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+
+
+def setting(key: str) -> Any:
+    """Return the default of a setting."""
+    return combine([], SCHEMA).values[key]
+
+
+def constant(name: str) -> Any:
+    """Return a constant, named as `module:NAME`."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def figures() -> Iterator[Figures]:
+    """Read the list."""
+    for page, entries in tomllib.loads(LIST.read_text()).items():
+        for entry in entries:
+            yield Figures(ROOT / page, entry["text"], tuple(entry["values"]))
+
+
+def renew() -> None:
+    """Write all figures into their pages."""
+    for each in figures():
+        content = each.page.read_text()
+        current = each.written(content)
+        if current != content:
+            each.page.write_text(current)
