@@ -198,7 +198,7 @@ def _case(
     sources: set[str],
 ) -> Case | None:
     library = collection.library
-    tools = Tools(snapshot, library.embedder)
+    tools = Tools(snapshot, library.models.embedder)
     query = Query(text, mode=Mode(mode))
     for rewrite in library.pipeline.rewrite.values():
         query = rewrite(query, tools)

@@ -88,7 +88,7 @@ def copied(source: Path, target: Path, copies: Iterable[int], share: int = 1) ->
 def made(folder: Path, index: Path, vectors: Matrix) -> None:
     """A library of these pages as `marklight index` makes it, in all but its vectors."""
     with marklight.open(folder, {"engine": f"file:{index}"}) as library:
-        model = library.embedder
+        model = library.models.embedder
         assert model
         vars(library)["embedder"] = Borrowed(model, vectors)
         library.index()
@@ -111,7 +111,7 @@ def figures(folder: str, index: str) -> dict[str, Any]:
     with marklight.open(folder, {"engine": f"file:{index}"}) as library:
         for text in asked[:WARM]:
             library.search(text, refresh=False)
-        model = library.embedder
+        model = library.models.embedder
         assert model
         embedding, searching, rest = [], [], []
         stages: dict[str, list[float]] = {}

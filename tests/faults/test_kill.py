@@ -101,7 +101,7 @@ def contents(lib: Library) -> dict[str, Any]:
     """Everything that a user can see of a library, without what depends on the number of commits."""
     with lib.engine.snapshot() as snapshot:
         files = snapshot.documents.files()
-        model = lib.embedder.fingerprint if lib.embedder else ""
+        model = lib.models.embedder.fingerprint if lib.models.embedder else ""
         counts = snapshot.status.counts(model)
         chunks = {
             id: [(one.id, one.text, one.lines) for one in snapshot.documents.chunks_of(id)]

@@ -190,8 +190,8 @@ def compare(larger: marklight.Library, smaller: marklight.Library, query: Query)
         for name, stage in larger.pipeline.retrieve.items():
             if name == "graph":
                 continue
-            found = stage(query, Tools(all, larger.embedder))
-            alone = stage(Query(query.text, limit=100), Tools(few, smaller.embedder))
+            found = stage(query, Tools(all, larger.models.embedder))
+            alone = stage(Query(query.text, limit=100), Tools(few, smaller.models.embedder))
             assert {hit.chunk.id for hit in found} == {hit.chunk.id for hit in alone}
             if name == "semantic":
                 assert [hit.score for hit in found] == pytest.approx(

@@ -67,7 +67,9 @@ def test_an_edit_is_found_at_once_while_vectors_are_made(
         answer = lib.search("zebra stripes")
         assert paths(answer)[0] == "zebra.md"
         assert answer.index.pending > 0
-        assert any(each.endswith("the rest follows by itself") for each in answer.notices)
+        assert any(
+            each.endswith("the rest is embedded in the background") for each in answer.notices
+        )
         assert not any("process" in each for each in answer.notices)
         model.gate.set()
         until(lambda: not lib.ingest.waiting())

@@ -198,7 +198,7 @@ def test_the_notice_that_texts_leave_this_machine_is_shown_once(
     monkeypatch.setenv("http_proxy", address)
     with remote(folder, "http://model.example/x") as lib:
         said = " ".join(lib.search("espresso machine").notices)
-        assert "questions are sent to http://model.example/x for openai:m, unencrypted" in said
+        assert "queries are sent to http://model.example/x for openai:m, unencrypted" in said
         assert "are sent to" not in " ".join(lib.search("espresso machine").notices)
         assert "are sent to" not in " ".join(lib.search("espresso", mode="keyword").notices)
 

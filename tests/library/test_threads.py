@@ -116,7 +116,7 @@ def test_an_earlier_model_is_loaded_once_though_many_ask_for_it(
 
     monkeypatch.setattr(models, "load", load_slowly)
     with library(pages) as lib, ThreadPoolExecutor(8) as threads:
-        made = list(threads.map(lib.model_named, ["fake"] * 8))
+        made = list(threads.map(lib.models.embedder_named, ["fake"] * 8))
     assert loaded == ["fake"]
     assert len({*map(id, made)}) == 1
 
@@ -135,7 +135,7 @@ def test_nothing_is_still_at_work_when_a_task_fails(pages: Path) -> None:
         for tasks in ([slow, failing], [failing, slow], [slow, failing, slow]):
             ended.clear()
             with pytest.raises(OSError, match="no disk"):
-                lib.crew.together(tasks)
+                lib.threads.run_parallel(tasks)
             assert len(ended) == len(tasks) - 1
 
 
@@ -143,10 +143,12 @@ def test_tasks_may_have_tasks_of_their_own(pages: Path) -> None:
     """More tasks than threads, each of which waits for others: nobody waits for ever."""
 
     def inner(number: int) -> int:
-        return sum(lib.crew.together([lambda: number, lambda: 10 * number, lambda: 100 * number]))
+        return sum(
+            lib.threads.run_parallel([lambda: number, lambda: 10 * number, lambda: 100 * number])
+        )
 
     with library(pages, engine="memory:") as lib:
-        found = lib.crew.together([partial(inner, number) for number in range(9)])
+        found = lib.threads.run_parallel([partial(inner, number) for number in range(9)])
     assert found == [111 * number for number in range(9)]
 
 
@@ -162,7 +164,7 @@ def test_a_closed_library_says_so(pages: Path, engine: str) -> None:
         lambda: lib.get("orchard/first.md"),
         lambda: lib.status(),
     ):
-        with pytest.raises(UsageError, match="this library is closed"):
+        with pytest.raises(UsageError, match="This library is closed"):
             ask()
 
 

@@ -97,15 +97,15 @@ def test_no_passage_is_longer_than_the_model_takes(folder: Path, engine: str) ->
     with library(folder, engine=engine) as lib:
         report = lib.index()
         assert report.index.pending == 0
-        assert lib.embedder is not None
+        assert lib.models.embedder is not None
         with lib.engine.snapshot() as snapshot:
             chunks = [
                 chunk
                 for id in snapshot.documents.files()
                 for chunk in snapshot.documents.chunks_of(id)
             ]
-        counts = lib.embedder.count_tokens([chunk_embedding_text(chunk) for chunk in chunks])
-        assert max(counts) <= lib.embedder.token_limit
+        counts = lib.models.embedder.count_tokens([chunk_embedding_text(chunk) for chunk in chunks])
+        assert max(counts) <= lib.models.embedder.token_limit
         assert len({chunk.id for chunk in chunks}) == len(chunks)
         generation = report.index.generation
         assert lib.index().index.generation == generation
@@ -153,7 +153,7 @@ def test_a_new_model_embeds_anew_and_the_old_one_answers_meanwhile(
     place = f"file:{tmp_path / 'index'}"
     with library(folder, engine=place) as lib:
         lib.index() if verb == "index" else lib.search("espresso")
-        old = lib.embedder.fingerprint if lib.embedder else ""
+        old = lib.models.embedder.fingerprint if lib.models.embedder else ""
     from marklight import models
     from marklight.models.fake import FakeEmbedder
 
@@ -170,7 +170,7 @@ def test_a_new_model_embeds_anew_and_the_old_one_answers_meanwhile(
         assert not lib.ingest.look(), "no text is read again for a model"
         answer = lib.search("espresso machine", refresh=False)
         assert paths(answer)[0] == "notes.txt"
-        assert any("answers until" in notice for notice in answer.notices)
+        assert any("is used until" in notice for notice in answer.notices)
         assert lib.search("espresso machine", refresh=False).hits == answer.hits
         assert sorted(loaded) == ["fake", "other"], "each is opened once, however often it answers"
         lib.index()

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def missing(lib: marklight.Library) -> list[str]:
-    assert lib.embedder
+    assert lib.models.embedder
     with lib.engine.snapshot() as snapshot:
-        return snapshot.vocabulary.terms_without_vector(lib.embedder.fingerprint, 99_999)
+        return snapshot.vocabulary.terms_without_vector(lib.models.embedder.fingerprint, 99_999)
 
 
 class Counting:
@@ -39,7 +39,7 @@ class Counting:
 
 
 def counting(lib: marklight.Library) -> Counting:
-    model = Counting(lib.embedder)
+    model = Counting(lib.models.embedder)
     lib.__dict__["embedder"] = model
     return model
 

@@ -95,7 +95,12 @@ def test_a_key_is_never_shown(
         )
     ]
     with marklight.open(folder) as lib:
-        said += [repr(lib.embedder), repr(lib.server), repr(lib.settings), str(lib.status())]
+        said += [
+            repr(lib.models.embedder),
+            repr(lib.models.embedder_server),
+            repr(lib.settings),
+            str(lib.status()),
+        ]
         try:
             lib.search("token", mode="semantic")
         except ModelError as error:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from marklight.answer import Answer, Mode, Query
 from marklight.errors import ModelServerError
-from marklight.library.choice import BY_COMMAND, WITH_MODEL, model_for
-from marklight.library.crew import MANY
+from marklight.library.concurrency import PARALLEL_PASSAGES
+from marklight.library.model_selection import EMBEDDING_MODES, RUN_INDEX, choose_embedder
 from marklight.library.parts import Parts
 from marklight.model import DocumentId
 from marklight.ports import Embedder, Reranker, Snapshot, Tools, with_time_limit
@@ -39,7 +39,7 @@ class Question:
 
     def sent(self, library: Parts) -> list[str]:
         """Which servers get texts for this, where nobody was told before."""
-        return library.sent_to(
+        return library.models.first_use_notices(
             embedding=self.embedder is not None, reranking=self.reranker is not None
         )
 
@@ -49,8 +49,8 @@ def prepare(
 ) -> Question:
     """The models are looked for before any work is done, so that a missing one is told at once."""
     began = time.perf_counter()
-    reranker = library.reranker_for(query, pipeline)
-    embedder = library.embedder if query.mode in WITH_MODEL else None
+    reranker = library.models.reranker_for(query, pipeline)
+    embedder = library.models.embedder if query.mode in EMBEDDING_MODES else None
     return Question(query, pipeline, embedder, reranker, going_on, began)
 
 
@@ -61,12 +61,14 @@ def answer(
     *,
     alone: bool,
     exists: Callable[[DocumentId], bool] = lambda _: True,
-    rest: str = BY_COMMAND,
+    rest: str = RUN_INDEX,
 ) -> Answer:
     """What this commit of the index says; `alone` is whether no other search is at work."""
     query, pipeline = question.query, question.pipeline
-    counts = snapshot.status.counts(library.model_problem()[0])
-    embedder, said = model_for(query, snapshot, question.embedder, library.model_named, rest)
+    counts = snapshot.status.counts(library.models.fingerprint()[0])
+    embedder, said = choose_embedder(
+        query, snapshot, question.embedder, library.models.embedder_named, rest
+    )
     tools = Tools(
         snapshot,
         with_time_limit(embedder, library.settings["model.query_seconds"]),
@@ -76,8 +78,8 @@ def answer(
         notify=said.append,
         check_cancelled=question.going_on,
     )
-    if alone and counts.chunks >= MANY:
-        tools = replace(tools, run_parallel=library.crew.together)
+    if alone and counts.chunks >= PARALLEL_PASSAGES:
+        tools = replace(tools, run_parallel=library.threads.run_parallel)
     try:
         found = _enough(pipeline, query, tools)
     except ModelServerError as error:

@@ -10,12 +10,12 @@ from marklight.answer import Filters, Query
 from marklight.commits import Commits
 from marklight.errors import HistoryError, NotFound, RepositoryOutside
 from marklight.ingest.history.pipeline import History
-from marklight.library import asking
+from marklight.library import validation
 from marklight.library.answering import Question, answer, prepare
-from marklight.library.asking import Day, Several
 from marklight.library.compose import History as Limits
 from marklight.library.history import Annals, repositories
 from marklight.library.parts import Parts
+from marklight.library.validation import Day, Texts
 from marklight.ports import Embedder, Progress, Rewrite, Tools, nobody_stops, silent
 from marklight.report import Report
 from marklight.search import present
@@ -55,8 +55,8 @@ def commits(
     text: str,
     *,
     limit: int = 5,
-    files: Several = (),
-    author: Several = (),
+    files: Texts = (),
+    author: Texts = (),
     after: Day = None,
     before: Day = None,
     mode: str = "hybrid",
@@ -75,17 +75,17 @@ def commits(
     `files` are globs of what a commit changed, `author` a part of a name or an address.
     """
     query = Query(
-        text=asking.question(text),
-        limit=asking.whole("the limit", limit, 1, 100),
-        mode=asking.mode_named(mode),
-        min_confidence=asking.confidence(min_confidence),
-        max_tokens=asking.budget(max_tokens),
+        text=validation.query_text(text),
+        limit=validation.integer("The limit", limit, 1, 100),
+        mode=validation.search_mode(mode),
+        min_confidence=validation.confidence(min_confidence),
+        max_tokens=validation.token_budget(max_tokens),
         rerank=rerank,
         filters=Filters(
-            files=asking.globs(files),
-            authors=tuple(one.strip() for one in asking.several(author) if one.strip()),
-            after=asking.moment(after),
-            before=asking.moment(before),
+            files=validation.globs(files),
+            authors=tuple(one.strip() for one in validation.texts(author) if one.strip()),
+            after=validation.moment(after),
+            before=validation.moment(before),
         ),
     )
     pipeline = of_commits(library.pipeline_with(settings, assignments))
@@ -123,7 +123,7 @@ def answered(
         if following := library.following:
             following.wake()  # it makes the vectors that there was no time for
     notices += kept.notices()
-    with library.crew.at_work() as alone, library.commits_engine.snapshot() as snapshot:
+    with library.threads.search_slot() as alone, library.commits_engine.snapshot() as snapshot:
         found = answer(library, question, snapshot, alone=alone)
         known = kept.commits(snapshot, [hit.chunk.document for hit in found.hits])
         modified = snapshot.documents.modified_times(known)
@@ -178,7 +178,7 @@ def keep_commits(
     if not wanted:
         return None
     try:
-        kept, hindered = annals(library, library.embedder)
+        kept, hindered = annals(library, library.models.embedder)
         report = kept.run(progress, rebuild=rebuild)
     except (HistoryError, NotFound) as error:
         return Report(notices=(str(error),))
@@ -192,7 +192,7 @@ def embed_commits(library: Parts, progress: Progress, seconds: float) -> bool:
             return False
     limits = library.settings.build(Limits, "history")
     # Nothing is read, so nobody has to ask git which repositories there are.
-    history = History(library.commits_engine, library.embedder, {}, limits.diff_lines)
+    history = History(library.commits_engine, library.models.embedder, {}, limits.diff_lines)
     kept = Annals(history, library.limits, limits.read_seconds, library.embedding_commits)
     return kept.embed_some(progress, seconds)
 

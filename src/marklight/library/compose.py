@@ -14,7 +14,7 @@ from marklight.errors import SettingsError
 from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover
 from marklight.library import folder_settings
-from marklight.library.chosen import Model, Reranking
+from marklight.library.model_settings import Model, Reranking
 from marklight.search import pipeline
 from marklight.settings import Layer, Schema, Settings, Within
 from marklight.trust import read_folder_file

@@ -66,18 +66,20 @@ def _settings(library: Library) -> str:
 
 
 def _try_model(library: Library) -> str:
-    model = library.embedder
+    model = library.models.embedder
     if model is None:
         return "none, as the settings say: keyword search only"
-    if library.server:
-        _ask_anew(library.server)
+    if library.models.embedder_server:
+        _ask_anew(library.models.embedder_server)
     question = model.embed_query("how do I undo a rollout")
     began = time.perf_counter()
     near, far = model.embed_passages(["undo a rollout of the app", "grind coffee beans finely"])
     took = (time.perf_counter() - began) * 1000
     if not question @ near > question @ far:
         raise RuntimeError(f"{model.name} finds coffee nearer to a rollout than a rollout")
-    where = f" at {library.server.address}" if library.server else ""
+    where = (
+        f" at {library.models.embedder_server.address}" if library.models.embedder_server else ""
+    )
     return f"{model.name}{where}, {model.dimension} numbers, two passages in {took:.0f} ms"
 
 
@@ -95,7 +97,7 @@ def _reranker(library: Library) -> list[Finding]:
 
 
 def _try_reranker(library: Library) -> str:
-    model = library.any_reranker
+    model = library.models.any_reranker
     asked, texts = "how do I undo a rollout", ["undo a rollout of the app", "grind coffee beans"]
     model.score(asked, texts[:1], ENOUGH_MS)  # The first run opens the files.
     began = time.perf_counter()
@@ -103,7 +105,7 @@ def _try_reranker(library: Library) -> str:
     took = (time.perf_counter() - began) * 1000
     if not near > far:
         raise RuntimeError(f"{model.name} finds that coffee answers a question about a rollout")
-    server = library.reranker_server
+    server = library.models.reranker_server
     where = f" at {server.address}" if server else ""
     return f"{model.name}{where}, two passages in {took:.0f} ms"
 

@@ -202,7 +202,7 @@ class Following:
             return found
 
         try:
-            return library.looks.alone(read)
+            return library.refreshes.exclusive(read)
         finally:
             self.at = None
             self._tried.set()
@@ -254,7 +254,7 @@ def followed(library: Parts) -> Generator[Report, None, None]:
                 # Only here, since a model may have to be asked for its name first.
                 with suppress(StoreError), library.engine.snapshot() as snapshot:
                     report = replace(
-                        report, index=snapshot.status.counts(library.model_problem()[0])
+                        report, index=snapshot.status.counts(library.models.fingerprint()[0])
                     )
                 yield report
             except Empty:

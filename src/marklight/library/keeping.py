@@ -45,7 +45,7 @@ def index(
         notices=(
             *library.notices(),
             *made,
-            *library.sent_to(embedding=True),
+            *library.models.first_use_notices(embedding=True),
             *library.engine.take_notices(),
         ),
         took_ms=(time.perf_counter() - began) * 1000,
@@ -89,12 +89,12 @@ def _refused(library: Parts, place: Path) -> str:
 
 def status(library: Parts) -> dict[str, Any]:
     """What is indexed, what is still to do, what failed."""
-    fingerprint, problem = library.model_problem()
+    fingerprint, problem = library.models.fingerprint()
     with library.engine.snapshot() as snapshot:
         counts, failures = snapshot.status.counts(fingerprint), snapshot.status.failures()
         remarks = snapshot.status.remarks()
         documents = Counter(id.collection for id in snapshot.documents.files())
-    server, reranker = library.server, library.reranker_server
+    server, reranker = library.models.embedder_server, library.models.reranker_server
     return {
         "documents": counts.documents,
         "chunks": counts.chunks,
@@ -109,7 +109,7 @@ def status(library: Parts) -> dict[str, Any]:
         "calibrated": is_measured("hybrid", fingerprint),
         "reranker": library.settings["reranker.name"] or "none",
         **({"reranker_address": reranker.address} if reranker else {}),
-        **({"reranker_problem": unfit} if (unfit := library.reranker_problem()) else {}),
+        **({"reranker_problem": unfit} if (unfit := library.models.reranker_problem()) else {}),
         "engine": library.engine.describe(),
         "sizes": dict(library.engine.sizes()),
         "unused_vectors": library.engine.count_unused_vectors(),

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from marklight.answer import Query
 from marklight.errors import NotFound
-from marklight.library.choice import WITH_MODEL
+from marklight.library.model_selection import EMBEDDING_MODES
 from marklight.library.parts import Parts
 from marklight.library.upkeep import MOMENT_SECONDS, Freshness
 from marklight.model import DocumentId
@@ -47,7 +47,7 @@ def look(library: Parts, query: Query | None, progress: Progress) -> Freshness:
         return fresh
 
     nested = [] if before.generation else library.nested_libraries()
-    found = library.looks.share(compare, limits.wait_seconds if new else MOMENT_SECONDS)
+    found = library.refreshes.run(compare, limits.wait_seconds if new else MOMENT_SECONDS)
     if found is None:
         at = following.at if following else None
         return Freshness(
@@ -55,7 +55,7 @@ def look(library: Parts, query: Query | None, progress: Progress) -> Freshness:
         )
     if nested:
         found = found._replace(notices=(*found.notices, *nested))
-    if query is None or query.mode not in WITH_MODEL:
+    if query is None or query.mode not in EMBEDDING_MODES:
         return found
     if following and library.ingest.counts().pending > FEW:
         return found  # whoever follows the disk makes them

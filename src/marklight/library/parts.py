@@ -16,12 +16,11 @@ from marklight.ingest.history.repository import Repository
 from marklight.ingest.pipeline import Ingest
 from marklight.library.bookmark import Bookmark
 from marklight.library.compose import Index, Serve, Terminal, compose_pipeline, read_settings
-from marklight.library.crew import Crew
+from marklight.library.concurrency import SearchThreadPool, SingleFlight
 from marklight.library.files import Files
-from marklight.library.flight import Flight
 from marklight.library.history import open_engine
 from marklight.library.locate import index_address, nested_libraries, path_of, scope_of
-from marklight.library.models import Models
+from marklight.library.model_selection import ModelSelection
 from marklight.library.upkeep import Freshness, Upkeep
 from marklight.once import once, taken
 from marklight.place import Place, locate
@@ -38,7 +37,7 @@ MADE_OF_ENGINES = ("ingest", "reading")
 ENGINES = ("engine", "commits_engine")
 
 
-class Parts(Models):
+class Parts:
     """The parts, for the verbs to work with; safe to ask for from several threads."""
 
     def __init__(
@@ -47,8 +46,8 @@ class Parts(Models):
         given: Mapping[str, Any] | None = None,
         assignments: Sequence[str] = (),
     ) -> None:
-        self.crew = Crew()
-        self.looks: Flight[Freshness] = Flight()
+        self.threads = SearchThreadPool()
+        self.refreshes: SingleFlight[Freshness] = SingleFlight()
         self.embedding, self.embedding_commits = Lock(), Lock()
         self.repositories: Mapping[str, Repository] = {}
         """Those that hold the collections, once they were asked for."""
@@ -58,6 +57,7 @@ class Parts(Models):
         self._given, self._assignments = dict(given or {}), tuple(assignments)
         self.settings: Settings = read_settings(self.place.folder, assignments, given)
         self.pipeline = compose_pipeline(self.settings)
+        self.models = ModelSelection(self.settings)
         self.history_notice = ""
         self.address, self.notice = index_address(self.place.folder, self.settings["engine"])
 
@@ -98,13 +98,13 @@ class Parts(Models):
     @once
     def engine(self) -> Engine:
         """Where the index lives."""
-        self.crew.demand_open()
+        self.threads.check_open()
         return engines.open(self.address)
 
     @once
     def commits_engine(self) -> Engine:
         """Where the index of commits lives."""
-        self.crew.demand_open()
+        self.threads.check_open()
         engine, self.history_notice = open_engine(self.address)
         return engine
 
@@ -123,7 +123,7 @@ class Parts(Models):
     @once
     def ingest(self) -> Ingest:
         """Files to text and vectors in the index."""
-        return replace(self.reading, embedder=self.embedder)
+        return replace(self.reading, embedder=self.models.embedder)
 
     @once
     def bookmark(self) -> Bookmark:
@@ -134,7 +134,7 @@ class Parts(Models):
         """Who keeps the index true, with or without vectors."""
         following = self.following
         followed = following is not None and following.watching
-        return Upkeep(ingest, self.limits, self.bookmark, self.looks, self.embedding, followed)
+        return Upkeep(ingest, self.limits, self.bookmark, self.refreshes, self.embedding, followed)
 
     def pipeline_with(
         self, given: Mapping[str, Any] | None, assignments: Sequence[str] = ()
@@ -170,7 +170,7 @@ class Parts(Models):
 
     def close(self) -> None:
         """Give back what is open; searches that run are awaited or end with a clear error."""
-        self.crew.close()
+        self.threads.close()
         for name in MADE_OF_ENGINES:
             taken(self, name)
         for name in ENGINES:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from heapq import nsmallest
 
 from marklight.errors import UsageError
-from marklight.library.asking import whole
 from marklight.library.parts import Parts
+from marklight.library.validation import integer
 from marklight.model import DocumentId
 from marklight.ports import IndexedFile
 from marklight.report import Register
@@ -20,7 +20,7 @@ def documents(library: Parts, *, like: str = "", after: str = "", limit: int = 1
     With `like`, those whose path holds this text, whoever begins with it first.
     """
     with library.engine.snapshot() as snapshot:
-        return listed(snapshot.documents.files(), like, after, whole("the limit", limit, 1, 1000))
+        return listed(snapshot.documents.files(), like, after, integer("The limit", limit, 1, 1000))
 
 
 def tags(library: Parts) -> dict[str, int]:

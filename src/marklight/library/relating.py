@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from marklight.library.asking import whole
-from marklight.library.choice import embedded_with
 from marklight.library.looking import look_at_known
+from marklight.library.model_selection import model_in_use
 from marklight.library.parts import Parts
 from marklight.library.showing import about
+from marklight.library.validation import integer
 from marklight.ports import Progress, Snapshot, silent
 from marklight.report import Graph, Links, Related
 from marklight.search import picture, reference, relations
@@ -25,7 +25,7 @@ def links(
     progress: Progress = silent,
 ) -> Links:
     """Links to and from a document; without one, what in the library leads nowhere or stands alone."""
-    whole("the limit", limit, 1, relations.MOST_COUNTED)
+    integer("The limit", limit, 1, relations.MOST_COUNTED)
 
     def read(snapshot: Snapshot, find: Find) -> Links:
         if path is None:
@@ -45,12 +45,12 @@ def related(
     progress: Progress = silent,
 ) -> Related:
     """Documents that belong to this one: by links, shared tags and meaning, each with its reasons."""
-    whole("the limit", limit, 1, 100)
+    integer("The limit", limit, 1, 100)
 
     def read(snapshot: Snapshot, find: Find) -> Related:
         document = reference.demand(path, snapshot, find)
         wanted = library.settings["model.name"] != "none"
-        model = embedded_with(snapshot, lambda: library.model_problem()[0]) if wanted else ""
+        model = model_in_use(snapshot, lambda: library.models.fingerprint()[0]) if wanted else ""
         return relations.related(document, snapshot, model, limit, library.files.has)
 
     return about(library, read, near, progress)
@@ -66,8 +66,8 @@ def graph(
     progress: Progress = silent,
 ) -> Graph:
     """Documents and the links between them: around one, or without one the best linked of all."""
-    whole("the depth", depth, 1, picture.DEEPEST)
-    whole("the limit", limit, 1, picture.MOST_NODES)
+    integer("The depth", depth, 1, picture.DEEPEST)
+    integer("The limit", limit, 1, picture.MOST_NODES)
     notices = look_at_known(library, progress)
     with library.engine.snapshot() as snapshot:
         if path is None:

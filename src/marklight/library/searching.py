@@ -9,16 +9,16 @@ from typing import Any
 
 from marklight.answer import Answer, Filters, Query
 from marklight.errors import HistoryError, NotFound
-from marklight.library import asking
+from marklight.library import validation
 from marklight.library.answering import Question, answer, prepare
-from marklight.library.asking import Day, Several
-from marklight.library.choice import BY_COMMAND, BY_ITSELF
 from marklight.library.commits import also
 from marklight.library.files import unlisted
 from marklight.library.locate import scope_of, standing
 from marklight.library.looking import as_before, as_now, look
+from marklight.library.model_selection import IN_BACKGROUND, RUN_INDEX
 from marklight.library.parts import Parts
 from marklight.library.upkeep import Freshness
+from marklight.library.validation import Day, Texts
 from marklight.model import DocumentId
 from marklight.ports import Progress, Snapshot, nobody_stops, silent
 from marklight.search import present, widen
@@ -35,13 +35,13 @@ def search(
     limit: int = 5,
     mode: str = "hybrid",
     min_confidence: float | None = None,
-    path: Several = (),
-    tag: Several = (),
-    where: Mapping[str, str] | Several = (),
+    path: Texts = (),
+    tag: Texts = (),
+    where: Mapping[str, str] | Texts = (),
     after: Day = None,
     before: Day = None,
-    exclude: Several = (),
-    collection: Several = (),
+    exclude: Texts = (),
+    collection: Texts = (),
     max_tokens: int | None = None,
     rerank: bool | None = None,
     parents: bool = False,
@@ -64,25 +64,25 @@ def search(
     `assignments` are settings as a command line writes them.
     """
     query = Query(
-        text=asking.question(text),
-        limit=asking.whole("the limit", limit, 1, 100),
-        mode=asking.mode_named(mode),
-        min_confidence=asking.confidence(min_confidence),
-        max_tokens=asking.budget(max_tokens),
+        text=validation.query_text(text),
+        limit=validation.integer("The limit", limit, 1, 100),
+        mode=validation.search_mode(mode),
+        min_confidence=validation.confidence(min_confidence),
+        max_tokens=validation.token_budget(max_tokens),
         rerank=rerank,
         parents=parents,
-        context=asking.whole("the context", context, 0, 20),
+        context=validation.integer("The context", context, 0, 20),
         expand_context=expand_context,
-        hypothesis="" if hypothesis is None else asking.question(hypothesis, "hypothesis"),
+        hypothesis="" if hypothesis is None else validation.query_text(hypothesis, "hypothesis"),
         current_collection=_standing(library, near),
         filters=Filters(
-            collections=asking.collections(collection, library.collections),
-            paths=asking.globs(path),
-            exclude=asking.globs(exclude),
-            tags=tuple(one.removeprefix("#") for one in asking.several(tag)),
-            where=asking.pairs(where),
-            after=asking.moment(after),
-            before=asking.moment(before),
+            collections=validation.collections(collection, library.collections),
+            paths=validation.globs(path),
+            exclude=validation.globs(exclude),
+            tags=tuple(one.removeprefix("#") for one in validation.texts(tag)),
+            where=validation.pairs(where),
+            after=validation.moment(after),
+            before=validation.moment(before),
             within=scope_of(library.collections, part) if part else library.scope,
         ),
     )
@@ -116,7 +116,7 @@ def _found(library: Parts, question: Question, progress: Progress | None) -> Ans
     """Passages of files as they are now; without a progress, as they are indexed."""
 
     following = library.following
-    rest = BY_ITSELF if following else BY_COMMAND
+    rest = IN_BACKGROUND if following else RUN_INDEX
     # Before a library is read nobody knows; how far that is has been told.
     unknown = following is not None and following.reading
     empty = [] if unknown else [f"there are no documents in {library.place.folder}"]
@@ -132,7 +132,7 @@ def _found(library: Parts, question: Question, progress: Progress | None) -> Ans
             denied.update(filter(None, [library.files.denied(id)]))
             return False
 
-        with library.crew.at_work() as alone, library.engine.snapshot() as snapshot:
+        with library.threads.search_slot() as alone, library.engine.snapshot() as snapshot:
             found = answer(library, question, snapshot, alone=alone, exists=exists, rest=rest)
             damaged.append(_damaged(found, snapshot))
             if damaged[-1]:

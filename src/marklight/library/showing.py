@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from marklight.answer import iso_seconds
 from marklight.errors import NotFound, StoreError
-from marklight.library.asking import level_of
 from marklight.library.looking import as_before, as_now, look_at_known, reread
 from marklight.library.parts import Parts
+from marklight.library.validation import context_level
 from marklight.model import DocumentId
 from marklight.ports import Progress, Snapshot, silent
 from marklight.report import Extract, Links, Outline, Page, Related
@@ -38,7 +38,7 @@ def get(
     `section`, that much around the passage that the reference names. Where a collection is
     named a path is exactly one of its own, and no name of a document will do.
     """
-    wanted, count = level_of(level, context)
+    wanted, count = context_level(level, context)
 
     def read(snapshot: Snapshot, find: Find) -> Extract:
         if collection is not None:

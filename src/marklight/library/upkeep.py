@@ -15,9 +15,9 @@ from marklight.ingest.look import Look
 from marklight.ingest.pipeline import Ingest
 from marklight.library.bookmark import Bookmark
 from marklight.library.compose import Index
+from marklight.library.concurrency import SingleFlight
 from marklight.library.embedding import embed, likely, tidy
 from marklight.library.files import place_of, unlisted
-from marklight.library.flight import Flight
 from marklight.model import Batch, DocumentId
 from marklight.ports import PathRange, Progress
 from marklight.report import Report
@@ -46,7 +46,7 @@ class Upkeep:
     ingest: Ingest
     limits: Index
     bookmark: Bookmark
-    looks: Flight[Freshness]
+    refreshes: SingleFlight[Freshness]
     embedding: Lock
     followed: bool = False
     """Whether the system tells somebody of all changes, so that no look has to find them."""
@@ -60,7 +60,7 @@ class Upkeep:
             self.bookmark.keep(None)
             return report
 
-        report = self.looks.alone(read)
+        report = self.refreshes.exclusive(read)
         self.ingest.groups()
         with self.embedding:
             try:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from marklight.errors import ModelError, SettingsError
-from marklight.library.chosen import Model
 from marklight.library.compose import read_settings
+from marklight.library.model_settings import Model
 from marklight.models import load
 
 

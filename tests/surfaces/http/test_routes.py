@@ -172,7 +172,7 @@ def test_a_passage_is_got_by_its_id(served: Served) -> None:
         ("/api/search?q=a&tags=b", 422, "Did you mean 'tag'?"),
         ("/api/search?q=a&explain=perhaps", 422, "true or false"),
         ("/api/search?q=a&where=status", 422, "KEY=VALUE"),
-        ("/api/search?q=a&collection=nowhere", 422, "no collection is called"),
+        ("/api/search?q=a&collection=nowhere", 422, "No such collection"),
         ("/api/search?q=%ff", 400, "UTF-8"),
         ("/api/documents/auth.md?lines=x", 422, "10-40"),
         ("/api/documents/auth.md?lines=1-2&heading=refresh", 404, "no lines"),

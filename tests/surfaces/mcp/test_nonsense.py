@@ -98,7 +98,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pop
     ("tool", "given", "said"),
     [
         ("query_documents", {}, "Missing parameter: 'query'"),
-        ("query_documents", {"query": ""}, "the query is empty"),
+        ("query_documents", {"query": ""}, "The query is empty"),
         ("query_documents", {"query": 7}, "'query' must be a string, not 7"),
         (
             "query_documents",

@@ -105,8 +105,8 @@ def _configured() -> list[tuple[Server, Kind]]:
 
     with Library() as library:
         found: list[tuple[Server | None, Kind]] = [
-            (library.server, "embedder"),
-            (library.reranker_server, "reranker"),
+            (library.models.embedder_server, "embedder"),
+            (library.models.reranker_server, "reranker"),
         ]
     return [(server, kind) for server, kind in found if server]
 

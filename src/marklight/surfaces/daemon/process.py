@@ -123,7 +123,7 @@ class Daemon:
             worked_at = max(worked_at, self.host.last_used)
             # Connected clients count for the idle time, not here: an assistant stays connected all day.
             if now - worked_at > rest_seconds and not resting:
-                self.host.library.rest()
+                self.host.library.models.unload()
             resting = now - worked_at > rest_seconds
             if self.idle_seconds and now - max(worked_at, connected_at) > self.idle_seconds:
                 self.stopped.set()

@@ -63,7 +63,7 @@ def _description(host: LibraryHost, address: Address) -> Callable[[Request], Awa
 
     def reranks(library: Library, **_: Any) -> bool:
         try:
-            return library.any_reranker is not None
+            return library.models.any_reranker is not None
         except ModelError:
             return False
 

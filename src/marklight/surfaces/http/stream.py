@@ -9,6 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from marklight.answer import Query
 from marklight.errors import MarklightError
 from marklight.library import Library
 from marklight.surfaces.host import LibraryHost
@@ -60,8 +61,9 @@ async def _reranks(host: LibraryHost, asked: Given) -> bool:
     """Whether there is a last step; one that is asked for and cannot be is told before the first."""
 
     def work(library: Library, **_: Any) -> bool:
-        wanted = library.reranks(asked["query"], asked.get("rerank"))
-        return wanted and (not asked.get("rerank") or library.any_reranker is not None)
+        query = Query(asked["query"], rerank=asked.get("rerank"))
+        wanted = library.models.reranks(query, library.pipeline)
+        return wanted and (not asked.get("rerank") or library.models.any_reranker is not None)
 
     try:
         return await host.run(work)

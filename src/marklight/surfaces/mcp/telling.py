@@ -25,7 +25,7 @@ MOST_FILES = 10
 """Files of a commit that are named below its message."""
 WHOLE_COMMIT = "git show"
 """What shows a commit whole."""
-TOLD_BY_STATE = ("note: indexing", "note: semantic search is still partial")
+TOLD_BY_STATE = ("note: indexing", "note: Semantic search is incomplete")
 MOST_FAILURES = 10
 """Files that could not be indexed, told by name."""
 

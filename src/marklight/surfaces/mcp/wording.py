@@ -14,7 +14,7 @@ QUOTED = (
 """The rule by which a model tells text of documents from ours."""
 _TOOLS = {
     "Name the library's folder with --in, or run `marklight index`": "index_status tells how far it is",
-    "`marklight index` does the rest": "the rest follows by itself",
+    "run `marklight index` to embed the rest": "the rest is embedded in the background",
     "`marklight get`": "get_document",
     "`marklight search`": "query_documents",
     "`marklight status`": "index_status",

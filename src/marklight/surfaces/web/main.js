@@ -92,7 +92,7 @@ function show(hits, given, whole = true) {
   else results.clear();
   byId("more").hidden = true;
   // While a run goes on, what it has not done yet is told above, with how far it is.
-  const notices = (given?.notices ?? []).filter((said) => !(standing.indexing && /^(indexing|semantic search is still partial)\b/i.test(said)));
+  const notices = (given?.notices ?? []).filter((said) => !(standing.indexing && /^(indexing|semantic search is incomplete)\b/i.test(said)));
   byId("notices").hidden = !whole || !notices.length;
   byId("notices").replaceChildren(...notices.map((said) => make("li", {}, states.sentence(said))));
   byId("stages").hidden = !whole || !given?.steps.length;

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from marklight.ingest.pipeline import Ingest
-from marklight.library.flight import Flight
+from marklight.library.concurrency import SingleFlight
 from tests.library.conftest import paths
 from tests.library.followed import SECONDS
 from tests.making import library, write
@@ -39,7 +39,7 @@ def test_many_searches_at_once_share_one_look(
             until(lambda: looks)
             write(folder, {"zebra.md": "# Zebra\n\nA zebra has stripes.\n"})
             others = [threads.submit(lib.search, "zebra", mode="keyword") for _ in range(8)]
-            until(lambda: lib.looks.waiting == 8)
+            until(lambda: lib.refreshes.waiting == 8)
             gate.set()
             assert first.result(SECONDS).hits
             assert all(paths(each.result(SECONDS)) == ["zebra.md"] for each in others)
@@ -49,7 +49,7 @@ def test_many_searches_at_once_share_one_look(
 
 
 def test_who_has_no_patience_is_not_kept_waiting() -> None:
-    flight: Flight[int] = Flight()
+    flight: SingleFlight[int] = SingleFlight()
     inside, leave = Event(), Event()
 
     def act() -> int:
@@ -58,16 +58,16 @@ def test_who_has_no_patience_is_not_kept_waiting() -> None:
         return 1
 
     with ThreadPoolExecutor(1) as threads:
-        first = threads.submit(flight.share, act, 0.0)
+        first = threads.submit(flight.run, act, 0.0)
         assert inside.wait(SECONDS)
-        assert flight.share(lambda: 2, 0.01) is None
+        assert flight.run(lambda: 2, 0.01) is None
         leave.set()
         assert first.result(SECONDS) == 1
-    assert flight.share(lambda: 3, 0.0) == 3
+    assert flight.run(lambda: 3, 0.0) == 3
 
 
 def test_a_look_that_fails_serves_nobody_else() -> None:
-    flight: Flight[int] = Flight()
+    flight: SingleFlight[int] = SingleFlight()
     inside, leave = Event(), Event()
 
     def fail() -> int:
@@ -76,9 +76,9 @@ def test_a_look_that_fails_serves_nobody_else() -> None:
         raise ValueError("no")
 
     with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(flight.share, fail, 0.0)
+        first = threads.submit(flight.run, fail, 0.0)
         assert inside.wait(SECONDS)
-        second = threads.submit(flight.share, lambda: 2, SECONDS)
+        second = threads.submit(flight.run, lambda: 2, SECONDS)
         until(lambda: flight.waiting == 1)
         leave.set()
         with pytest.raises(ValueError, match="no"):

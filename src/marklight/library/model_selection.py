@@ -1,0 +1,198 @@
+"""Model selection: load the embedding model and the re-ranker of the settings on first use, and choose which model a search uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from marklight import models
+from marklight.answer import Mode, Query
+from marklight.errors import ModelError, UsageError
+from marklight.library.model_settings import Model, Reranking
+from marklight.models.query_cache import CachingEmbedder
+from marklight.once import once
+from marklight.ports import Embedder, Reranker, Snapshot, Unloadable
+from marklight.search.refine.rerank import Rerank
+from marklight.settings import Settings
+
+if TYPE_CHECKING:
+    from marklight.models.remote.server import Server
+    from marklight.search.pipeline import Pipeline
+
+EMBEDDING_MODES = (Mode.HYBRID, Mode.SEMANTIC)
+"""Search modes that need an embedding model."""
+RUN_INDEX = "run `marklight index` to embed the rest"
+IN_BACKGROUND = "the rest is embedded in the background"
+_LOADED = ("embedder", "reranker", "any_reranker")
+
+
+class ModelSelection:
+    """The models of one library, each loaded on first use; thread-safe."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    @once
+    def embedder(self) -> Embedder | None:
+        """Return the configured embedding model; None if the settings name none."""
+        model = self.settings.build(Model, "model")
+        return None if model.name == "none" else self.embedder_named(model.name)
+
+    @once
+    def embedder_named(self) -> Callable[[str], Embedder]:
+        """Return a function that loads an embedding model by name, each once: an earlier one may be used for a while."""
+        model = self.settings.build(Model, "model")
+        server, threads = model.server, model.threads
+        load = cache(
+            lambda name: CachingEmbedder(models.load(name, threads=threads, server=server))
+        )
+        lock = Lock()
+
+        def load_once(name: str) -> Embedder:
+            with lock:  # `cache` lets two threads load two
+                return load(name)
+
+        return load_once
+
+    @once
+    def embedder_server(self) -> Server | None:
+        """Return the server of the embedding model; None for a local one."""
+        return self.settings.build(Model, "model").server
+
+    def fingerprint(self) -> tuple[str, str]:
+        """Return the fingerprint of the embedding model, and the reason if it cannot be loaded."""
+        try:
+            return (self.embedder.fingerprint if self.embedder else ""), ""
+        except ModelError as error:
+            return "", str(error)
+
+    @once
+    def reranker(self) -> Reranker | None:
+        """Return the configured cross-encoder; None if the settings name none."""
+        chosen = self.settings.build(Reranking, "reranker")
+        if chosen.name in ("", "none"):
+            return None
+        return models.load_reranker(chosen.name, threads=chosen.threads, server=chosen.server)
+
+    @once
+    def any_reranker(self) -> Reranker:
+        """Return the configured cross-encoder, else the default one if it is on this machine."""
+        chosen = self.settings.build(Reranking, "reranker")
+        return self.reranker or models.load_reranker(threads=chosen.threads)
+
+    @once
+    def reranker_server(self) -> Server | None:
+        """Return the server of the cross-encoder; None for a local one."""
+        return self.settings.build(Reranking, "reranker").server
+
+    def reranker_for(self, query: Query, pipeline: Pipeline) -> Reranker | None:
+        """Return the cross-encoder that a query needs; load none if it needs none."""
+        if not _wants_reranking(query, pipeline):
+            return None
+        return self.any_reranker if query.rerank else self.reranker
+
+    def reranks(self, query: Query, pipeline: Pipeline) -> bool:
+        """Return true if a cross-encoder is to re-rank the results of a query; load nothing."""
+        configured = self.settings["reranker.name"] not in ("", "none")
+        return _wants_reranking(query, pipeline) and (bool(query.rerank) or configured)
+
+    def reranker_problem(self) -> str:
+        """Return why the configured cross-encoder cannot be loaded; empty if it can or none is configured."""
+        try:
+            _ = self.reranker
+        except ModelError as error:
+            return str(error)
+        return ""
+
+    def first_use_notices(self, *, embedding: bool = False, reranking: bool = False) -> list[str]:
+        """Return a notice for each remote server that gets texts of this library for the first time."""
+        used = [
+            self.embedder_server if embedding else None,
+            self.reranker_server if reranking else None,
+        ]
+        remote = [server for server in used if server and not server.is_local]
+        if not remote:
+            return []
+        from marklight.models.remote.server_state import ServerState
+
+        return [
+            f"Passages of this library and queries are sent to {server.address} for {server.name}"
+            f"{', unencrypted' if server.address.startswith('http:') else ''}. This notice appears once"
+            for server in remote
+            if ServerState(server).first_use()
+        ]
+
+    def unload(self) -> None:
+        """Free the memory of the models; they are loaded again on the next use."""
+        for name in _LOADED:
+            model = self.__dict__.get(name)
+            if isinstance(model, Unloadable):
+                model.unload()
+
+
+def _wants_reranking(query: Query, pipeline: Pipeline) -> bool:
+    stage = pipeline.refine.get("rerank")
+    return isinstance(stage, Rerank) and stage.wants(query)
+
+
+def choose_embedder(
+    query: Query,
+    snapshot: Snapshot,
+    configured: Embedder | None,
+    load: Callable[[str], Embedder],
+    rest: str,
+) -> tuple[Embedder | None, list[str]]:
+    """Return the model whose vectors a query is compared with, and notices about it.
+
+    While the configured model has embedded a part of the passages only, an earlier one that has embedded
+    more of them is used. `rest` is the end of the notice: how the others get their vectors.
+    """
+    if configured is None:
+        if query.mode is Mode.SEMANTIC:
+            raise UsageError(
+                "Semantic search needs a model, but model.name is none",
+                "Configure a model, or use --mode keyword",
+            )
+        return None, []
+    embedded, total = snapshot.vectors.models(), snapshot.status.counts("").chunks
+    have = embedded.get(configured.fingerprint, 0)
+    if have >= total:
+        return configured, []
+    progress = f"{have} of {total} passages are embedded; {rest}"
+    earlier = _earlier_model(snapshot, embedded, have, load)
+    if earlier is not None:
+        return earlier, [f"{earlier.name} is used until {configured.name} is ready: {progress}"]
+    return configured, [f"Semantic search is incomplete: {progress}"]
+
+
+def model_in_use(snapshot: Snapshot, configured: Callable[[], str]) -> str:
+    """Return the fingerprint of the model whose vectors are compared with each other; empty if there is none.
+
+    `configured` returns the fingerprint of the configured model; it is called only if there are several.
+    """
+    embedded = snapshot.vectors.models()
+    wanted = configured() if len(embedded) > 1 else ""
+    if wanted in embedded:
+        return wanted
+    return max(embedded, key=lambda model: embedded[model], default="")
+
+
+def _earlier_model(
+    snapshot: Snapshot, embedded: Mapping[str, int], have: int, load: Callable[[str], Embedder]
+) -> Embedder | None:
+    """Return a model that has embedded more passages than this and is still on this machine."""
+    from marklight.library.embedding import name_key
+
+    names = snapshot.status.manifest()
+    for fingerprint, count in sorted(embedded.items(), key=lambda item: -item[1]):
+        if count <= have or name_key(fingerprint) not in names:
+            continue
+        try:
+            model = load(names[name_key(fingerprint)])
+        except ModelError:
+            continue
+        if model.fingerprint == fingerprint:
+            return model
+    return None
