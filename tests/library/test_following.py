@@ -59,7 +59,7 @@ def test_an_edit_is_found_at_once_while_vectors_are_made(
     monkeypatch.setattr(embed, "HURRIED_WINDOW", 1)
     model = Gated()
     with library(folder, engine=engine, index={**QUICK, "debounce_ms": 60_000.0}) as lib:
-        lib.__dict__["embedder"] = model
+        lib.models.__dict__["embedder"] = model
         follower = Following(lib)
         follower.start()
         until(lambda: follower.at and not follower.reading)  # at the gate
@@ -132,7 +132,7 @@ def test_closing_in_the_middle_of_embedding_keeps_what_is_done(
     monkeypatch.setattr(embed, "HURRIED_WINDOW", 1)
     place, model = f"file:{tmp_path / 'index'}", Gated()
     with library(folder, engine=place, index=QUICK) as lib:
-        lib.__dict__["embedder"] = model
+        lib.models.__dict__["embedder"] = model
         follower = Following(lib)
         follower.start()
         until(lambda: follower.at and not follower.reading)

@@ -32,7 +32,7 @@ def test_vectors_of_commits_are_made_after_those_of_documents(tmp_path: Path, en
     with library(made.folder, engine=engine, index=QUICK) as lib:
         lib.commits("espresso", mode="keyword")
         assert commits_pending(lib)
-        lib.__dict__["embedder"] = model
+        lib.models.__dict__["embedder"] = model
         follower = Following(lib)
         follower.start()
         try:
@@ -70,7 +70,7 @@ def test_closing_stops_the_vectors_of_commits_too(
     with library(made.folder, engine=engine, index=QUICK) as lib:
         lib.index()
         lib.commits("espresso", mode="keyword")
-        lib.__dict__["embedder"] = model = Gated()
+        lib.models.__dict__["embedder"] = model = Gated()
         follower = Following(lib)
         follower.start()
         until(lambda: follower.at and follower.at.phase == "Embedding passages of commits")

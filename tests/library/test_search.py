@@ -66,11 +66,11 @@ def test_filters_come_before_ranking(
         ("x", {"context": 1.5}, "whole number"),
         ("x", {"max_tokens": "5"}, "whole number"),
         ("x", {"max_tokens": 2.5}, "whole number"),
-        ("x", {"path": 1}, "text or several"),
+        ("x", {"path": 1}, "a list of texts"),
         ("x", {"path": ""}, "A filter is empty"),
         ("x", {"tag": ["a", ""]}, "A filter is empty"),
         ("x", {"exclude": " "}, "A filter is empty"),
-        ("x", {"after": b"2026"}, "no text"),
+        ("x", {"after": b"2026"}, "valid text"),
         ("x", {"tag": ["x"] * 501}, "500 values"),
         ("x", {"where": dict.fromkeys(range(501), "x")}, "500 values"),
         ("x", {"settings": 5}, "a table"),
@@ -141,7 +141,7 @@ def test_words_answer_in_full_where_there_is_no_model(folder: Path, engine: str)
             (hit.chunk.id, hit.score) for hit in words.hits
         ]
         assert not hybrid.notices
-        with pytest.raises(UsageError, match="no semantic"):
+        with pytest.raises(UsageError, match="Semantic search needs a model"):
             lib.search("token", mode="semantic")
 
 

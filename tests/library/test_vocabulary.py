@@ -40,7 +40,7 @@ class Counting:
 
 def counting(lib: marklight.Library) -> Counting:
     model = Counting(lib.models.embedder)
-    lib.__dict__["embedder"] = model
+    lib.models.__dict__["embedder"] = model
     return model
 
 
