@@ -26,7 +26,7 @@ def test_for_a_name_that_is_not_there_only_what_is_like_it_is_offered(tmp_path: 
         lib.index()
         for ref, hint in {
             "guide/auht.md": "Did you mean guide/auth.md?",
-            "guide/nonsense.md": "`marklight search` finds documents",
+            "guide/nonsense.md": "Use `marklight search` to find documents",
             "guide/auth.md#token-refersh": "Did you mean #token-refresh?",
             "guide/auth.md#Token Refesh": "Did you mean #token-refresh?",
             "guide/auth.md#nonsense": "It has: auth, token-refresh",

@@ -60,7 +60,7 @@ def test_a_question_finds_nothing_outside_of_the_path_it_was_given(
         ("replicas path:rollback", 'no passage passes the filter path rollback; did you mean "deploy/rollback.md"?'),
         ("replicas path:**/*.rst", "no passage passes the filter path **/*.rst"),
         ("replicas after:2990", "no passage passes the filter after 2990"),
-        ('"token access" tag:security', 'no passage holds "token access"'),
+        ('"token access" tag:security', 'no passage contains "token access"'),
         ("replicas tag:nothing status:none", "no passage passes the filter tag nothing; no passage passes the filter status none"),
         ("replicas tag:security path:deploy/**", "no passage passes all of the filters: tag security, path deploy/**"),
     ],

@@ -84,7 +84,7 @@ def test_links_to_a_hub_are_counted_up_to_a_number_and_that_is_said(
     with lib.engine.snapshot() as snapshot:
         hub = DocumentId("default", "hub.md")
         for most, more in [(8, {"in": 8 - 5}), (99, {"in": 13 - 5})]:
-            found = links(hub, snapshot, 5, lambda _: True, most_counted=most)
+            found = links(hub, snapshot, 5, lambda _: True, max_backlinks=most)
             assert found.more == more
             assert bool(found.notices) == (most == 8)
 

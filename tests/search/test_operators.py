@@ -192,7 +192,7 @@ def test_a_question_does_not_widen_what_its_caller_has_narrowed() -> None:
 def test_a_phrase_that_stands_nowhere_is_words_among_words_and_a_filter_alone() -> None:
     left, filters, said = asked('why "access denied" again')
     assert (left, filters) == ('why "access denied" again', Filters())
-    assert said == ['no passage holds "access denied"; its words are searched for']
+    assert said == ['no passage contains "access denied"; its words are searched for instead']
     assert asked('"access denied"') == ("access denied", Filters(phrases=("access denied",)), [])
     # One that stands somewhere stays a filter beside it.
     left, filters, said = asked('"roll back" of "access denied" now')

@@ -14,9 +14,9 @@ from marklight.errors import SettingsError
 from marklight.model import Batch
 from marklight.ports import Tools
 from marklight.search.evidence import gathered
-from marklight.search.rewrite.spelling import Spelling
-from marklight.search.slips import one_slip
+from marklight.search.rewrite.spelling import Spelling, one_edit
 from tests.contracts.builders import entry
+from tests.search.stage_settings import build_stage
 
 PAGES = {
     "net.md": "The Wi-Fi password stands on the router.",
@@ -151,7 +151,7 @@ def test_only_some_words_are_looked_after(tools: Tools) -> None:
     assert Spelling(most=4)(typed, loud).corrected_text.endswith("wi-fi")
     assert Spelling(most=0)(Query("wifi"), tools).corrected_text == ""
     with pytest.raises(SettingsError, match=r"search\.spelling\.most"):
-        Spelling(most=-1)
+        build_stage(Spelling, most=-1)
 
 
 @pytest.mark.parametrize("mode", [Mode.SEMANTIC, Mode.CODE])
@@ -178,15 +178,15 @@ def test_a_passage_has_the_words_in_whichever_spelling_it_has_more_of_them(tools
 
 @given(st.text("abcde", min_size=8, max_size=9), st.data())
 def test_one_slip_goes_both_ways(word: str, data: st.DataObject) -> None:
-    near = data.draw(st.sampled_from(sorted(one_slip(word))))
+    near = data.draw(st.sampled_from(sorted(one_edit(word))))
     assert near != word
     # A letter that lacks at the end is an ending, and no slip.
-    assert word in one_slip(near) or near == word[:-1]
+    assert word in one_edit(near) or near == word[:-1]
 
 
 def test_the_longer_a_word_is_the_more_slips_it_may_have() -> None:
-    assert one_slip("the") == set()
-    assert one_slip("milk") == {"imlk", "mlik", "mikl"}
-    assert {"tokeen", "tokne"} <= one_slip("token")
-    assert not {"tokan", "toke", "atoken"} & one_slip("token")
-    assert {"roters", "routters", "ruoters", "rooters"} <= one_slip("routers")
+    assert one_edit("the") == set()
+    assert one_edit("milk") == {"imlk", "mlik", "mikl"}
+    assert {"tokeen", "tokne"} <= one_edit("token")
+    assert not {"tokan", "toke", "atoken"} & one_edit("token")
+    assert {"roters", "routters", "ruoters", "rooters"} <= one_edit("routers")

@@ -13,7 +13,7 @@ from marklight.ingest.timestamps import state_of
 from marklight.library.locate import standing
 from marklight.model import Document, DocumentId, FileState
 from marklight.ports import IndexedFile, Snapshot
-from marklight.search.reference import Find, find_document
+from marklight.search.reference import FindDocument, find_document
 from marklight.text import digest
 
 
@@ -87,7 +87,7 @@ class Files:
         snapshot: Snapshot,
         folder: Path | None,
         missed: Callable[[DocumentId], None] = lambda _: None,
-    ) -> Find:
+    ) -> FindDocument:
         """How a document is found by what a person calls it: by a path from where they stand first.
 
         A file that is there and not in the index is told as one that was missed.
@@ -106,7 +106,7 @@ class Files:
 
         return find
 
-    def exactly(self, snapshot: Snapshot, collection: str) -> Find:
+    def exactly(self, snapshot: Snapshot, collection: str) -> FindDocument:
         """How a document is found by its path in this collection and by nothing else."""
 
         def find(path: str) -> Document | None:

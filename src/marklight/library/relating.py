@@ -12,8 +12,8 @@ from marklight.library.showing import about
 from marklight.library.validation import integer
 from marklight.ports import Progress, Snapshot, silent
 from marklight.report import Graph, Links, Related
-from marklight.search import picture, reference, relations
-from marklight.search.reference import Find
+from marklight.search import reference, relations
+from marklight.search.reference import FindDocument
 
 
 def links(
@@ -25,12 +25,12 @@ def links(
     progress: Progress = silent,
 ) -> Links:
     """Links to and from a document; without one, what in the library leads nowhere or stands alone."""
-    integer("The limit", limit, 1, relations.MOST_COUNTED)
+    integer("The limit", limit, 1, relations.MAX_BACKLINKS)
 
-    def read(snapshot: Snapshot, find: Find) -> Links:
+    def read(snapshot: Snapshot, find: FindDocument) -> Links:
         if path is None:
-            return relations.loose_ends(snapshot, limit, library.files.has)
-        id = reference.demand(path, snapshot, find).id
+            return relations.unresolved_and_orphans(snapshot, limit, library.files.has)
+        id = reference.require_document(path, snapshot, find).id
         return relations.links(id, snapshot, limit, library.files.has)
 
     return about(library, read, near, progress)
@@ -47,8 +47,8 @@ def related(
     """Documents that belong to this one: by links, shared tags and meaning, each with its reasons."""
     integer("The limit", limit, 1, 100)
 
-    def read(snapshot: Snapshot, find: Find) -> Related:
-        document = reference.demand(path, snapshot, find)
+    def read(snapshot: Snapshot, find: FindDocument) -> Related:
+        document = reference.require_document(path, snapshot, find)
         wanted = library.settings["model.name"] != "none"
         model = model_in_use(snapshot, lambda: library.models.fingerprint()[0]) if wanted else ""
         return relations.related(document, snapshot, model, limit, library.files.has)
@@ -66,13 +66,13 @@ def graph(
     progress: Progress = silent,
 ) -> Graph:
     """Documents and the links between them: around one, or without one the best linked of all."""
-    integer("The depth", depth, 1, picture.DEEPEST)
-    integer("The limit", limit, 1, picture.MOST_NODES)
+    integer("The depth", depth, 1, relations.MAX_DEPTH)
+    integer("The limit", limit, 1, relations.MAX_NODES)
     notices = look_at_known(library, progress)
     with library.engine.snapshot() as snapshot:
         if path is None:
-            found = picture.best_linked(snapshot, limit, library.files.has)
+            found = relations.graph_of_best_linked(snapshot, limit, library.files.has)
         else:
-            id = reference.demand(path, snapshot, library.files.near(snapshot, near)).id
-            found = picture.around(id, snapshot, depth, limit, library.files.has)
+            id = reference.require_document(path, snapshot, library.files.near(snapshot, near)).id
+            found = relations.graph_around(id, snapshot, depth, limit, library.files.has)
     return replace(found, notices=notices)

@@ -16,7 +16,7 @@ from marklight.model import DocumentId
 from marklight.ports import Progress, Snapshot, silent
 from marklight.report import Extract, Links, Outline, Page, Related
 from marklight.search import reference
-from marklight.search.reference import Find
+from marklight.search.reference import FindDocument
 
 About = TypeVar("About", bound=Extract | Outline | Page | Links | Related)
 """What is told about one document."""
@@ -40,12 +40,12 @@ def get(
     """
     wanted, count = context_level(level, context)
 
-    def read(snapshot: Snapshot, find: Find) -> Extract:
+    def read(snapshot: Snapshot, find: FindDocument) -> Extract:
         if collection is not None:
             find = library.files.exactly(snapshot, collection)
-        extract = reference.follow(ref, snapshot, find)
+        extract = reference.resolve_reference(ref, snapshot, find)
         library.files.demand(extract.document)
-        return reference.widened(extract, wanted, snapshot, count) if wanted else extract
+        return reference.extract_at_level(extract, wanted, snapshot, count) if wanted else extract
 
     return about(library, read, near, progress)
 
@@ -55,8 +55,8 @@ def outline(
 ) -> Outline:
     """A document's headings."""
 
-    def read(snapshot: Snapshot, find: Find) -> Outline:
-        document = reference.demand(path, snapshot, find)
+    def read(snapshot: Snapshot, find: FindDocument) -> Outline:
+        document = reference.require_document(path, snapshot, find)
         return Outline(document.id, tuple(document.outline))
 
     return about(library, read, near, progress)
@@ -76,8 +76,8 @@ def page(
 
     several = len(library.collections) > 1
 
-    def read(snapshot: Snapshot, find: Find) -> Page:
-        document = reference.demand(path, snapshot, find)
+    def read(snapshot: Snapshot, find: FindDocument) -> Page:
+        document = reference.require_document(path, snapshot, find)
         links = snapshot.links.outgoing(document.id)
         leads = {each.link.keys: each.target.named(several) for each in links if each.target}
         parsers = library.reading.discover.parsers
@@ -100,7 +100,7 @@ def page(
 
 def about(
     library: Parts,
-    read: Callable[[Snapshot, Find], About],
+    read: Callable[[Snapshot, FindDocument], About],
     near: Path | None,
     progress: Progress,
 ) -> About:

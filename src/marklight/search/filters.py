@@ -1,41 +1,128 @@
-"""Filters in words, as a person would have typed them, and whether they are all that was asked for."""
+"""Describe filters in words, and find empty filters: those that no passage passes, with suggestions."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from pathlib import PurePosixPath
+from typing import Any
+
 from marklight.answer import Filters, Query
+from marklight.ports import Snapshot
 from marklight.text import query_terms
 
 
-def certain(query: Query) -> bool:
-    """Whether all that passes the filters is what was asked for: the question has no other words than theirs."""
-    given = query.filters
-    values = (value for _, value in given.where)
-    named = (*given.phrases, *given.tags, *given.languages, *values)
-    asked = set(query_terms(query.text))
-    return bool(asked) and asked <= set(query_terms(" ".join(named)))
+def filters_cover_query(query: Query) -> bool:
+    """Return true if all terms of the query are terms of its filters, so that every passage that passes answers it."""
+    filters = query.filters
+    values = (value for _, value in filters.where)
+    filter_text = " ".join((*filters.phrases, *filters.tags, *filters.languages, *values))
+    terms = set(query_terms(query.text))
+    return bool(terms) and terms <= set(query_terms(filter_text))
 
 
-def in_words(filters: Filters) -> str:
-    """Each filter that is in force, so that nobody has to guess why nothing was found."""
-    said = [
-        *(f'"{each}"' for each in filters.phrases),
-        *(f'without "{each}"' for each in filters.without),
-        *_any("tag", filters.tags),
-        *_any("path", filters.paths),
-        *_any("not in", filters.exclude),
+def describe_filters(filters: Filters) -> str:
+    """List the filters that are set, for messages."""
+    descriptions = [
+        *(f'"{phrase}"' for phrase in filters.phrases),
+        *(f'without "{phrase}"' for phrase in filters.without),
+        *_alternatives("tag", filters.tags),
+        *_alternatives("path", filters.paths),
+        *_alternatives("not in", filters.exclude),
         *(f"{key} {value}" for key, value in filters.where),
-        *_any("collection", filters.collections),
-        *_any("language", filters.languages),
-        *_any("file", filters.files),
-        *_any("author", filters.authors),
+        *_alternatives("collection", filters.collections),
+        *_alternatives("language", filters.languages),
+        *_alternatives("file", filters.files),
+        *_alternatives("author", filters.authors),
         *([f"after {filters.after}"] if filters.after else []),
         *([f"before {filters.before}"] if filters.before else []),
-        *_any("within", [f"{owner}/{folder}".rstrip("/") for owner, folder in filters.within]),
-        *_any("document", [each.path for each in filters.documents]),
-        *([in_words(filters.also)] if filters.also else []),
+        *_alternatives(
+            "within",
+            [f"{collection}/{folder}".rstrip("/") for collection, folder in filters.within],
+        ),
+        *_alternatives("document", [document.path for document in filters.documents]),
+        *([describe_filters(filters.also)] if filters.also else []),
     ]
-    return ", ".join(said)
+    return ", ".join(descriptions)
 
 
-def _any(name: str, values: tuple[str, ...] | list[str]) -> list[str]:
+def _alternatives(name: str, values: Sequence[str]) -> list[str]:
     return [f"{name} {' or '.join(values)}"] if values else []
+
+
+def empty_filters(filters: Filters, snapshot: Snapshot) -> str:
+    """Describe the filters that no passage passes, with similar values that exist; empty if some passage passes all."""
+    if snapshot.metadata.matching_documents(filters, 1):
+        return ""
+    empty = [
+        single
+        for single in _single_filters(filters)
+        if not snapshot.metadata.matching_documents(single, 1)
+    ]
+    if not empty:
+        return f"no passage passes all of the filters: {describe_filters(filters)}"
+    return "; ".join(_describe_empty(single, snapshot) for single in empty)
+
+
+def _single_filters(filters: Filters) -> Iterator[Filters]:
+    """Split filters into those that must all match; values that are alternatives stay together."""
+    for field in fields(filters):
+        value = getattr(filters, field.name)
+        if field.name == "also" and value:
+            yield from _single_filters(value)
+        elif field.name in ("where", "phrases"):
+            yield from (_only(field.name, (item,)) for item in value)
+        elif value:
+            yield _only(field.name, value)
+
+
+def _only(name: str, value: object) -> Filters:
+    values: dict[str, Any] = {name: value}
+    return replace(Filters(), **values)
+
+
+def _describe_empty(single: Filters, snapshot: Snapshot) -> str:
+    from marklight.text.suggestions import MAX_SUGGESTIONS
+
+    if single.phrases:
+        return f"no passage contains {describe_filters(single)}"
+    suggestions = list(dict.fromkeys(_suggestions(single, snapshot)))[:MAX_SUGGESTIONS]
+    message = f"no passage passes the filter {describe_filters(single)}"
+    if not suggestions:
+        return message
+    quoted = " or ".join(f'"{value}"' for value in suggestions)
+    return f"{message}; did you mean {quoted}?"
+
+
+def _suggestions(single: Filters, snapshot: Snapshot) -> Iterator[str]:
+    from marklight.text.suggestions import MAX_COMPARED
+
+    for tag in single.tags:
+        yield from _similar(tag, snapshot.metadata.tags(), lambda other: other.split("/"))
+    for key, value in single.where:
+        yield from _similar(value, snapshot.metadata.values(key, MAX_COMPARED), str.split)
+    if single.paths:
+        files = [id.path for id in snapshot.documents.files()][:MAX_COMPARED]
+        folders = {str(folder) for path in files for folder in PurePosixPath(path).parents} - {"."}
+        for path in single.paths:
+            known = sorted(folders) + files
+            yield from _similar(
+                _before_wildcards(path), known, lambda other: [PurePosixPath(other).stem]
+            )
+
+
+def _similar(value: str, known: Iterable[str], parts: Callable[[str], list[str]]) -> Iterator[str]:
+    """Yield known values similar to this one, then those that have it as a part: a name, a folder, a nested tag."""
+    from marklight.text.suggestions import similar_keys
+
+    values = list(known)
+    yield from similar_keys(value, {other: other for other in values})
+    folded = value.casefold()
+    yield from (other for other in values if folded in (part.casefold() for part in parts(other)))
+
+
+def _before_wildcards(glob: str) -> str:
+    """Return the folders of a pattern before its first wildcard, or the whole path if it has none."""
+    names = glob.removeprefix("./").strip("/").split("/")
+    wild = [at for at, name in enumerate(names) if set(name) & set("*?[")]
+    return "/".join(names[: wild[0]] if wild else names)

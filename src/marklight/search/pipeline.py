@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from marklight.answer import Answer, Hits, Mode, Query, Step
 from marklight.ports import Fuse, Refine, Retrieve, Rewrite, Tools
-from marklight.search.filters import in_words
+from marklight.search.filters import describe_filters, empty_filters
 from marklight.search.fuse.learned import Learned
 from marklight.search.fuse.reciprocal import Reciprocal
 from marklight.search.fuse.score_aware import ScoreAware
@@ -38,7 +38,6 @@ from marklight.search.rewrite.classify import Classify
 from marklight.search.rewrite.expand import Expand
 from marklight.search.rewrite.operators import Operators
 from marklight.search.rewrite.spelling import Spelling
-from marklight.search.unmet import unmet
 
 REWRITE: tuple[type[Rewrite], ...] = (Operators, Classify, Spelling, Expand)
 RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code, Graph)
@@ -141,9 +140,9 @@ def empty_reason(query: Query, steps: list[Step], last: Hits, tools: Tools) -> t
     """
     among = ""
     if query.filters:
-        among = f" among those that pass the filters: {in_words(query.filters)}"
+        among = f" among those that pass the filters: {describe_filters(query.filters)}"
     if not last:
-        none = unmet(query.filters, tools.snapshot) if query.filters else ""
+        none = empty_filters(query.filters, tools.snapshot) if query.filters else ""
         return none or f"no passage matches the question{among}", False
     if any(step.stage == "existing_files" and step.count == 0 for step in steps):
         return GONE, False

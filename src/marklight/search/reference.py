@@ -1,4 +1,4 @@
-"""A reference to the piece of a document that it names."""
+"""Resolve references (path, path#heading, path#^block, path:10-40, passage id) to extracts of documents."""
 
 from __future__ import annotations
 
@@ -12,46 +12,45 @@ from marklight.model import Chunk, Document, DocumentId, Heading
 from marklight.ports import Snapshot
 from marklight.report import Extract
 from marklight.search import widen
-from marklight.search.near import near_keys, near_paths, paths_with
 from marklight.text import bounded_key
 from marklight.text.lines import DocumentLines
 
+MAX_LISTED = 20
+"""Documents of one title, or headings, that an error lists. Hand-set; not measured."""
+
 _LINES = re.compile(r"^(?P<path>.+):(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?$", re.DOTALL)
 _CHUNK_ID = re.compile(r"^[0-9a-f]{16}$")
-MOST_COMPARED = 20_000
-"""Paths of a library that a name is compared with: some tenths of a second."""
-MOST_LISTED = 20
 
-Find = Callable[[str], Document | None]
-"""How a document is found by what somebody calls it."""
+FindDocument = Callable[[str], Document | None]
+"""Find a document by its path, link name or title."""
 
 
-def follow(reference: str, snapshot: Snapshot, find: Find) -> Extract:
-    """`path`, `path#heading`, `path#^block`, `path:10-40` or the id of a passage or a section."""
+def resolve_reference(reference: str, snapshot: Snapshot, find: FindDocument) -> Extract:
+    """Return the extract that a reference names; raise NotFound with suggestions if there is none."""
     if not reference.strip():
-        raise UsageError("an empty reference names nothing", "Give a path, such as guide/auth.md")
+        raise UsageError("the reference is empty", "Give a path, such as guide/auth.md")
     if _CHUNK_ID.match(reference):
         for chunk in snapshot.documents.chunks([reference]):
             return _passage(chunk, snapshot)
         if section := _section(reference, snapshot):
             return _passage(section, snapshot)
-    whole = find(reference)
-    if whole is not None:
-        return _lines_of(whole, 1, len(DocumentLines(whole.text)))
-    if found := _LINES.match(reference):
-        first, last = int(found["first"]), int(found["last"] or found["first"])
-        return _lines_of(demand(found["path"], snapshot, find), first, last)
-    path, sign, fragment = reference.rpartition("#")
-    if sign and path:
-        return _part(demand(path, snapshot, find), fragment)
-    raise _missing(reference, snapshot)
+    document = find(reference)
+    if document is not None:
+        return _lines_of(document, 1, len(DocumentLines(document.text)))
+    if match := _LINES.match(reference):
+        first, last = int(match["first"]), int(match["last"] or match["first"])
+        return _lines_of(require_document(match["path"], snapshot, find), first, last)
+    path, hash_sign, fragment = reference.rpartition("#")
+    if hash_sign and path:
+        return _fragment(require_document(path, snapshot, find), fragment)
+    raise _not_found(reference, snapshot)
 
 
-def widened(extract: Extract, level: str, snapshot: Snapshot, count: int = 1) -> Extract:
-    """A level of the passage that an extract is, or of the one that stands where it begins."""
+def extract_at_level(extract: Extract, level: str, snapshot: Snapshot, count: int = 1) -> Extract:
+    """Return a context level of the passage that an extract is, or of the first passage at its lines."""
     id, line = extract.chunk_id, extract.lines[0]
     below = (
-        each for each in snapshot.documents.chunks_of(extract.document) if each.lines[1] >= line
+        chunk for chunk in snapshot.documents.chunks_of(extract.document) if chunk.lines[1] >= line
     )
     chunk = (
         next(iter(snapshot.documents.chunks([id])), None)
@@ -59,8 +58,8 @@ def widened(extract: Extract, level: str, snapshot: Snapshot, count: int = 1) ->
         or next(below, None)
     )
     if chunk is None:
-        raise NotFound(f"no passage stands at {extract.document.path}:{line}")
-    # A heading above the passage was named: what is wider than the passage holds it too.
+        raise NotFound(f"there is no passage at {extract.document.path}:{line}")
+    # If the reference names a heading above the passage, wider levels include it.
     first = chunk.lines[0] if level == "passage" else min(line, chunk.lines[0])
     wanted = replace(chunk, lines=(first, chunk.lines[1]))
     return replace(widen.widen(wanted, level, widen.Leaves(snapshot), count), levels=extract.levels)
@@ -74,42 +73,39 @@ def _passage(chunk: Chunk, snapshot: Snapshot) -> Extract:
 
 
 def _section(id: str, snapshot: Snapshot) -> Chunk | None:
-    """What `--parents` shows under this id, in the shape of a passage."""
-    found = snapshot.documents.section(id)
-    passages = snapshot.documents.chunks_of(found[0]) if found else []
-    below = next((each for each in passages if each.parent == id), None)
-    return widen.parent(below, widen.Leaves(snapshot)) if below else None
+    """Return the section of this id as a chunk, as `--parents` shows it."""
+    section = snapshot.documents.section(id)
+    chunks = snapshot.documents.chunks_of(section[0]) if section else []
+    child = next((chunk for chunk in chunks if chunk.parent == id), None)
+    return widen.parent(child, widen.Leaves(snapshot)) if child else None
 
 
 def find_document(name: str, snapshot: Snapshot) -> Document | None:
-    """The document of this path, or that a link of this name would lead to, or the only one of this title."""
+    """Return the document with this path, else the target of a link of this name, else the only one of this title."""
     key = name.removeprefix("./").strip("/")
-    if not _is_text(key):
+    if not _is_unicode(key):
         return None
     collection, _, path = key.partition("/")
-    named = snapshot.documents.find_by_path(key) or [DocumentId(collection, path)]
-    if document := snapshot.documents.get(named[0]):
+    ids = snapshot.documents.find_by_path(key) or [DocumentId(collection, path)]
+    if document := snapshot.documents.get(ids[0]):
         return document
-    found = snapshot.links.resolve((bounded_key(key.lower()),), "")
-    if found is None and len(titled := _titled(name, snapshot)) == 1:
-        found = titled[0]
-    return snapshot.documents.get(found) if found else None
+    id = snapshot.links.resolve((bounded_key(key.lower()),), "")
+    if id is None and len(titled := _titled(name, snapshot)) == 1:
+        id = titled[0]
+    return snapshot.documents.get(id) if id else None
 
 
 def _titled(name: str, snapshot: Snapshot) -> list[DocumentId]:
-    """Documents that are called exactly so, by their title or another of their names."""
-    if not _is_text(name):
+    """Return the documents with exactly this title or alias."""
+    if not _is_unicode(name):
         return []
-    called = [
-        one.chunk_id
-        for one in snapshot.documents.find_by_title(name, Filters(), MOST_LISTED)
-        if one.score == 1.0
-    ]
-    return sorted(set(snapshot.documents.owners(called).values()))
+    candidates = snapshot.documents.find_by_title(name, Filters(), MAX_LISTED)
+    exact = [candidate.chunk_id for candidate in candidates if candidate.score == 1.0]
+    return sorted(set(snapshot.documents.owners(exact).values()))
 
 
-def _is_text(name: str) -> bool:
-    """Bytes that are no text name no document."""
+def _is_unicode(name: str) -> bool:
+    """Return false for undecodable bytes of the command line (surrogates), which no document has in its name."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -117,38 +113,47 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def demand(name: str, snapshot: Snapshot, find: Find) -> Document:
-    """The document of this name, or an error that offers names like it."""
+def require_document(name: str, snapshot: Snapshot, find: FindDocument) -> Document:
+    """Return the document of this name; raise NotFound with suggestions if there is none."""
     document = find(name)
     if document is None:
-        raise _missing(name, snapshot)
+        raise _not_found(name, snapshot)
     return document
 
 
-def _missing(name: str, snapshot: Snapshot) -> NotFound:
+def _not_found(name: str, snapshot: Snapshot) -> NotFound:
+    from marklight.text.suggestions import MAX_COMPARED, paths_with_words, similar_paths
+
     titled = [id.path for id in _titled(name, snapshot)]
     if len(titled) > 1:
-        hint = f"Name one by its path: {', '.join(titled)}"
+        hint = f"Give the path of one: {', '.join(titled)}"
         return NotFound(f"several documents are called {name!r}", hint)
     paths = [id.path for id in snapshot.documents.files()]
-    near = titled or (near_paths(name, paths) if len(paths) < MOST_COMPARED else [])
-    near = near or paths_with(name, paths)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "`marklight search` finds documents"
+    suggestions = titled or (similar_paths(name, paths) if len(paths) < MAX_COMPARED else [])
+    suggestions = suggestions or paths_with_words(name, paths)
+    hint = "Use `marklight search` to find documents"
+    if suggestions:
+        hint = f"Did you mean {' or '.join(suggestions)}?"
     return NotFound(f"no document is called {name!r} in this library", hint)
 
 
 def _lines_of(document: Document, first: int, last: int, *headings: str) -> Extract:
-    page = DocumentLines(document.text)
+    lines = DocumentLines(document.text)
     if first < 1 or last < first:
-        raise UsageError(f"lines {first}-{last} are no range", "Lines count from 1: guide.md:10-40")
-    if first > len(page):
-        raise NotFound(f"{document.id.path} has only {len(page)} lines", "Ask for fewer")
-    last = min(last, len(page))
-    trail = headings or _trail(document.outline, first)
-    return Extract(document.id, document.title, trail, (first, last), page.between(first, last))
+        raise UsageError(
+            f"{first}-{last} is not a range of lines", "Lines count from 1: guide.md:10-40"
+        )
+    if first > len(lines):
+        raise NotFound(
+            f"{document.id.path} has only {len(lines)} lines", "Give a range within them"
+        )
+    last = min(last, len(lines))
+    headings = headings or _headings_at(document.outline, first)
+    return Extract(document.id, document.title, headings, (first, last), lines.between(first, last))
 
 
-def _part(document: Document, fragment: str) -> Extract:
+def _fragment(document: Document, fragment: str) -> Extract:
+    """Return the block (`^id`) or section of a document that a fragment names."""
     if fragment.startswith("^"):
         line = document.blocks.get(fragment[1:].lower())
         if line is not None:
@@ -158,17 +163,27 @@ def _part(document: Document, fragment: str) -> Extract:
     for heading in document.outline:
         if wanted in (heading.anchor.lower(), heading.text.lower()):
             return _lines_of(document, *heading.lines)
-    called = {name: each.anchor for each in document.outline for name in (each.anchor, each.text)}
-    if near := near_keys(fragment, called):
-        hint = f"Did you mean {' or '.join(f'#{anchor}' for anchor in near)}?"
-    else:
-        anchors = [heading.anchor for heading in document.outline]
-        hint = f"It has: {', '.join(anchors[:MOST_LISTED]) or 'none'}"
-    raise NotFound(f"{document.id.path} has no heading {fragment!r}", hint)
+    raise NotFound(
+        f"{document.id.path} has no heading {fragment!r}", _heading_hint(document, fragment)
+    )
 
 
-def _trail(outline: Sequence[Heading], line: int) -> tuple[str, ...]:
-    """The headings above this line, outermost first."""
+def _heading_hint(document: Document, fragment: str) -> str:
+    from marklight.text.suggestions import similar_keys
+
+    anchors = {
+        name: heading.anchor
+        for heading in document.outline
+        for name in (heading.anchor, heading.text)
+    }
+    if similar := similar_keys(fragment, anchors):
+        return f"Did you mean {' or '.join(f'#{anchor}' for anchor in similar)}?"
+    listed = [heading.anchor for heading in document.outline[:MAX_LISTED]]
+    return f"It has: {', '.join(listed) or 'none'}"
+
+
+def _headings_at(outline: Sequence[Heading], line: int) -> tuple[str, ...]:
+    """Return the headings above this line, outermost first."""
     return tuple(
         heading.text for heading in outline if heading.lines[0] <= line <= heading.lines[1]
     )

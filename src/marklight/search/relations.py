@@ -1,4 +1,4 @@
-"""What a document has to do with others: links both ways, and what is related and why."""
+"""Relations between documents: links and backlinks, related documents with reasons, and the link graph."""
 
 from __future__ import annotations
 
@@ -6,21 +6,34 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
 from marklight.answer import Filters
 from marklight.model import Document, DocumentId, LinkType, ResolvedLink
 from marklight.ports import Snapshot
-from marklight.report import Links, Related, Relative
+from marklight.report import Graph, Links, Node, Related, Relative
 
-MOST_COUNTED = 10_000
-"""Backlinks of a hub are counted up to here, not to their end."""
-MOST_SHARING = 1_000
-"""A tag of more documents than this says too little about any of them."""
-LINKED = 0.4
-"""What one way of linking tells: both ways are 0.64, and with a near meaning it is all but certain."""
-LEAST = 0.1
-"""Less is no relation: a cosine of 0.56, which most models give to texts of one language."""
+MAX_BACKLINKS = 10_000
+"""Backlinks of one document that are read. Hand-set; not measured."""
+MAX_TAGGED = 1_000
+"""Documents of a tag up to which it is evidence that two of them are related. Hand-set; not measured."""
+LINK_WEIGHT = 0.4
+"""Weight of a link in one direction; both directions are 0.64. Hand-set; not measured."""
+MIN_RELATED = 0.1
+"""Lowest score of a related document: that of a cosine of 0.56, which most models give to any two texts of
+one language. Hand-set; not measured."""
+COSINE_POWER = 4
+"""Power of the cosine: unrelated texts have 0.6 and more, of which the fourth power leaves little.
+Hand-set; not measured."""
+PASSAGES_PER_RELATED = 10
+"""Nearest passages that are fetched per related document, as several may be of one. Hand-set; not measured."""
+MAX_NODES = 500
+"""Nodes of a graph; more cannot be told apart in a picture. Hand-set; not measured."""
+MAX_DEPTH = 3
+"""Links from the centre of a graph: with four nearly every document of a linked library is included."""
+MAX_NEIGHBOURS = 1_000
+"""Neighbours of one document that are read, in each direction. Hand-set; not measured."""
 
 Exists = Callable[[DocumentId], bool]
 Value = TypeVar("Value")
@@ -31,39 +44,39 @@ def links(
     snapshot: Snapshot,
     limit: int,
     exists: Exists,
-    most_counted: int = MOST_COUNTED,
+    max_backlinks: int = MAX_BACKLINKS,
 ) -> Links:
-    """A document's links to others, those of others to it, and those that lead nowhere."""
+    """Return a document's outgoing links, its backlinks and its unresolved links."""
     out: list[ResolvedLink] = []
-    nowhere: list[ResolvedLink] = []
+    unresolved: list[ResolvedLink] = []
     for link in snapshot.links.outgoing(document):
         if link.target is None or not exists(link.target):
-            nowhere.append(replace(link, target=None))
+            unresolved.append(replace(link, target=None))
         elif link.target != document:
             out.append(link)
-    leading_here = snapshot.links.incoming(document, most_counted)
-    back = [link for link in leading_here if link.source != document and exists(link.source)]
+    incoming = snapshot.links.incoming(document, max_backlinks)
+    back = [link for link in incoming if link.source != document and exists(link.source)]
     more: dict[str, int] = {}
-    uncounted = f"{most_counted:,} links lead here, or more: they are counted up to there"
+    truncated = f"only the first {max_backlinks:,} backlinks are counted"
     return Links(
         document=document,
         out=_first(out, limit, "out", more),
         back=_first(back, limit, "in", more),
-        unresolved=_first(nowhere, limit, "unresolved", more),
+        unresolved=_first(unresolved, limit, "unresolved", more),
         more=more,
-        notices=(uncounted,) if len(leading_here) == most_counted else (),
+        notices=(truncated,) if len(incoming) == max_backlinks else (),
     )
 
 
-def loose_ends(snapshot: Snapshot, limit: int, exists: Exists) -> Links:
-    """Of the whole library: links that lead nowhere, and documents without any link."""
-    nowhere = [link for link in snapshot.links.unresolved() if exists(link.source)]
-    alone = [id for id in snapshot.links.orphans() if exists(id)]
+def unresolved_and_orphans(snapshot: Snapshot, limit: int, exists: Exists) -> Links:
+    """Return the unresolved links of the library and its orphans: documents without any link."""
+    unresolved = [link for link in snapshot.links.unresolved() if exists(link.source)]
+    orphans = [id for id in snapshot.links.orphans() if exists(id)]
     more: dict[str, int] = {}
     return Links(
         document=None,
-        unresolved=_first(nowhere, limit, "unresolved", more),
-        orphans=_first(alone, limit, "orphans", more),
+        unresolved=_first(unresolved, limit, "unresolved", more),
+        orphans=_first(orphans, limit, "orphans", more),
         more=more,
     )
 
@@ -71,22 +84,22 @@ def loose_ends(snapshot: Snapshot, limit: int, exists: Exists) -> Links:
 def related(
     document: Document, snapshot: Snapshot, model: str, limit: int, exists: Exists
 ) -> Related:
-    """Other documents by how likely they belong to this one, each with the reasons for it."""
+    """Return the documents most related to this one by links, shared tags and embeddings, each with its reasons."""
     reasons: dict[DocumentId, list[str]] = defaultdict(list)
-    doubt: dict[DocumentId, float] = defaultdict(lambda: 1.0)
-    for found in (
+    unrelated: dict[DocumentId, float] = defaultdict(lambda: 1.0)
+    for evidence in (
         _by_links(document.id, snapshot),
         _by_tags(document, snapshot),
-        _by_meaning(document.id, snapshot, model, limit),
+        _by_embedding(document.id, snapshot, model, limit),
     ):
-        for id, (belief, reason) in found.items():
-            # Reasons add up without ever reaching certainty: each takes its share of what is in doubt.
-            doubt[id] *= 1 - belief
+        for id, (weight, reason) in evidence.items():
+            # Noisy-or: reasons add up without ever reaching certainty.
+            unrelated[id] *= 1 - weight
             reasons[id].append(reason)
-    scores = {id: 1 - left for id, left in doubt.items() if id != document.id}
+    scores = {id: 1 - doubt for id, doubt in unrelated.items() if id != document.id}
     relatives: list[Relative] = []
-    for id in sorted(scores, key=lambda each: (-scores[each], each)):
-        if len(relatives) == limit or scores[id] < LEAST:
+    for id in sorted(scores, key=lambda other: (-scores[other], other)):
+        if len(relatives) == limit or scores[id] < MIN_RELATED:
             break
         other = snapshot.documents.get(id) if exists(id) else None
         if other:
@@ -94,69 +107,70 @@ def related(
     return Related(document.id, tuple(relatives))
 
 
-Found = Mapping[DocumentId, tuple[float, str]]
-"""Documents with how far a reason goes, 0 to 1, and the reason in words."""
+Evidence = Mapping[DocumentId, tuple[float, str]]
+"""Related documents with the weight of a reason, 0 to 1, and the reason in words."""
 
 
-def _by_links(id: DocumentId, snapshot: Snapshot) -> Found:
-    out = _ends((link.target, link.link.type) for link in snapshot.links.outgoing(id))
-    back = _ends(
-        (link.source, link.link.type) for link in snapshot.links.incoming(id, MOST_COUNTED)
+def _by_links(id: DocumentId, snapshot: Snapshot) -> Evidence:
+    out = _count_types((link.target, link.link.type) for link in snapshot.links.outgoing(id))
+    back = _count_types(
+        (link.source, link.link.type) for link in snapshot.links.incoming(id, MAX_BACKLINKS)
     )
-    found: dict[DocumentId, tuple[float, str]] = {}
+    evidence: dict[DocumentId, tuple[float, str]] = {}
     for other in {*out, *back}:
-        said = [
-            f"{name}{_types(ends[other])}"
-            for name, ends in (("links here", back), ("linked from here", out))
-            if other in ends
+        directions = [
+            f"{name}{_special_types(types[other])}"
+            for name, types in (("links here", back), ("linked from here", out))
+            if other in types
         ]
-        found[other] = (1 - (1 - LINKED) ** len(said), ", ".join(said))
-    return found
+        evidence[other] = (1 - (1 - LINK_WEIGHT) ** len(directions), ", ".join(directions))
+    return evidence
 
 
-def _ends(
-    ends: Iterable[tuple[DocumentId | None, LinkType]],
+def _count_types(
+    links: Iterable[tuple[DocumentId | None, LinkType]],
 ) -> Mapping[DocumentId, Counter[LinkType]]:
-    found: dict[DocumentId, Counter[LinkType]] = defaultdict(Counter)
-    for id, type in ends:
+    counts: dict[DocumentId, Counter[LinkType]] = defaultdict(Counter)
+    for id, type in links:
         if id is not None:
-            found[id][type] += 1
-    return found
+            counts[id][type] += 1
+    return counts
 
 
-def _types(types: Counter[LinkType]) -> str:
-    """What the links say beside that they are there."""
-    named = sorted(type.value for type in types if type is not LinkType.LINKS_TO)
-    return f" ({', '.join(named)})" if named else ""
+def _special_types(types: Counter[LinkType]) -> str:
+    """List the link types other than a plain link."""
+    names = sorted(type.value for type in types if type is not LinkType.LINKS_TO)
+    return f" ({', '.join(names)})" if names else ""
 
 
-def _by_tags(document: Document, snapshot: Snapshot) -> Found:
-    everything = snapshot.status.counts("").documents
+def _by_tags(document: Document, snapshot: Snapshot) -> Evidence:
+    """Weigh shared tags by their inverse document frequency."""
+    total = snapshot.status.counts("").documents
     shared: dict[DocumentId, list[str]] = defaultdict(list)
-    weight: dict[str, float] = {}
+    idf: dict[str, float] = {}
     for tag in document.tags:
-        having = snapshot.metadata.matching_documents(Filters(tags=(tag,)), MOST_SHARING + 1)
-        weight[tag] = math.log(max(1.0, everything / max(1, len(having))))
-        if len(having) <= MOST_SHARING:
-            for other in having:
+        tagged = snapshot.metadata.matching_documents(Filters(tags=(tag,)), MAX_TAGGED + 1)
+        idf[tag] = math.log(max(1.0, total / max(1, len(tagged))))
+        if len(tagged) <= MAX_TAGGED:
+            for other in tagged:
                 shared[other].append(tag)
-    whole = sum(weight.values())
+    all_tags = sum(idf.values())
     return {
         id: (
-            LINKED * sum(weight[tag] for tag in tags) / whole if whole else 0.0,
-            f"{len(tags)} shared tag{'s' if len(tags) > 1 else ''}: {', '.join(map(_within_list, tags))}",
+            LINK_WEIGHT * sum(idf[tag] for tag in tags) / all_tags if all_tags else 0.0,
+            f"{len(tags)} shared tag{'s' if len(tags) > 1 else ''}: {', '.join(map(_escape_separators, tags))}",
         )
         for id, tags in shared.items()
     }
 
 
-def _within_list(tag: str) -> str:
+def _escape_separators(tag: str) -> str:
     """Escape what separates tags and reasons where they are listed, so that no tag can pose as a reason."""
     return tag.replace(";", r"\x3b").replace(",", r"\x2c")
 
 
-def _by_meaning(id: DocumentId, snapshot: Snapshot, model: str, limit: int) -> Found:
-    """By the passage of each other document that is nearest to the middle of all of this one's."""
+def _by_embedding(id: DocumentId, snapshot: Snapshot, model: str, limit: int) -> Evidence:
+    """Weigh each document by its passage nearest to the mean vector of this one's passages."""
     import numpy as np
 
     own = (
@@ -166,27 +180,87 @@ def _by_meaning(id: DocumentId, snapshot: Snapshot, model: str, limit: int) -> F
     )
     if not own:
         return {}
-    middle = np.mean(np.stack(list(own.values())), axis=0)
-    # Its own passages are likely to come first, and others may have several.
-    nearest = snapshot.vectors.search(middle, model, Filters(), len(own) + 10 * limit)
-    chunks = {
-        chunk.id: chunk for chunk in snapshot.documents.chunks([each.chunk_id for each in nearest])
-    }
-    found: dict[DocumentId, tuple[float, str]] = {}
-    for each in nearest:
-        if each.chunk_id in chunks and each.score > 0:
-            # Unrelated texts have cosines of 0.6 and more: the fourth power leaves little of those.
-            found.setdefault(
-                chunks[each.chunk_id].document,
-                (min(1.0, each.score) ** 4, f"meaning {each.score:.2f}"),
+    mean = np.mean(np.stack(list(own.values())), axis=0)
+    # The document's own passages are likely to come first.
+    count = len(own) + PASSAGES_PER_RELATED * limit
+    nearest = snapshot.vectors.search(mean, model, Filters(), count)
+    ids = [passage.chunk_id for passage in nearest]
+    chunks = {chunk.id: chunk for chunk in snapshot.documents.chunks(ids)}
+    evidence: dict[DocumentId, tuple[float, str]] = {}
+    for passage in nearest:
+        if passage.chunk_id in chunks and passage.score > 0:
+            evidence.setdefault(
+                chunks[passage.chunk_id].document,
+                (min(1.0, passage.score) ** COSINE_POWER, f"meaning {passage.score:.2f}"),
             )
-    return found
+    return evidence
 
 
 def _first(
     values: Sequence[Value], limit: int, name: str, more: dict[str, int]
 ) -> tuple[Value, ...]:
-    """The first of these; how many are left out is noted."""
+    """Return the first values; store in `more` how many are left out."""
     if len(values) > limit:
         more[name] = len(values) - limit
     return tuple(values[:limit])
+
+
+def graph_around(
+    document: DocumentId, snapshot: Snapshot, depth: int, limit: int, exists: Exists
+) -> Graph:
+    """Return the documents within `depth` links of one, in either direction (breadth-first), the best linked first."""
+    distance = {document: 0}
+    frontier = [document]
+    left_out = 0
+    for step in range(1, depth + 1):
+        neighbours = snapshot.links.neighbours(frontier, MAX_NEIGHBOURS)
+        new = {other for other in chain.from_iterable(neighbours.values()) if other not in distance}
+        existing = [other for other in new if exists(other)]
+        degrees = snapshot.links.degrees(existing, MAX_NEIGHBOURS)
+        frontier = _by_degree(degrees)[: limit - len(distance)]
+        left_out += len(existing) - len(frontier)
+        distance |= dict.fromkeys(frontier, step)
+        if not frontier:
+            break
+    edges = (
+        (source, link.target)
+        for source in distance
+        for link in snapshot.links.outgoing(source)
+        if link.target is not None and link.target != source
+    )
+    return _graph(document, distance, edges, left_out, snapshot)
+
+
+def graph_of_best_linked(snapshot: Snapshot, limit: int, exists: Exists) -> Graph:
+    """Return the documents with the most links; those without any are left out."""
+    degrees = Counter(chain.from_iterable(snapshot.links.edges()))
+    chosen: dict[DocumentId, int | None] = {}
+    for id in _by_degree(degrees):
+        if len(chosen) == limit:
+            break
+        if exists(id):
+            chosen[id] = None
+    # A second pass over the links is cheaper than keeping all of them.
+    return _graph(None, chosen, snapshot.links.edges(), len(degrees) - len(chosen), snapshot)
+
+
+def _graph(
+    centre: DocumentId | None,
+    distance: Mapping[DocumentId, int | None],
+    edges: Iterable[tuple[DocumentId, DocumentId]],
+    left_out: int,
+    snapshot: Snapshot,
+) -> Graph:
+    degrees = snapshot.links.degrees(list(distance), MAX_NEIGHBOURS)
+    communities = snapshot.links.communities(distance)
+    documents = {id: document for id in distance if (document := snapshot.documents.get(id))}
+    nodes = tuple(
+        Node(id, document.title, degrees.get(id, 0), communities.get(id), distance[id])
+        for id, document in documents.items()
+    )
+    inner = sorted({edge for edge in edges if edge[0] in documents and edge[1] in documents})
+    return Graph(centre, nodes, tuple(inner), {"nodes": left_out} if left_out else {})
+
+
+def _by_degree(degrees: Mapping[DocumentId, int]) -> list[DocumentId]:
+    return sorted(degrees, key=lambda document: (-degrees[document], document))

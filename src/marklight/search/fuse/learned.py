@@ -9,7 +9,7 @@ from marklight.answer import Hit, Hits, Query, Why, best_first
 from marklight.model import DocumentId
 from marklight.ports import Tools
 from marklight.search.evidence import SEEN, Evidence, bearing, foreign, gathered, told_by_words
-from marklight.search.filters import certain
+from marklight.search.filters import filters_cover_query
 from marklight.search.likelihood import ANY, Weights, weights_for
 from marklight.search.likeness import distinct
 from marklight.search.shares import completed, merged, on_one_scale, summed
@@ -68,7 +68,10 @@ def _weighed(
     sums = {id: sum(each.values()) for id, each in parts.items()}
     hits = merged(lists.values())
     answer, likely = weights.likelihoods(
-        sums, _rivals(lists, hits, sums), bearing(lists, found, query, tools), certain(query)
+        sums,
+        _rivals(lists, hits, sums),
+        bearing(lists, found, query, tools),
+        filters_cover_query(query),
     )
     # In keyword search the evidence is that score itself, which its retriever told already.
     said = [name for name in weights.evidence if name not in lists]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from marklight.answer import Hit, Hits, Query
 from marklight.model import DocumentId
 from marklight.ports import Tools
-from marklight.search.filters import certain
+from marklight.search.filters import filters_cover_query
 from marklight.settings import demand_within
 
 _SEVERAL = 3
@@ -39,7 +39,7 @@ class Confidence:
         if query.min_confidence is not None:
             return tuple(hit for hit in hits if hit.score >= query.min_confidence)
         # Who quotes a phrase beside other words wants what holds it, however far its meaning is.
-        if query.filters.phrases or certain(query):
+        if query.filters.phrases or filters_cover_query(query):
             return hits
         if all(answered(hit) < self.threshold for hit in hits):
             return ()

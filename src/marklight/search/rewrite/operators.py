@@ -51,7 +51,7 @@ class Operators:
         if found.absent and query_terms(_WORD.sub(" ", query.text)):
             # Among other words a message may be quoted that the documents write in another way.
             for phrase in found.absent:
-                tools.notify(f'no passage holds "{phrase}"; its words are searched for')
+                tools.notify(f'no passage contains "{phrase}"; its words are searched for instead')
         else:
             for phrase in found.absent:
                 found.add("phrases", phrase)

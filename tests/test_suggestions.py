@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from marklight.search.near import near_keys, near_paths, paths_with
+from marklight.text.suggestions import paths_with_words, similar_keys, similar_paths
 
 PATHS = [
     *("guide/auth.md", "guide/deployment.md", "guide/rolling-back.md", "guide/license.md"),
@@ -31,20 +31,20 @@ PATHS = [
     ],
 )
 def test_only_what_differs_by_a_slip_is_offered(written: str, meant: list[str]) -> None:
-    assert near_paths(written, PATHS) == meant
+    assert similar_paths(written, PATHS) == meant
 
 
 def test_three_are_offered_at_most_the_likest_first() -> None:
     paths = [f"notes/chapter-{number}.md" for number in range(5)]
-    assert near_paths("notes/chapter-3x.md", paths)[0] == "notes/chapter-3.md"
-    assert len(near_paths("notes/chapter-3x.md", paths)) == 3
+    assert similar_paths("notes/chapter-3x.md", paths)[0] == "notes/chapter-3.md"
+    assert len(similar_paths("notes/chapter-3x.md", paths)) == 3
 
 
 def test_a_section_is_known_by_its_anchor_and_its_words_and_offered_once() -> None:
     called = {"token-refresh": "token-refresh", "Token refresh": "token-refresh", "Undo": "undo"}
-    assert near_keys("Token Refersh", called) == ["token-refresh"]
-    assert near_keys("token-refersh", called) == ["token-refresh"]
-    assert near_keys("nonsense", called) == []
+    assert similar_keys("Token Refersh", called) == ["token-refresh"]
+    assert similar_keys("token-refersh", called) == ["token-refresh"]
+    assert similar_keys("nonsense", called) == []
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_a_section_is_known_by_its_anchor_and_its_words_and_offered_once() -> No
 )
 def test_a_part_of_a_name_offers_the_files_that_have_it(written: str, meant: list[str]) -> None:
     paths = ["notes/2026-01 Priya, budget.md", "people/priya.raman.md", "people/tomasz.md"]
-    assert paths_with(written, paths) == meant
+    assert paths_with_words(written, paths) == meant
