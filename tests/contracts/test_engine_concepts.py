@@ -183,7 +183,7 @@ def test_a_question_of_another_length_is_refused(engine: Engine) -> None:
     put(engine, entry("a.md", "apple"))
     assert near(engine, 1, 0) == []
     commit(engine, corners("apple"))
-    with pytest.raises(StoreError, match="numbers"):
+    with pytest.raises(StoreError, match="dimensions"):
         near(engine, 1, 0)
 
 
