@@ -11,7 +11,7 @@ from marklight.surfaces.cli.app import app
 from marklight.surfaces.mcp.tools import tools_for
 from marklight.surfaces.schemas import ANSWER
 from marklight.surfaces.setup.clients import CLIENTS, Client
-from marklight.surfaces.setup.entry import snippet
+from marklight.surfaces.setup.config_file import snippet
 
 from .assisting import ASSISTANTS, assistants
 from .examples import ROOT, SKILL, clone

@@ -8,8 +8,7 @@ import click
 import pytest
 
 from marklight.library import Library
-from marklight.surfaces.cli.commits import commits
-from marklight.surfaces.cli.finding import search
+from marklight.surfaces.cli.search_commands import commits, search
 from marklight.surfaces.operations import OPERATIONS
 
 PRINTING = {"format", "as_json", "color"}

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from wcwidth import wcswidth
 
-from marklight.surfaces.cli.history import LineFile
+from marklight.surfaces.cli.line_editor import LineFile
+from marklight.surfaces.cli.output import folded
 from marklight.surfaces.daemon import lifecycle
-from marklight.surfaces.folding import folded
 from tests.making import write
 from tests.surfaces.terminal import Terminal
 

@@ -1,22 +1,96 @@
-"""Answers, reports and extracts as text for people and as JSON for programs."""
+"""Render answers, commits, outlines and reports as text, Markdown and JSON; style text for a terminal."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 from marklight.escaping import escape_json, one_line, quoted
 from marklight.formatting import headed_place, text_of
-from marklight.surfaces.style import PLAIN, Style
 
 if TYPE_CHECKING:
-    # Only named here: `--help` needs the formats and nothing that they show.
+    # Types only: `--help` needs the formats and nothing else.
     from marklight.answer import Answer, Hit, Level
-    from marklight.model import Chunk
+    from marklight.commits import Commit, Commits
+    from marklight.model import Chunk, DocumentId
     from marklight.report import Extract, Outline, Report
 
 FORMATS = ("text", "json", "jsonl", "md", "files")
+COMMIT_FORMATS = ("text", "json", "jsonl", "md")
+MAX_SKIPPED = 20
+"""Skipped files listed in the text of a report."""
+MAX_REMARKS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """Style text for the output: escape sequences on a terminal, plain text elsewhere."""
+
+    escapes: bool = False
+    """True if bold text and hyperlinks are written as escape sequences."""
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    """Folders of the collections, by name: the targets of hyperlinks."""
+    address: str = ""
+    """Hyperlink template with `{path}` and `{line}`; empty links to the file itself."""
+    terminal: bool = False
+    """True if the output goes to a terminal."""
+
+    def bold(self, text: str) -> str:
+        """Return the text in bold."""
+        return f"\x1b[1m{text}\x1b[0m" if self.escapes else text
+
+    def dim(self, text: str) -> str:
+        """Return the text dimmed."""
+        return f"\x1b[2m{text}\x1b[0m" if self.escapes else text
+
+    def link(self, text: str, document: DocumentId, line: int = 1) -> str:
+        """Return the text as a hyperlink to a line of the document's file."""
+        folder = self.folders.get(document.collection)
+        if not self.escapes or folder is None:
+            return text
+        return hyperlink(text, folder / document.path, line, self.address)
+
+    def file(self, document: DocumentId) -> str:
+        """Return the path of the document's file, relative if it is below the current folder.
+
+        A path with a leading dash gets `./` before it, so that no program takes it for an option.
+        """
+        folder, file = self.folders.get(document.collection), document.path
+        if folder is not None:
+            file = str(folder / document.path)
+            with suppress(ValueError, OSError):
+                file = str((folder / document.path).relative_to(Path.cwd()))
+        return f"./{file}" if file.startswith("-") else file
+
+
+PLAIN = Style()
+
+
+def style_for(
+    stream: TextIO,
+    environment: Mapping[str, str],
+    folders: Mapping[str, Path],
+    *,
+    color: str = "auto",
+    address: str = "",
+) -> Style:
+    """Return the style for a stream; `color` is auto, always or never, and auto honours NO_COLOR."""
+    wanted = not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+    escapes = color == "always" or (color == "auto" and wanted and stream.isatty())
+    terminal = color == "always" or stream.isatty()
+    return Style(escapes, folders, address, terminal)
+
+
+def hyperlink(text: str, file: Path, line: int = 1, address: str = "") -> str:
+    """Return the text as an OSC 8 hyperlink; the host is empty, as the file is on this machine."""
+    uri = file.absolute().as_uri()
+    path = uri.removeprefix("file://")
+    target = address.replace("{path}", path).replace("{line}", str(line)) if address else uri
+    return f"\x1b]8;;{target}\x1b\\{text}\x1b]8;;\x1b\\"
 
 
 def to_json(value: Any, indent: int | None = 2) -> str:
@@ -27,20 +101,20 @@ def to_json(value: Any, indent: int | None = 2) -> str:
 
 
 def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
-    """An answer in one of the formats of the command line; only text is drawn with signs."""
+    """Render an answer in one of `FORMATS`; only text is styled."""
     if format == "json":
         return to_json(answer.to_dict())
     if format == "jsonl":
         rows = zip(answer.to_dict()["results"], answer.hits, strict=True)
-        named = ({**result, "file": style.file(hit.chunk.document)} for result, hit in rows)
-        return "\n".join(to_json(result, indent=None) for result in named)
+        with_file = ({**result, "file": style.file(hit.chunk.document)} for result, hit in rows)
+        return "\n".join(to_json(result, indent=None) for result in with_file)
     if format == "files":
         files = (one_line(style.file(hit.chunk.document)) for hit in answer.hits)
         return "\n".join(dict.fromkeys(files))
     several = answer.several_collections
     if format == "md":
         return "\n\n".join(
-            f"### [{inline_markdown(headed_place(hit.chunk, several))}]({_address(hit.chunk)})"
+            f"### [{inline_markdown(headed_place(hit.chunk, several))}]({_link_target(hit.chunk)})"
             f"\n\n{quoted(hit.chunk.text)}"
             for hit in answer.hits
         )
@@ -49,12 +123,12 @@ def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
     )
 
 
-def _address(chunk: Chunk) -> str:
-    """Where a link of Markdown leads: a blank or a bracket in a path would end it, `#` begin an anchor."""
+def _link_target(chunk: Chunk) -> str:
+    """Return the target of a Markdown link; spaces, brackets and `#` in a path are percent-encoded."""
     from urllib.parse import quote
 
     def encoded(part: str) -> str:
-        return re.sub(r"[^\w./-]+", lambda signs: quote(signs[0], errors="replace"), part)
+        return re.sub(r"[^\w./-]+", lambda match: quote(match[0], errors="replace"), part)
 
     return f"{encoded(chunk.path)}#{encoded(chunk.anchor)}"
 
@@ -65,14 +139,14 @@ def inline_markdown(text: str) -> str:
 
 
 def hit_text(rank: int, hit: Hit, several_collections: bool, style: Style = PLAIN) -> str:
-    """A whole passage under the line that says where it stands."""
+    """Render a result: a header with rank, place and score, then the quoted passage."""
     where = headed_place(hit.chunk, several_collections, style.link)
     return f"{style.bold(f'[{rank}] {where} ({hit.score:.2f})')}\n{text_of(hit.chunk)}"
 
 
 def report_text(report: Report) -> str:
-    """What an indexing run did, in a few lines."""
-    done = [
+    """Render the report of an indexing run as a few lines."""
+    counts = [
         f"{len(values)} {name}"
         for name, values in (
             ("added", report.added),
@@ -84,10 +158,10 @@ def report_text(report: Report) -> str:
         if values
     ]
     if report.newly_embedded:
-        done.append(f"{report.newly_embedded} passages embedded")
+        counts.append(f"{report.newly_embedded} passages embedded")
     index, commits = report.index, report.history
-    lines = [", ".join(done) or ("nothing changed" if commits is None else "no document changed")]
-    # The run took the time of both, and each is told beside its own.
+    lines = [", ".join(counts) or ("nothing changed" if commits is None else "no document changed")]
+    # The run took the time of both; each line shows its own.
     took_ms = report.took_ms - (commits.took_ms if commits is not None else 0.0)
     lines.append(
         f"{index.documents} documents, {index.chunks} passages, {index.embedded} embedded"
@@ -97,37 +171,39 @@ def report_text(report: Report) -> str:
         lines.append(_history_line(commits))
     lines += [
         one_line(f"skipped {failure.document.path}: {failure.reason}")
-        for failure in report.skipped[:20]
+        for failure in report.skipped[:MAX_SKIPPED]
     ]
-    lines += [one_line(f"remark on {id.path}: {said}") for id, said in report.remarks[:5]]
-    more = max(0, len(report.skipped) - 20) + max(0, len(report.remarks) - 5)
+    lines += [
+        one_line(f"remark on {id.path}: {remark}") for id, remark in report.remarks[:MAX_REMARKS]
+    ]
+    more = max(0, len(report.skipped) - MAX_SKIPPED) + max(0, len(report.remarks) - MAX_REMARKS)
     if more:
-        lines.append(f"… and {more} more; `marklight status` lists them")
+        lines.append(f"… and {more} more; see `marklight status`")
     return "\n".join(lines)
 
 
 def _history_line(report: Report) -> str:
-    """What was done for the history."""
+    """Render the report of indexing commits."""
     counts, skipped = report.index, len(report.skipped)
-    new = f"{len(report.added)} read, {len(report.removed)} gone"
+    changes = f"{len(report.added)} added, {len(report.removed)} removed"
     if skipped:
-        new += f", {skipped} cannot be read"
+        changes += f", {skipped} unreadable"
     if report.newly_embedded:
-        new += f", {report.newly_embedded} passages embedded"
+        changes += f", {report.newly_embedded} passages embedded"
     return (
-        f"{counts.documents} commits ({new}), {counts.chunks} passages, {counts.embedded} embedded"
-        f" ({report.took_ms / 1000:.1f} s)"
+        f"{counts.documents} commits ({changes}), {counts.chunks} passages,"
+        f" {counts.embedded} embedded ({report.took_ms / 1000:.1f} s)"
     )
 
 
 def extract_text(extract: Extract, style: Style = PLAIN) -> str:
-    """Quote a piece of a document below the line with its place."""
+    """Render a part of a document: a header with its place, then the quoted text."""
     where = headed_place(extract, link=style.link)
     return f"{style.bold(f'document: {where}')}\n{quoted(extract.text)}"
 
 
 def levels_text(levels: Sequence[Level]) -> str:
-    """How much each level is, so that one can choose."""
+    """List context levels with their sizes."""
     return " · ".join(
         f"{level.name} {level.characters:,} characters (~{level.tokens:,} tokens)"
         for level in levels
@@ -135,7 +211,7 @@ def levels_text(levels: Sequence[Level]) -> str:
 
 
 def outline_text(outline: Outline, style: Style = PLAIN) -> str:
-    """List headings, each behind its lines, indented by level, with its anchor."""
+    """List headings after their lines, indented by level, with their anchors."""
     top = min((heading.level for heading in outline.headings), default=1)
     places = [lines_text(heading.lines) for heading in outline.headings]
     width = max(map(len, places), default=0)
@@ -147,24 +223,24 @@ def outline_text(outline: Outline, style: Style = PLAIN) -> str:
 
 
 def lines_text(lines: Sequence[int]) -> str:
-    """`:11-16`, which follows a path."""
+    """Return `:11-16`, the suffix of a path."""
     return f":{lines[0]}-{lines[1]}"
 
 
 def heading_text(depth: int, text: str, anchor: str) -> str:
-    """Indent a heading and add its anchor; it never begins a line, as whoever wrote it chose its words."""
+    """Indent a heading and add its anchor; its text is untrusted, so it never starts a line."""
     return f"{'  ' * depth}{one_line(text)}  #{one_line(anchor)}"
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Tables within tables as dotted names."""
-    found: dict[str, Any] = {}
+    """Flatten nested mappings to dotted keys."""
+    rows: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{name}.")
+            rows |= flat(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = value
-    return found
+            rows[prefix + name] = value
+    return rows
 
 
 def table(values: Mapping[str, Any]) -> str:
@@ -172,3 +248,86 @@ def table(values: Mapping[str, Any]) -> str:
     rows = {one_line(name): one_line(str(value)) for name, value in values.items()}
     width = max(map(len, rows), default=0)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows.items())
+
+
+def commits_as(commits: Commits, format: str, style: Style = PLAIN) -> str:
+    """Render commits in one of `COMMIT_FORMATS`; only text is styled."""
+    if format == "json":
+        return to_json(commits.to_dict())
+    if format == "jsonl":
+        return "\n".join(to_json(result, indent=None) for result in commits.to_dict()["results"])
+    if format == "md":
+        return "\n\n".join(_commit_markdown(commit, hit) for commit, hit in commits.ranked)
+    several = commits.several_collections
+    return "\n\n".join(
+        commit_text(rank, commit, hit, several, style)
+        for rank, (commit, hit) in enumerate(commits.ranked, 1)
+    )
+
+
+def commit_text(
+    rank: int, commit: Commit, hit: Hit, several: bool = False, style: Style = PLAIN
+) -> str:
+    """Render a commit: a header with rank, hash, date and author, then the quoted passage."""
+    head = style.bold(f"[{rank}] {commit_header(commit, several)} ({hit.score:.2f})")
+    return "\n".join([head, *_files(hit), *_quoted(commit_passage(commit, hit))])
+
+
+def commit_header(commit: Commit, several: bool = False) -> str:
+    """Return `3f2a9c1 2026-03-01 Ada Lovelace: subject`, with the repository where there are several."""
+    where = f"{commit.repository}/{commit.short}" if several else commit.short
+    refs = f" ({', '.join(commit.refs)})" if commit.refs else ""
+    return one_line(f"{where} {commit.day} {commit.name or commit.email}: {commit.subject}{refs}")
+
+
+def commit_passage(commit: Commit, hit: Hit) -> str:
+    """Return the matching text without the subject, which the header contains."""
+    from marklight.commits import kind
+
+    text = hit.chunk.text.strip("\n")
+    if kind(hit) == "diff":
+        return text
+    lines = text.split("\n")
+    last = 0  # of the lines that make up the subject
+    while last < len(lines) and " ".join(" ".join(lines[: last + 1]).split()) != commit.subject:
+        last += 1
+    return "\n".join(lines[last + 1 :] if last < len(lines) else lines).strip("\n")
+
+
+def with_short_hashes(commits: Commits) -> Answer:
+    """Return the answer with short hashes as paths."""
+    from dataclasses import replace
+
+    hits = tuple(
+        replace(
+            hit, chunk=replace(hit.chunk, document=hit.chunk.document._replace(path=commit.short))
+        )
+        for commit, hit in commits.ranked
+    )
+    return replace(commits, hits=hits)
+
+
+def _commit_markdown(commit: Commit, hit: Hit) -> str:
+    """Render a commit as Markdown: a quotation; a diff gets a code fence longer than any inside it."""
+    from marklight.commits import kind
+
+    body = commit_passage(commit, hit)
+    if kind(hit) == "diff":
+        fence = "`" * max(3, *(len(run) + 1 for run in ("", *re.findall(r"`{3,}", body))))
+        body = f"{fence}diff\n{body}\n{fence}"
+    files = (inline_markdown(line) for line in _files(hit))
+    parts = [f"### {inline_markdown(commit_header(commit))}", *files, *_quoted(body)]
+    return "\n\n".join(parts)
+
+
+def _files(hit: Hit) -> list[str]:
+    """List the files that a passage of a diff belongs to."""
+    from marklight.commits import kind
+
+    if kind(hit) != "diff" or not hit.chunk.headings:
+        return []
+    return [f"files: {', '.join(map(one_line, hit.chunk.headings))}"]
+
+
+def _quoted(text: str) -> list[str]:
+    return [quoted(text)] if text else []

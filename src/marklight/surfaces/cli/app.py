@@ -1,7 +1,8 @@
-"""The group of all commands, and how errors leave it: one line and an exit code."""
+"""The command group, the entry point `main`, and the mapping of errors to messages and exit codes."""
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -11,67 +12,66 @@ from importlib import import_module
 import click
 
 from marklight.errors import MarklightError
-from marklight.surfaces.cli.options import complain
+from marklight.surfaces.cli.output import complain
 
 EXIT_INTERRUPTED = 130
-"""As shells count it: 128 + the number of the interrupt signal."""
-
+"""128 + SIGINT, as in shells."""
 
 _DASHED = re.compile(r"-[^\W\d]{2}|--?[^\s=]*\s|-[^\w-]")
-"""What begins like an option and was hardly meant as one: `-house`, `-not this`, but no `--lmit`, no `-n5`."""
+"""Matches a query that click takes for an option: `-house`, `-not this`; but not `--lmit` or `-n5`."""
 
 
-class Homes(MutableMapping[str, click.Command]):
-    """Commands by name, each loaded when it is called: a search has no use for the other modules."""
+class LazyCommands(MutableMapping[str, click.Command]):
+    """Commands by name, each imported on first use: a search does not load the modules of the others."""
 
-    def __init__(self, homes: Mapping[str, str]) -> None:
-        self._homes = dict(homes)
+    def __init__(self, modules: Mapping[str, str]) -> None:
+        self._modules = dict(modules)
         self._loaded: dict[str, click.Command] = {}
 
     def __getitem__(self, name: str) -> click.Command:
         if name not in self._loaded:
-            home = import_module(f"marklight.surfaces.cli.{self._homes[name]}")
-            self._loaded[name] = getattr(home, CALLED.get(name, name).replace("-", "_"))
+            module = import_module(f"marklight.surfaces.cli.{self._modules[name]}")
+            self._loaded[name] = getattr(module, FUNCTIONS.get(name, name).replace("-", "_"))
         return self._loaded[name]
 
     def __setitem__(self, name: str, command: click.Command) -> None:
-        self._homes[name], self._loaded[name] = "", command
+        self._modules[name], self._loaded[name] = "", command
 
     def __delitem__(self, name: str) -> None:
-        del self._homes[name]
+        del self._modules[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._homes)
+        return iter(self._modules)
 
     def __len__(self) -> int:
-        return len(self._homes)
+        return len(self._modules)
 
 
-CALLED = {"eval": "evaluate"}
-"""Commands whose function has another name: its own would hide one of Python's."""
+FUNCTIONS = {"eval": "evaluate"}
+"""Functions that are not named like their command, as that would shadow a built-in."""
 
-COMMANDS = Homes(
+COMMANDS = LazyCommands(
     {
-        "search": "finding",
-        "query": "query",
-        "index": "keeping",
-        "get": "finding",
-        "outline": "finding",
-        "commits": "commits",
-        "related": "relating",
-        "links": "relating",
-        "ignored": "keeping",
-        "status": "keeping",
-        "doctor": "keeping",
-        "settings": "keeping",
-        "trust": "trusting",
-        "serve": "serving",
-        "stop": "serving",
-        "models": "models",
-        "eval": "evaluating",
-        "mcp": "assisting",
-        "install-mcp": "installing",
-        "completion": "completing",
+        "search": "search_commands",
+        "query": "search_commands",
+        "index": "index_commands",
+        "get": "document_commands",
+        "outline": "document_commands",
+        "commits": "search_commands",
+        "related": "document_commands",
+        "links": "document_commands",
+        "ignored": "index_commands",
+        "status": "index_commands",
+        "doctor": "index_commands",
+        "settings": "settings_commands",
+        "trust": "settings_commands",
+        "serve": "server_commands",
+        "stop": "server_commands",
+        "models": "model_commands",
+        "eval": "eval_command",
+        "mcp": "server_commands",
+        "install-mcp": "client_commands",
+        "completion": "completion",
     }
 )
 
@@ -85,17 +85,26 @@ COMMANDS = Homes(
     "--debug",
     is_flag=True,
     expose_value=False,
-    help="Show where in the program an error arose.",
+    help="Print the traceback of an error.",
 )
-@click.option("--no-daemon", is_flag=True, help="Do the work in this process, whatever runs.")
+@click.option("--no-daemon", is_flag=True, help="Work in this process, even if a daemon runs.")
 def app(no_daemon: bool) -> None:
-    """Find the right passage in a folder of Markdown, on your own machine.
+    """Search folders of Markdown files on your own machine, by keyword and by meaning.
 
     \b
     marklight search "how do I roll back a deployment" docs
     """
     if no_daemon:
         os.environ["MARKLIGHT_DAEMON"] = "off"
+
+
+def main() -> None:
+    """Run the `marklight` command."""
+    # A passage may contain any character, whatever encoding the terminal or pipe declares.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -112,55 +121,57 @@ def run(arguments: Sequence[str]) -> int:
         hint = ""
         if isinstance(error, click.UsageError):
             hint = f". {_hint(error, error.ctx, arguments)}"
-        said = error.format_message().rstrip(".")
-        complain(f"{said}{hint.removeprefix('.') if said.endswith('?') else hint}")
+        message = error.format_message().rstrip(".")
+        complain(f"{message}{hint.removeprefix('.') if message.endswith('?') else hint}")
         return error.exit_code
     except MarklightError as error:
         if debug:
-            _show_where()
+            _print_traceback()
         complain(str(error))
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        complain("stopped; what was indexed so far is kept, and the next run goes on from there")
+        complain(
+            "Interrupted. Everything indexed so far is kept; the next run continues from there"
+        )
         return EXIT_INTERRUPTED
     except SystemExit:
-        return 0  # click's way to leave when whoever reads our output has seen enough
+        return 0  # raised by click when the reader of a pipe has gone
     except OSError as error:
-        # Output that cannot be written is not tried again at exit.
+        # Keeps Python from flushing unwritable output again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
-            return 0  # whoever read it has seen enough
+            return 0  # the reader of the pipe has gone
         if debug:
-            _show_where()
+            _print_traceback()
         complain(": ".join(filter(None, [error.strerror or str(error), error.filename])))
         return 3
     except Exception as error:
         if debug:
-            _show_where()
+            _print_traceback()
         complain(
-            f"unexpected {type(error).__name__}: {error}. This is a fault in Marklight;"
-            " `marklight --debug …` shows where"
+            f"Unexpected {type(error).__name__}: {error}. This is a bug in Marklight;"
+            " run `marklight --debug …` to see the traceback"
         )
         return 3
 
 
 def _hint(error: click.UsageError, context: click.Context | None, arguments: Sequence[str]) -> str:
-    """What to do about a command line that is not understood."""
+    """Return how to correct a command line that click rejected."""
     if context is None:
-        # An option without its value is told before click says whose it is.
-        named = [each for each in arguments[:1] if each in COMMANDS]
-        return f"`{' '.join(['marklight', *named])} --help` shows how"
-    taken = [each.name for each in context.command.params if isinstance(each, click.Argument)]
-    asks = "query" in taken
-    if "extra argument" in error.message and asks:
-        return "A question of several words stands in quotes"
+        # Click reports an option without a value before it knows the command.
+        names = [name for name in arguments[:1] if name in COMMANDS]
+        return f"See `{' '.join(['marklight', *names])} --help`"
+    names = [each.name or "" for each in context.command.params if isinstance(each, click.Argument)]
+    takes_query = "query" in names
+    if "extra argument" in error.message and takes_query:
+        return "Put a query of several words in quotes"
     misread = isinstance(error, (click.NoSuchOption, click.BadParameter))
-    if taken and misread and "--" not in arguments and any(map(_DASHED.match, arguments)):
-        return f"Put -- before a {'question' if asks else 'name'} that begins with a dash"
-    return f"`{context.command_path} --help` shows how"
+    if names and misread and "--" not in arguments and any(map(_DASHED.match, arguments)):
+        return f"Put -- before a {'query' if takes_query else 'name'} that starts with a dash"
+    return f"See `{context.command_path} --help`"
 
 
-def _show_where() -> None:
-    import traceback  # what goes well has no use for it
+def _print_traceback() -> None:
+    import traceback  # not needed by a successful command
 
     traceback.print_exc()

@@ -1,1 +1,1 @@
-"""Set-up for assistants: our entry in the configuration of another program, and the skill that teaches it."""
+"""Client configuration: add Marklight to the configuration files of assistants, and install its skill file."""

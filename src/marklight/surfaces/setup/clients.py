@@ -1,6 +1,6 @@
-"""The assistants that we know: where each keeps its configuration, and how an entry in it looks.
+"""Supported clients: paths of their configuration and skill files, and the entry of an MCP server in each.
 
-What follows was read in each maker's public documentation in November 2026:
+Sources, read in November 2026:
 Claude Code: code.claude.com/docs/en/mcp and /skills; Claude Desktop: modelcontextprotocol.io, its page on local servers;
 Cursor: cursor.com/docs/mcp and /skills; VS Code: code.visualstudio.com/docs/agents/reference/mcp-configuration and
 /docs/agent-customization/agent-skills; Codex: developers.openai.com/codex, its pages on MCP, configuration and skills.
@@ -22,7 +22,7 @@ from marklight.surfaces.parameters import suggest
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the places of files hang on; given, so that every platform can be tried on any."""
+    """Platform, home folder and environment; passed in, so that tests cover every platform."""
 
     platform: str
     home: PurePath
@@ -30,51 +30,52 @@ class Machine:
 
     @property
     def applications(self) -> PurePath:
-        """The folder in which programs with windows keep what belongs to a person."""
+        """Return the folder for application data of the user."""
         if self.platform == "darwin":
             return self.home / "Library" / "Application Support"
         if self.platform == "win32":
-            return self._named("APPDATA") or self.home / "AppData" / "Roaming"
-        # The XDG specification: a relative path is not to be followed.
-        named = self._named("XDG_CONFIG_HOME")
-        return named if named and named.is_absolute() else self.home / ".config"
+            return self.folder_in("APPDATA") or self.home / "AppData" / "Roaming"
+        # The XDG specification: ignore relative paths.
+        folder = self.folder_in("XDG_CONFIG_HOME")
+        return folder if folder and folder.is_absolute() else self.home / ".config"
 
-    def _named(self, variable: str) -> PurePath | None:
+    def folder_in(self, variable: str) -> PurePath | None:
+        """Return the folder that an environment variable names."""
         value = self.environment.get(variable, "").strip()
         return type(self.home)(value) if value else None
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """An assistant's program."""
+    """An MCP client."""
 
     name: str
     title: str
-    next: str
-    """What a person does after the entry is there."""
+    next_step: str
+    """Instruction for the user after the entry is added."""
     file: str
-    """Below the home folder, or with `windowed` below that of applications."""
-    windowed: bool = False
-    moved_by: str = ""
-    """The variable that names another folder for the file."""
+    """Relative to the home folder, or to the folder for application data."""
+    in_application_data: bool = False
+    folder_variable: str = ""
+    """Environment variable that names another folder for the file."""
     project_file: str = ""
     servers: str = "mcpServers"
-    """The key or table that holds all servers."""
-    typed: bool = True
-    """Whether an entry says that it is spoken to by standard input and output."""
+    """Key or table that contains all servers."""
+    has_type: bool = True
+    """True if an entry contains `"type": "stdio"`."""
     skills: str = ""
     project_skills: str = ""
 
     def entry(self, command: Sequence[str]) -> dict[str, Any]:
-        """What is written for one server."""
-        kind = {"type": "stdio"} if self.typed else {}
+        """Return the entry of a server."""
+        kind = {"type": "stdio"} if self.has_type else {}
         return {**kind, "command": command[0], "args": list(command[1:])}
 
     def user_files(self, machine: Machine) -> tuple[PurePath, ...]:
-        """Where the configuration may be, the likeliest first; all but the last may hold `*`."""
-        if named := machine.environment.get(self.moved_by, "").strip():
-            return (type(machine.home)(named) / PurePath(self.file).name,)
-        if not self.windowed:
+        """Return possible paths of the configuration, likeliest first; all but the last may contain `*`."""
+        if folder := machine.environment.get(self.folder_variable, "").strip():
+            return (type(machine.home)(folder) / PurePath(self.file).name,)
+        if not self.in_application_data:
             return (machine.home / self.file,)
         plain = machine.applications / self.file
         if self.name == "claude-desktop" and machine.platform == "win32":
@@ -82,20 +83,20 @@ class Client:
         return (plain,)
 
     def skills_folder(self, machine: Machine) -> PurePath:
-        """Where skills for all projects are."""
-        if self.moved_by == "CLAUDE_CONFIG_DIR" and (
-            named := machine.environment.get(self.moved_by)
+        """Return the folder of skills for all projects."""
+        if self.folder_variable == "CLAUDE_CONFIG_DIR" and (
+            folder := machine.environment.get(self.folder_variable)
         ):
-            return type(machine.home)(named) / "skills"
+            return type(machine.home)(folder) / "skills"
         return machine.home / self.skills
 
 
 def _packaged(machine: Machine, file: str) -> tuple[PurePath, ...]:
-    """Claude Desktop installed as a Windows package reads another file than the one its menu opens.
+    """Return the paths that Claude Desktop reads if it is installed as a Windows package.
 
-    anthropics/claude-code issue 26073; the first of the two is where versions of autumn 2026 keep it.
+    Its menu opens another file: anthropics/claude-code issue 26073. Versions of autumn 2026 use the first path.
     """
-    local = machine._named("LOCALAPPDATA") or machine.home / "AppData" / "Local"
+    local = machine.folder_in("LOCALAPPDATA") or machine.home / "AppData" / "Local"
     return (
         local / "Claude-Data" / "claude_*" / file,
         local / "Packages" / "Claude_*" / "LocalCache" / "Roaming" / "Claude" / file,
@@ -108,9 +109,9 @@ CLIENTS: Mapping[str, Client] = {
         Client(
             name="claude-code",
             title="Claude Code",
-            next="Start a new session; /mcp shows it",
+            next_step="Start a new session and check with /mcp",
             file=".claude.json",
-            moved_by="CLAUDE_CONFIG_DIR",
+            folder_variable="CLAUDE_CONFIG_DIR",
             project_file=".mcp.json",
             skills=".claude/skills",
             project_skills=".claude/skills",
@@ -118,15 +119,15 @@ CLIENTS: Mapping[str, Client] = {
         Client(
             name="claude-desktop",
             title="Claude Desktop",
-            next="Quit Claude Desktop, not only its window, and start it again",
+            next_step="Quit Claude Desktop, not just its window, and start it again",
             file="Claude/claude_desktop_config.json",
-            windowed=True,
-            typed=False,
+            in_application_data=True,
+            has_type=False,
         ),
         Client(
             name="cursor",
             title="Cursor",
-            next="Restart Cursor; Customize, MCPs shows it",
+            next_step="Restart Cursor and check under Customize, MCPs",
             file=".cursor/mcp.json",
             project_file=".cursor/mcp.json",
             skills=".cursor/skills",
@@ -135,9 +136,9 @@ CLIENTS: Mapping[str, Client] = {
         Client(
             name="vscode",
             title="VS Code",
-            next="In VS Code run `MCP: List Servers`, start it and trust it",
+            next_step="In VS Code, run `MCP: List Servers`, start the server and trust it",
             file="Code/User/mcp.json",
-            windowed=True,
+            in_application_data=True,
             project_file=".vscode/mcp.json",
             servers="servers",
             skills=".copilot/skills",
@@ -146,12 +147,12 @@ CLIENTS: Mapping[str, Client] = {
         Client(
             name="codex",
             title="Codex",
-            next="Start a new session; /mcp shows it",
+            next_step="Start a new session and check with /mcp",
             file=".codex/config.toml",
-            moved_by="CODEX_HOME",
+            folder_variable="CODEX_HOME",
             project_file=".codex/config.toml",
             servers="mcp_servers",
-            typed=False,
+            has_type=False,
             skills=".agents/skills",
             project_skills=".agents/skills",
         ),
@@ -159,50 +160,53 @@ CLIENTS: Mapping[str, Client] = {
 }
 
 
-def client_of(name: str) -> Client:
-    """The client of this name; another name is refused with the nearest."""
+def find_client(name: str) -> Client:
+    """Return the client of this name; raise with the closest name if there is none."""
     if name in CLIENTS:
         return CLIENTS[name]
-    raise UsageError(f"there is no client {name[:100]!r}", suggest(name.lower(), CLIENTS))
+    raise UsageError(f"No such client: {name[:100]}", suggest(name.lower(), CLIENTS))
 
 
 def this_machine() -> Machine:
-    """The one that we run on."""
+    """Return the machine that this process runs on."""
     return Machine(sys.platform, Path.home(), os.environ)
 
 
-def file_of(client: Client, project: Path | None) -> Path:
-    """The client's own file for everything that a person does, or for one project."""
+def config_file(client: Client, project: Path | None) -> Path:
+    """Return the client's configuration file for the user, or for one project."""
     if project is None:
         *packaged, plain = client.user_files(this_machine())
         for pattern in packaged:
-            # Only a folder that the program made itself tells that it is read.
+            # The program reads the file only if it has created the folder itself.
             for folder in sorted(glob.glob(str(pattern.parent))):
                 return Path(folder, pattern.name)
         return Path(plain)
     if not client.project_file:
-        raise UsageError(f"{client.title} knows no projects", "Leave out --project")
+        raise UsageError(
+            f"{client.title} has no configuration for a single project", "Leave out --project"
+        )
     return project / client.project_file
 
 
-def skill_file_of(client: Client, project: Path | None) -> Path:
-    """Where the client looks for our skill."""
+def skill_file(client: Client, project: Path | None) -> Path:
+    """Return the path of the skill file for the client."""
     if not client.skills:
         raise UsageError(
-            f"{client.title} reads no skills from a folder",
-            "Print it by `marklight install-mcp claude-code --skill --dry-run` and upload it in the settings",
+            f"{client.title} does not read skills from a folder",
+            "Print the skill with `marklight install-mcp claude-code --skill --dry-run` and upload it"
+            " in the settings",
         )
     folder = project / client.project_skills if project else client.skills_folder(this_machine())
     return Path(folder, "marklight", "SKILL.md")
 
 
-def starting(folder: Path) -> tuple[str, ...]:
-    """The command that serves a folder, wherever and with whatever PATH it is started."""
+def server_command(folder: Path) -> tuple[str, ...]:
+    """Return the command that serves a folder; it works with any PATH and current folder."""
     suffix = ".exe" if sys.platform == "win32" else ""
     beside = Path(sys.executable).parent / f"marklight{suffix}"
     called = Path(sys.argv[0]).absolute()
     for program in (beside, called):
         if program.stem == "marklight" and program.is_file() and os.access(program, os.X_OK):
             return (str(program), "mcp", str(folder))
-    # -P: what lies in the folder where the client starts us must not be taken for our own parts.
+    # -P: never import modules from the folder in which the client starts us.
     return (sys.executable, "-P", "-m", "marklight", "mcp", str(folder))

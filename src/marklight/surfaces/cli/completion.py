@@ -1,0 +1,148 @@
+"""Shell completion: the completion command, and completions of collections, tags, documents and headings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from marklight.escaping import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from click.shell_completion import CompletionItem
+
+    from marklight.library import Library
+
+MAX_COMPLETIONS = 200
+"""Completions offered at once; more would scroll away."""
+SHELLS = ("bash", "zsh", "fish")
+BASH = r"""_marklight_completion() {
+    local IFS=$'\n'
+    local response completion value
+
+    response=$(env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD="$COMP_CWORD" _MARKLIGHT_COMPLETE=bash_complete "$1")
+
+    while read -r completion; do
+        value=${completion#*,}
+        case ${completion%%,*} in
+            dir) COMPREPLY=(); compopt -o dirnames ;;
+            file) COMPREPLY=(); compopt -o default ;;
+            plain) printf -v value %q "$value"; COMPREPLY+=("$value") ;;
+        esac
+    done <<< "$response"
+
+    return 0
+}
+
+complete -o nosort -F _marklight_completion marklight
+"""
+"""Click's script for bash, but it quotes names: bash inserts a word unchanged, `;` and `$` included.
+
+zsh and fish quote what they insert themselves.
+"""
+
+
+@click.command(short_help="Print a shell completion script.")
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> int:
+    """Print a shell completion script.
+
+    It completes commands, options, paths, collections and tags.
+
+    \b
+    bash: marklight completion bash >> ~/.bashrc
+    zsh:  marklight completion zsh >> ~/.zshrc
+    fish: marklight completion fish > ~/.config/fish/completions/marklight.fish
+    """
+    if shell == "bash":
+        click.echo(BASH)
+        return 0
+    from click.shell_completion import get_completion_class
+
+    from marklight.surfaces.cli.app import app
+
+    script = get_completion_class(shell)
+    assert script is not None
+    click.echo(script(app, {}, "marklight", "_MARKLIGHT_COMPLETE").source())
+    return 0
+
+
+def collections(context: click.Context, incomplete: str) -> list[str]:
+    """Complete names of collections."""
+    return _completions(context, incomplete, lambda library: library.collections)
+
+
+def tags(context: click.Context, incomplete: str) -> list[str]:
+    """Complete tags of documents, including the parents of nested tags."""
+    return _completions(context, incomplete, lambda library: library.tags())
+
+
+def documents(context: click.Context, incomplete: str) -> list[str]:
+    """Complete paths of indexed documents."""
+    return _completions(context, incomplete, lambda library: _paths(library, incomplete))
+
+
+def references(context: click.Context, incomplete: str) -> list[str]:
+    """Complete paths of documents; after a `#`, anchors of headings."""
+    path, separator, _ = incomplete.partition("#")
+    if not separator:
+        return documents(context, incomplete)
+
+    def anchors(library: Library) -> Iterable[str]:
+        headings = library.outline(path).headings
+        return [f"{path}#{heading.anchor}" for heading in headings if heading.anchor]
+
+    return _completions(context, incomplete, anchors)
+
+
+def clients(context: click.Context, incomplete: str) -> list[str]:  # noqa: ARG001 - the signature of all completions
+    """Complete clients of `install-mcp`."""
+    from marklight.surfaces.setup.clients import CLIENTS
+
+    return [name for name in CLIENTS if name.startswith(incomplete)]
+
+
+def serve_arguments(
+    context: click.Context,  # noqa: ARG001 - the signature of all completions
+    incomplete: str,
+) -> list[CompletionItem]:
+    """Complete the argument of `serve`: a folder, status or stop."""
+    from click.shell_completion import CompletionItem
+
+    # The folder first: bash discards completions that come before it.
+    return [
+        CompletionItem(incomplete, type="dir"),
+        *(CompletionItem(word) for word in ("status", "stop") if word.startswith(incomplete)),
+    ]
+
+
+def _paths(library: Library, incomplete: str) -> list[str]:
+    page = library.documents(like=incomplete, limit=MAX_COMPLETIONS)
+    return [id.path for id, _ in page.documents]
+
+
+def _completions(
+    context: click.Context, incomplete: str, candidates: Callable[[Library], Iterable[str]]
+) -> list[str]:
+    try:
+        with _library(context) as library:
+            matching = (word for word in candidates(library) if word.startswith(incomplete))
+            # A word is inserted unchanged, so one that needs escaping is not offered.
+            return [word for word in matching if word == one_line(word)][:MAX_COMPLETIONS]
+    except Exception:
+        return []  # the command itself reports the error; a shell cannot show it here
+
+
+@contextmanager
+def _library(context: click.Context) -> Iterator[Library]:
+    """Open the library that the command line names, else the one around the current folder."""
+    from marklight.surfaces.cli.options import open_own
+
+    given = context.params
+    folder = given.get("folder") or (given.get("path") if context.info_name == "search" else None)
+    with open_own(folder) as library:
+        yield library

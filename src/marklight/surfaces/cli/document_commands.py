@@ -1,0 +1,220 @@
+"""Commands about one document: get, outline, links, related."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from marklight.escaping import one_line, without_controls
+from marklight.formatting import path as path_text
+from marklight.place import around
+from marklight.surfaces import render
+from marklight.surfaces.cli.options import (
+    AS_JSON,
+    COLOR,
+    IN_LIBRARY,
+    SET,
+    completer,
+    open_library,
+    style_of,
+)
+from marklight.surfaces.cli.output import Bar, note, show, show_data, show_json
+from marklight.surfaces.render import PLAIN, Style
+
+if TYPE_CHECKING:
+    from marklight.model import DocumentId, ResolvedLink
+    from marklight.report import Links, Related
+
+
+@click.command(short_help="Print a document or a part of it.")
+@click.argument("reference", metavar="REF", shell_complete=completer("references"))
+@click.option(
+    "--level",
+    help="Print more context: passage, neighbours, block, parent, section or document.",
+)
+@click.option(
+    "--context", type=int, metavar="N", help="Print N passages before and after it as well."
+)
+@IN_LIBRARY
+@AS_JSON
+@COLOR
+@SET
+def get(
+    reference: str,
+    folder: Path | None,
+    as_json: bool,
+    assignments: tuple[str, ...],
+    **options: Any,
+) -> int:
+    """Print a document or a part of it.
+
+    REF is a path or a title, path#heading, path:10-40, or a chunk id. On a terminal the text is quoted
+    below a header with its place; a file or a pipe receives the text of the document only.
+    """
+    with (
+        open_library(around(folder, reference), assignments) as library,
+        Bar(library.place.folder) as bar,
+    ):
+        extract = library.get(reference, near=Path.cwd(), progress=bar, **options)
+    for notice in extract.notices:
+        note(notice)
+    if len(extract.levels) > 1 and not as_json:
+        note(f"Use --level to print more or less: {render.levels_text(extract.levels)}")
+    style = style_of(library)
+    if as_json:
+        show_json(extract.to_dict())
+    elif style.terminal:
+        show(render.extract_text(extract, style))
+    else:
+        # A copy, or the input of another program: text of the document and nothing of ours.
+        show_data(without_controls(extract.text))
+    return 0
+
+
+@click.command()
+@click.argument("path", shell_complete=completer("documents"))
+@IN_LIBRARY
+@AS_JSON
+@COLOR
+@SET
+def outline(path: str, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
+    """List the headings of a document with their lines and anchors."""
+    with (
+        open_library(around(folder, path), assignments) as library,
+        Bar(library.place.folder) as bar,
+    ):
+        found = library.outline(path, near=Path.cwd(), progress=bar)
+    for notice in found.notices:
+        note(notice)
+    if as_json:
+        show_json(found.to_dict())
+    else:
+        show(render.outline_text(found, style_of(library)) or "no headings")
+    return 0
+
+
+@click.command()
+@click.argument("path", required=False, shell_complete=completer("documents"))
+@click.option(
+    "-n", "--limit", default=100, show_default=True, help="Show at most this many links per list."
+)
+@IN_LIBRARY
+@AS_JSON
+@COLOR
+@SET
+def links(
+    path: str | None, limit: int, folder: Path | None, as_json: bool, assignments: tuple[str, ...]
+) -> int:
+    """List the links and backlinks of a document.
+
+    Without PATH: list all broken links of the library, and documents that no link connects.
+    """
+    with (
+        open_library(around(folder, path or ""), assignments) as library,
+        Bar(library.place.folder) as bar,
+    ):
+        found = library.links(path, limit=limit, near=Path.cwd(), progress=bar)
+    for notice in found.notices:
+        note(notice)
+    if as_json:
+        show_json(found.to_dict())
+    elif text := links_text(found, len(library.collections) > 1, style_of(library)):
+        show(text)
+    else:
+        note("No links" if path else "No broken links and no documents without links")
+    return 0
+
+
+@click.command(short_help="List related documents, with reasons.")
+@click.argument("path", shell_complete=completer("documents"))
+@click.option(
+    "-n",
+    "--limit",
+    default=10,
+    show_default=True,
+    help="Show at most this many documents, 1 to 100.",
+)
+@IN_LIBRARY
+@AS_JSON
+@COLOR
+@SET
+def related(
+    path: str, limit: int, folder: Path | None, as_json: bool, assignments: tuple[str, ...]
+) -> int:
+    """List documents related to one by links, tags and meaning, with reasons."""
+    with (
+        open_library(around(folder, path), assignments) as library,
+        Bar(library.place.folder) as bar,
+    ):
+        found = library.related(path, limit=limit, near=Path.cwd(), progress=bar)
+    for notice in found.notices:
+        note(notice)
+    if as_json:
+        show_json(found.to_dict())
+    elif found.relatives:
+        show(related_text(found, len(library.collections) > 1, style_of(library)))
+    else:
+        note(f"No document is related to {found.document.path}")
+    return 0 if found.relatives else 1
+
+
+def links_text(links: Links, several_collections: bool = False, style: Style = PLAIN) -> str:
+    """Render lists of links; for a whole library, broken links and orphans."""
+
+    def path(id: DocumentId, line: int | None = None) -> str:
+        name = path_text(id, several_collections)
+        return style.link(name if line is None else f"{name}:{line}", id, line or 1)
+
+    def outgoing(resolved: ResolvedLink) -> str:
+        assert resolved.target
+        target = path(resolved.target) + _fragment(resolved)
+        line = f":{resolved.link.line}"
+        return (
+            f"{' ' * (6 - len(line))}{style.link(line, resolved.source)}  {target}{_type(resolved)}"
+        )
+
+    def incoming(resolved: ResolvedLink) -> str:
+        section = f"  {_fragment(resolved)}" if resolved.link.fragment else ""
+        return f"{path(resolved.source, resolved.link.line)}{section}{_type(resolved)}"
+
+    def broken(resolved: ResolvedLink) -> str:
+        where = path(resolved.source, resolved.link.line)
+        return f"{where}  {one_line(resolved.link.target)}{_fragment(resolved)}{_type(resolved)}"
+
+    lists: list[tuple[str, str, list[str]]] = [
+        ("links to", "out", list(map(outgoing, links.out))),
+        ("linked from", "in", list(map(incoming, links.back))),
+        ("broken links", "unresolved", list(map(broken, links.unresolved))),
+        ("documents without links", "orphans", list(map(path, links.orphans))),
+    ]
+    parts = []
+    for name, key, rows in lists:
+        if rows:
+            more = links.more.get(key, 0)
+            head = style.bold(f"{name} ({len(rows) + more:,})")
+            rest = [f"  … and {more:,} more; use -n to see them"] if more else []
+            parts.append("\n".join([head, *(f"  {row}" for row in rows), *rest]))
+    return "\n\n".join(parts)
+
+
+def related_text(related: Related, several_collections: bool = False, style: Style = PLAIN) -> str:
+    """Render each related document with its score, and the reasons below it."""
+    rows = []
+    for relative in related.relatives:
+        name = style.link(path_text(relative.document, several_collections), relative.document)
+        title = f"  {one_line(relative.title)}" if relative.title else ""
+        rows.append(f"{relative.score:.2f}  {style.bold(name)}{title}")
+        rows.append(f"      {one_line('; '.join(relative.reasons))}")
+    return "\n".join(rows)
+
+
+def _fragment(resolved: ResolvedLink) -> str:
+    return one_line(f"#{resolved.link.fragment}") if resolved.link.fragment else ""
+
+
+def _type(resolved: ResolvedLink) -> str:
+    """Return the type of a typed link, such as `supersedes`."""
+    type = resolved.link.type.value
+    return "" if type == "links_to" else f"  ({type})"

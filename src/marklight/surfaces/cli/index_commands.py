@@ -1,0 +1,224 @@
+"""Commands about the index: index, status, ignored, doctor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from marklight.escaping import one_line
+from marklight.surfaces import render
+from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, open_library, open_own
+from marklight.surfaces.cli.output import Bar, note, show, show_json
+
+if TYPE_CHECKING:
+    from marklight.library import Library
+    from marklight.report import Report
+    from marklight.surfaces.daemon.client import RemoteLibrary
+
+MAX_COMMIT_REMARKS = 20
+"""Remarks on commits that `status` lists."""
+MAX_NAMES = 10
+"""Paths of each kind in one line of `index --watch`."""
+
+
+@click.command()
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--rebuild", is_flag=True, help="Read every file again; embeddings are reused.")
+@click.option(
+    "--history/--no-history",
+    default=None,
+    help="Index commits too; by default only if they were indexed before.",
+)
+@click.option(
+    "--watch",
+    "watching",
+    is_flag=True,
+    help="Keep watching for changes and print a line for each batch; stop with Ctrl-C.",
+)
+@AS_JSON
+@SET
+def index(
+    paths: tuple[Path, ...],
+    rebuild: bool,
+    history: bool | None,
+    watching: bool,
+    as_json: bool,
+    assignments: tuple[str, ...],
+) -> int:
+    """Bring the index up to date; unchanged files are not read again."""
+    if watching:
+        if len(paths) > 1:
+            raise click.UsageError("--watch takes one library")
+        path = next(iter(paths), None)
+        return _watch(path, assignments, rebuild=rebuild, history=history, as_json=as_json)
+    reports = []
+    for path in paths or (None,):
+        with open_library(path, assignments) as library, Bar(library.place.folder) as bar:
+            report = library.index(rebuild=rebuild, history=history, progress=bar)
+        _print_notices(report)
+        reports.append(report)
+    if as_json:
+        rows = [report.to_dict() for report in reports]
+        show_json(rows[0] if len(rows) == 1 else rows)
+    else:
+        show("\n".join(map(render.report_text, reports)))
+    return 0
+
+
+def _watch(
+    path: Path | None,
+    assignments: Sequence[str],
+    *,
+    rebuild: bool,
+    history: bool | None,
+    as_json: bool,
+) -> int:
+    """Index, then watch the files until Ctrl-C."""
+    from marklight.errors import UsageError
+    from marklight.library import Library
+
+    with open_library(path, assignments) as library:
+        if not isinstance(library, Library):
+            raise UsageError(
+                "A daemon already watches this library", "Stop it with `marklight stop`"
+            )
+        with Bar(library.place.folder) as bar:
+            report = library.index(rebuild=rebuild, history=history, progress=bar)
+        _print_batch(report, render.report_text(report), as_json)
+        note("Watching for changes. Press Ctrl-C to stop")
+        changes = library.watch()
+        try:
+            for report in changes:
+                _print_batch(report, batch_line(report), as_json)
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            changes.close()
+    return 0
+
+
+def batch_line(report: Report) -> str:
+    """Render a batch of changes as one line with the paths."""
+    kinds = {
+        "added": [id.path for id in report.added],
+        "changed": [id.path for id in report.changed],
+        "moved": [f"{old.path} → {new.path}" for old, new in report.moved],
+        "removed": [id.path for id in report.removed],
+        "skipped": [f"{each.document.path} ({each.reason})" for each in report.skipped],
+    }
+    parts = []
+    for kind, names in kinds.items():
+        if names:
+            more = f" and {len(names) - MAX_NAMES} more" * (len(names) > MAX_NAMES)
+            parts.append(f"{kind} {', '.join(names[:MAX_NAMES])}{more}")
+    return one_line("; ".join(parts))
+
+
+def _print_batch(report: Report, text: str, as_json: bool) -> None:
+    _print_notices(report)
+    if as_json:
+        show_json(report.to_dict(), indent=None)
+    elif text:
+        show(text)
+
+
+def _print_notices(report: Report) -> None:
+    history = report.history.notices if report.history is not None else ()
+    for notice in (*report.notices, *history):
+        note(notice)
+
+
+@click.command()
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@IN_LIBRARY
+@AS_JSON
+@SET
+def status(
+    path: Path | None, folder: Path | None, as_json: bool, assignments: tuple[str, ...]
+) -> int:
+    """Show what is indexed, what is pending and what failed."""
+    with open_library(folder or path, assignments) as library:
+        values = library.status()
+        if daemon := _daemon(library):
+            values["daemon"] = daemon
+    if as_json:
+        show_json(values)
+    else:
+        _print_status(values)
+    return 0
+
+
+def _print_status(values: dict[str, Any]) -> None:
+    failed, remarks = values.pop("failed"), values.pop("remarks")
+    for notice in values.pop("notices"):
+        note(notice)
+    if values["generation"] == 0:
+        note("Nothing is indexed yet. Run `marklight index` or a search")
+    values["calibrated"] = (
+        "yes" if values["calibrated"] else "no, scores are not calibrated for this model"
+    )
+    commits = values.get("history", {"failed": [], "remarks": []})
+    for part in (values, commits):
+        sizes = part.get("sizes", {})
+        part["sizes"] = {name: f"{size / 1e6:.1f} MB" for name, size in sizes.items()}
+    failed_commits, commit_remarks = commits.pop("failed"), commits.pop("remarks")
+    show(render.table(render.flat(values) | {"failed": len(failed), "remarks": len(remarks)}))
+    for failure in failed:
+        show(one_line(f"  failed {failure['path']}: {failure['reason']}"))
+    for failure in failed_commits:
+        show(one_line(f"  failed commit {failure['commit'][:7]}: {failure['reason']}"))
+    for remark in commit_remarks[:MAX_COMMIT_REMARKS]:
+        show(one_line(f"  remark commit {remark['commit'][:7]}: {remark['remark']}"))
+    if len(commit_remarks) > MAX_COMMIT_REMARKS:
+        show(f"  … and {len(commit_remarks) - MAX_COMMIT_REMARKS} more; use --json to see them")
+    for remark in remarks:
+        show(one_line(f"  remark {remark['path']}: {remark['remark']}"))
+
+
+def _daemon(library: Library | RemoteLibrary) -> dict[str, Any] | None:
+    """Return the state of the daemon that serves this library, whatever its settings."""
+    from marklight.surfaces.daemon.discovery import state_files
+    from marklight.surfaces.daemon.lifecycle import answering_daemon
+
+    for file, _ in list(state_files(library.place.folder)):
+        if state := answering_daemon(file):
+            return state.to_dict()
+    return None
+
+
+@click.command(short_help="Show whether a file is ignored, and by which rule.")
+@click.argument("path", type=click.Path(path_type=Path))
+@IN_LIBRARY
+@AS_JSON
+@SET
+def ignored(path: Path, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
+    """Show whether a file is left out of the index, and by which rule."""
+    if folder is None and not path.absolute().is_relative_to(Path.cwd()):
+        folder = next((parent for parent in path.absolute().parents if parent.is_dir()), None)
+    with open_own(folder, assignments) as library:
+        reason = library.ignored(path)
+    if as_json:
+        show_json({"path": str(path), "ignored": bool(reason), "reason": reason})
+    else:
+        show(one_line(f"{path}: {reason or 'not ignored'}"))
+    return 0
+
+
+@click.command()
+@IN_LIBRARY
+@AS_JSON
+@SET
+def doctor(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
+    """Check the installation and the index; repair what can be repaired."""
+    from marklight.library.doctor import examine
+
+    findings = examine(folder, assignments)
+    if as_json:
+        show_json([finding._asdict() for finding in findings])
+    else:
+        for finding in findings:
+            show(one_line(f"{'ok ' if finding.ok else 'BAD'} {finding.part}: {finding.detail}"))
+    return 0 if all(finding.ok for finding in findings) else 3

@@ -1,0 +1,123 @@
+"""Commands about models: models list, pull, verify, import."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from marklight.escaping import one_line
+from marklight.surfaces import render
+from marklight.surfaces.cli.options import AS_JSON
+from marklight.surfaces.cli.output import Bar, show, show_json
+
+if TYPE_CHECKING:
+    from marklight.models.record import Kind, ModelRecord
+    from marklight.models.remote.server import Server
+    from marklight.models.store import ModelRow
+
+
+@click.group(short_help="List, pull, verify and import models.")
+def models() -> None:
+    """List, pull, verify and import embedding models and cross-encoders."""
+
+
+@models.command("list")
+@AS_JSON
+def list_(as_json: bool) -> int:
+    """List known and installed models, and how to get the others."""
+    from marklight.models import store
+
+    rows = store.list_models()
+    if configured := _configured():
+        from marklight.models.remote import model_row
+
+        rows += [model_row(server, kind) for server, kind in configured]
+    if as_json:
+        show_json([dataclasses.asdict(row) for row in rows])
+        return 0
+    shown = {
+        f"{'*' if row.default else ' '} {row.name}": (
+            f"{_output(row):>13}  {row.token_limit or '?':>5} tokens  {row.licence:<12} {row.state}"
+        )
+        for row in rows
+    }
+    show(render.table(shown))
+    return 0
+
+
+@models.command()
+@click.argument("name")
+@click.option(
+    "--revision", default="main", show_default=True, help="Use this branch, tag or commit."
+)
+def pull(name: str, revision: str) -> int:
+    """Download a model from its hub; an interrupted download is resumed."""
+    from marklight.models import pull as hub
+
+    with Bar() as bar:
+        record = hub.pull(name, revision=revision, progress=bar)
+    show(_installed(record))
+    return 0
+
+
+@models.command()
+@click.argument("name", required=False)
+@AS_JSON
+def verify(name: str | None, as_json: bool) -> int:
+    """Check the SHA-256 of one or all models; send a test request to models on a server."""
+    from marklight.models import store
+
+    remote = {server.name: (server, kind) for server, kind in _configured()}
+    installed = [row.name for row in store.list_models() if row.path]
+    problems = {}
+    for model in [name] if name else [*installed, *remote]:
+        if model in remote:
+            from marklight.models.remote import verify as verify_server
+
+            problems[model] = verify_server(*remote[model])
+        else:
+            problems[model] = store.verify(model)
+    if as_json:
+        show_json(problems)
+    else:
+        for model, found in problems.items():
+            show(one_line(f"{model}: {'; '.join(found) or 'ok'}"))
+    return 3 if any(problems.values()) else 0
+
+
+@models.command("import")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--name", help="Install it under this name instead of the one in its files or its folder."
+)
+def import_(folder: Path, name: str | None) -> int:
+    """Import a model from a folder with an ONNX file and tokenizer.json."""
+    from marklight.models import store
+
+    record = store.import_folder(folder, name)
+    show(_installed(record))
+    return 0
+
+
+def _configured() -> list[tuple[Server, Kind]]:
+    """Return the models on servers that the settings of the current folder configure."""
+    from marklight.library import Library
+
+    with Library() as library:
+        servers: list[tuple[Server | None, Kind]] = [
+            (library.models.embedder_server, "embedder"),
+            (library.models.reranker_server, "reranker"),
+        ]
+    return [(server, kind) for server, kind in servers if server]
+
+
+def _output(row: ModelRow) -> str:
+    return "cross-encoder" if row.kind == "reranker" else f"{row.dimension or '?'} numbers"
+
+
+def _installed(record: ModelRecord) -> str:
+    setting = "reranker.name" if record.kind == "reranker" else "model.name"
+    return f"Installed {record.name}. Use it with {setting} = {record.name!r}"

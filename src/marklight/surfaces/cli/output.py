@@ -1,0 +1,224 @@
+"""Print results, JSON, notes, errors and progress; fold lines to the width of the terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+import click
+
+from marklight.escaping import QUOTE, one_line
+from marklight.surfaces.render import to_json
+
+INDENT = " " * 4
+"""Before the rest of a folded line that is not quoted; no line of ours that stands alone starts with it."""
+MINIMUM_WIDTH = 20
+_DEFAULT_WIDTH = 80
+_TAB_STOP = 8
+_REDRAW_SECONDS = 0.1
+_BAR_WIDTH = 28
+EMOJI_SELECTOR = "\ufe0f"
+"""Follows a character of one column and makes it an emoji of two."""
+_JOINERS = "\u200c\u200d"
+_UNIT = re.compile(rf"\x1b\[\d*m|\x1b\]8;;[^\x1b]*\x1b\\|[^\n]{EMOJI_SELECTOR}?")
+"""An escape sequence of ours, which takes no column, or one character. Text of documents is escaped."""
+
+
+def show(text: str) -> None:
+    """Print text for people, folded to the width of a terminal."""
+    show_data(_fit(text, sys.stdout))
+
+
+def show_data(text: str) -> None:
+    """Print text unchanged; by default click removes escape sequences."""
+    click.echo(text, color=True)
+
+
+def show_json(value: Any, indent: int | None = 2) -> None:
+    """Print a value as JSON."""
+    show_data(to_json(value, indent))
+
+
+def note(text: str) -> None:
+    """Print a notice on standard error."""
+    click.echo(_fit(one_line(f"note: {_closed(text)}"), sys.stderr), err=True)
+
+
+def complain(message: str) -> None:
+    """Print an error on standard error, on one line."""
+    with suppress(OSError, ValueError):  # standard error may be closed
+        click.echo(_fit(one_line(f"marklight: {_closed(message)}"), sys.stderr), err=True)
+
+
+def _closed(text: str) -> str:
+    """End a text of several sentences with a full stop; a single one may end with a path."""
+    return f"{text}." if ". " in text and text[-1] not in ".!?:…" else text
+
+
+def _fit(text: str, stream: TextIO) -> str:
+    if not stream.isatty():
+        return text
+    try:
+        # Not `shutil.get_terminal_size`, which prefers COLUMNS: it may belong to another terminal.
+        return folded(text, os.get_terminal_size(stream.fileno()).columns or _DEFAULT_WIDTH)
+    except (OSError, ValueError):
+        return folded(text, _DEFAULT_WIDTH)
+
+
+def folded(text: str, width: int) -> str:
+    """Break lines that are longer than `width` columns, between words where possible.
+
+    A terminal continues a long line in the first column, where the text of a document could pose as a
+    header of ours: enough characters, then `[2] policy.md:1-4 § Policy (0.99)`. So the rest of a quoted line
+    is quoted again, and the rest of any other line is indented.
+    """
+    limit = max(width, MINIMUM_WIDTH)
+    return "\n".join(row for line in text.split("\n") for row in _rows(line, limit))
+
+
+def _rows(line: str, limit: int) -> Iterator[str]:
+    if len(line) * 2 <= limit and "\t" not in line:
+        yield line
+        return
+    prefix = QUOTE if line.startswith(QUOTE) else INDENT
+    row, used, blank = "", 0, 0
+    for unit in _UNIT.findall(line):
+        width = _unit_width(unit, used)
+        if used + width > limit:
+            # Not within the first half: a row of one short word is harder to read than a broken word.
+            at = blank if blank > limit // 2 else len(row)
+            yield row[:at].rstrip(" ")
+            row = prefix + row[at:]
+            used, blank = sum(_unit_width(part, 0) for part in _UNIT.findall(row)), 0
+        row += unit
+        used += width
+        if unit == " ":
+            blank = len(row)
+    yield row
+
+
+def _unit_width(unit: str, used: int) -> int:
+    """Return the columns on the widest terminal: they differ about spacing marks and emoji selectors."""
+    from wcwidth import wcwidth
+
+    if unit.startswith("\x1b"):
+        return 0
+    if unit == "\t":
+        return _TAB_STOP - used % _TAB_STOP
+    widths = ((character, wcwidth(character)) for character in unit)
+    return sum(width if width > 0 else _may_take_column(each) for each, width in widths)
+
+
+def _may_take_column(character: str) -> bool:
+    """Return whether some terminals show a zero-width character in a column of its own."""
+    from unicodedata import category
+
+    return character == EMOJI_SELECTOR or not (
+        character in _JOINERS or category(character) in ("Mn", "Me")
+    )
+
+
+def display_width(text: str) -> int:
+    """Return the columns a text takes on a terminal: two for a CJK character, none for a combining mark."""
+    from wcwidth import wcwidth
+
+    return sum(max(0, wcwidth(character)) for character in text)
+
+
+def cut(text: str, width: int) -> str:
+    """Cut a text at its end to at most `width` columns."""
+    if display_width(text) <= width:
+        return text
+    return f"{_prefix(text, width - 1)}…"
+
+
+def cut_left(text: str, width: int) -> str:
+    """Cut a text at its start to at most `width` columns: the end of a path is the specific part."""
+    from wcwidth import wcwidth
+
+    if display_width(text) <= width:
+        return text
+    end = _prefix(text[::-1], width - 1)[::-1]
+    while end and wcwidth(end[0]) == 0:  # a combining mark whose base character was cut off
+        end = end[1:]
+    return f"…{end}"
+
+
+def _prefix(text: str, width: int) -> str:
+    used = 0
+    for at, character in enumerate(text):
+        used += display_width(character)
+        if used > width:
+            return text[:at]
+    return text
+
+
+class Bar:
+    """Progress on standard error: a bar with the time left on a terminal, elsewhere one line a phase.
+
+    Prints the folder of the library first, once.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._terminal = sys.stderr.isatty()
+        self._phase = ""
+        self._drawn_at = 0.0
+        self._began_at = 0.0
+        self._began_with = 0
+
+    def __call__(self, phase: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if phase != self._phase:
+            self._finish()
+            if self._folder:
+                print(one_line(f"Indexing {self._folder} …"), file=sys.stderr, flush=True)
+                self._folder = None
+            self._phase, self._began_at, self._began_with, self._drawn_at = phase, now, done, 0.0
+            if not self._terminal:
+                print(f"{phase} …", file=sys.stderr, flush=True)
+        if self._terminal and (now - self._drawn_at >= _REDRAW_SECONDS or done >= total):
+            self._drawn_at = now
+            self._draw(done, total, now)
+
+    def _draw(self, done: int, total: int, now: float) -> None:
+        from shutil import get_terminal_size  # loads archive modules, which `--help` does not need
+
+        share = done / total if total else 1.0
+        filled = round(share * _BAR_WIDTH)
+        bar = "━" * filled + "─" * (_BAR_WIDTH - filled)
+        line = f"{self._phase} {bar} {done}/{total}{self._time_left(done, total, now)}"
+        width = get_terminal_size().columns - 1
+        sys.stderr.write(f"\r\x1b[K{line[:width]}")
+        sys.stderr.flush()
+
+    def _time_left(self, done: int, total: int, now: float) -> str:
+        finished = done - self._began_with
+        if finished <= 0 or done >= total:
+            return ""
+        seconds = (now - self._began_at) / finished * (total - done)
+        return f", {seconds / 60:.0f} min left" if seconds > 90 else f", {seconds:.0f} s left"
+
+    def _finish(self) -> None:
+        if self._terminal and self._phase:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+        self._phase = ""
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._finish()

@@ -1,0 +1,307 @@
+"""Commands that search: search, commits, query."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from marklight.formatting import left_out
+from marklight.surfaces import render
+from marklight.surfaces.cli.options import (
+    AFTER,
+    AS_JSON_FORMAT,
+    BEFORE,
+    COLOR,
+    EXPLAIN,
+    MAX_TOKENS,
+    MIN_CONFIDENCE,
+    MODE,
+    RERANK,
+    SET,
+    SHOW_ALL,
+    completer,
+    open_library,
+    style_of,
+)
+from marklight.surfaces.cli.output import Bar, note, show, show_data
+
+if TYPE_CHECKING:
+    from marklight.commits import Commits
+    from marklight.library import Library
+    from marklight.surfaces.cli.interactive import Session
+    from marklight.surfaces.daemon.client import RemoteLibrary
+
+
+@click.command(short_help="Search a folder.")
+@click.argument("query")
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "-n", "--limit", default=5, show_default=True, help="Show at most this many results, 1 to 100."
+)
+@AS_JSON_FORMAT
+@click.option(
+    "--format",
+    "format",
+    type=click.Choice(render.FORMATS),
+    default="text",
+    help="Choose the output format.",
+)
+@EXPLAIN
+@MODE
+@click.option(
+    "--collection",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completer("collections"),
+    help="Search only this collection; repeatable, like all filters.",
+)
+@click.option(
+    "--path",
+    "paths",
+    multiple=True,
+    metavar="GLOB",
+    shell_complete=completer("documents"),
+    help="Search only paths that match, such as guide/** or *.md.",
+)
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="PATH",
+    shell_complete=completer("documents"),
+    help="Leave out this file or glob.",
+)
+@click.option(
+    "--tag",
+    multiple=True,
+    shell_complete=completer("tags"),
+    help="Search only documents with this tag or a tag nested below it.",
+)
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Search only documents with this frontmatter value.",
+)
+@AFTER
+@BEFORE
+@MIN_CONFIDENCE
+@MAX_TOKENS
+@RERANK
+@click.option("--parents", is_flag=True, help="Return whole sections instead of passages.")
+@click.option(
+    "--context", default=0, metavar="N", help="Show N neighbouring passages on each side."
+)
+@click.option("--expand-context", is_flag=True, help="Show the whole section around each passage.")
+@click.option(
+    "--hypothesis",
+    metavar="TEXT",
+    help="Search by meaning for TEXT, an answer as you imagine it.",
+)
+@click.option("--with-history", is_flag=True, help="Search commits too; list them separately.")
+@click.option(
+    "--no-refresh", is_flag=True, help="Search the index as it is, without checking the disk."
+)
+@COLOR
+@SET
+def search(
+    query: str,
+    path: Path | None,
+    format: str,
+    as_json: bool,
+    assignments: tuple[str, ...],
+    paths: tuple[str, ...],
+    no_refresh: bool,
+    **options: Any,
+) -> int:
+    """Search a folder; it is indexed first if needed.
+
+    PATH is by default the library around the current folder.
+    """
+    format = "json" if as_json else format
+    with (
+        open_library(path, assignments, searching=True) as library,
+        Bar(library.place.folder) as bar,
+    ):
+        answer = library.search(query, path=paths, refresh=not no_refresh, progress=bar, **options)
+    for notice in answer.notices:
+        note(notice)
+    if answer.hits or format == "json":
+        printing = show if format in ("text", "md") else show_data
+        printing(render.answer_as(answer, format, style_of(library)))
+    if options["explain"] and format != "json":
+        from marklight.surfaces.explain import explanation
+
+        # Standard output of the other formats contains results only.
+        if format == "text":
+            show(f"\n{explanation(answer)}")
+        else:
+            click.echo(f"\n{explanation(answer)}", err=True)
+    if (reason := answer.empty_reason(SHOW_ALL)) and format != "json":
+        note(f"nothing found: {reason}")
+    more, stages = left_out(answer)
+    if more and format == "text":
+        note(f"{more}. Use --set search.skip={','.join(stages)} to see them")
+    if answer.commits and format != "json":
+        from marklight.commits import Commits
+
+        assert isinstance(answer.commits, Commits)
+        if format in ("text", "md"):
+            show("\n## Commits\n" if format == "md" else "\nCommits\n")
+        _print_commits(answer.commits, format, style_of(library), options["explain"])
+    return 0 if answer.hits or (answer.commits and answer.commits.hits) else 1
+
+
+@click.command(short_help="Search commits by message and diff.")
+@click.argument("query")
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "-n", "--limit", default=5, show_default=True, help="Show at most this many commits, 1 to 100."
+)
+@AS_JSON_FORMAT
+@click.option(
+    "--format",
+    "format",
+    type=click.Choice(render.COMMIT_FORMATS),
+    default="text",
+    help="Choose the output format.",
+)
+@EXPLAIN
+@MODE
+@click.option(
+    "--files",
+    multiple=True,
+    metavar="GLOB",
+    help="Search only commits that changed a matching file, such as src/** or *.md; repeatable.",
+)
+@click.option(
+    "--author",
+    multiple=True,
+    metavar="NAME",
+    help="Search only commits by this author: part of a name or an email address.",
+)
+@AFTER
+@BEFORE
+@MIN_CONFIDENCE
+@MAX_TOKENS
+@RERANK
+@click.option(
+    "--no-refresh", is_flag=True, help="Search the index as it is, without reading new commits."
+)
+@SET
+def commits(
+    query: str,
+    path: Path | None,
+    format: str,
+    as_json: bool,
+    assignments: tuple[str, ...],
+    no_refresh: bool,
+    **options: Any,
+) -> int:
+    """Search commits by message and diff; the repository is indexed first if needed."""
+    format = "json" if as_json else format
+    with open_library(path, assignments, searching=True) as library, Bar() as bar:
+        answer = library.commits(query, refresh=not no_refresh, progress=bar, **options)
+    _print_commits(answer, format, style_of(library), options["explain"])
+    return 0 if answer.hits else 1
+
+
+def _print_commits(answer: Commits, format: str, style: render.Style, explain: bool) -> None:
+    """Print commits in one of the formats, then notices and the explanation."""
+    for notice in answer.notices:
+        note(notice)
+    if (answer.hits and format in render.COMMIT_FORMATS) or format == "json":
+        printing = show if format in ("text", "md") else show_data
+        printing(render.commits_as(answer, format, style))
+    if explain and format != "json":
+        from marklight.surfaces.explain import explanation
+
+        click.echo(
+            f"\n{explanation(render.with_short_hashes(answer))}",
+            err=format != "text",
+        )
+    if (reason := answer.empty_reason(SHOW_ALL)) and format != "json":
+        note(f"no commit found: {reason}")
+
+
+@click.command()
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1, 100),
+    default=5,
+    show_default=True,
+    help="Show this many results at a time.",
+)
+@MODE
+@COLOR
+@SET
+def query(path: Path | None, limit: int, mode: str, assignments: tuple[str, ...]) -> int:
+    """Start an interactive session: search, read results, refine.
+
+    Also reads queries from a pipe, one a line. Type :help for the commands.
+    """
+    from marklight.surfaces.cli.interactive import HINT, Session
+
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    with open_library(path, assignments, searching=True) as library:
+        session = Session(library, limit=limit, mode=mode, terminal=terminal)
+        _prepare(library, mode, terminal)
+        if not terminal:
+            _run_piped(session)
+            return session.code
+        click.echo(HINT)
+        _run_terminal(session)
+    return 0
+
+
+def _prepare(library: Library | RemoteLibrary, mode: str, terminal: bool) -> None:
+    """Bring the index up to date before the first query."""
+    from marklight.errors import Busy
+
+    if mode not in ("hybrid", "semantic"):
+        return  # needs no model, which may be missing
+    try:
+        with Bar(library.place.folder) as bar:
+            report = library.index(progress=bar)
+        for notice in report.notices:
+            note(notice)
+    except Busy as error:
+        note(f"{error}. Searching the index as it is")
+    except KeyboardInterrupt:
+        if not terminal:
+            raise
+        note("Interrupted. Searching what is indexed so far; each search indexes some of the rest")
+
+
+def _run_piped(session: Session) -> None:
+    """Run lines from a pipe or a file."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+    for line in sys.stdin:
+        if not session.take(line):
+            return
+
+
+def _run_terminal(session: Session) -> None:
+    """Run lines typed at a terminal: Ctrl-C interrupts one, Ctrl-D ends the session."""
+    from marklight.private_files import data_folder
+    from marklight.surfaces.cli.line_editor import LineFile, line_editor
+
+    editor = line_editor(session, LineFile(data_folder() / "query-history"))
+    while True:
+        try:
+            line = editor.prompt(session.prompt())
+        except KeyboardInterrupt:
+            continue  # discards the line
+        except EOFError:
+            return
+        try:
+            if not session.take(line):
+                return
+        except KeyboardInterrupt:
+            note("Interrupted")

@@ -1,0 +1,193 @@
+"""Commands that run servers: serve and stop for the daemon, mcp for an assistant."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from marklight.errors import NotFound, UsageError
+from marklight.surfaces import render
+from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, completer, open_own
+from marklight.surfaces.cli.output import Bar, note, show, show_json
+
+if TYPE_CHECKING:
+    from marklight.surfaces.daemon.discovery import State
+    from marklight.surfaces.daemon.process import Daemon
+
+REDRAW_SECONDS = 0.2
+
+
+@click.command(short_help="Serve a library: web page, HTTP API and MCP.")
+@click.argument(
+    "path",
+    required=False,
+    type=click.Path(),
+    metavar="[PATH]|status|stop",
+    shell_complete=completer("serve_arguments"),
+)
+@click.argument("served", required=False, type=click.Path(path_type=Path), metavar="")
+@IN_LIBRARY
+@click.option(
+    "--host",
+    metavar="ADDRESS",
+    help="Listen on ADDRESS instead of serve.host; other than loopback needs a token.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    help="Listen on this port instead of serve.port (7433); 0 picks a free one.",
+)
+@click.option("--token", help="Require clients to send `Authorization: Bearer TOKEN`.")
+@click.option("--detach", is_flag=True, help="Run in the background; return once it is ready.")
+@click.option("--leave-idle", is_flag=True, hidden=True)
+@AS_JSON
+@SET
+def serve(
+    path: str | None,
+    served: Path | None,
+    folder: Path | None,
+    as_json: bool,
+    assignments: tuple[str, ...],
+    detach: bool,
+    leave_idle: bool,
+    **options: Any,
+) -> int:
+    """Serve a library: web page, HTTP API, and MCP at /mcp. Other commands use it while it runs.
+
+    `serve status [PATH]` shows the running daemon and `serve stop [PATH]` stops it. Write ./status or
+    ./stop for a folder of that name.
+    """
+    if path == "status":
+        return _print_daemons(folder or served, as_json)
+    if path == "stop":
+        return _stop(folder or served, False)
+    if served:
+        raise UsageError(
+            f"Cannot serve two folders: {path} and {served}",
+            "Combine folders with `[collections]` in marklight.toml",
+        )
+    given = {name: value for name, value in options.items() if value is not None}
+    library = folder or (Path(path) if path else None)
+    if detach:
+        return _detach(library, given, assignments, as_json)
+    return _serve(library, given, assignments, leave_idle, as_json)
+
+
+@click.command()
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@IN_LIBRARY
+@click.option("--all", "every", is_flag=True, help="Stop all your daemons.")
+def stop(path: Path | None, folder: Path | None, every: bool) -> int:
+    """Stop the daemon of a library; the index is kept."""
+    return _stop(folder or path, every)
+
+
+@click.command(short_help="Serve a library to an assistant over MCP.")
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@IN_LIBRARY
+@SET
+def mcp(path: Path | None, folder: Path | None, assignments: tuple[str, ...]) -> int:
+    """Serve a library to an assistant over MCP, on standard input and output."""
+    from marklight.surfaces.daemon.mcp_proxy import make_proxy
+
+    served = folder or path
+    if proxy := make_proxy(served, assignments, note):
+        return proxy.run(sys.stdin.buffer, sys.stdout.buffer)
+    library = open_own(served, assignments)
+    from marklight.surfaces.mcp.stdio import serve_stdio
+
+    return serve_stdio(library)
+
+
+def _serve(
+    folder: Path | None,
+    options: dict[str, Any],
+    assignments: tuple[str, ...],
+    leave_idle: bool,
+    as_json: bool,
+) -> int:
+    from marklight.surfaces.daemon.lifecycle import serve
+
+    serve(
+        folder,
+        options,
+        assignments,
+        leave_idle=leave_idle,
+        ready=partial(_print_ready, as_json=as_json),
+        notify=note,
+        monitor=_show_indexing if sys.stderr.isatty() else None,
+    )
+    return 0
+
+
+async def _show_indexing(daemon: Daemon) -> None:
+    """Show a progress bar on the terminal whenever the daemon indexes."""
+    import anyio
+
+    while True:
+        with Bar() as bar:
+            while (at := daemon.host.following.at) and at.total:
+                bar(at.phase, at.done, at.total)
+                await anyio.sleep(REDRAW_SECONDS)
+        await anyio.sleep(REDRAW_SECONDS)
+
+
+def _state_values(state: State) -> dict[str, Any]:
+    return {"library": state.folder, **state.to_dict()}
+
+
+def _print_addresses(state: State, as_json: bool) -> None:
+    if as_json:
+        show_json(_state_values(state))
+    else:
+        show(f"serving {state.folder}\npage  {state.address}\nMCP   {state.address}mcp")
+    sys.stdout.flush()
+
+
+def _print_ready(state: State, as_json: bool) -> None:
+    _print_addresses(state, as_json)
+    if sys.stdout.isatty():
+        note("Press Ctrl-C to stop")
+
+
+def _detach(
+    folder: Path | None, options: dict[str, Any], assignments: tuple[str, ...], as_json: bool
+) -> int:
+    from marklight.surfaces.daemon.lifecycle import detach
+
+    _print_addresses(detach(folder, options, assignments, note), as_json)
+    return 0
+
+
+def _print_daemons(folder: Path | None, as_json: bool) -> int:
+    from marklight.place import locate
+    from marklight.surfaces.daemon.lifecycle import running_daemons
+
+    library = locate(folder).folder
+    states = running_daemons(library)
+    if not states:
+        raise NotFound(
+            f"No daemon is running for {library}", "Start one with `marklight serve --detach`"
+        )
+    for state in states:
+        if as_json:
+            show_json(_state_values(state))
+        else:
+            show(render.table(_state_values(state)))
+    return 0
+
+
+def _stop(folder: Path | None, every: bool) -> int:
+    from marklight.place import locate
+    from marklight.surfaces.daemon.lifecycle import stop as stop_daemons
+
+    library = None if every else locate(folder).folder
+    if not stop_daemons(
+        library, lambda state: show(f"stopped {state.address} (process {state.pid})")
+    ):
+        raise NotFound(f"No daemon is running for {library}" if library else "No daemon is running")
+    return 0

@@ -1,0 +1,203 @@
+"""Commands about settings: settings, trust."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from marklight.escaping import one_line
+from marklight.surfaces import render
+from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, open_own
+from marklight.surfaces.cli.output import note, show, show_json
+
+if TYPE_CHECKING:
+    from marklight.settings import Ignored
+    from marklight.trust import Record
+
+SECRETS = ("serve.token",)
+"""Settings whose values are never printed."""
+
+
+@click.command()
+@IN_LIBRARY
+@AS_JSON
+@SET
+def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
+    """List every setting with its value and its source.
+
+    Values in a folder's file that are ignored until you trust it are marked.
+    """
+    with open_own(folder, assignments) as library:
+        values = library.settings
+    for notice in values.notices:
+        note(notice)
+    ignored = ignored_values(values.ignored)
+    if as_json:
+        rows = {
+            key: {
+                "value": masked(key, values.values[key]),
+                "source": values.sources[key],
+                **({"ignored": ignored[key]} if key in ignored else {}),
+            }
+            for key in sorted(values.values)
+        }
+        show_json(rows)
+        return 0
+    lines = {
+        key: f"{value_text(key, value)}  ({values.sources[key]})"
+        for key, value in values.values.items()
+    }
+    for key, row in ignored.items():
+        value = value_text(key, row["value"])
+        lines[key] += f"  [ignored: {value} in {row['source']}: {row['reason']}]"
+    show(render.table({key: one_line(lines[key]) for key in sorted(lines)}))
+    return 0
+
+
+def masked(key: str, value: Any) -> Any:
+    """Return the value, or a placeholder if it is a secret."""
+    return "…" if key in SECRETS and value else value
+
+
+def value_text(key: str, value: Any) -> str:
+    """Return the value on one line, as JSON."""
+    value = masked(key, value)
+    return render.to_json(list(value) if isinstance(value, tuple) else value, indent=None)
+
+
+def ignored_values(ignored: Iterable[Ignored]) -> dict[str, dict[str, Any]]:
+    """Return the ignored settings of a folder's file by key; entries of one table are merged."""
+    rows: dict[str, dict[str, Any]] = {}
+    for each in ignored:
+        if not each.entry:
+            value = masked(each.key, each.value)
+            rows[each.key] = {"value": value, "source": each.source, "reason": each.reason}
+            continue
+        row = rows.setdefault(each.key, {"value": {}, "source": each.source, "reason": each.reason})
+        row["value"][each.entry] = each.value
+    return rows
+
+
+@click.command(short_help="Trust the settings file of a folder.")
+@click.argument("path", required=False, type=click.Path(path_type=Path), metavar="[FOLDER]")
+@IN_LIBRARY
+@click.option("--revoke", is_flag=True, help="Stop trusting the folder.")
+@click.option("--list", "list_all", is_flag=True, help="List trusted folders.")
+@AS_JSON
+def trust(
+    path: Path | None, folder: Path | None, revoke: bool, list_all: bool, as_json: bool
+) -> int:
+    """Trust the settings file of a folder, and print the settings this enables.
+
+    FOLDER is by default the library around the current folder. Without trust, a folder's marklight.toml
+    or pyproject.toml can only change how its documents are ranked, split and ignored. Other settings, such
+    as engines, servers, models and paths outside the folder, apply once you trust the file. If the file
+    changes, trust it again.
+    """
+    if revoke and list_all:
+        raise click.UsageError("--revoke and --list cannot be used together")
+    if list_all:
+        return _list_trusted(as_json)
+    return (_revoke if revoke else _trust)(folder or path, as_json)
+
+
+def _trust(path: Path | None, as_json: bool) -> int:
+    from marklight import trust as store
+    from marklight.errors import NotFound, SettingsError
+    from marklight.library import folder_settings
+    from marklight.library.compose import SCHEMA
+    from marklight.place import locate
+
+    folder = locate(path.parent if path and path.is_file() else path).folder
+    file = store.read_folder_file(folder)
+    if file is None:
+        raise NotFound(
+            f"No settings file in {folder}",
+            "Name a folder that contains marklight.toml or pyproject.toml",
+        )
+    if file.problem:
+        raise SettingsError(f"Cannot trust {file.path}: it {file.problem}")
+    values = {
+        key: row["value"]
+        for key, row in ignored_values(folder_settings.refused(file, SCHEMA)).items()
+    }
+    if values:
+        store.trust(file)
+    if as_json:
+        show(render.to_json({"folder": str(folder), "file": str(file.path), "settings": values}))
+        return 0
+    for key, value in values.items():
+        show(one_line(f"{key} = {value_text(key, value)}"))
+    if values:
+        note(f"{file.path} is trusted until it changes. Undo with `marklight trust --revoke`")
+        _note_daemon(folder)
+    else:
+        note(f"No setting in {file.path} needs trust. Nothing was changed")
+    return 0
+
+
+def _revoke(path: Path | None, as_json: bool) -> int:
+    from marklight import trust as store
+    from marklight.errors import NotFound
+    from marklight.place import locate
+
+    # A folder that no longer exists can still be named.
+    exact = path is not None and store.record_of(path) is not None
+    folder = Path(os.path.realpath(path)) if path and exact else locate(path).folder
+    if not store.revoke(folder):
+        raise NotFound(
+            f"{folder} is not trusted", "List trusted folders with `marklight trust --list`"
+        )
+    if as_json:
+        show(render.to_json({"folder": str(folder), "revoked": True}))
+        return 0
+    show(one_line(f"{folder} is no longer trusted"))
+    _note_daemon(folder)
+    return 0
+
+
+def _note_daemon(folder: Path) -> None:
+    """Print a note if a daemon runs: it keeps the address and the token that it was started with."""
+    from marklight.surfaces.daemon.discovery import state_files
+
+    if any(True for _ in state_files(folder)):
+        note(
+            "A daemon still serves this folder at its old address."
+            " Stop it with `marklight stop` to apply the change"
+        )
+
+
+def _list_trusted(as_json: bool) -> int:
+    from marklight import trust as store
+
+    rows = [_trust_row(record) for record in store.records()]
+    if as_json:
+        show(render.to_json(rows))
+        return 0
+    for row in rows:
+        show(one_line(f"{row['folder']}  ({row['file']}, {row['state']}, since {row['trusted']})"))
+    if not rows:
+        note("No folder is trusted")
+    return 0
+
+
+def _trust_row(record: Record) -> dict[str, Any]:
+    """Return a record with its state: trusted, changed or missing."""
+    from marklight import trust as store
+    from marklight.errors import SettingsError
+
+    try:
+        file = store.read_folder_file(Path(record.folder))
+        state = "missing" if file is None else "trusted" if store.is_trusted(file) else "changed"
+    except SettingsError:  # the file is no longer valid TOML
+        state = "changed"
+    return {
+        "folder": record.folder,
+        "file": record.file,
+        "state": state,
+        "trusted": record.trusted,
+    }

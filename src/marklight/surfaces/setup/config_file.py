@@ -1,0 +1,250 @@
+"""Add and remove an entry in a client's configuration file, or the skill file, by atomic replacement with a backup."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from marklight.errors import MarklightError
+from marklight.surfaces.setup import config_formats
+from marklight.surfaces.setup.config_formats import JSON, TOML, Format
+
+BACKUP_SUFFIX = ".before-marklight"
+"""Suffix of the backup: the file as it was before our last change."""
+BOM = "\ufeff"
+MAX_ATTEMPTS = 5
+"""Attempts to edit a file that its own program writes meanwhile, as Claude Code often does."""
+SKILL = Path(__file__).with_name("SKILL.md")
+
+
+class CannotEdit(MarklightError):
+    """A file cannot be edited without losing some of its content."""
+
+
+class ChangedMeanwhile(Exception):
+    """Another program wrote the file since it was read."""
+
+
+class Change(NamedTuple):
+    """The change made to a file, and its backup."""
+
+    done: str
+    """added, changed or removed; empty if nothing had to be done."""
+    file: Path
+    backup: Path | None = None
+
+
+def put_entry(file: Path, keys: Sequence[str], entry: Mapping[str, Any]) -> Change:
+    """Add or update the entry; keys that the user added to it, such as `env`, are kept."""
+
+    def edit(text: str) -> tuple[str, str]:
+        format, values = _parse(file, text)
+        old = _get(file, values, keys)
+        if not isinstance(old, Mapping) or "command" not in old:
+            # None yet, or one with a URL: none of its keys fit a command.
+            cleared = text if old is None else format.take(text, keys)
+            after = format.put(cleared, keys, entry)
+            expected = dict(entry)
+        elif (expected := {**old, **entry}) == old:
+            return text, ""
+        else:
+            after = format.put(text, keys, expected if format is JSON else entry)
+        _check(file, format, after, _with(values, keys, expected))
+        return after, "added" if old is None else "changed"
+
+    return _edit(file, edit)
+
+
+def take_entry(file: Path, keys: Sequence[str]) -> Change:
+    """Remove the entry, and the object around it if we created it."""
+    *outer, _ = keys
+
+    def edit(text: str) -> tuple[str, str]:
+        format, values = _parse(file, text)
+        if _get(file, values, keys) is None:
+            return text, ""
+        after, expected = format.take(text, keys), _with(values, keys, None)
+        # TOML needs no statement for the outer table.
+        if format is JSON and _get(file, expected, outer) == {} and _created_outer(file, keys):
+            after, expected = format.take(after, outer), _with(expected, outer, None)
+        _check(file, format, after, expected)
+        return after, "removed"
+
+    return _edit(file, edit)
+
+
+def snippet(file: Path, keys: Sequence[str], entry: Mapping[str, Any]) -> str:
+    """Return the entry in the format of the file, to paste into it."""
+    return config_formats.snippet(_format(file), keys, entry)
+
+
+def write_skill(file: Path) -> Change:
+    """Write the skill file; a different file in its place is backed up."""
+    content = SKILL.read_bytes()
+    try:
+        before = _read(file)
+        if before == content:
+            return Change("", file)
+        backup = replace_file(file, before, content)
+    except (OSError, ChangedMeanwhile) as error:
+        raise CannotEdit(f"Cannot write {file}: {error}", f"Copy {SKILL} there yourself") from None
+    return Change("added" if before is None else "changed", file, backup)
+
+
+def remove_skill(file: Path) -> Change:
+    """Remove the skill file, unless the user changed it."""
+    before = _read(file)
+    if before is None:
+        return Change("", file)
+    if before != SKILL.read_bytes():
+        raise CannotEdit(
+            f"{file} was changed after it was installed", "Delete it yourself if you do not need it"
+        )
+    file.unlink()
+    with suppress(OSError):  # the folder contains other files
+        file.parent.rmdir()
+    return Change("removed", file)
+
+
+def replace_file(file: Path, before: bytes | None, after: bytes) -> Path | None:
+    """Replace the content of a file atomically and return the backup of the old content."""
+    # A configuration under version control is often a symbolic link, which must stay one.
+    real = Path(os.path.realpath(file))
+    real.parent.mkdir(parents=True, exist_ok=True)
+    if before is None:
+        _write(real, after, None, None)
+        return None
+    found = real.stat()
+    if not stat.S_IMODE(found.st_mode) & 0o222:
+        # It could be replaced all the same, but its owner made it read-only on purpose.
+        raise PermissionError(None, "it is read-only", str(real))
+    backup = _backup_of(real)
+    _write(backup, before, found, None)
+    _write(real, after, found, before)
+    return backup
+
+
+def _write(real: Path, data: bytes, like: os.stat_result | None, before: bytes | None) -> None:
+    temporary = real.with_name(f".{real.name}.{os.getpid()}.marklight")
+    # Private until it has the permissions of the file it replaces: it may contain secrets.
+    opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if like else 0o666)
+    try:
+        with open(opened, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if like:
+            _copy_permissions(temporary, like)
+        if before is not None and _read(real) != before:
+            raise ChangedMeanwhile
+        os.replace(temporary, real)
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+def _copy_permissions(file: Path, like: os.stat_result) -> None:
+    if hasattr(os, "chown"):
+        with suppress(PermissionError):  # only root may change the owner
+            os.chown(file, like.st_uid, like.st_gid)
+    file.chmod(stat.S_IMODE(like.st_mode))
+
+
+def _read(file: Path) -> bytes | None:
+    """Return the content of a file, or None if it does not exist."""
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _backup_of(real: Path) -> Path:
+    return real.with_name(real.name + BACKUP_SUFFIX)
+
+
+def _created_outer(file: Path, keys: Sequence[str]) -> bool:
+    """Return whether the backup shows that we created the object around our entry."""
+    *outer, name = keys
+    try:
+        backup = _read(_backup_of(Path(os.path.realpath(file))))
+        _, values = _parse(file, _decode(file, backup or b"").removeprefix(BOM))
+        before = _get(file, values, outer)
+    except (CannotEdit, OSError):
+        return False
+    # The backup contains our entry alone if we changed it since we added it.
+    return before is None or (isinstance(before, dict) and list(before) == [name])
+
+
+def _edit(file: Path, edit: Callable[[str], tuple[str, str]]) -> Change:
+    for _ in range(MAX_ATTEMPTS):
+        try:
+            before = _read(file)
+            text = _decode(file, before or b"")
+            mark = BOM if text.startswith(BOM) else ""
+            after, done = edit(text.removeprefix(BOM))
+            if not done:
+                return Change("", file)
+            return Change(done, file, replace_file(file, before, (mark + after).encode()))
+        except ChangedMeanwhile:
+            continue
+        except OSError as error:
+            raise CannotEdit(f"Cannot change {file}: {error.strerror or error}") from None
+    raise CannotEdit(f"Cannot change {file}: another program keeps writing to it")
+
+
+def _format(file: Path) -> Format:
+    return TOML if file.suffix == ".toml" else JSON
+
+
+def _decode(file: Path, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise CannotEdit(f"Cannot change {file}: it is not UTF-8") from None
+
+
+def _parse(file: Path, text: str) -> tuple[Format, dict[str, Any]]:
+    format = _format(file)
+    try:
+        values = format.parse(text)
+    except (ValueError, RecursionError) as error:
+        comments = format is JSON and ("//" in text or "/*" in text)
+        reason = "it has comments or is not valid" if comments else "it is not valid"
+        raise CannotEdit(f"Cannot change {file}: {reason} ({error})") from None
+    if not isinstance(values, dict):
+        raise CannotEdit(f"Cannot change {file}: it does not contain an object")
+    return format, values
+
+
+def _get(file: Path, values: dict[str, Any], keys: Sequence[str]) -> Any:
+    *outer, last = keys
+    for key in outer:
+        if key not in values:
+            return None
+        values = values[key]
+        if not isinstance(values, dict):
+            raise CannotEdit(f"Cannot change {file}: {key} is not an object")
+    return values.get(last)
+
+
+def _with(values: dict[str, Any], keys: Sequence[str], entry: Any) -> dict[str, Any]:
+    """Return the values with `entry` at a path of keys; without that path if it is None."""
+    first, *rest = keys
+    left = {key: value for key, value in values.items() if key != first or entry is not None}
+    if rest:
+        return {**values, first: _with(values.get(first, {}), rest, entry)}
+    return left if entry is None else {**left, first: entry}
+
+
+def _check(file: Path, format: Format, after: str, expected: dict[str, Any]) -> None:
+    """Raise unless the new text has the expected values."""
+    try:
+        right = format.same(format.parse(after), expected)
+    except ValueError:
+        right = False
+    if not right:
+        raise CannotEdit(f"Cannot change {file}: its layout is not supported")

@@ -1,0 +1,247 @@
+"""Add and remove one entry in JSON and TOML text; all other text stays byte for byte the same.
+
+JSON: no library keeps indentation, number formats and escapes as they are written.
+TOML: tomlkit 0.15 was tried and not used: removing a table deletes the comment above the next one, new lines in a
+CRLF file end with LF, and tables that are out of order are moved.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+_DECODER = json.JSONDecoder()
+
+
+class Format(Protocol):
+    """A syntax of configuration files; `keys` is the path of an entry from the root."""
+
+    def parse(self, text: str) -> Any: ...
+
+    def same(self, first: Any, second: Any) -> bool: ...
+
+    def put(self, text: str, keys: Sequence[str], value: Mapping[str, Any]) -> str: ...
+
+    def take(self, text: str, keys: Sequence[str]) -> str: ...
+
+
+def snippet(format: Format, keys: Sequence[str], value: Mapping[str, Any]) -> str:
+    """Return a file that contains the entry only, to paste into another."""
+    return format.put("", keys, value).rstrip("\n")
+
+
+class JsonFormat:
+    """JSON, edited as text."""
+
+    def parse(self, text: str) -> Any:
+        """Return the values; blank text is an empty object."""
+        return json.loads(text, object_pairs_hook=_unique_keys) if text.strip() else {}
+
+    def same(self, first: Any, second: Any) -> bool:
+        """Return whether two files have the same values; NaN, which Python parses, equals itself."""
+        return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
+
+    def put(self, text: str, keys: Sequence[str], value: Any) -> str:
+        """Set a value, in the indentation of the file."""
+        if not text.strip():
+            text = "{}\n"
+        layout = _JsonLayout(text)
+        start = _skip_blanks(text, 0)
+        for depth, key in enumerate(keys, 1):
+            members, end = _members(text, start)
+            member = next((each for each in members if each.key == key), None)
+            if member is None:
+                for outer in reversed(keys[depth:]):
+                    value = {outer: value}
+                new = f"{json.dumps(key)}: {layout.dump(value, depth)}"
+                if members:
+                    last = members[-1].end
+                    return f"{text[:last]},{layout.line(depth)}{new}{text[last:]}"
+                inside = f"{layout.line(depth)}{new}{layout.line(depth - 1)}"
+                return text[: start + 1] + inside + text[end:]
+            if depth == len(keys):
+                return text[: member.value_at] + layout.dump(value, depth) + text[member.end :]
+            start = member.value_at
+        raise AssertionError("a path has at least one key")
+
+    def take(self, text: str, keys: Sequence[str]) -> str:
+        """Remove a member that exists."""
+        start = _skip_blanks(text, 0)
+        for key in keys[:-1]:
+            start = next(each.value_at for each in _members(text, start)[0] if each.key == key)
+        members, end = _members(text, start)
+        at = next(number for number, each in enumerate(members) if each.key == keys[-1])
+        if at:
+            return text[: members[at - 1].end] + text[members[at].end :]
+        if len(members) > 1:
+            return text[: members[0].at] + text[members[1].at :]
+        return text[: start + 1] + text[end:]
+
+
+class _Member(NamedTuple):
+    """Offsets of a member of an object: start of the key, start and end of the value."""
+
+    key: str
+    at: int
+    value_at: int
+    end: int
+
+
+class _JsonLayout:
+    """Line breaks and indentation of a JSON file; both are empty if it is written on one line."""
+
+    def __init__(self, text: str) -> None:
+        one_line = "\n" not in text.strip() and len(text.strip()) > len("{}")
+        self._newline = "" if one_line else "\r\n" if "\r\n" in text else "\n"
+        indented = re.search(r'\n([ \t]+)"', text)
+        self._indent = "" if one_line else indented[1] if indented else "  "
+
+    def line(self, depth: int) -> str:
+        return self._newline + self._indent * depth
+
+    def dump(self, value: Any, depth: int) -> str:
+        text = json.dumps(value, ensure_ascii=False, indent=self._indent or None)
+        return text.replace("\n", self.line(depth))
+
+
+def _members(text: str, start: int) -> tuple[list[_Member], int]:
+    """Return the members of the object at `start` and its end; the text is valid JSON."""
+    members: list[_Member] = []
+    at = _skip_blanks(text, start + 1)
+    while text[at] != "}":
+        key, end = _DECODER.raw_decode(text, at)
+        value_at = _skip_blanks(text, _skip_blanks(text, end) + 1)
+        _, end = _DECODER.raw_decode(text, value_at)
+        members.append(_Member(key, at, value_at, end))
+        at = _skip_blanks(text, end)
+        if text[at] == ",":
+            at = _skip_blanks(text, at + 1)
+    return members, at
+
+
+def _skip_blanks(text: str, at: int) -> int:
+    while text[at : at + 1] in (" ", "\t", "\n", "\r"):
+        at += 1
+    return at
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        # Programs differ in which of the two they read.
+        raise ValueError("an object contains a key twice")
+    return values
+
+
+class TomlFormat:
+    """TOML, edited by lines: an entry is a table of its own."""
+
+    def parse(self, text: str) -> Any:
+        """Return the values."""
+        return tomllib.loads(text)
+
+    def same(self, first: Any, second: Any) -> bool:
+        """Return whether two files have the same values; an empty table need not be written."""
+        return bool(_without_empty_tables(first) == _without_empty_tables(second))
+
+    def put(self, text: str, keys: Sequence[str], value: Mapping[str, Any]) -> str:
+        """Set values in a table: replace its lines for these keys, or append the table."""
+        parts = list(_statements(text))
+        newline = "\r\n" if "\r\n" in text else "\n"
+        lines = "".join(f"{name} = {_toml_value(each)}{newline}" for name, each in value.items())
+        at = _table_start(parts, keys)
+        if at is None:
+            ended = text if not text or text.endswith("\n") else text + newline
+            gap = newline if ended else ""
+            return f"{ended}{gap}[{'.'.join(keys)}]{newline}{lines}"
+        head = parts[at].text
+        head = head if head.endswith("\n") else head + newline
+        body = parts[at + 1 : _table_end(parts, at)]
+        kept = [part.text for part in body if not part.values.keys() & value.keys()]
+        before, after = parts[:at], parts[_table_end(parts, at) :]
+        return "".join([*_texts(before), head, lines, *kept, *_texts(after)])
+
+    def take(self, text: str, keys: Sequence[str]) -> str:
+        """Remove a table and the tables below it."""
+        parts = list(_statements(text))
+        kept: list[_Statement] = []
+        at = 0
+        while at < len(parts):
+            if parts[at].opens_table and parts[at].table[: len(keys)] == tuple(keys):
+                # Comments above the next table belong to it: only assignments are removed.
+                own = (each for each in range(at, _table_end(parts, at)) if parts[each].values)
+                at = max(own) + 1
+                if kept and not kept[-1].text.strip():
+                    kept.pop()
+            else:
+                kept.append(parts[at])
+                at += 1
+        return "".join(_texts(kept))
+
+
+class _Statement(NamedTuple):
+    """The fewest lines that are valid TOML by themselves."""
+
+    text: str
+    values: Mapping[str, Any]
+
+    @property
+    def opens_table(self) -> bool:
+        """Return whether this is the header of a table."""
+        return self.text.lstrip().startswith("[")
+
+    @property
+    def table(self) -> tuple[str, ...]:
+        """Return the keys of a table header."""
+        names: list[str] = []
+        inner: Any = self.values
+        while isinstance(inner, Mapping) and inner:
+            names.append(next(iter(inner)))
+            inner = inner[names[-1]]
+        return tuple(names) if inner == {} else ()
+
+
+def _without_empty_tables(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    inner = {key: _without_empty_tables(each) for key, each in value.items()}
+    return {key: each for key, each in inner.items() if each != {}}
+
+
+def _statements(text: str) -> Iterator[_Statement]:
+    """Split into statements: a multi-line string may contain what looks like a table."""
+    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+    begin = 0
+    for end in range(1, len(lines) + 1):
+        piece = "".join(lines[begin:end])
+        try:
+            values = tomllib.loads(piece)
+        except tomllib.TOMLDecodeError:
+            continue
+        yield _Statement(piece, values)
+        begin = end
+
+
+def _table_start(parts: Sequence[_Statement], keys: Sequence[str]) -> int | None:
+    tables = (at for at, part in enumerate(parts) if part.opens_table and part.table == tuple(keys))
+    return next(tables, None)
+
+
+def _table_end(parts: Sequence[_Statement], at: int) -> int:
+    return next((end for end in range(at + 1, len(parts)) if parts[end].opens_table), len(parts))
+
+
+def _texts(parts: Sequence[_Statement]) -> list[str]:
+    return [part.text for part in parts]
+
+
+def _toml_value(value: Any) -> str:
+    # Strings and lists of strings are the same in TOML and JSON, except for DEL.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+JSON = JsonFormat()
+TOML = TomlFormat()

@@ -1,0 +1,139 @@
+"""The program as a whole: errors in one line, help, and what it loads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.making import write
+from tests.surfaces.saying import said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "part"),
+    [
+        (["search", ""], 2, "empty"),
+        (["search", "x", "-n", "0"], 2, "1 to 100"),
+        (["search", "x", "nowhere"], 2, "no folder nowhere"),
+        (["search", "x", "espresso.md"], 2, "not a folder"),
+        (["search", "x", "--lmit", "3"], 2, "--limit"),
+        (["search", "x", "--mode", "magic"], 2, "hybrid"),
+        (["search", "x", "--after", "soon"], 2, "2026-01-31"),
+        (["search", "x", "--after", "2026-02-31"], 2, "2026-02-31"),
+        (["search", "x", "--after", "2026", "--after", "soon"], 2, "2026-01-31"),
+        (["search", "x", "-n"], 2, "See `marklight search --help`"),
+        (["search", "x", "--set", "search.fusee=1"], 2, "search.fuse"),
+        (["search", "x", "--set", "quokka=1"], 2, "model.name"),
+        (["search", "x", "--set", "model.name=nothing-like-it"], 3, "nothing-like-it"),
+        (["index", "--set", "model.name=nothing-like-it"], 3, "nothing-like-it"),
+        (["serch", "x"], 2, "serch"),
+        (["get", "nothing.md"], 1, "nothing is indexed"),
+        (["outline", "nothing.md"], 1, "nothing is indexed"),
+    ],
+)
+def test_an_error_is_one_line_and_an_exit_code(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, part: str
+) -> None:
+    found, out, err = said(capsys, *arguments)
+    assert (found, out) == (code, "")
+    lines = [line for line in err.splitlines() if not line.endswith("…")]
+    assert len(lines) == 1
+    assert lines[0].startswith("marklight: ")
+    assert part in lines[0]
+
+
+def test_with_debug_an_error_tells_where_it_arose_and_keeps_its_exit_code(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = said(capsys, "--debug", "search", "x", "nowhere")
+    assert (code, out) == (2, "")
+    assert "Traceback" in err
+    assert err.splitlines()[-1].startswith("marklight: there is no folder nowhere")
+
+
+@pytest.mark.parametrize("command", ["search", "commits"])
+@pytest.mark.parametrize("question", ["-house", "-noise", "-not this", "--but these", "- dash"])
+def test_a_question_that_begins_with_a_dash_is_told_what_to_put_before_it(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str, question: str
+) -> None:
+    code, out, err = said(capsys, command, question)
+    assert (code, out) == (2, "")
+    assert err.endswith(" Put -- before a query that starts with a dash.\n")
+
+
+def test_a_name_that_begins_with_a_dash_is_told_too_and_a_mistyped_option_is_not(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = "Put -- before a name that starts with a dash"
+    assert named in said(capsys, "get", "-draft.md")[2]
+    write(folder, {"-draft.md": "# Draft\n"})
+    said(capsys, "index")
+    assert said(capsys, "get", "--", "-draft.md")[1].endswith("# Draft\n")
+    for mistyped in (["--lmit", "3"], ["-n5x"], ["-n", "many"]):
+        err = said(capsys, "search", "beans", *mistyped)[2]
+        assert err.endswith("See `marklight search --help`.\n"), mistyped
+
+
+def test_a_question_without_quotes_is_told_to_stand_in_them(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = said(capsys, "search", "how", "do", "tokens", "expire")
+    assert code == 2
+    assert "in quotes" in err
+
+
+def test_the_program_runs_as_a_program(folder: Path) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from marklight.surfaces.cli import main; main()",
+            "search",
+            "beans",
+            "--json",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["results"][0]["path"] == "espresso.md"
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = said(capsys, "--help")
+    assert code == 0
+    for name in (
+        "search",
+        "index",
+        "get",
+        "outline",
+        "related",
+        "links",
+        "ignored",
+        "status",
+        "doctor",
+        "settings",
+        "models",
+    ):
+        assert f"\n  {name} " in out
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    code = (
+        "import marklight, sys; heavy = {'numpy', 'onnxruntime', 'tantivy', 'tokenizers', 'sqlite3',"
+        " 'click', 'markdown_it', 'yaml', 'pathspec'} & set(sys.modules); sys.exit(str(heavy) if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from marklight.surfaces.cli.app import run; run(['--help']);"
+        " heavy = {'numpy', 'onnxruntime', 'tantivy', 'tokenizers', 'sqlite3', 'markdown_it', 'yaml', 'pathspec'}"
+        " & set(sys.modules); sys.exit(str(heavy) if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

@@ -1,0 +1,159 @@
+"""`links`, `related` and the levels of `get`, as a person and as a script meet them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marklight.surfaces.cli.app import run
+from tests.making import write
+
+PAGES = {
+    "guide/auth.md": "---\ntags: [security]\n---\n# Auth\n\nSee [tokens](tokens.md#expiry) and [[gone]].\n",
+    "guide/tokens.md": "---\ntags: [security]\n---\n# Tokens\n\n## Tests\n\n- [auth](auth.md)\n",
+    "alone.md": "# Alone\n\nNothing leads here.\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MARKLIGHT_MODEL_NAME", "fake")
+    monkeypatch.chdir(write(tmp_path / "docs", PAGES))
+    run(["index"])
+    return tmp_path / "docs"
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = run(arguments)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    code, out, err = said(capsys, *arguments, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_links_print_both_ways_and_what_leads_nowhere(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = said(capsys, "links", "guide/auth.md")
+    assert code == 0
+    assert out.splitlines() == [
+        "links to (1)",
+        "      :6  guide/tokens.md#expiry",
+        "",
+        "linked from (1)",
+        "  guide/tokens.md:8  (tests)",
+        "",
+        "broken links (1)",
+        "  guide/auth.md:6  gone",
+    ]
+
+
+def test_links_of_a_library_are_its_loose_ends(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = said(capsys, "links", "--in", str(folder))
+    assert code == 0
+    assert out.splitlines() == [
+        "broken links (1)",
+        "  guide/auth.md:6  gone",
+        "",
+        "documents without links (1)",
+        "  alone.md",
+    ]
+    write(folder, {f"other{number}.md": "text\n" for number in range(3)})
+    _, out, _ = said(capsys, "links", "-n", "2")
+    assert out.splitlines()[-4:] == [
+        "documents without links (4)",
+        "  alone.md",
+        "  other0.md",
+        "  … and 2 more; use -n to see them",
+    ]
+
+
+def test_links_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(capsys, "links", "guide/auth.md")
+    assert found["path"] == "guide/auth.md"
+    assert found["out"] == [
+        {
+            "path": "guide/tokens.md",
+            "collection": "default",
+            "line": 6,
+            "type": "links_to",
+            "target": "tokens.md",
+            "fragment": "expiry",
+            "text": "tokens",
+        }
+    ]
+    assert {"in", "unresolved", "more", "notices"} <= set(found)
+    assert {"orphans", "unresolved", "more", "notices"} == set(told(capsys, "links"))
+
+
+def test_related_prints_score_path_title_and_reasons(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = said(capsys, "related", "guide/auth.md", "-n", "1")
+    assert code == 0
+    first, second = out.splitlines()
+    assert first.endswith("guide/tokens.md  Tokens")
+    assert 0 < float(first.split()[0]) <= 1
+    assert second.strip().startswith("links here (tests), linked from here; 1 shared tag: security")
+    found = told(capsys, "related", "guide/auth.md")
+    assert found["related"][0]["path"] == "guide/tokens.md"
+    assert set(found["related"][0]) == {"path", "collection", "title", "score", "reasons"}
+
+
+@pytest.mark.parametrize("command", ["links", "related"])
+def test_a_document_that_is_not_there_is_one_line_and_exit_code_1(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    code, out, err = said(capsys, command, "guide/aut.md")
+    assert (code, out) == (1, "")
+    assert err.startswith("marklight: no document is called 'guide/aut.md'")
+    assert "guide/auth.md" in err
+
+
+def test_a_document_without_relations_says_so(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = said(capsys, "links", "alone.md")
+    assert (code, out) == (0, "")
+    assert "No links" in err
+    code, out, err = said(capsys, "related", "alone.md", "--set", "model.name=none")
+    assert (code, out) == (1, "")
+    assert "No document is related to alone.md" in err
+
+
+def test_names_cannot_draw_on_the_terminal(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"e\x1b[2Jvil.md": "# T\x1b[2J\n\n[x](guide/auth.md) [[no\x1bwhere]]\n"})
+    for arguments in (["links", "guide/auth.md"], ["links"], ["related", "guide/auth.md"]):
+        _, out, _ = said(capsys, *arguments)
+        assert "vil.md" in out
+        assert "\x1b" not in out
+
+
+def test_get_shows_as_much_as_asked_for_and_says_how_much_there_is(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (result,) = told(capsys, "search", "nothing leads here", "-n", "1")["results"]
+    code, out, err = said(capsys, "get", result["chunk_id"])
+    assert code == 0
+    assert out.splitlines()[-1] == "Nothing leads here."
+    assert "--level" in err
+    assert "parent 28 characters" in err
+    code, out, _ = said(capsys, "get", result["chunk_id"], "--level", "document")
+    assert "# Alone" in out
+    found = told(capsys, "get", result["chunk_id"])
+    assert found["levels"] == result["levels"]
+    code, out, err = said(capsys, "get", "alone.md", "--level", "book")
+    assert (code, out) == (2, "")
+    assert "neighbours" in err

@@ -1,0 +1,396 @@
+"""`marklight eval` from the outside: small datasets, asked for real with the fake model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marklight.eval.beir import CORPUS, QRELS, QUERIES
+from marklight.eval.quality import WARM_UP
+from marklight.eval.reading import foreign_questions
+from marklight.models.fake import FakeEmbedder
+from marklight.surfaces.cli.app import run
+from tests.making import write
+
+TEXTS = {
+    "d/1": ("Tokens", "Tokens expire after an hour; refresh them with the refresh call."),
+    "d/2": ("Deploy", "Roll back a deployment with the undo command."),
+    "d/3": ("Backups", "Backups are kept for thirty days in the vault."),
+    "d/4": ("", "def get_user_by_id(id):\n    # no heading\n    return users[id]"),
+}
+QUESTIONS = {
+    "q1": ("when do tokens expire", "d/1"),
+    "q2": ("roll back a deployment", "d/2"),
+    "q3": ("how long are backups kept", "d/3"),
+}
+QUESTION_TEXTS = [WARM_UP, *(text for text, _ in QUESTIONS.values())]
+BEIR = {
+    CORPUS: "".join(
+        json.dumps({"_id": id, "title": title, "text": text}) + "\n"
+        for id, (title, text) in TEXTS.items()
+    ),
+    QUERIES: "".join(
+        json.dumps({"_id": id, "text": text}) + "\n" for id, (text, _) in QUESTIONS.items()
+    ),
+    QRELS: "query-id\tcorpus-id\tscore\n"
+    + "".join(f"{id}\t{answer}\t1\n" for id, (_, answer) in QUESTIONS.items()),
+}
+PAGES = {
+    "docs/guide/auth.md": "# Auth\n\n## Token refresh\n\nTokens expire after an hour.\n\n## Logging in\n\nWith a password and a second factor.\n",
+    "docs/deploy.md": "# Deploy\n\nRoll back a deployment with the undo command.\n",
+    "docs/espresso.md": "# Espresso\n\nGrind the beans finely; tokens of love expire never.\n",
+}
+OWN = """\
+corpus = "docs"
+off_topic = ["zebra xylophone quark", "grind the beans"]
+
+[[questions]]
+text = "tokens expire after an hour"
+answers = ["guide/auth.md#token-refresh"]
+
+[[questions]]
+text = "roll back a deployment"
+answers = ["deploy"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MARKLIGHT_MODEL_NAME", "fake")
+    monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("MARKLIGHT_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "set", BEIR)
+    return write(tmp_path, {**PAGES, "mine.toml": OWN})
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = run(("eval", *arguments))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    code, out, err = said(capsys, *arguments, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_json_has_the_contracts_keys(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(capsys, "set")
+    assert (found["dataset"], found["documents"], found["queries"]) == ("set", 4, 3)
+    assert {
+        "ndcg@10", "ndcg@5", "mrr@10", "recall@10", "recall@100", "success@1", "ece", "answered",
+        "abstained", "false_answers", "lost",
+        "recall@500_tokens", "recall@1000_tokens", "recall@2000_tokens",
+    } == set(found["metrics"])  # fmt: skip
+    assert set(found["latency_ms"]) == {"p50", "p95"}
+    assert 0 < found["latency_ms"]["p50"] <= found["latency_ms"]["p95"]
+    assert found["settings"]["model.name"] == "fake"
+    assert found["off_topic"] == 40
+
+
+def test_questions_that_are_all_answered_first_have_every_share(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for mode in ("keyword", "semantic", "hybrid"):
+        metrics = told(capsys, "set", "--mode", mode)["metrics"]
+        shares = {name: value for name, value in metrics.items() if "@" in name}
+        assert shares == dict.fromkeys(shares, 1), mode
+
+
+def test_an_answer_that_stands_second_counts_half(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = '{"_id": "q1", "text": "tokens expire"}\n'
+    texts = [("best", "tokens expire"), ("other", "tokens are long and many and never expire")]
+    corpus = "".join(
+        json.dumps({"_id": id, "title": "page", "text": text}) + "\n" for id, text in texts
+    )
+    write(folder / "set", {CORPUS: corpus, QUERIES: asked, QRELS: "q1\tother\t1\n"})
+    found = told(capsys, "set", "--mode", "keyword")
+    assert found["metrics"]["mrr@10"] == 1 / 2
+    assert found["metrics"]["success@1"] == 0
+    assert found["metrics"]["recall@10"] == 1
+
+
+def test_a_page_that_the_question_was_taken_from_leaves_the_ranking_unless_it_answers(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {
+        "_id": "q1",
+        "text": "tokens of love expire never",
+        "sources": ["espresso.md", "guide/auth.md"],
+    }
+    files = {
+        "dataset.toml": 'corpus = "../docs"\ndrop_sources = true\n',
+        QUERIES: json.dumps(asked) + "\n",
+        QRELS: "q1\tguide/auth.md\t1\n",
+    }
+    write(folder / "anchors", files)
+    assert told(capsys, "anchors", "--mode", "keyword")["metrics"]["success@1"] == 1
+    write(folder / "anchors", {"dataset.toml": 'corpus = "../docs"\n'})
+    assert told(capsys, "anchors", "--mode", "keyword")["metrics"]["success@1"] == 0
+
+
+def test_own_questions_name_sections_and_documents_as_get_does(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = told(capsys, "mine.toml", "--mode", "keyword")
+    assert found["metrics"]["success@1"] == 1
+    assert found["off_topic"] == 2
+    # One of the two is answered by the page on espresso.
+    assert found["metrics"]["false_answers"] == 0.5
+
+
+def test_the_example_in_the_repository_can_be_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = Path(__file__).parents[3] / "examples" / "questions.toml"
+    found = told(capsys, str(example), "--mode", "keyword")
+    assert (found["dataset"], found["documents"], found["off_topic"]) == ("questions", 8, 5)
+    assert found["metrics"]["recall@10"] > 0.5
+    assert found["notices"] == []
+
+
+def test_another_section_of_the_right_page_is_no_answer(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = "Passwords are long. " * 120
+    page = f"# Auth\n\n## Tokens\n\nVouchers lapse at noon. {long}\n\n## Login\n\nA second factor. {long}\n"
+    own = 'corpus = "docs"\n[[questions]]\ntext = "vouchers lapse at noon"\nanswers = ["auth.md#login"]\n'
+    write(folder, {"docs/auth.md": page, "one.toml": own})
+    found = told(capsys, "one.toml", "--mode", "keyword")
+    assert found["metrics"]["success@1"] == 0
+    write(folder, {"one.toml": own.replace("#login", "#tokens")})
+    assert told(capsys, "one.toml", "--mode", "keyword")["metrics"]["success@1"] == 1
+
+
+def test_nothing_is_written_beside_the_documents(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(folder.glob("docs/**/*"))
+    told(capsys, "mine.toml")
+    assert sorted(folder.glob("docs/**/*")) == before
+    assert list(folder.glob("docs/**/.*")) == []
+
+
+def test_a_second_run_reads_and_embeds_nothing_again(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, err = said(capsys, "set")
+    assert "Reading text" in err
+    texts = list((folder / "cache").rglob("*.txt"))
+    written = {path: path.stat().st_ctime_ns for path in texts}
+    assert len(written) == 4
+    model = FakeEmbedder()
+    known = {text: model.embed_query(text) for text in [*QUESTION_TEXTS, *foreign_questions()]}
+
+    def never(*_: object) -> None:
+        raise AssertionError("a passage was embedded again")
+
+    monkeypatch.setattr(FakeEmbedder, "embed_query", lambda self, text: known[text])
+    monkeypatch.setattr(FakeEmbedder, "embed_passages", never)
+    code, _, err = said(capsys, "set")
+    assert code == 0, err
+    assert "Reading text" not in err
+    assert written == {path: path.stat().st_ctime_ns for path in texts}
+
+
+def test_documents_that_were_swept_from_the_cache_are_written_again(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = told(capsys, "set", "--mode", "keyword")["metrics"]
+    next((folder / "cache").rglob("000002.txt")).unlink()
+    again = told(capsys, "set", "--mode", "keyword")
+    assert (again["documents"], again["metrics"]) == (4, first)
+
+
+def test_a_document_that_cannot_be_read_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"docs/binary.md": b"a\0b"})
+    found = told(capsys, "mine.toml", "--mode", "keyword")
+    assert found["notices"] == [
+        "documents that could not be read: 1, such as binary.md, which holds NUL bytes, so it is not text"
+    ]
+
+
+def test_two_files_of_questions_share_the_index_of_their_documents(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"other.toml": OWN})
+    told(capsys, "mine.toml", "--mode", "keyword")
+    code, _, err = said(capsys, "other.toml", "--mode", "keyword")
+    assert code == 0
+    assert "Reading text" not in err
+
+
+def test_other_documents_have_another_place_in_the_cache(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told(capsys, "set", "--mode", "keyword")
+    corpus = BEIR[CORPUS] + '{"_id": "d/5", "title": "More", "text": "Tokens expire at noon."}\n'
+    write(folder / "set", {CORPUS: corpus})
+    assert told(capsys, "set", "--mode", "keyword")["documents"] == 5
+    assert len(list((folder / "cache" / "eval").glob("set-*"))) == 2
+
+
+def test_two_configurations_are_compared_question_by_question(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = told(capsys, "set", "--compare", "search.confidence.threshold=1")
+    compared = found["compare"]
+    assert compared["set"] == ["search.confidence.threshold=1"]
+    assert compared["difference"]["ndcg@10"] == 0
+    assert compared["p"]["ndcg@10"] == 1
+    assert compared["metrics"]["false_answers"] == 0
+    assert compared["difference"]["false_answers"] == -found["metrics"]["false_answers"]
+    code, out, _ = said(capsys, "set", "--compare", "chunk.max_chars=400")
+    assert code == 0
+    assert "changed: chunk.max_chars=400" in out
+
+
+def test_every_stage_in_force_is_left_out_in_turn(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = told(capsys, "set", "--ablate", "--set", "search.skip=recency")
+    changes = {one["change"]: one for one in found["ablation"]}
+    assert {"without keyword", "without named", "with diversity", "fuse by reciprocal"} <= set(
+        changes
+    )
+    assert "without recency" not in changes
+    assert changes["without keyword"]["set"] == ["search.skip=recency,keyword"]
+    assert all(set(one["p"]) >= {"ndcg@10", "false_answers"} for one in found["ablation"])
+    # With nothing held back, everything is answered.
+    assert changes["without confidence"]["metrics"]["answered"] == 1
+    alone = told(capsys, "set", "--ablate", "--mode", "keyword")
+    assert "without keyword" not in {one["change"] for one in alone["ablation"]}
+
+
+def test_a_sample_and_foreign_questions_of_another_set(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = told(capsys, "set", "-n", "2", "--off-topic", "mine.toml")
+    assert found["queries"] == 2
+    # Its first question is in both sets.
+    assert found["off_topic"] in (1, 2)
+
+
+def test_the_table_names_what_is_measured_and_what_was_missed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder / "set", {QRELS: BEIR[QRELS].replace("q1\td/1", "q1\td/4")})
+    code, out, err = said(capsys, "set", "--mode", "keyword", "--ablate")
+    assert code == 0
+    first, *lines = out.splitlines()
+    assert first == "set: 3 questions, 4 documents, 4 passages (keyword)"
+    assert any(line.startswith("nDCG@10") and "0.667" in line for line in lines)
+    assert any(line.startswith("no difference") and "without named" in line for line in lines)
+    assert "not among the first 10 for 1 of 3 questions:" in lines
+    assert "  'when do tokens expire': d/4 (first: d/1)" in lines
+    assert "Asking" in err
+
+
+def test_questions_whose_answers_were_held_back_are_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    never = ("--set", "search.confidence.threshold=1", "--mode", "keyword")
+    lines = said(capsys, "mine.toml", *never)[1].splitlines()
+    found = told(capsys, "mine.toml", *never)
+    count = found["queries"]
+    assert f"found and held back as unlikely for {count} of {count} questions:" in lines
+    for one in found["held_back"]:
+        expected = ", ".join(one["expected"])
+        assert f"  {one['text']!r}: {expected} (score {one['score']:.2f})" in lines
+    assert len(found["held_back"]) == count
+    assert found["missed"] == []
+
+
+def test_a_question_that_cannot_be_asked_has_found_nothing_and_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queries = BEIR[QUERIES].replace("when do tokens expire", "path:docs/**")
+    write(folder / "set", {QUERIES: queries})
+    found = told(capsys, "set", "--mode", "keyword")
+    assert found["metrics"]["recall@100"] == round(2 / 3, 4)
+    assert found["notices"][0].startswith("questions that could not be asked: 1, such as ")
+
+
+def test_without_a_dataset_it_is_told_how_to_write_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = said(capsys)
+    assert (code, out) == (2, "")
+    assert "[[questions]]" in err
+    assert err.splitlines()[-1].startswith("marklight: ")
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments", "line"),
+    [
+        ({f"set/{QRELS}": "q1\td/9\t1\n"}, ["set"], "test.tsv:1 judges the document 'd/9'"),
+        ({f"set/{QUERIES}": "{\n"}, ["set"], "queries.jsonl:1 is not JSON"),
+        ({"mine.toml": OWN.replace('"deploy"', '"nowhere.md"')}, ["mine.toml"], "mine.toml:8"),
+        ({"mine.toml": OWN.replace("#token-refresh", "#tea")}, ["mine.toml"], "mine.toml:4"),
+        (
+            {"mine.toml": OWN.replace('"deploy"', '"draft.md"'), "docs/draft.md": "x", "docs/.gitignore": "draft.md"},
+            ["mine.toml"],
+            "draft.md is not in the index",
+        ),
+        (
+            {"a/dataset.toml": 'corpus = "../docs"', f"a/{QUERIES}": BEIR[QUERIES], f"a/{QRELS}": "q1\tx.md\t1\n"},
+            ["a"],
+            "test.tsv:1 judges the document 'x.md', which is not in",
+        ),
+        ({"e.toml": OWN.replace("docs", "none"), "none/x.png": ""}, ["e.toml"], "there are no documents"),
+        ({}, ["set", "-n", "0"], "a sample has at least 1"),
+        ({}, ["set", "--compare", "search.nothing=1"], "unknown setting 'search.nothing'"),
+        ({}, ["set", "--compare", "nothing"], "KEY=VALUE"),
+        ({}, ["set", "--set", "model.name=none", "--mode", "semantic"], "no semantic search"),
+        ({}, ["set", "--off-topic", "set"], "has no questions that this dataset does not have"),
+        ({}, ["set", "--off-topic", "nowhere"], "No such dataset: nowhere"),
+        ({}, ["docs"], "neither corpus.jsonl nor dataset.toml"),
+        ({}, ["nowhere"], "No such dataset: nowhere"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line_that_says_what_to_do(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    files: dict[str, str],
+    arguments: list[str],
+    line: str,
+) -> None:
+    write(folder, files)
+    code, out, err = said(capsys, *arguments)
+    assert (code, out) == (2, "")
+    [complaint] = [each for each in err.splitlines() if not each.endswith("…")]
+    assert complaint.startswith("marklight: ")
+    assert line in complaint
+
+
+def test_a_judged_page_that_is_left_out_of_the_index_is_a_miss_and_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {
+        "docs/.gitignore": "deploy.md",
+        "a/dataset.toml": 'corpus = "../docs"',
+        f"a/{QUERIES}": '{"_id": "q1", "text": "roll back"}',
+        f"a/{QRELS}": "q1\tdeploy.md\t1\n",
+    }
+    write(folder, files)
+    found = told(capsys, "a", "--mode", "keyword")
+    assert found["metrics"]["recall@100"] == 0
+    assert found["notices"] == ["answers that are not in the index: 1, such as deploy.md"]
+
+
+def test_a_cache_that_cannot_be_written_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "cache").write_text("in the way")
+    code, _, err = said(capsys, "set")
+    assert code == 3
+    assert "MARKLIGHT_CACHE_DIR" in err

@@ -1,0 +1,254 @@
+"""The interactive session as a person at a terminal meets it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from marklight.surfaces.cli.line_editor import LineFile
+from tests.making import write
+
+if sys.platform == "win32":
+    pytest.skip("there are no pseudo-terminals", allow_module_level=True)
+
+from tests.surfaces.terminal import PROGRAM, Terminal
+
+PAGES = {
+    "guide/auth.md": "# Auth\n\n## Token refresh\n\nTokens expire after an hour; refresh them.\n",
+    "guide/deploy.md": "# Deploy\n\nRoll back a deployment with the undo command.\n",
+    "espresso.md": "# Espresso\n\nGrind the beans finely.\n",
+}
+UP, TAB, CONTROL_C, CONTROL_D, CONTROL_R = "\x1b[A", "\t", "\x03", "\x04", "\x12"
+
+
+def slow_once(verb: str) -> str:
+    """A program whose first search, or first run, takes longer than anybody waits."""
+    return f"""
+import time
+from marklight.library import Library
+usual = Library.{verb}
+def slowly(self, *words, **options):
+    Library.{verb} = usual
+    print("taking long", flush=True)
+    time.sleep(600)
+Library.{verb} = slowly
+{PROGRAM}
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    write(tmp_path / "docs", PAGES)
+    return {"MARKLIGHT_MODEL_NAME": "fake", "MARKLIGHT_DATA_DIR": str(tmp_path / "data")}
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> list[str]:
+    return ["query", str(tmp_path / "docs"), "--mode", "keyword"]
+
+
+def test_ask_read_and_ask_again(arguments: list[str], environment: dict[str, str]) -> None:
+    with Terminal(arguments[:2], environment) as terminal:
+        terminal.until("Type a query.")
+        terminal.until("marklight>")
+        terminal.send("how do I roll back a deployment\r")
+        terminal.until("guide/deploy.md:3-3")
+        terminal.until("Roll back a deployment with the undo command.")
+        terminal.until("marklight>")
+        terminal.send("1\r")
+        terminal.until("[1] guide/deploy.md:3-3 § Deploy (")
+        terminal.until("marklight>")
+        terminal.send("grind the beans\r")
+        terminal.until("espresso.md:3-3")
+        terminal.until("marklight>")
+        terminal.send(":q\r")
+        assert terminal.end() == 0
+
+
+def test_places_can_be_clicked(arguments: list[str], environment: dict[str, str]) -> None:
+    with Terminal(arguments, environment) as terminal:
+        terminal.until("keyword]>")
+        terminal.send("beans\r")
+        terminal.until("espresso.md:3-3")
+        address = (Path(arguments[1]) / "espresso.md").resolve().as_uri()
+        assert f"\x1b]8;;{address}\x1b\\espresso.md:3-3\x1b]8;;\x1b\\" in terminal.raw
+
+
+@pytest.mark.parametrize(
+    ("call", "shown"),
+    [
+        (["search", "beans", "FOLDER", "--mode", "keyword"], "espresso.md:3-3"),
+        (["get", "espresso.md", "--in", "FOLDER"], "espresso.md:1-3"),
+        (["outline", "espresso.md", "--in", "FOLDER"], ":1-"),
+    ],
+)
+def test_other_commands_can_be_clicked_at_a_terminal_and_only_there(
+    arguments: list[str], environment: dict[str, str], call: list[str], shown: str
+) -> None:
+    call = [word.replace("FOLDER", arguments[1]) for word in call]
+    with Terminal(["index", arguments[1]], environment) as terminal:
+        assert terminal.end() == 0
+    with Terminal(call, environment) as terminal:
+        assert terminal.end() == 0
+        address = (Path(arguments[1]) / "espresso.md").resolve().as_uri()
+        assert f"\x1b]8;;{address}\x1b\\{shown}" in terminal.raw
+    piped = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *call],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "\x1b" not in piped.stdout
+    shown = terminal.shown()
+    if call[0] == "get":  # a pipe gets the text alone
+        shown = "\n".join(line.removeprefix(">").removeprefix(" ") for line in shown.splitlines())
+    assert piped.stdout.strip() in shown
+
+
+def test_without_colours_there_are_no_links(
+    arguments: list[str], environment: dict[str, str]
+) -> None:
+    with Terminal(arguments, environment | {"NO_COLOR": "1"}) as terminal:
+        terminal.until("keyword]>")
+        terminal.send("beans\r")
+        terminal.until("espresso.md:3-3")
+        assert "\x1b]8" not in terminal.raw
+
+
+def test_an_interrupt_stops_a_search_and_not_the_session(
+    arguments: list[str], environment: dict[str, str]
+) -> None:
+    with Terminal(arguments, environment, program=slow_once("search")) as terminal:
+        terminal.until("keyword]>")
+        terminal.send("beans\r")
+        terminal.until("taking long")
+        terminal.send(CONTROL_C)
+        terminal.until("note: Interrupted")
+        terminal.until("keyword]>")
+        terminal.send("beans\r")
+        terminal.until("espresso.md:3-3")
+        terminal.until("keyword]>")
+        terminal.send(CONTROL_D)
+        assert terminal.end() == 0
+        assert "Traceback" not in terminal.raw
+
+
+def test_an_interrupt_of_the_first_run_leads_to_the_prompt(
+    arguments: list[str], environment: dict[str, str]
+) -> None:
+    with Terminal(arguments[:2], environment, program=slow_once("index")) as terminal:
+        terminal.until("taking long")
+        terminal.send(CONTROL_C)
+        terminal.until("note: Interrupted. Searching what is indexed so far")
+        terminal.until("marklight>")
+        terminal.send("grind the beans\r")
+        terminal.until("espresso.md:3-3")
+
+
+def test_an_interrupt_at_the_prompt_gives_up_the_line(
+    arguments: list[str], environment: dict[str, str]
+) -> None:
+    with Terminal(arguments, environment) as terminal:
+        terminal.until("keyword]>")
+        terminal.send("tokens")
+        terminal.until("tokens")
+        terminal.send(CONTROL_C)
+        terminal.until("\nmarklight [keyword]>")
+        terminal.send("beans\r")
+        terminal.until("espresso.md:3-3")
+        terminal.until("keyword]>")
+        terminal.send(CONTROL_D)
+        assert terminal.end() == 0
+        assert "auth.md" not in terminal.shown()
+
+
+def test_lines_are_remembered_for_the_next_session(
+    arguments: list[str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    with Terminal(arguments, environment) as terminal:
+        for line in ("beans", "tokens", " secret beans"):
+            terminal.until("keyword]>")
+            terminal.send(f"{line}\r")
+            terminal.until(".md:")
+        terminal.until("keyword]>")
+        terminal.send(CONTROL_D)
+        terminal.end()
+    kept = tmp_path / "data" / "query-history"
+    assert kept.read_text() == "beans\ntokens\n"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    with Terminal(arguments, environment) as terminal:
+        terminal.until("keyword]>")
+        terminal.send("b" + UP + "\r")  # the newest line that begins so
+        terminal.until("espresso.md:3-3")
+        terminal.until("keyword]>")
+        terminal.send(CONTROL_R + "oke" + "\r\r")
+        terminal.until("guide/auth.md:5-5")
+
+
+def test_a_history_that_cannot_be_kept_is_no_error(
+    arguments: list[str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "query-history").symlink_to(tmp_path / "missing" / "file")
+    with Terminal(arguments, environment) as terminal:
+        terminal.until("keyword]>")
+        terminal.send("beans\r")
+        terminal.until("espresso.md:3-3")
+        terminal.until("keyword]>")
+        terminal.send(":q\r")
+        assert terminal.end() == 0
+        assert "Error" not in terminal.raw
+
+
+def test_a_folder_in_the_historys_place_is_no_error(
+    arguments: list[str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "data" / "query-history").mkdir(parents=True)
+    with Terminal(arguments, environment) as terminal:
+        terminal.until("keyword]>")
+        terminal.send("beans\r")
+        terminal.until("espresso.md:3-3")
+        terminal.until("keyword]>")
+        terminal.send(":q\r")
+        assert terminal.end() == 0
+        assert "Errno" not in terminal.raw
+
+
+def test_tab_completes_commands(arguments: list[str], environment: dict[str, str]) -> None:
+    with Terminal(arguments, environment) as terminal:
+        terminal.until("keyword]>")
+        terminal.send(f":mo{TAB}")
+        terminal.until(":more :mode")
+        terminal.until("keyword]> :mo")  # while the list is shown, keys are the terminal's own
+        terminal.send(f"\x15:exp{TAB}\r")
+        terminal.until("here is no query yet")
+
+
+def test_a_long_history_is_cut_to_its_newest_lines(tmp_path: Path) -> None:
+    file = LineFile(tmp_path / "history", limit=3)
+    for number in range(5):
+        file.add(f"line {number}")
+    assert file.read() == ["line 2", "line 3", "line 4"]
+    assert file.path.read_text() == "line 2\nline 3\nline 4\n"
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+    assert os.listdir(tmp_path) == ["history"]
+
+
+def test_what_nobody_looks_for_again_is_not_kept(tmp_path: Path) -> None:
+    file = LineFile(tmp_path / "history")
+    for line in ("", "  ", " private", "x" * 2_001, "two\nlines", "caf\udce9"):
+        file.add(line)
+    assert file.read() == ["two lines", "caf?"]
+
+
+def test_a_pipe_in_the_historys_place_keeps_nobody_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "history")
+    file = LineFile(tmp_path / "history")
+    file.add("words")
+    assert file.read() == []

@@ -1,0 +1,45 @@
+"""Long lines at a terminal: no part of one stands in the first column."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marklight.surfaces.cli.output import INDENT, display_width, folded
+
+
+def test_a_line_that_fits_is_left_alone() -> None:
+    assert folded("one\n> two\n\n  three", 20) == "one\n> two\n\n  three"
+
+
+def test_the_rest_of_a_quoted_line_is_quoted_and_that_of_another_is_indented() -> None:
+    assert folded("> aaaa bbbb cccc dddd eeee", 20) == "> aaaa bbbb cccc\n> dddd eeee"
+    assert folded("aaaaa bbbbb ccccc ddddd", 20) == f"aaaaa bbbbb ccccc\n{INDENT}ddddd"
+    assert folded("x" * 25, 20) == f"{'x' * 20}\n{INDENT}{'x' * 5}"
+
+
+def test_styles_and_links_take_no_room() -> None:
+    link = "\x1b[1m\x1b]8;;file:///a/very/long/address.md\x1b\\a.md\x1b]8;;\x1b\\\x1b[0m"
+    assert folded(link, 20) == link
+
+
+@given(
+    st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "Zs", "Mn", "So"])),
+    st.integers(20, 120),
+    st.sampled_from(["", "> "]),
+)
+def test_no_row_is_wider_than_the_terminal_and_no_letter_is_lost(
+    text: str, width: int, before: str
+) -> None:
+    rows = folded(before + text, width).split("\n")
+    assert all(display_width(row) <= width for row in rows)
+    again = "> " if before else INDENT
+    assert all(row.startswith(again) for row in rows[1:])
+    whole = rows[0] + "".join(row.removeprefix(again) for row in rows[1:])
+    assert "".join(whole.split(" ")) == "".join((before + text).split(" "))
+
+
+def test_a_tab_takes_as_much_as_a_terminal_gives_it() -> None:
+    rows = folded("> \t\t\t\tend", 24).split("\n")
+    assert all(len(row.expandtabs(8)) <= 24 for row in rows)
+    assert all(row.startswith("> ") for row in rows)

@@ -1,0 +1,255 @@
+"""Nothing else in a client's file is touched, and one that cannot be changed safely is left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from marklight.surfaces.setup.clients import CLIENTS
+from tests.surfaces.setup.person import JSON, Person, values
+
+OTHERS = {
+    "two spaces": '{\n  "theme": "dark",\n  "SERVERS": {\n    "other": {"command": "npx", "args": []}\n  },\n  "n": 1.10\n}\n',
+    "tabs": '{\n\t"SERVERS": {\n\t\t"other": {\n\t\t\t"command": "npx"\n\t\t}\n\t}\n}',
+    "windows": '{\r\n    "SERVERS": {\r\n        "other": { "url": "https://x" }\r\n    }\r\n}\r\n',
+    "one line": '{"a":[1,2,{"SERVERS":"}"}],"SERVERS":{"other":{"command":"x"}},"z":"\\u00e9\\/"}',
+    "byte order mark": '\ufeff{\n  "SERVERS": {}\n}\n',
+    "no servers": '{\n  "numStartups": 41,\n  "big": 12345678901234567890.0\n}\n',
+    "empty object": "{}",
+    "blank": " \n",
+}
+
+
+@pytest.mark.parametrize("text", OTHERS.values(), ids=OTHERS.keys())
+@pytest.mark.parametrize("client", JSON)
+def test_everything_else_in_a_json_file_stays_to_the_letter(
+    person: Person, client: str, text: str
+) -> None:
+    text = text.replace("SERVERS", CLIENTS[client].servers)
+    file = person.has(client, text)
+    assert person.types(client)[0] == 0
+    after = file.read_bytes().decode()
+    bare = after.removeprefix("\ufeff")
+    assert after.startswith("\ufeff") == text.startswith("\ufeff")
+    assert ("\r\n" in after) == ("\r\n" in text)
+    assert ("\n" in after.strip()) == ("\n" in text or text == "{}")
+    wanted = json.loads(text.removeprefix("\ufeff")) if text.strip() else {}
+    now = json.loads(bare)
+    ours = now[CLIENTS[client].servers].pop("marklight")
+    assert ours["args"][-1] == str(person.notes)
+    assert now == {CLIENTS[client].servers: {}} | wanted
+    # Nothing but additions: each line that was there is there, in its order.
+    rest = iter(after)
+    assert all(sign in rest for sign in text.strip())
+    person.types(client, "--remove")
+    removed = file.read_bytes().decode()
+    assert json.loads(removed.removeprefix("\ufeff")) == wanted
+    if text.strip() and "{}" not in text.strip()[1:]:
+        assert removed == text
+
+
+@pytest.mark.parametrize("client", JSON)
+def test_what_was_made_to_hold_our_entry_goes_with_it_and_nothing_else_does(
+    person: Person, client: str
+) -> None:
+    servers = CLIENTS[client].servers
+    person.types(client)
+    person.types(client, "--remove")
+    assert values(person.file(client)) == {}
+    file = person.has(client, json.dumps({"theme": "dark"}))
+    person.types(client)
+    other = person.notes / "other"
+    other.mkdir()
+    person.types(client, str(other))  # the copy has our entry now
+    person.types(client, "--remove")
+    assert values(file) == {"theme": "dark"}
+    # A person's own stays, though nothing is in it any more.
+    for holds in ({}, {"own": {"command": "npx"}}):
+        person.has(client, json.dumps({servers: holds}))
+        person.types(client)
+        now = values(file)
+        now[servers].pop("own", None)
+        file.write_text(json.dumps(now))
+        person.types(client, "--remove")
+        assert values(file) == {servers: {}}
+
+
+CODEX = """\
+# my own settings
+model = "o9"  # the good one
+note = '''
+[mcp_servers.marklight]
+command = "this is text, not a table"
+'''
+
+[mcp_servers.other]
+command = "npx"
+args = [
+    "-y",  # [mcp_servers.marklight]
+]
+
+# the last one
+[profiles.slow]
+model = "o8"
+"""
+
+
+def test_comments_and_order_of_a_toml_file_stay(person: Person) -> None:
+    file = person.has("codex", CODEX)
+    assert person.types("codex")[0] == 0
+    assert file.read_text().startswith(CODEX + "\n[mcp_servers.marklight]\n")
+    assert set(person.servers("codex")) == {"other", "marklight"}
+    person.types("codex", "--remove")
+    assert file.read_text() == CODEX
+
+
+def test_a_toml_file_without_a_last_line_break_or_with_windows_ones_is_well(person: Person) -> None:
+    file = person.has("codex", 'a = 1\r\nb = """x\r\ny"""')
+    assert person.types("codex")[0] == 0
+    assert file.read_bytes().count(b"\n") == file.read_bytes().count(b"\r\n") > 4
+    assert values(file)["b"] == "x\ny"
+
+
+def test_in_the_middle_of_a_toml_file_only_our_own_lines_change(person: Person) -> None:
+    before, after = "[a]\nx = 1\n\n", "\n# about b\n[b]\ny = 2\n"
+    own = '# ours\nstartup_timeout_sec = 30\n[mcp_servers.marklight.env]\nLANG = "C"\n'
+    old = '[mcp_servers."marklight"] # here\ncommand = "gone"\nargs = [\n  "mcp",\n  "/old",\n]\n'
+    file = person.has("codex", before + old + own + after)
+    code, out, _ = person.types("codex")
+    assert code == 0
+    assert out.startswith("Changed marklight")
+    text = file.read_text()
+    assert text.startswith(before + '[mcp_servers."marklight"] # here\ncommand = ')
+    assert text.endswith(own + after)
+    assert "gone" not in text
+    assert "/old" not in text
+    person.types("codex", "--remove")
+    assert file.read_text() == "[a]\nx = 1\n" + after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[mcp_servers]\nmarklight = { command = "x" }\n',
+        'mcp_servers.marklight.command = "x"\n',
+        'mcp_servers = { other = { command = "x" } }\n',
+        "mcp_servers = 3\n",
+        "not toml",
+    ],
+)
+def test_a_toml_file_that_cannot_be_changed_by_its_lines_is_left_alone(
+    person: Person, text: str
+) -> None:
+    file = person.has("codex", text)
+    code, out, err = person.types("codex")
+    assert code == 3
+    assert file.read_text() == text
+    assert tomllib.loads(out)["mcp_servers"]["marklight"]["args"][-1] == str(person.notes)
+    assert err.splitlines()[-1].endswith("Add the entry printed above yourself.")
+
+
+BROKEN = {
+    "comments": '{\n  // mine\n  "servers": {}\n}\n',
+    "trailing comma": '{"servers": {},}',
+    "cut off": '{"servers": {',
+    "a list": "[]",
+    "null": "null",
+    "servers are a list": '{"servers": [], "mcpServers": []}',
+    "twice": '{"servers": {}, "mcpServers": {}, "mcpServers": {"a": {}}, "servers": {"a": {}}}',
+    "too deep": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN.keys())
+@pytest.mark.parametrize("client", ["vscode", "claude-code"])
+def test_a_file_with_comments_or_faults_is_left_alone_and_what_to_paste_is_printed(
+    person: Person, client: str, text: str
+) -> None:
+    file = person.has(client, text)
+    code, out, err = person.types(client)
+    assert code == 3
+    assert file.read_text() == text
+    assert list(file.parent.glob(f"{file.name}*")) == [file]
+    assert json.loads(out)[CLIENTS[client].servers]["marklight"]["args"][-1] == str(person.notes)
+    assert str(file) in err.splitlines()[-1]
+    code, _, err = person.types(client, "--remove")
+    assert code == 3
+    assert err.rstrip().endswith("Remove marklight from it yourself.")
+    assert file.read_text() == text
+
+
+def test_a_file_that_is_not_utf8_is_left_alone(person: Person) -> None:
+    file = person.has("cursor", "")
+    file.write_bytes('{"é": 1}'.encode("latin-1"))
+    assert person.types("cursor")[0] == 3
+    assert file.read_bytes() == '{"é": 1}'.encode("latin-1")
+
+
+def test_a_read_only_file_is_left_alone(person: Person) -> None:
+    file = person.has("cursor", "{}")
+    file.chmod(0o444)
+    code, out, err = person.types("cursor")
+    assert code == 3
+    assert "read-only" in err
+    assert file.read_text() == "{}"
+    assert json.loads(out)
+
+
+def test_a_file_where_a_folder_should_be_is_one_clear_line(person: Person) -> None:
+    (person.home / ".cursor").write_text("")
+    code, _, err = person.types("cursor")
+    assert code == 3
+    assert "Traceback" not in err
+    assert ".cursor" in err.splitlines()[-1]
+
+
+def test_rights_are_kept_and_the_file_as_it_was_stands_beside(person: Person) -> None:
+    file = person.has("claude-code", '{"secret": 1}')
+    file.chmod(0o600)
+    _, out, _ = person.types("claude-code")
+    backup = file.with_name(".claude.json.before-marklight")
+    assert backup.name in out
+    assert backup.read_text() == '{"secret": 1}'
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (file, backup)] == [0o600, 0o600]
+
+
+def test_a_link_stays_a_link(person: Person) -> None:
+    real = person.home / "dotfiles" / "mcp.json"
+    real.parent.mkdir()
+    real.write_text("{}")
+    (person.home / ".cursor").mkdir()
+    link = person.file("cursor")
+    link.symlink_to(Path("..") / "dotfiles" / "mcp.json")
+    assert person.types("cursor")[0] == 0
+    assert link.is_symlink()
+    assert "marklight" in json.loads(real.read_text())["mcpServers"]
+    assert {each.name for each in link.parent.iterdir()} == {"mcp.json"}
+
+
+def test_a_link_to_a_file_that_is_not_there_yet_makes_it(person: Person) -> None:
+    real = person.home / "dotfiles" / "mcp.json"
+    link = person.file("cursor")
+    link.parent.mkdir()
+    link.symlink_to(real)
+    assert person.types("cursor")[0] == 0
+    assert link.is_symlink()
+    assert "marklight" in values(real)["mcpServers"]
+
+
+def test_a_folder_whose_name_is_no_utf8_cannot_be_written_down(
+    person: Person, tmp_path: Path
+) -> None:
+    odd = os.fsencode(tmp_path) + b"/\xff"
+    try:
+        os.mkdir(odd)
+    except OSError:
+        pytest.skip("this file system has no such names")
+    code, _, err = person.types("cursor", os.fsdecode(odd))
+    assert code == 2
+    assert "is not valid UTF-8" in err
+    assert not list(person.home.iterdir())
