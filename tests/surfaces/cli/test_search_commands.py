@@ -75,7 +75,7 @@ def test_search_as_json_has_the_contracts_keys(
     assert result["modified"].endswith("Z")
     assert {"keyword", "semantic"} <= {why["stage"] for why in result["why"]}
     assert set(answer["stats"]) == {
-        "original_count", "after_threshold", "after_same_text", "after_near_duplicates",
+        "original_count", "after_threshold", "after_same_text", "after_near_text",
         "after_same_meaning", "after_doc_limit", "clusters_merged",
     }  # fmt: skip
     assert set(answer["index"]) == {"documents", "chunks", "embedded", "pending", "generation"}
