@@ -31,7 +31,7 @@ import marklight
 began = time.perf_counter()
 with marklight.open(sys.argv[1], {"engine": "file:" + sys.argv[2]}) as library:
     with library.engine.writing(0):
-        library.ingest.text(library.ingest.look())
+        library.ingest.index_text(library.ingest.compare())
     answer = library.search("rollback deployment", mode="keyword", refresh=False)
     assert answer.hits
     counts = library.ingest.counts()
@@ -94,10 +94,10 @@ def one_changed(folder: Path, place: str) -> dict[str, float]:
             file.write_text(f"{before}\n\nA line that is new: {number}.\n")
             began = time.perf_counter()
             with library.engine.writing(0):
-                look = library.ingest.look()
+                look = library.ingest.compare()
                 seen = time.perf_counter()
-                library.ingest.text(look)
-                library.ingest.vectors()
+                library.ingest.index_text(look)
+                library.ingest.embed_missing()
             own.append(time.perf_counter() - seen)
             whole.append(time.perf_counter() - began)
             assert len(look.plan) == 1

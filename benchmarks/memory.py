@@ -17,9 +17,9 @@ import marklight
 from benchmarks._measure import peak_megabytes
 with marklight.open(sys.argv[1], {"engine": "file:" + sys.argv[2]}) as library:
     with library.engine.writing(0):
-        library.ingest.text(library.ingest.look())
+        library.ingest.index_text(library.ingest.compare())
         after_text = peak_megabytes()
-        library.ingest.vectors(until=time.monotonic() + float(sys.argv[3]))
+        library.ingest.embed_missing(until=time.monotonic() + float(sys.argv[3]))
     counts = library.ingest.counts()
 print(json.dumps({"text_mb": after_text, "peak_mb": peak_megabytes(), "chunks": counts.chunks, "embedded": counts.embedded}))
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -94,6 +95,10 @@ class Heading(NamedTuple):
     lines: tuple[int, int]
 
 
+_LATEST_NS = 2**63 - 1
+"""The year 2262: stores keep times in 64 bits, while a file system may return the year 2500."""
+
+
 class FileState(NamedTuple):
     """What a stat tells about a file: equal states mean an unchanged file."""
 
@@ -104,6 +109,14 @@ class FileState(NamedTuple):
 
     Negative for a racily clean file: minus the time at which it was read, which no stat returns.
     """
+
+    @classmethod
+    def from_stat(cls, status: os.stat_result) -> FileState:
+        """Return the size and time stamps by which a changed file is recognised."""
+        mtime_ns, ctime_ns = _stamps(status)
+        if not (0 <= mtime_ns <= _LATEST_NS and 0 <= ctime_ns <= _LATEST_NS):
+            mtime_ns, ctime_ns = (min(max(stamp, 0), _LATEST_NS) for stamp in (mtime_ns, ctime_ns))
+        return cls(status.st_size, mtime_ns, ctime_ns)
 
     @classmethod
     def racy(cls, file: FileState, read_ns: int) -> FileState:
@@ -119,6 +132,11 @@ class FileState(NamedTuple):
     def read_ns(self) -> int:
         """Return when a racily clean file was read."""
         return -self.ctime_ns
+
+
+def _stamps(status: os.stat_result) -> tuple[int, int]:
+    """Return modification and change time; on Windows `st_ctime` is the creation time, so 0."""
+    return status.st_mtime_ns, 0 if os.name == "nt" else status.st_ctime_ns
 
 
 @dataclass(frozen=True, slots=True)

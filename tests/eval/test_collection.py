@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from marklight.eval.collection import open_collection
 from marklight.eval.corpus import UNTITLED, rendered
 from marklight.eval.dataset import Dataset, Judgement, Question, Text
-from marklight.ingest.parse import understand
+from marklight.ingest.document import parse_document
 from marklight.ingest.read import Source, decode
 from marklight.model import DocumentId, FileState
 from marklight.text import analyze
@@ -24,7 +24,7 @@ FAKE = ("model.name=fake",)
 def ingested(text: Text) -> tuple[str, str]:
     """Title and body as they are understood, after a way through a file's bytes."""
     source = Source(decode(rendered(text).encode("utf-8", "replace"))[0], FileState(0, 0, 0))
-    parsed = understand(DocumentId("default", "000/000007.txt"), source)
+    parsed = parse_document(DocumentId("default", "000/000007.txt"), source)
     assert not parsed.document.remarks
     lines = source.text.split("\n")[parsed.body :]
     return parsed.document.title, "\n".join(lines)

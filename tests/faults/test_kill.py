@@ -24,10 +24,10 @@ SEED = 20261115
 INDEX = """
 import os, sys
 from marklight.engines.embedded import engine
-from marklight.ingest import embed, look
+from marklight.ingest import batch, embedding
 from marklight.ingest.parse import markdown
 from marklight.library import Library
-look.BATCH_FILES, embed.WINDOW = 5, 9   # many commits, so that a kill meets every part of one
+batch.BATCH_FILES, embedding.WINDOW = 5, 9   # many commits, so that a kill meets every part of one
 for line in sys.stdin:
     folder, place = line.rstrip("\\n").split("\\t")
     child = os.fork()

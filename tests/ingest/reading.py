@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from marklight.ingest.chunk import Chunker
-from marklight.ingest.parse import understand
-from marklight.ingest.parse.form import Parsed
+from marklight.ingest.document import parse_document
+from marklight.ingest.parse import Parsed
 from marklight.ingest.read import Source
+from marklight.ingest.recipe import Chunker
 from marklight.model import Chunk, Document, DocumentId, Entry, FileState
 
 LIMIT = 20_000_000
@@ -15,7 +15,7 @@ LIMIT = 20_000_000
 
 
 def parsed(text: str, path: str = "notes/page.md") -> Parsed:
-    return understand(DocumentId("docs", path), Source(text, FileState(len(text), 0)))
+    return parse_document(DocumentId("docs", path), Source(text, FileState(len(text), 0)))
 
 
 def document(text: str, path: str = "notes/page.md") -> Document:

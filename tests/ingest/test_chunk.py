@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from marklight.errors import SettingsError
-from marklight.ingest.chunk import Chunker
+from marklight.ingest.recipe import Chunker
 from marklight.model import Chunk
 from marklight.text import chunk_embedding_text, digest, embedding_text
 from tests.ingest.reading import chunks, entry, parsed, uncovered
@@ -209,7 +209,7 @@ def test_the_fingerprint_tells_sizes_apart() -> None:
     ],
 )
 def test_sizes_that_cannot_be_are_refused(sizes: dict[str, int]) -> None:
-    with pytest.raises(SettingsError, match="passages cannot have"):
+    with pytest.raises(SettingsError, match="Invalid chunk sizes"):
         Chunker(**sizes)
 
 

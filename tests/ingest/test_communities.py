@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marklight import engines
-from marklight.ingest import communities
+from marklight.ingest import links as linking
 from marklight.model import Batch, DocumentId
 from tests.contracts.builders import entry, id_of, link
 
@@ -26,7 +26,7 @@ def grouped(links: dict[str, str]) -> dict[DocumentId, int]:
     with engine.writing(1):
         engine.commit(Batch(entries=tuple(pages)))
     with engine.snapshot() as snapshot:
-        return dict(communities.group(snapshot))
+        return dict(linking.louvain_communities(snapshot))
 
 
 def named(groups: dict[DocumentId, int]) -> list[str]:
@@ -54,7 +54,7 @@ def test_nothing_is_grouped_where_nothing_is_linked() -> None:
 def test_too_many_links_are_not_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
     links = {"a": "bc", "b": "c", "c": ""}
     assert named(grouped(links)) == ["abc"]
-    monkeypatch.setattr(communities, "MOST_PAIRS", 2)  # three pairs are one too many
+    monkeypatch.setattr(linking, "MAX_PAIRS", 2)  # three pairs are one too many
     assert grouped(links) == {}
 
 

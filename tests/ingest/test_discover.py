@@ -12,24 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight.errors import UsageError
-from marklight.ingest import walk
-from marklight.ingest.discover import Claims, Discover
-from marklight.ingest.timestamps import state_of
-from marklight.model import DocumentId
+from marklight.ingest import discover as discovering
+from marklight.ingest.discover import Discover, FollowedLinks
+from marklight.model import DocumentId, FileState
 from marklight.ports import PathRange
 from tests.making import write
 
 
 def found(root: Path, **options: object) -> list[str]:
     discovery = Discover(**options)({"docs": root})  # type: ignore[arg-type]
-    return [id.path for id in discovery.found]
+    return [id.path for id in discovery.files]
 
 
 def test_a_pattern_that_would_take_forever_matches_nothing(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("*a" * 25 + "z.md\nb.md\n*.tmp.*.md\n")
     for name in ("a" * 60 + ".md", "b.md", "x.tmp.1.md"):
         (tmp_path / name).write_text("text")
-    found = Discover()({"docs": tmp_path}).found
+    found = Discover()({"docs": tmp_path}).files
     assert [id.path for id in found] == ["a" * 60 + ".md"]
 
 
@@ -39,10 +38,10 @@ def test_documents_are_found_with_the_state_of_their_file(tmp_path: Path) -> Non
         {"a.md": "abc", "b/c.markdown": "", "d.MDX": "", "e.txt": "", "f.py": "", "md": ""},
     )
     discovery = Discover()({"docs": tmp_path})
-    assert [id.path for id in discovery.found] == ["a.md", "b/c.markdown", "d.MDX", "e.txt"]
+    assert [id.path for id in discovery.files] == ["a.md", "b/c.markdown", "d.MDX", "e.txt"]
     status = (tmp_path / "a.md").stat()
-    file = discovery.found[DocumentId("docs", "a.md")]
-    assert file.file == state_of(status)
+    file = discovery.files[DocumentId("docs", "a.md")]
+    assert file.file == FileState.from_stat(status)
     assert Path(file.path) == (tmp_path / "a.md").resolve()
 
 
@@ -59,8 +58,8 @@ def test_a_parser_can_be_switched_off_for_a_pattern(tmp_path: Path) -> None:
     assert found(tmp_path, parsers=some) == ["a.md", "c.txt"]
     first = {"*.md": "markdown", "*": "none"}
     assert found(tmp_path, parsers=first) == ["CHANGES.md", "a.md"]
-    why = Discover(parsers=some).why_ignored(tmp_path / "CHANGES.md", {"docs": tmp_path})
-    assert why == "the setting files.parsers says that 'changes.md' is no document"
+    why = Discover(parsers=some).reason_ignored(tmp_path / "CHANGES.md", {"docs": tmp_path})
+    assert why == "the setting files.parsers excludes 'changes.md'"
 
 
 def test_hidden_names_and_our_own_folder_are_left_out(tmp_path: Path) -> None:
@@ -127,7 +126,7 @@ def test_the_deepest_collection_owns_a_file(tmp_path: Path) -> None:
     discovery = Discover()(
         {"all": tmp_path, "sub": tmp_path / "sub", "deep": tmp_path / "sub/deep"}
     )
-    assert list(discovery.found) == [("all", "a.md"), ("deep", "c.md"), ("sub", "b.md")]
+    assert list(discovery.files) == [("all", "a.md"), ("deep", "c.md"), ("sub", "b.md")]
 
 
 def test_links_are_followed_once_and_never_out(tmp_path: Path) -> None:
@@ -142,13 +141,13 @@ def test_links_are_followed_once_and_never_out(tmp_path: Path) -> None:
     (inside / "self.md").symlink_to("self.md")
     (inside / "dead.md").symlink_to("nothing.md")
     discovery = Discover()({"docs": inside})
-    assert [id.path for id in discovery.found] == ["a/x.md", "b.md"]
+    assert [id.path for id in discovery.files] == ["a/x.md", "b.md"]
     assert {(f.document.path, f.reason) for f in discovery.unreadable} == {
-        ("self.md", "is a symbolic link to nothing"),
-        ("dead.md", "is a symbolic link to nothing"),
+        ("self.md", "is a broken symbolic link"),
+        ("dead.md", "is a broken symbolic link"),
     }
     followed = Discover(follow_outside=True)({"docs": inside})
-    assert [id.path for id in followed.found] == ["a/x.md", "b.md", "out.md", "out/s.md"]
+    assert [id.path for id in followed.files] == ["a/x.md", "b.md", "out.md", "out/s.md"]
 
 
 def test_a_link_to_a_place_that_is_not_walked_is_followed(tmp_path: Path) -> None:
@@ -163,7 +162,7 @@ def test_odd_names_are_found_or_refused(tmp_path: Path) -> None:
     with open(os.fsencode(tmp_path) + b"/\xff.md", "w"):
         pass
     discovery = Discover()({"docs": tmp_path})
-    assert {id.path for id in discovery.found} == {
+    assert {id.path for id in discovery.files} == {
         "new\nline.md",
         "emoji 😀/né.md",
         " .md",
@@ -178,7 +177,7 @@ def test_pipes_are_reported_and_folders_may_have_any_name(tmp_path: Path) -> Non
     write(tmp_path, {"folder.md/a.md": ""})
     os.mkfifo(tmp_path / "pipe.md")
     discovery = Discover()({"docs": tmp_path})
-    assert [id.path for id in discovery.found] == ["folder.md/a.md"]
+    assert [id.path for id in discovery.files] == ["folder.md/a.md"]
     assert discovery.unreadable[0].reason == "is not a regular file"
 
 
@@ -201,11 +200,11 @@ def test_a_folder_that_cannot_be_listed_is_reported(
 
     monkeypatch.setattr(os, "scandir", closed)
     discovery = Discover()({"docs": tmp_path})
-    assert [id.path for id in discovery.found] == ["a.md"]
+    assert [id.path for id in discovery.files] == ["a.md"]
     failure = discovery.unreadable[0]
     assert (failure.document.path, failure.reason) == (
         "closed/",
-        "cannot be listed: Permission denied",
+        "cannot be listed: permission denied",
     )
 
 
@@ -220,7 +219,7 @@ def test_very_deep_folders_are_walked(tmp_path: Path) -> None:
 
 def test_a_missing_folder_or_one_named_twice_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, {"a.md": ""})
-    with pytest.raises(UsageError, match="is not there"):
+    with pytest.raises(UsageError, match="does not exist"):
         Discover()({"docs": tmp_path / "no"})
     with pytest.raises(UsageError, match="is not a folder"):
         Discover()({"docs": tmp_path / "a.md"})
@@ -240,19 +239,20 @@ def test_it_says_why_a_path_is_left_out(tmp_path: Path) -> None:
     discover = Discover(exclude=("out/",))
 
     def why(name: str) -> str | None:
-        return discover.why_ignored(tmp_path / name, {"docs": tmp_path})
+        return discover.reason_ignored(tmp_path / name, {"docs": tmp_path})
 
     assert why("a.md") is None
-    assert why("c.log.md") == "a rule says so: .gitignore:2: *.log.md"
-    assert why("b/draft1.md") == "a rule says so: b/.ignore:2: draft*"
-    assert why("x/deep/f.md") == "a rule says so: .gitignore:1: x"
-    assert why(".hidden/d.md") == ".hidden/ is hidden; the setting files.hidden is off"
-    assert why("e.py") == "the setting files.parsers has no parser for its name"
-    assert why("out/g.md") == "the setting files.exclude has 'out/'"
-    assert why("dead.md") == "dead.md is a symbolic link to nothing"
-    assert why("no.md") == "there is no such file"
+    assert why("c.log.md") == "ignored by .gitignore:2: *.log.md"
+    assert why("b/draft1.md") == "ignored by b/.ignore:2: draft*"
+    assert why("x/deep/f.md") == "ignored by .gitignore:1: x"
+    assert why(".hidden/d.md") == ".hidden/ is hidden, and the setting files.hidden is off"
+    assert why("e.py") == "no pattern in the setting files.parsers matches its name"
+    assert why("out/g.md") == "the setting files.exclude contains 'out/'"
+    assert why("dead.md") == "dead.md is a broken symbolic link"
+    assert why("no.md") == "no such file"
     assert (
-        discover.why_ignored(Path("/elsewhere.md"), {"docs": tmp_path}) == "it is in no collection"
+        discover.reason_ignored(Path("/elsewhere.md"), {"docs": tmp_path})
+        == "it is in no collection"
     )
 
 
@@ -267,7 +267,7 @@ def test_a_part_of_the_tree_is_a_span_of_its_paths(names: list[str], data: st.Da
     with TemporaryDirectory() as folder:
         write(Path(folder), dict.fromkeys(names, ""))
         seen = Discover()({"docs": Path(folder)}, spans)
-    assert [id.path for id in seen.found] == [
+    assert [id.path for id in seen.files] == [
         path for path in sorted(names) if any(each.first <= path < str(each.end) for each in spans)
     ]
     assert seen.spans == tuple(spans)
@@ -278,7 +278,9 @@ def test_a_walk_that_is_stopped_again_and_again_sees_everything_once(
     names: list[str], begin: str
 ) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walk, "_AT_ONCE", 1)  # the time is looked at after every name
+        patch.setattr(
+            discovering, "_TIME_CHECK_INTERVAL", 1
+        )  # the time is looked at after every name
         root = write(Path(folder), dict.fromkeys(names, ""))
         spans = (
             [PathRange("docs", begin), PathRange("docs", "", begin)]
@@ -289,7 +291,7 @@ def test_a_walk_that_is_stopped_again_and_again_sees_everything_once(
         looks = 0
         while spans:
             look = Discover()({"docs": root}, spans, until=time.monotonic() - 1 + (looks % 2) * 100)
-            seen += [id.path for id in look.found]
+            seen += [id.path for id in look.files]
             looks += 1
             if look.stopped is None:
                 break
@@ -307,11 +309,11 @@ def test_of_links_to_one_place_the_first_is_followed_in_a_part_too(tmp_path: Pat
     write(tmp_path, {".store/a.md": "", "m.md": ""})
     (tmp_path / "first").symlink_to(".store")
     (tmp_path / "second").symlink_to(".store")
-    claimed: Claims = {}
-    everything = Discover()({"docs": tmp_path}, claimed=claimed)
-    assert [id.path for id in everything.found] == ["first/a.md", "m.md"]
-    later = Discover()({"docs": tmp_path}, [PathRange("docs", "n")], claimed=claimed)
-    assert not later.found
+    claimed: FollowedLinks = {}
+    everything = Discover()({"docs": tmp_path}, followed_links=claimed)
+    assert [id.path for id in everything.files] == ["first/a.md", "m.md"]
+    later = Discover()({"docs": tmp_path}, [PathRange("docs", "n")], followed_links=claimed)
+    assert not later.files
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")

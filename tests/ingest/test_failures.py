@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from marklight import Library
-from marklight.ingest import parse, work
+from marklight.ingest import batch, document
 from marklight.ingest import read as reading
-from marklight.ingest.chunk import Chunker
-from marklight.ingest.parse.form import Parsed
+from marklight.ingest.parse import Parsed
 from marklight.ingest.read import Source
+from marklight.ingest.recipe import Chunker
 from marklight.model import DocumentId, Entry
 from tests.making import library, write
 
@@ -47,7 +47,7 @@ def generation(lib: Library) -> int:
 def stays_quiet(lib: Library) -> bool:
     """Whether two more runs and a question find nothing to do."""
     before = generation(lib)
-    assert not lib.ingest.look()
+    assert not lib.ingest.compare()
     assert not lib.index().skipped
     lib.search("words")
     lib.index()
@@ -106,13 +106,13 @@ def test_a_new_parser_tries_again_what_the_old_one_refused_and_only_once(
     with library(folder, engine=engine) as lib:
         lib.index()
         assert stays_quiet(lib)
-        monkeypatch.setattr("marklight.ingest.chunk.VERSION", "chunker next")
-        assert "bad.md" in {id.path for id in lib.ingest.look().plan.read}
+        monkeypatch.setattr("marklight.ingest.recipe.CHUNKER_VERSION", "chunker next")
+        assert "bad.md" in {id.path for id in lib.ingest.compare().plan.read}
         assert [id.path for id in lib.index().changed] == ["good.md"]
         assert list(failed(lib)) == ["bad.md"]
         assert stays_quiet(lib)
         monkeypatch.setattr(reading, "decode", lambda data: (data.decode(), ""))
-        monkeypatch.setattr("marklight.ingest.chunk.VERSION", "chunker after that")
+        monkeypatch.setattr("marklight.ingest.recipe.CHUNKER_VERSION", "chunker after that")
         lib.index()
         assert indexed(lib) == ["bad.md", "good.md"]
         assert failed(lib) == {}
@@ -127,13 +127,13 @@ def test_a_document_that_its_parser_cannot_take_is_a_failure(
         def fails(id: DocumentId, source: Source, *rest: Any) -> Parsed:
             if "poison" in source.text:
                 raise RecursionError("too deep")
-            return parse.understand(id, source, *rest)
+            return document.parse_document(id, source, *rest)
 
-        monkeypatch.setattr(work, "understand", fails)
+        monkeypatch.setattr(batch, "parse_document", fails)
         write(folder, {"bad.md": "poison\n", "new.md": "# New\n"})
         report = lib.index()
         assert [one.reason for one in report.skipped] == [
-            "could not be understood: RecursionError: too deep"
+            "could not be parsed: RecursionError: too deep"
         ]
         assert [id.path for id in report.removed] == ["bad.md"]
         assert indexed(lib) == ["good.md", "new.md"]
@@ -161,7 +161,7 @@ def test_a_document_that_cannot_be_cut_is_a_failure_and_its_batch_is_not(
     with library(folder, engine=engine) as lib:
         report = lib.index()
         assert [id.path for id in report.added] == ["good.md"]
-        assert failed(lib) == {"bad.md": "could not be understood: ValueError: no cut"}
+        assert failed(lib) == {"bad.md": "could not be parsed: ValueError: no cut"}
         assert stays_quiet(lib)
 
 
@@ -216,7 +216,7 @@ def test_a_file_that_another_process_adds_during_the_walk_is_not_planned_as_remo
             return found
 
         monkeypatch.setattr(type(lib.ingest.discover), "__call__", slow)
-        look = lib.ingest.look()
+        look = lib.ingest.compare()
         assert not look.plan.removed
         assert look.generation == before < generation(lib)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from marklight.ingest.links import keys_for, names_for
-from marklight.ingest.parse.form import Style
+from marklight.ingest.parse import Style
 from marklight.ingest.read import read
 from marklight.model import Document, DocumentId, Link, NameStrength
 from tests.ingest.reading import document

@@ -4,48 +4,47 @@ from __future__ import annotations
 
 import math
 
-from marklight.ingest.discover import Found
-from marklight.ingest.look import (
+from marklight.ingest.batch import (
     BATCH_BYTES,
     BATCH_FILES,
-    HURRIED_BYTES,
-    HURRIED_FILES,
-    Look,
+    SMALL_BATCH_BYTES,
+    SMALL_BATCH_FILES,
     batches,
 )
-from marklight.ingest.plan import plan
+from marklight.ingest.discover import ScannedFile
+from marklight.ingest.index_diff import IndexDiff, plan
 from marklight.model import DocumentId, FileState
 from marklight.ports import IndexedFile, silent
 
 
-def look(count: int, size: int, known: int = 0) -> Look:
+def look(count: int, size: int, known: int = 0) -> IndexDiff:
     """So many files to read, of a library that has some others already."""
     files = {DocumentId("c", f"{number:05}"): FileState(size, 1) for number in range(count)}
     index = {
         DocumentId("d", f"{number}"): IndexedFile(FileState(1, 1), "", "r")
         for number in range(known)
     }
-    return Look(
+    return IndexDiff(
         generation=0,
-        found={id: Found(id, file, f"/{id.path}") for id, file in files.items()},
+        files={id: ScannedFile(id, file, f"/{id.path}") for id, file in files.items()},
         known=index,
         failed={},
-        tried="",
+        tried_recipe="",
         plan=plan(files, {}, (), (), "r"),
         unreadable=(),
         rebuild=False,
     )  # fmt: skip
 
 
-def sizes(found: Look, until: float | None = None) -> list[int]:
+def sizes(found: IndexDiff, until: float | None = None) -> list[int]:
     return [len(batch) for batch in batches(found, silent, until)]
 
 
 def test_the_first_portion_of_a_library_is_small_and_each_after_it_four_times_as_large() -> None:
-    growing = [HURRIED_FILES * 4**step for step in range(2)]
+    growing = [SMALL_BATCH_FILES * 4**step for step in range(2)]
     assert growing == [50, 200]
     assert sizes(look(1500, 1)) == [*growing, BATCH_FILES, BATCH_FILES, 250]
-    per_file = HURRIED_BYTES // 2
+    per_file = SMALL_BATCH_BYTES // 2
     assert sizes(look(100, per_file))[:3] == [2, 8, 20]
     assert max(sizes(look(100, per_file))) == BATCH_BYTES // per_file
 
@@ -55,5 +54,5 @@ def test_where_something_can_be_found_already_all_portions_are_large() -> None:
 
 
 def test_who_has_little_time_gets_small_ones_only_and_one_at_least() -> None:
-    assert set(sizes(look(500, 1, known=1), math.inf)) == {HURRIED_FILES}
-    assert sizes(look(500, 1), 0.0) == [HURRIED_FILES]
+    assert set(sizes(look(500, 1, known=1), math.inf)) == {SMALL_BATCH_FILES}
+    assert sizes(look(500, 1), 0.0) == [SMALL_BATCH_FILES]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marklight.ingest.chunk import Chunker
 from marklight.ingest.frontmatter import split
 from marklight.ingest.read import decode
+from marklight.ingest.recipe import Chunker
 from marklight.text import chunk_embedding_text, digest, strip_markup
 from tests.ingest.reading import entry, parsed, uncovered
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.ingest.parse import understand
+from marklight.ingest.document import parse_document
 from marklight.ingest.read import Source
 from marklight.ingest.render import MOST_LINES, Rendered, render
 from marklight.model import DocumentId, FileState
@@ -52,7 +52,7 @@ class Tame(HTMLParser):
 def shown(
     text: str, path: str = "guide/a.md", leads: dict[str, str] | None = None, line: int = 1
 ) -> Rendered:
-    document = understand(DocumentId("default", path), Source(text, FileState(1, 1))).document
+    document = parse_document(DocumentId("default", path), Source(text, FileState(1, 1))).document
 
     def find(keys: tuple[str, ...]) -> str | None:
         return next((leads[key] for key in keys if leads and key in leads), None)

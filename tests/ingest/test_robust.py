@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from marklight.errors import Refused
-from marklight.ingest.chunk import Chunker
-from marklight.ingest.parse import understand
+from marklight.ingest.document import parse_document
 from marklight.ingest.read import read
+from marklight.ingest.recipe import Chunker
 from marklight.model import Chunk, DocumentId
 from tests.ingest.reading import LIMIT, entry, uncovered
 from tests.linear import demand_linear
@@ -36,7 +36,7 @@ def test_everything_that_broke_a_parser_before_is_read(eval_root: Path) -> None:
             continue
         id = DocumentId("robust", name if path.suffix == ".txt" else f"{name}.md")
         began = time.process_time()
-        parsed = understand(id, source, {"*": "markdown"})
+        parsed = parse_document(id, source, {"*": "markdown"})
         made = Chunker()([parsed])[0]
         took = time.process_time() - began
         assert took < 2 + SECONDS_PER_MEGABYTE * len(source.text) / 1e6, name
@@ -106,7 +106,7 @@ def test_fifty_megabytes_in_one_line_are_refused_or_read_in_linear_time(tmp_path
 
     def read_whole(text: str) -> None:
         id = DocumentId("docs", "one-line.md")
-        made = Chunker()([understand(id, replace(source, text=text))])[0]
+        made = Chunker()([parse_document(id, replace(source, text=text))])[0]
         assert len(made.chunks) >= len(text) / 1500
 
     demand_linear(read_whole, lambda size: source.text[:size], 2_000_000)

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from marklight.ingest import timestamps
-from marklight.ingest.timestamps import COARSE_NS, SKEW_NS, TICK_NS, stored_state, wait_for_tick
+from marklight.ingest import read as reading
+from marklight.ingest.read import COARSE_NS, SKEW_NS, TICK_NS, stored_state, wait_for_tick
 from marklight.model import FileState
 
 SECOND = 10**9
@@ -70,7 +70,7 @@ def test_only_a_file_written_within_the_last_tick_is_waited_for(
 ) -> None:
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
-    monkeypatch.setattr(timestamps, "_now_ns", lambda: FINE)
+    monkeypatch.setattr(reading, "_now_ns", lambda: FINE)
     for file in (at(FINE - TICK_NS), at(FINE + 1), at(NOON), at(FINE - TICK_NS // 2)):
         assert wait_for_tick(file) == FINE
     assert slept == [TICK_NS / 2 / SECOND]

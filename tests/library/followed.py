@@ -56,4 +56,4 @@ def following(
 
 def settled(lib: marklight.Library, follower: Following) -> bool:
     """All is read and embedded, and somebody listens."""
-    return follower.at is None and follower.watching and not lib.ingest.waiting()
+    return follower.at is None and follower.watching and not lib.ingest.has_pending()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import watchfiles._rust_notify
 
-from marklight.ingest import embed, work
+from marklight.ingest import batch, embedding
 from marklight.ingest import read as reading
 from marklight.ingest.pipeline import Ingest
 from marklight.library import Library
@@ -56,7 +56,7 @@ def test_a_rename_is_a_move_and_embeds_nothing(folder: Path, engine: str) -> Non
 def test_an_edit_is_found_at_once_while_vectors_are_made(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embed, "HURRIED_WINDOW", 1)
+    monkeypatch.setattr(embedding, "SMALL_WINDOW", 1)
     model = Gated()
     with library(folder, engine=engine, index={**QUICK, "debounce_ms": 60_000.0}) as lib:
         lib.models.__dict__["embedder"] = model
@@ -72,7 +72,7 @@ def test_an_edit_is_found_at_once_while_vectors_are_made(
         )
         assert not any("process" in each for each in answer.notices)
         model.gate.set()
-        until(lambda: not lib.ingest.waiting())
+        until(lambda: not lib.ingest.has_pending())
         follower.close()
 
 
@@ -85,7 +85,7 @@ def test_before_text_is_in_a_search_answers_at_once_and_says_how_far_it_is(
         assert gate.wait(SECONDS)
         return read(*given)
 
-    monkeypatch.setattr(work, "read", slow)
+    monkeypatch.setattr(batch, "read", slow)
     with following(folder, engine) as (lib, follower, _):
         until(lambda: follower.at and follower.at.total)
         answer = lib.search("espresso", mode="keyword")
@@ -108,7 +108,7 @@ def test_the_first_files_of_many_are_found_while_the_others_are_read(
         assert str(path) < str(folder / "060") or gate.wait(SECONDS)
         return read(path, *given)
 
-    monkeypatch.setattr(work, "read", slow)
+    monkeypatch.setattr(batch, "read", slow)
     with following(folder, engine) as (lib, _, _):
         until(lambda: lib.reading.counts().documents)
         answer = lib.search("note 7", mode="keyword", min_confidence=0)
@@ -129,7 +129,7 @@ def test_what_a_search_finds_changed_is_heard_of_too(folder: Path, engine: str) 
 def test_closing_in_the_middle_of_embedding_keeps_what_is_done(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embed, "HURRIED_WINDOW", 1)
+    monkeypatch.setattr(embedding, "SMALL_WINDOW", 1)
     place, model = f"file:{tmp_path / 'index'}", Gated()
     with library(folder, engine=place, index=QUICK) as lib:
         lib.models.__dict__["embedder"] = model
@@ -165,7 +165,7 @@ def test_a_folder_that_goes_is_told_and_followed_again_when_it_is_back(
         until(lambda: settled(lib, follower))
         away = folder.with_name("away")
         folder.rename(away)
-        until(lambda: "is not there" in follower.problem)
+        until(lambda: "does not exist" in follower.problem)
         away.rename(folder)
         until(lambda: settled(lib, follower) and not follower.problem)
         assert lib.reading.counts().documents == 4
@@ -203,15 +203,15 @@ def test_an_index_that_is_deleted_is_made_again(folder: Path, tmp_path: Path) ->
 def test_a_fault_is_told_and_does_not_end_it(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = Ingest.look
+    look = Ingest.compare
 
     def broken(*given: Any, **more: Any) -> Any:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(Ingest, "look", broken)
+    monkeypatch.setattr(Ingest, "compare", broken)
     with following(folder, engine) as (lib, follower, _):
         until(lambda: "ZeroDivisionError: oh" in follower.problem)
-        monkeypatch.setattr(Ingest, "look", look)
+        monkeypatch.setattr(Ingest, "compare", look)
         until(lambda: settled(lib, follower) and not follower.problem)
         assert lib.reading.counts().documents == 4
 

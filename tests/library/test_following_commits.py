@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import marklight
-from marklight.ingest import embed
+from marklight.ingest import embedding
 from marklight.library.following import Following
 from tests.library.followed import QUICK, SECONDS, Gated, following, settled
 from tests.making import library
@@ -63,7 +63,7 @@ def test_a_history_that_nobody_asked_for_is_not_made(tmp_path: Path, engine: str
 def test_closing_stops_the_vectors_of_commits_too(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embed, "HURRIED_WINDOW", 1)
+    monkeypatch.setattr(embedding, "SMALL_WINDOW", 1)
     made = Repository(tmp_path / "docs")
     for page in ("espresso", "tea", "milk"):
         made.commit(f"Start with {page}", {f"{page}.md": f"# {page}\n"})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import marklight
 from marklight.errors import NotFound
-from marklight.ingest import look, walk
+from marklight.ingest import batch, discover
 from marklight.library.bookmark import NAME
 from tests.library.conftest import paths
 from tests.making import library, write
@@ -31,13 +31,13 @@ def impatient() -> Iterator[None]:
 
 
 def hurry(patch: pytest.MonkeyPatch) -> None:
-    def over(self: walk.Walk, until: float, path: str) -> bool:
+    def over(self: discover.Walk, until: float, path: str) -> bool:
         self.stopped = path
         return True
 
-    patch.setattr(walk, "_AT_ONCE", 1)
-    patch.setattr(walk.Walk, "_over", over)
-    patch.setattr(look, "HURRIED_FILES", 1)
+    patch.setattr(discover, "_TIME_CHECK_INTERVAL", 1)
+    patch.setattr(discover.Walk, "_is_over", over)
+    patch.setattr(batch, "SMALL_BATCH_FILES", 1)
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ def test_a_file_that_can_no_longer_be_read_is_dropped(tree: Path, engine: str) -
 def test_many_changes_are_read_bit_by_bit_and_counted_meanwhile(
     tree: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(look, "HURRIED_FILES", 2)
+    monkeypatch.setattr(batch, "SMALL_BATCH_FILES", 2)
     with library(tree, engine=engine, index={"search_seconds": 0.0}) as lib:
         lib.index()
         write(tree, {path: text + "\nAnd a walrus.\n" for path, text in PAGES.items()})

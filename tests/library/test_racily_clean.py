@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import marklight
-from marklight.ingest import timestamps
-from marklight.ingest.walk import Found
-from marklight.ingest.work import Work
+from marklight import model
+from marklight.ingest import read as reading
+from marklight.ingest.batch import FileBatch
+from marklight.ingest.discover import ScannedFile
 from tests.library.conftest import paths
 from tests.making import library, write
 
@@ -32,7 +33,7 @@ def coarse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     def stamps(status: os.stat_result) -> tuple[int, int]:
         return status.st_mtime_ns // step * step, status.st_ctime_ns // step * step
 
-    monkeypatch.setattr(timestamps, "_stamps", stamps)
+    monkeypatch.setattr(model, "_stamps", stamps)
 
 
 STEPS = pytest.mark.parametrize(
@@ -45,8 +46,8 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """All files have one time stamp, and the clock stands still until the test moves it."""
     clock = [1_700_000_000 * SECOND]
     stamp = clock[0]
-    monkeypatch.setattr(timestamps, "_stamps", lambda _: (stamp, stamp))
-    monkeypatch.setattr(timestamps, "_now_ns", lambda: clock[0])
+    monkeypatch.setattr(model, "_stamps", lambda _: (stamp, stamp))
+    monkeypatch.setattr(reading, "_now_ns", lambda: clock[0])
     return clock
 
 
@@ -99,13 +100,13 @@ def test_a_file_is_compared_by_content_once_and_then_by_its_stamps(
     tmp_path: Path, frozen: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    real = Work.take
+    real = FileBatch.read
 
-    def counted(self: Work, found: Found, *, rebuild: bool) -> None:
+    def counted(self: FileBatch, found: ScannedFile, *, rebuild: bool) -> None:
         read.append(found.path)
         real(self, found, rebuild=rebuild)
 
-    monkeypatch.setattr(Work, "take", counted)
+    monkeypatch.setattr(FileBatch, "read", counted)
     with library(write(tmp_path, page("wombat"))) as lib:
         lib.index()
         frozen[0] += 60 * SECOND

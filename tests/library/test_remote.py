@@ -76,7 +76,7 @@ def test_indexing_without_the_server_stores_text_and_the_next_run_embeds(
 def test_a_failure_during_embedding_keeps_earlier_vectors(
     tmp_path: Path, does: Behaviour, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("marklight.ingest.embed.WINDOW", 4)
+    monkeypatch.setattr("marklight.ingest.embedding.WINDOW", 4)
     folder = write(
         tmp_path / "many",
         {f"{number}.md": f"# Page {number}\n\nWord{number}\n" for number in range(12)},

@@ -25,14 +25,14 @@ def test_many_searches_at_once_share_one_look(
 ) -> None:
     with library(folder, engine=engine) as lib:
         lib.index()
-        look, gate, looks = Ingest.look, Event(), []
+        look, gate, looks = Ingest.compare, Event(), []
 
         def slow(*given: Any, **more: Any) -> Any:
             looks.append(1)
             assert gate.wait(SECONDS)
             return look(*given, **more)
 
-        monkeypatch.setattr(Ingest, "look", slow)
+        monkeypatch.setattr(Ingest, "compare", slow)
         monkeypatch.setattr("marklight.library.looking.MOMENT_SECONDS", SECONDS)
         with ThreadPoolExecutor(9) as threads:
             first = threads.submit(lib.search, "espresso")

@@ -84,7 +84,7 @@ def test_a_moved_folder_is_embedded_no_second_time(folder: Path, engine: str) ->
         lib.index()
         (folder / "deploy").rename(folder / "operations")
         with lib.engine.writing(0):
-            report = lib.ingest.text(lib.ingest.look())
+            report = lib.ingest.index_text(lib.ingest.compare())
         assert sorted((old.path, new.path) for old, new in report.moved) == [
             ("deploy/rollback.md", "operations/rollback.md"),
             ("deploy/scale.md", "operations/scale.md"),
@@ -115,7 +115,7 @@ def test_a_rebuild_embeds_nothing_again(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         lib.index()
         with lib.engine.writing(0):
-            report = lib.ingest.text(lib.ingest.look(rebuild=True))
+            report = lib.ingest.index_text(lib.ingest.compare(rebuild=True))
         assert len(report.changed) == len(PAGES)
         assert lib.ingest.counts().pending == 0
 
@@ -132,7 +132,7 @@ def test_other_chunk_sizes_redo_the_text_by_themselves(folder: Path, tmp_path: P
 def test_words_answer_before_vectors_are_there(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         with lib.engine.writing(0):
-            lib.ingest.text(lib.ingest.look())
+            lib.ingest.index_text(lib.ingest.compare())
         answer = lib.search("espresso machine", refresh=False)
         assert paths(answer)[0] == "notes.txt"
         assert answer.to_dict()["index"]["pending"] == answer.index.chunks > 0
@@ -167,7 +167,7 @@ def test_a_new_model_embeds_anew_and_the_old_one_answers_meanwhile(
 
     monkeypatch.setattr(models, "load", with_another)
     with library(folder, engine=place, model={"name": "other"}) as lib:
-        assert not lib.ingest.look(), "no text is read again for a model"
+        assert not lib.ingest.compare(), "no text is read again for a model"
         answer = lib.search("espresso machine", refresh=False)
         assert paths(answer)[0] == "notes.txt"
         assert any("is used until" in notice for notice in answer.notices)
@@ -245,13 +245,15 @@ def test_a_plan_made_before_another_process_wrote_is_not_followed(
     with library(folder, engine=place) as one, library(folder, engine=place) as other:
         one.index()
         write(folder, {"notes.txt": "bravo\n"})
-        stale = one.reading.look()
+        stale = one.reading.compare()
         other.index()
         write(folder, {"notes.txt": PAGES["notes.txt"]})
         looks = [stale]
-        fresh = type(one.reading).look
+        fresh = type(one.reading).compare
         monkeypatch.setattr(
-            type(one.reading), "look", lambda self, **k: looks.pop() if looks else fresh(self, **k)
+            type(one.reading),
+            "compare",
+            lambda self, **k: looks.pop() if looks else fresh(self, **k),
         )
         one.search("espresso machine", mode="keyword")
         assert paths(other.search("espresso machine", refresh=False))[0] == "notes.txt"

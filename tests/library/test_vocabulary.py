@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import marklight
-from marklight.ingest import concepts
+from marklight.ingest import embedding
 from tests.library.conftest import paths
 from tests.making import library, write
 
@@ -68,7 +68,7 @@ def test_only_new_words_are_embedded_with_the_next_run(folder: Path, engine: str
 def test_a_search_spends_little_on_words_and_the_next_one_goes_on(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(concepts, "HURRIED_SECONDS", 0.0)
+    monkeypatch.setattr(embedding, "TERM_SECONDS", 0.0)
     with library(folder, engine=engine) as lib:
         assert paths(lib.search("espresso machine"))[0] == "notes.txt"
         assert lib.status()["pending"] == 0
@@ -77,8 +77,8 @@ def test_a_search_spends_little_on_words_and_the_next_one_goes_on(
         generation = lib.status()["generation"]
         lib.search("espresso machine")
         assert lib.status()["generation"] == generation
-        monkeypatch.setattr(concepts, "HURRIED_SECONDS", 60.0)
-        monkeypatch.setattr(concepts, "HURRIED_WINDOW", 5)
+        monkeypatch.setattr(embedding, "TERM_SECONDS", 60.0)
+        monkeypatch.setattr(embedding, "SMALL_TERM_WINDOW", 5)
         lib.search("espresso machine")
         assert missing(lib) == []
         generation = lib.status()["generation"]
@@ -89,7 +89,7 @@ def test_a_search_spends_little_on_words_and_the_next_one_goes_on(
 def test_a_run_that_is_stopped_keeps_the_words_it_has(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(concepts, "WINDOW", 5)
+    monkeypatch.setattr(embedding, "TERM_WINDOW", 5)
 
     def stop(phase: str, done: int, total: int) -> None:
         if phase == "Embedding vocabulary" and done >= 10:

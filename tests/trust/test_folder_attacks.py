@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from marklight.ingest import ignore
+from marklight.ingest import path_filter
 from marklight.library.doctor import examine
 from tests.making import library, write
 from tests.trust.forged_files import (
@@ -153,11 +153,11 @@ def test_a_document_replaced_by_a_link_while_indexing_leads_nowhere(
     private.write_text("private key\n")
     write(own, {"new.md": "# New\n"})
     with library(own) as lib:
-        found = lib.reading.look()
+        found = lib.reading.compare()
         (own / "new.md").unlink()
         (own / "new.md").symlink_to(private)
         with lib.engine.writing(1):
-            lib.reading.text(found)
+            lib.reading.index_text(found)
         with lib.engine.snapshot() as snapshot:
             texts = [snapshot.documents.get(id).text for id in snapshot.documents.files()]  # type: ignore[union-attr]
     assert "private key\n" not in texts
@@ -169,11 +169,11 @@ def test_a_folder_replaced_by_a_link_while_indexing_leads_nowhere(
     private = write(tmp_path / "home", {"new.md": "private notes\n"})
     write(own, {"sub/new.md": "# New\n"})
     with library(own) as lib:
-        found = lib.reading.look()
+        found = lib.reading.compare()
         shutil.rmtree(own / "sub")
         (own / "sub").symlink_to(private)
         with lib.engine.writing(1):
-            lib.reading.text(found)
+            lib.reading.index_text(found)
         with lib.engine.snapshot() as snapshot:
             texts = [snapshot.documents.get(id).text for id in snapshot.documents.files()]  # type: ignore[union-attr]
     assert "private notes\n" not in texts
@@ -192,13 +192,13 @@ def test_the_same_rules_in_many_folders_are_parsed_once(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parsed: list[int] = []
-    usual = ignore.Patterns.__init__
+    usual = path_filter.Patterns.__init__
 
-    def counted(self: ignore.Patterns, lines: object) -> None:
+    def counted(self: path_filter.Patterns, lines: object) -> None:
         parsed.append(1)
         usual(self, lines)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ignore.Patterns, "__init__", counted)
+    monkeypatch.setattr(path_filter.Patterns, "__init__", counted)
     folder = own
     for depth in range(30):
         folder = folder / f"d{depth}"

@@ -1,132 +1,289 @@
-"""Documents to passages: cut along headings, small siblings together, long sections in pieces."""
+"""Chunking: cut a document into passages along its headings, merge small sections, split long ones, group parents."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from marklight.errors import SettingsError
-from marklight.ingest.contents import contents, lines_of
-from marklight.ingest.draft import Draft, Sizes, drafts
-from marklight.ingest.fit import fit
-from marklight.ingest.parse.form import Parsed
-from marklight.model import Chunk, Entry, Section
+from marklight.ingest.parse import Parsed, Title
+from marklight.ingest.recipe import Chunker
+from marklight.ingest.split import Span, split, trimmed
+from marklight.model import Chunk, Entry, Kind, Section
 from marklight.text import digest, embedding_text
 
-VERSION = "chunker 3"
+_HAS_CONTENT = re.compile(r"[^\s\-*_=#|:.+<>/]")
+"""A text of nothing but horizontal rules and dividers is no passage."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A heading in the tree of headings; the root is the document and the text before its first heading."""
+
+    title: Title | None
+    path: tuple[str, ...]
+    anchors: tuple[str, ...]
+    top: int
+    """Index of the heading of level 1 above it, -1 for none."""
+    whole: Span
+    """From the heading to the end of its last subsection, without trailing whitespace."""
+    own: Span
+    """Its own text, between its heading and the next one."""
+    below: list[Node] = field(default_factory=list)
+
+    @property
+    def anchor(self) -> str:
+        return self.title.anchor if self.title else ""
+
+    @property
+    def level(self) -> int:
+        return self.title.level if self.title else 0
+
+    @property
+    def names(self) -> Iterator[str]:
+        """Return its heading and all headings below it."""
+        if self.title and self.title.text:
+            yield self.title.text
+        for node in self.below:
+            yield from node.names
 
 
 @dataclass(frozen=True, slots=True)
-class Chunker:
-    """Cuts documents into passages of `min_chars` to `max_chars`, and groups them into parents."""
+class Draft:
+    """The passages of one section, or of several small ones merged, before they have ids."""
 
-    min_chars: int = 200
-    """Sections shorter than this are put together with their neighbours under the same heading."""
-    max_chars: int = 1500
-    """Longer sections are cut, between paragraphs where possible."""
-    overlap_chars: int = 100
-    """How much of the end of a piece the next piece of the same section repeats."""
-    parent_chars: int = 2000
-    """How long a parent, a run of neighbouring passages, may be."""
+    title: str
+    headings: tuple[str, ...]
+    node: Node
+    spans: list[Span]
+    merged: tuple[str, ...] = ()
+    """The headings of the merged sections."""
+    text: str | None = None
+    """The text to search where a document has none of its own."""
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.overlap_chars < self.max_chars // 2 or not (
-            0 <= self.min_chars <= self.max_chars <= self.parent_chars
-        ):
-            raise SettingsError(
-                f"passages cannot have min_chars {self.min_chars}, max_chars {self.max_chars}, "
-                f"overlap_chars {self.overlap_chars} and parent_chars {self.parent_chars}",
-                "Each of min, max and parent is at least the one before; the overlap is under half of max",
-            )
 
-    @property
-    def fingerprint(self) -> str:
-        """Changes whenever a document would be cut differently."""
-        sizes = (self.min_chars, self.max_chars, self.overlap_chars, self.parent_chars)
-        return digest(VERSION, *map(str, sizes), size=8)
+def chunk(
+    documents: Sequence[Parsed],
+    sizes: Chunker,
+    count_tokens: Callable[[Sequence[str]], list[int]] | None = None,
+    token_limit: int | None = None,
+) -> list[Entry]:
+    """Return the documents with their passages; with a token limit, no passage exceeds it."""
+    all_drafts = [drafts(parsed, sizes) for parsed in documents]
+    if count_tokens and token_limit:
+        from marklight.ingest.token_limit import cut_to_token_limit
 
-    def __call__(
-        self,
-        documents: Sequence[Parsed],
-        count_tokens: Callable[[Sequence[str]], list[int]] | None = None,
-        token_limit: int | None = None,
-    ) -> list[Entry]:
-        """Entries for many documents, so that tokens are counted in a few large calls."""
-        sizes = Sizes(self.min_chars, self.max_chars, self.overlap_chars)
-        made = [drafts(parsed, sizes) for parsed in documents]
-        if count_tokens and token_limit:
-            made = fit(documents, made, count_tokens, token_limit, self.overlap_chars)
-        return [self._entry(parsed, found) for parsed, found in zip(documents, made, strict=True)]
-
-    def _entry(self, parsed: Parsed, made: Sequence[Draft]) -> Entry:
-        groups: list[list[tuple[Draft, int]]] = []
-        extent, top = (0, 0), -1
-        for draft in made:
-            for number, span in enumerate(draft.spans):
-                fits = span.end - extent[0] <= self.parent_chars
-                # A parent that is large enough ends with its heading; none spans two titles.
-                ended = (
-                    number == 0
-                    and draft.node.level <= 2
-                    and extent[1] - extent[0] >= self.max_chars
-                )
-                if groups and top == draft.node.top and fits and not ended:
-                    groups[-1].append((draft, number))
-                    extent = (extent[0], span.end)
-                else:
-                    groups.append([(draft, number)])
-                    extent, top = (_start(draft, number), span.end), draft.node.top
-        chunks: list[Chunk] = []
-        sections: list[Section] = []
-        for group in groups:
-            self._family(parsed, group, chunks, sections)
-        return Entry(parsed.document, tuple(chunks), tuple(sections))
-
-    def _family(
-        self,
-        parsed: Parsed,
-        group: Sequence[tuple[Draft, int]],
-        chunks: list[Chunk],
-        sections: list[Section],
-    ) -> None:
-        """A parent and the passages in it."""
-        document, starts = parsed.document, parsed.starts
-        first, number = group[0]
-        start = _start(first, number)
-        end = group[-1][0].spans[group[-1][1]].end
-        parent = digest("section", *document.id, *first.node.anchors, str(number), size=8)
-        shared = first.headings
-        for draft, _ in group:
-            while shared != draft.headings[: len(shared)]:
-                shared = shared[:-1]
-        sections.append(
-            Section(parent, shared, first.node.anchor, lines_of(starts, start, end), (start, end))
+        all_drafts = cut_to_token_limit(
+            documents, all_drafts, count_tokens, token_limit, sizes.overlap_chars
         )
-        for draft, place in group:
-            span = draft.spans[place]
-            text = document.text[span.start : span.end] if draft.text is None else draft.text
-            kind, code, languages = contents(parsed, span)
-            chunks.append(
-                Chunk(
-                    id=digest(*document.id, *draft.node.anchors, str(place), size=8),
-                    document=document.id,
-                    ordinal=len(chunks),
-                    title=draft.title,
-                    headings=draft.headings,
-                    anchor=draft.node.anchor,
-                    lines=lines_of(starts, span.start, span.end),
-                    kind=kind,
-                    text=text,
-                    parent=parent,
-                    digest=digest(embedding_text(draft.title, draft.headings, text)),
-                    merged=draft.merged,
-                    code=code,
-                    languages=languages,
-                )
+    return [_entry(parsed, own, sizes) for parsed, own in zip(documents, all_drafts, strict=True)]
+
+
+def drafts(parsed: Parsed, sizes: Chunker) -> list[Draft]:
+    """Return the passages of a document in the order of its text; every document has at least one."""
+    root = heading_tree(parsed)
+    if made := list(_section(parsed, root, sizes)):
+        return made
+    document = parsed.document
+    whole = Span(0, len(document.text.rstrip()))
+    text = document.description or document.title
+    return [Draft(document.title, (), root, [whole], text=text)]
+
+
+def heading_tree(parsed: Parsed) -> Node:
+    """Return the root of the tree of headings."""
+    text, starts, titles = parsed.document.text, parsed.starts, parsed.structure.titles
+    ends = [*(starts[title.line] for title in titles), len(text)]
+    body = starts[min(parsed.body, len(starts) - 1)]
+    own = trimmed(text, body, ends[0])
+    root = Node(None, (), (), -1, Span(body, own.end), own)
+    above = [root]
+    for index, (title, end) in enumerate(zip(titles, ends[1:], strict=True)):
+        while above[-1].level >= title.level:
+            above.pop()
+        parent = above[-1]
+        start = starts[title.line]
+        # A heading that was shortened keeps its line in the text, so that no word is lost.
+        after = start if title.text.endswith("…") else starts[title.end]
+        own = trimmed(text, after, end)
+        last = max(own.end, start + len(text[start:after].rstrip()))
+        node = Node(
+            title,
+            (*parent.path, title.text) if title.text else parent.path,
+            (*parent.anchors, title.anchor),
+            index if title.level == 1 else parent.top,
+            Span(start, last),
+            own,
+        )
+        parent.below.append(node)
+        above.append(node)
+        for outer in above[:-1]:
+            outer.whole = Span(outer.whole.start, last)
+    return root
+
+
+def _section(parsed: Parsed, node: Node, sizes: Chunker) -> Iterator[Draft]:
+    """Return the passages of a section and of its subsections."""
+    text = parsed.document.text
+    if _HAS_CONTENT.search(text, *node.own):
+        yield _draft(parsed, node, node.path, node.own, sizes)
+    elif not node.below and node.title:
+        # A heading without text is a passage by itself.
+        yield _draft(parsed, node, node.path, node.whole, sizes)
+    small: list[Node] = []
+    for below in node.below:
+        if not below.below and _length([below]) < sizes.min_chars:
+            small.append(below)
+            continue
+        yield from _merge_small(parsed, node, small, sizes)
+        small = []
+        yield from _section(parsed, below, sizes)
+    yield from _merge_small(parsed, node, small, sizes)
+
+
+def _merge_small(
+    parsed: Parsed, parent: Node, small: Sequence[Node], sizes: Chunker
+) -> Iterator[Draft]:
+    """Merge adjacent small siblings into passages of at least `min_chars`.
+
+    Only siblings without subsections: text under different headings stays apart.
+    """
+    groups: list[list[Node]] = []
+    for node in small:
+        if groups and _length(groups[-1]) < sizes.min_chars:
+            groups[-1].append(node)
+        else:
+            groups.append([node])
+    if len(groups) > 1 and _length(groups[-1]) < sizes.min_chars:
+        last = groups.pop()
+        groups[-1].extend(last)
+    for group in groups:
+        first = group[0]
+        if len(group) == 1:
+            yield from _section(parsed, first, sizes)
+            continue
+        names = tuple(name for node in group for name in node.names)
+        span = Span(first.whole.start, group[-1].whole.end)
+        yield _draft(parsed, first, parent.path, span, sizes, names)
+
+
+def _length(group: Sequence[Node]) -> int:
+    return group[-1].whole.end - group[0].whole.start
+
+
+def _draft(
+    parsed: Parsed,
+    node: Node,
+    headings: tuple[str, ...],
+    span: Span,
+    sizes: Chunker,
+    merged: tuple[str, ...] = (),
+) -> Draft:
+    trimmed_span = trimmed(parsed.document.text, *span)
+    spans = split(parsed, trimmed_span, sizes.max_chars, sizes.min_chars, sizes.overlap_chars)
+    return Draft(parsed.document.title, headings, node, spans, merged)
+
+
+def _entry(parsed: Parsed, made: Sequence[Draft], sizes: Chunker) -> Entry:
+    """Group passages into parents and give them their ids."""
+    groups: list[list[tuple[Draft, int]]] = []
+    extent, top = (0, 0), -1
+    for draft in made:
+        for number, span in enumerate(draft.spans):
+            fits = span.end - extent[0] <= sizes.parent_chars
+            # A parent that is long enough ends at a heading of level 1 or 2; none spans two headings of level 1.
+            ended = (
+                number == 0 and draft.node.level <= 2 and extent[1] - extent[0] >= sizes.max_chars
             )
+            if groups and top == draft.node.top and fits and not ended:
+                groups[-1].append((draft, number))
+                extent = (extent[0], span.end)
+            else:
+                groups.append([(draft, number)])
+                extent, top = (_start(draft, number), span.end), draft.node.top
+    chunks: list[Chunk] = []
+    sections: list[Section] = []
+    for group in groups:
+        _add_parent(parsed, group, chunks, sections)
+    return Entry(parsed.document, tuple(chunks), tuple(sections))
+
+
+def _add_parent(
+    parsed: Parsed,
+    group: Sequence[tuple[Draft, int]],
+    chunks: list[Chunk],
+    sections: list[Section],
+) -> None:
+    """Append a parent and its passages."""
+    document, starts = parsed.document, parsed.starts
+    first, number = group[0]
+    start = _start(first, number)
+    end = group[-1][0].spans[group[-1][1]].end
+    parent = digest("section", *document.id, *first.node.anchors, str(number), size=8)
+    shared = first.headings
+    for draft, _ in group:
+        while shared != draft.headings[: len(shared)]:
+            shared = shared[:-1]
+    sections.append(
+        Section(parent, shared, first.node.anchor, lines_of(starts, start, end), (start, end))
+    )
+    for draft, place in group:
+        span = draft.spans[place]
+        text = document.text[span.start : span.end] if draft.text is None else draft.text
+        kind, code, languages = _kind_and_code(parsed, span)
+        chunks.append(
+            Chunk(
+                id=digest(*document.id, *draft.node.anchors, str(place), size=8),
+                document=document.id,
+                ordinal=len(chunks),
+                title=draft.title,
+                headings=draft.headings,
+                anchor=draft.node.anchor,
+                lines=lines_of(starts, span.start, span.end),
+                kind=kind,
+                text=text,
+                parent=parent,
+                digest=digest(embedding_text(draft.title, draft.headings, text)),
+                merged=draft.merged,
+                code=code,
+                languages=languages,
+            )
+        )
 
 
 def _start(draft: Draft, number: int) -> int:
-    """Where a passage begins to be read: the first of a section at its heading."""
+    """Return where the text of a passage starts in its parent: the first of a section at its heading."""
     start = draft.spans[number].start
     return start if number else min(start, draft.node.whole.start)
+
+
+def lines_of(starts: Sequence[int], start: int, end: int) -> tuple[int, int]:
+    """Return the first and last line of a slice, counted from 1."""
+    first = bisect_right(starts, start, 0, len(starts) - 1)
+    return first, max(first, bisect_left(starts, end, 0, len(starts) - 1))
+
+
+def _kind_and_code(parsed: Parsed, span: Span) -> tuple[Kind, str, tuple[str, ...]]:
+    """Return the kind of block that fills most of a span, its code, and the languages of the code."""
+    starts, blocks, code_blocks = parsed.starts, parsed.structure.blocks, parsed.structure.code
+    sizes: dict[Kind, int] = defaultdict(int)
+    at = max(0, bisect_right(blocks, span.start, key=lambda block: starts[block.line]) - 1)
+    while at < len(blocks) and (start := starts[blocks[at].line]) < span.end:
+        end = starts[blocks[at + 1].line] if at + 1 < len(blocks) else span.end
+        sizes[blocks[at].kind] += min(end, span.end) - max(start, span.start)
+        at += 1
+    kind = max(sizes, key=lambda kind: sizes[kind]) if sizes else Kind.PROSE
+    if not code_blocks or Kind.CODE not in sizes:
+        return kind, "", ()
+    first, last = lines_of(starts, span.start, span.end)
+    code: list[str] = []
+    languages: dict[str, None] = {}
+    at = bisect_left(code_blocks, first, key=lambda block: block.end)
+    while at < len(code_blocks) and (block := code_blocks[at]).line < last:
+        code.append("\n".join(block.lines[max(0, first - 1 - block.line) : last - block.line]))
+        if block.language:
+            languages[block.language] = None
+        at += 1
+    return kind, "\n\n".join(filter(None, code)), tuple(languages)

@@ -1,57 +1,91 @@
-"""Which files belong to the library: one walk over the collections that obeys the ignore rules."""
+"""Discover the documents of a library: walk the collections in path order, obey ignore rules, stat every file.
+
+A walk covers everything, or given spans of paths, or as much as a time limit allows. Paths come in the order in which
+a store sorts them, so that a part of the walk compares with the same span of the index.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import stat
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from marklight.errors import UsageError
-from marklight.ingest.ignore import IGNORE_FILES
-from marklight.ingest.names import inside
-from marklight.ingest.parse import PARSERS, with_defaults
-from marklight.ingest.walk import Found, Walk
-from marklight.model import DocumentId, Failure
+from marklight.ingest.path_filter import (
+    IGNORE_FILES,
+    NEVER,
+    PathFilter,
+    Rules,
+    document_extensions,
+    inside,
+    is_unicode,
+    rules_in,
+)
+from marklight.ingest.read import Inode
+from marklight.ingest.recipe import PARSERS, with_defaults
+from marklight.model import DocumentId, Failure, FileState
 from marklight.ports import PathRange
 
-Claims = dict[str, dict[str, str]]
-"""By collection: what symbolic links lead to, and which of them is followed."""
+FollowedLinks = dict[str, dict[str, str]]
+"""By collection: targets of symbolic links, and the one link to each that is followed."""
 
-ELSEWHERE = "it is in no collection"
+OUTSIDE = "it is in no collection"
+"""Reason why a file outside all collections is not indexed."""
+AFTER_SLASH = chr(ord("/") + 1)
+"""In place of a folder's slash, this sorts after everything below the folder."""
+DENIED = "cannot be listed: permission denied"
+"""Reason why the documents of a folder are missing."""
+_TIME_CHECK_INTERVAL = 256
+"""Entries between two looks at the clock: a tree with fewer is always walked whole."""
+
+
+class ScannedFile(NamedTuple):
+    """A file of the library with the result of its stat."""
+
+    id: DocumentId
+    file: FileState
+    path: str
+    inode: Inode | None = None
+    """So that only this file is read, not one that replaced it; None where the file system has no inodes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Discovery:
-    """All files of the library or of a part of it, and what could not be looked at."""
+class Scan:
+    """The files of the library or of a part of it, and what could not be read."""
 
-    found: Mapping[DocumentId, Found]
+    files: Mapping[DocumentId, ScannedFile]
     unreadable: tuple[Failure, ...] = ()
-    """Of a folder the path ends in a slash."""
+    """The path of a folder ends in a slash."""
     spans: tuple[PathRange, ...] | None = None
-    """What was looked at; None is everything."""
+    """The part that was scanned; None is everything."""
     stopped: PathRange | None = None
-    """What came next when the time was over."""
+    """The rest, where the time limit ended the scan."""
     folders: tuple[str, ...] = ()
-    """That were listed."""
+    """The folders that were listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Discover:
-    """Walks the collections; the deepest one owns a file."""
+    """Walks the collections; of nested collections the innermost owns a file."""
 
     parsers: Mapping[str, str] = field(default_factory=lambda: dict(PARSERS))
-    """Files that fit no pattern here are no documents."""
+    """Files that match no pattern here are not indexed."""
     include: tuple[str, ...] = ()
-    """Where given, only these count; patterns as in .gitignore."""
+    """If set, only files that match one of these patterns are indexed; same syntax as .gitignore."""
     exclude: tuple[str, ...] = ()
-    """These never count, whatever is included."""
+    """Files and folders that match one of these patterns are never indexed, even if included."""
     hidden: bool = False
-    """Whether names that begin with a dot count."""
+    """Whether to index files and folders whose name begins with a dot."""
     ignore_files: tuple[str, ...] = IGNORE_FILES
-    """Files with rules for their folder; where two disagree the later name has the last word."""
+    """Names of files with ignore rules for their folder; a later name overrides an earlier one."""
     follow_outside: bool = False
-    """Whether symbolic links may lead out of their collection."""
+    """Whether to follow symbolic links that lead out of their collection."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parsers", with_defaults(self.parsers))
@@ -61,58 +95,55 @@ class Discover:
         collections: Mapping[str, Path],
         spans: Sequence[PathRange] | None = None,
         until: float | None = None,
-        claimed: Claims | None = None,
-    ) -> Discovery:
-        """Every document of these collections, sorted; a folder that is not there may come back.
+        followed_links: FollowedLinks | None = None,
+    ) -> Scan:
+        """Return every document of the collections, sorted, or those of some spans, one span after the other.
 
-        Of some spans only, one after the other. With a time limit, a `time.monotonic`, they are
-        everything, from wherever the last walk stopped.
+        With a time limit (a `time.monotonic` value) the spans are everything, starting where the last scan stopped.
         """
         roots, missing = _roots(collections)
-        claimed = {} if claimed is None else claimed
-        found: dict[DocumentId, Found] = {}
-        unreadable = [Failure(DocumentId(name, "/"), why) for name, why in missing.items()]
+        followed = {} if followed_links is None else followed_links
+        files: dict[DocumentId, ScannedFile] = {}
+        unreadable = [Failure(DocumentId(name, "/"), reason) for name, reason in missing.items()]
         folders: list[str] = []
-        seen: list[PathRange] = []
+        scanned: list[PathRange] = []
         for run in _runs(
             spans if spans is not None else [PathRange(name) for name in sorted(roots)]
         ):
             name = run[0].collection
             if name in roots:
                 if run[0].first == "":
-                    claimed[name] = {}
-                walk = self._walk(name, roots, claimed.setdefault(name, {}))
+                    followed[name] = {}
+                walk = self._walk(name, roots, followed.setdefault(name, {}))
                 whole = run == [PathRange(name)]
-                found |= {item.id: item for item in walk.files(None if whole else run, until)}
+                files |= {file.id: file for file in walk.files(None if whole else run, until)}
                 unreadable.extend(walk.unreadable)
                 folders.extend(walk.folders)
                 if walk.stopped is not None:
-                    seen += _before(run, walk.stopped)
-                    next_one = PathRange(name, walk.stopped)
-                    return Discovery(
-                        found, tuple(unreadable), tuple(seen), next_one, tuple(folders)
-                    )
-            seen += run
-        covered = tuple(seen) if spans is not None and until is None else None
-        return Discovery(found, tuple(unreadable), covered, None, tuple(folders))
+                    scanned += _before(run, walk.stopped)
+                    rest = PathRange(name, walk.stopped)
+                    return Scan(files, tuple(unreadable), tuple(scanned), rest, tuple(folders))
+            scanned += run
+        covered = tuple(scanned) if spans is not None and until is None else None
+        return Scan(files, tuple(unreadable), covered, None, tuple(folders))
 
-    def why_ignored(self, path: Path, collections: Mapping[str, Path]) -> str | None:
-        """Why a file is left out of the library, in words; nothing if it is not."""
+    def reason_ignored(self, path: Path, collections: Mapping[str, Path]) -> str | None:
+        """Return why a file is not indexed, as a phrase; None if it is."""
         roots, _ = _roots(collections)
-        asked = os.path.join(os.path.realpath(path.parent), path.name)
-        owners = [name for name, root in roots.items() if inside(asked, root)]
+        file = os.path.join(os.path.realpath(path.parent), path.name)
+        owners = [name for name, root in roots.items() if inside(file, root)]
         if not owners:
-            return ELSEWHERE
+            return OUTSIDE
         name = max(owners, key=lambda owner: len(roots[owner]))
-        return self._walk(name, roots, {}).bounds.why(asked)
+        return self._walk(name, roots, {}).filter.reason_excluded(file)
 
-    def _walk(self, name: str, roots: Mapping[str, str], claimed: dict[str, str]) -> Walk:
+    def _walk(self, name: str, roots: Mapping[str, str], followed: dict[str, str]) -> Walk:
         others = frozenset(roots.values()) - {roots[name]}
-        return Walk(self, name, roots[name], others, claimed)
+        return Walk(self, name, roots[name], others, followed)
 
 
 def _runs(spans: Sequence[PathRange]) -> Iterator[list[PathRange]]:
-    """Spans of one collection that ascend are walked together."""
+    """Group ascending spans of one collection: they are walked together."""
     run: list[PathRange] = []
     for span in spans:
         last = run[-1] if run else None
@@ -127,7 +158,7 @@ def _runs(spans: Sequence[PathRange]) -> Iterator[list[PathRange]]:
 
 
 def _before(run: Sequence[PathRange], path: str) -> list[PathRange]:
-    """What of these spans comes before a path."""
+    """Return the part of these spans that comes before a path."""
     cut = [span for span in run if span.first < path]
     return [
         span._replace(end=path) if span.end is None or span.end > path else span for span in cut
@@ -135,13 +166,13 @@ def _before(run: Sequence[PathRange], path: str) -> list[PathRange]:
 
 
 def _roots(collections: Mapping[str, Path]) -> tuple[dict[str, str], dict[str, str]]:
-    """The real folders, and why others are none; without any there is nothing to walk."""
+    """Return the real folder of each collection, and why others have none; UsageError if all are missing."""
     roots: dict[str, str] = {}
     missing: dict[str, str] = {}
     for name, path in collections.items():
         root = os.path.realpath(path)
         if not os.path.isdir(root):
-            what = "is not a folder" if os.path.exists(root) else "is not there"
+            what = "is not a folder" if os.path.exists(root) else "does not exist"
             missing[name] = f"{path} {what}"
             continue
         if root != os.path.abspath(path):
@@ -149,12 +180,202 @@ def _roots(collections: Mapping[str, Path]) -> tuple[dict[str, str], dict[str, s
             missing[name] = f"{path} has become a symbolic link to {root}"
             continue
         if root in roots.values():
-            raise UsageError(f"collection {name!r}: another one is the same folder, {path}")
+            raise UsageError(f"Collection {name!r} has the same folder as another one: {path}")
         roots[name] = root
     if missing and not roots:
-        name, why = next(iter(missing.items()))
-        raise UsageError(f"collection {name!r}: {why}", "Name a folder that exists")
+        name, reason = next(iter(missing.items()))
+        raise UsageError(f"Collection {name!r}: {reason}", "Name an existing folder")
     return roots, missing
 
 
-__all__ = ["Claims", "Discover", "Discovery", "Found"]
+class Folder(NamedTuple):
+    """A folder being walked: its path in the collection, its rules, and its remaining entries."""
+
+    relative: str
+    rules: Rules
+    entries: Iterator[tuple[str, os.DirEntry[str]]]
+
+
+class Walk:
+    """Walks one collection in path order."""
+
+    def __init__(
+        self,
+        options: Discover,
+        name: str,
+        root: str,
+        others: frozenset[str],
+        followed: dict[str, str],
+    ) -> None:
+        self.name = name
+        self.followed = followed
+        """Targets of symbolic links, and the link that is followed: the first of several."""
+        self.filter = PathFilter(options, root, others)
+        self.unreadable: list[Failure] = []
+        self.folders: list[str] = []
+        self.stopped: str | None = None
+        """The first path that was not scanned, where the time limit ended the walk."""
+        self.hidden = options.hidden
+        self.ignore_files = frozenset(options.ignore_files)
+        # Most documents are recognised by their extension, and this is checked for every file.
+        self.extensions = document_extensions(options.parsers)
+        self.is_document, self.has_patterns = self.filter.is_document, self.filter.has_patterns
+
+    def files(
+        self, spans: Sequence[PathRange] | None = None, until: float | None = None
+    ) -> Iterator[ScannedFile]:
+        """Return every document once, or those of some ascending, disjoint spans, until a `time.monotonic` value.
+
+        Not recursive: a path may be deeper than Python's stack.
+        """
+        wanted = _within(spans) if spans is not None else None
+        start = spans[0].first if spans else ""
+        stack = [self._open(self.filter.root, "", self.filter.rules_above)]
+        seen = 0
+        while stack:
+            folder = stack[-1]
+            for key, entry in folder.entries:
+                path = folder.relative + key
+                if wanted and not wanted(path):
+                    continue
+                if until and path >= start:  # folders above the start were counted before
+                    if seen and seen % _TIME_CHECK_INTERVAL == 0 and self._is_over(until, path):
+                        return
+                    seen += 1
+                result = self._visit(entry, path, folder)
+                if isinstance(result, ScannedFile):
+                    yield result
+                elif result:
+                    stack.append(result)
+                    break
+            else:
+                stack.pop()
+
+    def _visit(
+        self, entry: os.DirEntry[str], path: str, folder: Folder
+    ) -> ScannedFile | Folder | None:
+        """Return a document, a folder to walk, or None for what is not indexed."""
+        name = entry.name
+        try:
+            by_name = name.endswith(self.extensions) or self.is_document(folder.relative, name)
+            if by_name and entry.is_file(follow_symlinks=False):
+                if self._excludes(path, folder.rules):
+                    return None
+                return self._scanned(entry.stat(follow_symlinks=False), entry, path)
+            if entry.is_symlink():
+                return self._visit_link(entry, path, folder)
+            if entry.is_dir(follow_symlinks=False):
+                if entry.path in self.filter.others or self._excludes(path, folder.rules):
+                    return None
+                return self._open(entry.path, path, folder.rules)
+            if by_name and not self._excludes(path, folder.rules):
+                self._add_unreadable(path, "is not a regular file")
+        except OSError as error:
+            self._add_unreadable(path, f"cannot be read: {error.strerror or error}")
+        return None
+
+    def _scanned(
+        self, status: os.stat_result, entry: os.DirEntry[str], path: str
+    ) -> ScannedFile | None:
+        if not is_unicode(entry.name):
+            self._add_unreadable(path, "its name is not valid Unicode")
+            return None
+        inode = (status.st_dev, status.st_ino) if status.st_ino else None
+        return ScannedFile(
+            DocumentId(self.name, path), FileState.from_stat(status), entry.path, inode
+        )
+
+    def _visit_link(
+        self, entry: os.DirEntry[str], path: str, folder: Folder
+    ) -> ScannedFile | Folder | None:
+        """Return the document or folder that a symbolic link leads to, if the link is followed."""
+        if not self._follows(os.path.realpath(entry.path), path):
+            return None
+        if path.endswith("/"):
+            excluded = self._excludes(path, folder.rules)
+            return None if excluded else self._open(entry.path, path, folder.rules)
+        if not self.is_document(folder.relative, entry.name) or self._excludes(path, folder.rules):
+            return None
+        try:
+            status = os.stat(entry.path)
+        except OSError:
+            self._add_unreadable(path, "is a broken symbolic link")
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            self._add_unreadable(path, "is not a regular file")
+            return None
+        return self._scanned(status, entry, path)
+
+    def _follows(self, target: str, relative: str) -> bool:
+        """Return true if the walk does not reach the target by itself, nor by another link."""
+        if inside(target, self.filter.root) and self.filter.reason_excluded(target) is None:
+            return False
+        return (
+            self.filter.may_follow(target)
+            and self.followed.setdefault(target, relative) == relative
+        )
+
+    def _excludes(self, path: str, rules: Rules) -> bool:
+        return bool(rules or self.has_patterns) and self.filter.excludes(path, rules)
+
+    def _open(self, folder: str, relative: str, rules: Rules) -> Folder:
+        """List a folder and read its ignore files; folders sort by their name with a slash."""
+        self.folders.append(folder)
+        try:
+            with os.scandir(folder) as entries:
+                listed = [
+                    (entry.name + "/" if _is_folder(entry) else entry.name, entry)
+                    for entry in entries
+                ]
+        except PermissionError:
+            self._add_unreadable(relative or "/", DENIED)
+            return Folder(relative, rules, iter(()))
+        except OSError as error:
+            self._add_unreadable(relative or "/", f"cannot be listed: {error.strerror or error}")
+            return Folder(relative, rules, iter(()))
+        if not self.ignore_files.isdisjoint([key for key, _ in listed]):
+            rules = (*rules, *rules_in(folder, relative, self.filter.options.ignore_files))
+        kept = [each for each in listed if each[0][0] != "." or self._includes_hidden(each[1].name)]
+        kept.sort(key=itemgetter(0))
+        return Folder(relative, rules, iter(kept))
+
+    def _includes_hidden(self, name: str) -> bool:
+        return self.hidden and name not in NEVER
+
+    def _is_over(self, until: float, path: str) -> bool:
+        """Return true if the time is over; never at a path that cannot be stored."""
+        if time.monotonic() < until or not is_unicode(path):
+            return False
+        self.stopped = path
+        return True
+
+    def _add_unreadable(self, relative: str, reason: str) -> None:
+        text = (
+            relative if is_unicode(relative) else os.fsencode(relative).decode("utf-8", "replace")
+        )
+        self.unreadable.append(Failure(DocumentId(self.name, text), reason))
+
+
+def _within(spans: Sequence[PathRange]) -> Callable[[str], bool]:
+    """Return a predicate: is a path, or for a folder anything below it, in one of the spans?"""
+    firsts = [span.first for span in spans]
+
+    def wanted(path: str) -> bool:
+        if path[-1] == "/":
+            begun = bisect_left(firsts, path[:-1] + AFTER_SLASH)
+        else:
+            begun = bisect_right(firsts, path)
+        if not begun:
+            return False
+        end = spans[begun - 1].end
+        return end is None or path < end
+
+    return wanted
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return true for a folder or a symbolic link to one."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False

@@ -1,24 +1,34 @@
-"""Mentions to links: which document a target may mean, and under which names a document is found."""
+"""Links between documents: names of a document, link targets to names, and communities of linked documents (Louvain)."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import unquote
 
-from marklight.ingest.parse.form import Mention, Style, Title
-from marklight.model import DocumentId, Link, LinkType, Name, NameStrength
+from marklight.ingest.embedding import COMMIT_SECONDS
+from marklight.ingest.parse import Mention, Style, Title
+from marklight.model import Batch, DocumentId, Link, LinkType, Name, NameStrength
+from marklight.ports import Engine, Snapshot
 from marklight.text import bounded_key
 
 EXTENSIONS = ("md", "markdown", "mdx", "txt")
 _INDEX_PAGES = ("index", "_index", "readme")
 ROOT = "."
-"""The name of a collection's own folder, for links that lead to its first page."""
+"""The name of a collection's own folder, for links to its index page."""
 
-MOST_COMPONENTS = 16
-"""Of the ends of a path that are names: all ends of a path of n folders have n² characters. A link that has
-more components must name the whole path."""
+MAX_COMPONENTS = 16
+"""Longest path suffix, in components, that is a name: all suffixes of a path of n folders have n² characters. A link
+with more components must name the whole path."""
+
+MAX_PAIRS = 200_000
+"""Above this number of linked pairs no communities are computed: 100,000 take 5 seconds, and time grows faster."""
+GROUPED = "communities"
+"""Manifest key: generation of the links from which communities were last computed."""
+_SEED = 1
+"""Any fixed number: the same links must always give the same communities."""
 
 _EXTENSION = re.compile(r"\.([a-z][a-z0-9]{0,9})$")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
@@ -26,12 +36,13 @@ _MEDIA = frozenset(
     "png jpg jpeg gif svg webp bmp ico avif tif tiff pdf mp3 mp4 m4a wav ogg flac mov mkv webm zip "
     "canvas base excalidraw".split()
 )
-"""What a wikilink may embed besides notes; `[[Node.js]]` is a note."""
+"""File types that a wikilink may embed besides notes; `[[Node.js]]` is a note."""
 _TYPES = (
     (LinkType.RELATED, re.compile(r"(see also|related|further reading)\b")),
     (LinkType.IMPLEMENTS, re.compile(r"(implements|implementations?|implemented (by|in))\b")),
     (LinkType.TESTS, re.compile(r"(tests?|testing|tested (by|in))\b")),
 )
+"""The type of a link, by the heading above it."""
 
 
 def names_for(path: str, aliases: Iterable[str] = ()) -> tuple[Name, ...]:
@@ -45,7 +56,7 @@ def names_for(path: str, aliases: Iterable[str] = ()) -> tuple[Name, ...]:
     for whole in (parts, *ends):
         names.setdefault(bounded_key("/".join(whole)), NameStrength.PATH)
     for whole in (parts, *ends):
-        for end in _ends(whole[1:]):
+        for end in _suffixes(whole[1:]):
             names.setdefault(end, NameStrength.SUFFIX)
     for alias in aliases:
         if key := _fold(alias).strip().strip("/"):
@@ -54,7 +65,7 @@ def names_for(path: str, aliases: Iterable[str] = ()) -> tuple[Name, ...]:
 
 
 def keys_for(target: str, source: DocumentId, style: Style = Style.MARKDOWN) -> tuple[str, ...]:
-    """Names that a target may mean, best first; none if it is not a document of the library."""
+    """Return the names that a link target may mean, best first; none if it is not a document of the library."""
     target = target.strip()
     if not target or _SCHEME.match(target) or target.startswith("//"):
         return ()
@@ -62,35 +73,39 @@ def keys_for(target: str, source: DocumentId, style: Style = Style.MARKDOWN) -> 
         target = unquote(target.partition("?")[0])
     folded = _fold(target.replace("\\", "/"))
     last = folded.rpartition("/")[2]
-    found = _EXTENSION.search(last)
-    if found and found[1] not in EXTENSIONS and (style is Style.MARKDOWN or found[1] in _MEDIA):
+    extension = _EXTENSION.search(last)
+    if (
+        extension
+        and extension[1] not in EXTENSIONS
+        and (style is Style.MARKDOWN or extension[1] in _MEDIA)
+    ):
         return ()
     written = [part for part in folded.split("/") if part not in ("", ".")]
-    named = [part for part in written if part != ".."]
+    names = [part for part in written if part != ".."]
     if folded.startswith("/"):
-        return _unique(["/".join(named), *_ends(named)] if named else [ROOT])
+        return _unique(["/".join(names), *_suffixes(names)] if names else [ROOT])
     relative = style is Style.MARKDOWN or folded.startswith(("./", "../"))
-    keys = [] if relative else ["/".join(named)]
+    keys = [] if relative else ["/".join(names)]
     page = _fold(source.path).split("/")
     if style is not Style.WIKI or relative:
-        keys.append(_walk(page[:-1], written))
-        # On a site a page is a folder, and its links start from inside it.
-        keys.append(_walk([*page[:-1], page[-1].rpartition(".")[0] or page[-1]], written))
-    if named and (len(named) > 1 or _stem(last) not in _INDEX_PAGES):
-        keys.append("/".join(named))
+        keys.append(_join(page[:-1], written))
+        # On a website a page is a folder, and its links are relative to that folder.
+        keys.append(_join([*page[:-1], page[-1].rpartition(".")[0] or page[-1]], written))
+    if names and (len(names) > 1 or _stem(last) not in _INDEX_PAGES):
+        keys.append("/".join(names))
     return _unique(keys)
 
 
 def is_media(target: str) -> bool:
-    """Whether a wikilink names a picture or the like, not a note."""
-    found = _EXTENSION.search(_fold(target))
-    return found is not None and found[1] in _MEDIA
+    """Return true if a wikilink names a picture or another media file, not a note."""
+    extension = _EXTENSION.search(_fold(target))
+    return extension is not None and extension[1] in _MEDIA
 
 
 def links_for(
     mentions: Iterable[Mention], titles: Sequence[Title], source: DocumentId
 ) -> tuple[Link, ...]:
-    """The links among the mentions, in the order in which they stand."""
+    """Return the mentions that are links, in the order of the text."""
     types = _types(titles)
     links: list[Link] = []
     known: dict[tuple[Style, str], tuple[str, ...]] = {}
@@ -114,17 +129,17 @@ def links_for(
 
 
 def wiki_parts(target: str) -> tuple[str, str]:
-    """`Target#Heading`, `Target#^block` and `Target^block`, each as target and fragment."""
+    """Split `Target#Heading`, `Target#^block` and `Target^block` into target and fragment."""
     name, hash_sign, fragment = target.partition("#")
     if not hash_sign:
         name, caret, block = target.partition("^")
         fragment = f"^{block.strip()}" if caret else ""
-    # Of `#Heading#Part` the last names the place.
+    # In `#Heading#Part` the last part is the place.
     return name.strip(), fragment.rpartition("#")[2].strip()
 
 
 def _types(titles: Sequence[Title]) -> Mapping[int, LinkType]:
-    """Link type for each heading; one that says nothing speaks for the one above it."""
+    """Return the link type for each heading; a heading without one inherits that of the heading above it."""
     types = {-1: LinkType.LINKS_TO}
     above: list[tuple[int, LinkType]] = []
     for index, title in enumerate(titles):
@@ -132,7 +147,7 @@ def _types(titles: Sequence[Title]) -> Mapping[int, LinkType]:
             above.pop()
         own = title.text.lower()
         outer = above[-1][1] if above else LinkType.LINKS_TO
-        types[index] = next((kind for kind, said in _TYPES if said.match(own)), outer)
+        types[index] = next((kind for kind, pattern in _TYPES if pattern.match(own)), outer)
         above.append((title.level, types[index]))
     return types
 
@@ -146,8 +161,8 @@ def _stem(name: str) -> str:
     return stem if dot and extension in EXTENSIONS else name
 
 
-def _walk(folder: Sequence[str], written: Sequence[str]) -> str:
-    """The path from a folder; empty where it leads out of the collection."""
+def _join(folder: Sequence[str], written: Sequence[str]) -> str:
+    """Return the path from a folder; empty where it leads out of the collection."""
     at = list(folder)
     for part in written:
         if part != "..":
@@ -159,11 +174,45 @@ def _walk(folder: Sequence[str], written: Sequence[str]) -> str:
     return "/".join(at) or ROOT
 
 
-def _ends(parts: Sequence[str]) -> list[str]:
-    """Return the last components of a path, the longest end first; their number is bounded."""
-    last = parts[-MOST_COMPONENTS:]
+def _suffixes(parts: Sequence[str]) -> list[str]:
+    """Return the suffixes of a path, the longest first; their number is bounded."""
+    last = parts[-MAX_COMPONENTS:]
     return [bounded_key("/".join(last[at:])) for at in range(len(last))]
 
 
 def _unique(keys: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(bounded_key(key) for key in keys if key))
+
+
+def update_communities(engine: Engine) -> None:
+    """Compute communities again, if links changed since the last time."""
+    with engine.snapshot() as snapshot:
+        linked = str(snapshot.links.last_changed())
+        if snapshot.status.manifest().get(GROUPED) == linked:
+            return
+        communities = louvain_communities(snapshot)
+    with engine.writing(COMMIT_SECONDS):
+        engine.commit(Batch(communities=communities, manifest={GROUPED: linked}))
+
+
+def louvain_communities(snapshot: Snapshot) -> Mapping[DocumentId, int]:
+    """Return the community number of each document by Louvain's method; a document without links has none.
+
+    Blondel, Guillaume, Lambiotte and Lefebvre, Fast unfolding of communities in large networks, 2008.
+    """
+    pairs = list(snapshot.links.edges())
+    if not pairs or len(pairs) > MAX_PAIRS:
+        return {}
+    import networkx
+
+    ids = sorted({id for pair in pairs for id in pair})
+    # Numbers, since the order of a set of strings changes from process to process.
+    number = {id: at for at, id in enumerate(ids)}
+    # Two documents that link to each other have an edge of weight 2.
+    weights = Counter(tuple(sorted((number[source], number[target]))) for source, target in pairs)
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(len(ids)))
+    graph.add_weighted_edges_from((*pair, weights[pair]) for pair in sorted(weights))
+    communities = networkx.community.louvain_communities(graph, seed=_SEED)
+    groups = sorted(sorted(group) for group in communities if len(group) > 1)
+    return {ids[node]: at for at, group in enumerate(groups) for node in group}

@@ -1,117 +1,117 @@
-"""THE INDEXING PAGE: discover, plan, read, parse, chunk, commit; then group and embed, commit by commit."""
+"""THE INDEXING PIPELINE: discover, plan, read, parse, chunk, commit; then communities and embeddings, commit by commit.
+
+Full, incremental and watched indexing take the same path with a different list of files. A search runs the first two
+steps before every query, so the modules of the later steps are imported only when a file has to be read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from marklight.ingest.chunk import Chunker
-from marklight.ingest.communities import regroup
-from marklight.ingest.discover import Claims, Discover
-from marklight.ingest.look import TRIED, Look, batches, compare
-from marklight.ingest.parse import fingerprint
-from marklight.ingest.read import Source
-from marklight.ingest.vectors import Indexing
-from marklight.ingest.work import Work, moves
-from marklight.model import Batch, DocumentId, Entry, Failure
-from marklight.ports import IndexedFile, PathRange, Progress, silent
+from marklight.ingest.discover import Discover, FollowedLinks
+from marklight.ingest.embedding import Indexing
+from marklight.ingest.index_diff import FAILURES_RECIPE, IndexDiff, compare
+from marklight.ingest.recipe import Chunker, recipe
+from marklight.model import Batch, DocumentId, Entry
+from marklight.ports import PathRange, Progress, silent
 from marklight.report import Report
-from marklight.text import digest
 
 
 @dataclass(frozen=True, slots=True)
 class Ingest(Indexing):
-    """Full, incremental and watched indexing: the same path with a different list of files.
-
-    Its last step, `vectors`, is the same for commits and stands in vectors.py.
-    """
+    """Indexes files. Embedding, the last step, is `Indexing.embed_missing`."""
 
     collections: Mapping[str, Path]
     discover: Discover
     chunker: Chunker
     max_bytes: int
 
-    def look(
+    @property
+    def recipe(self) -> str:
+        """Return a digest that changes whenever a document would be parsed or chunked differently."""
+        return recipe(self.discover.parsers, self.chunker)
+
+    def compare(
         self,
         *,
         rebuild: bool = False,
         spans: Sequence[PathRange] | None = None,
         until: float | None = None,
-        claimed: Claims | None = None,
-    ) -> Look:
-        """Discover and plan: what differs between disk and index, or a part of both."""
-        walk = partial(self.discover, self.collections, spans, until, claimed)
-        return compare(self.engine, walk, self.recipe, self.max_bytes, rebuild=rebuild)
+        followed_links: FollowedLinks | None = None,
+    ) -> IndexDiff:
+        """Discover and plan: return the difference between disk and index, or between parts of both."""
+        scan = partial(self.discover, self.collections, spans, until, followed_links)
+        return compare(self.engine, scan, self.recipe, self.max_bytes, rebuild=rebuild)
 
-    def text(self, look: Look, progress: Progress = silent, until: float | None = None) -> Report:
-        """Read, parse, chunk and commit what the plan names; searchable by words afterwards.
+    def index_text(
+        self, diff: IndexDiff, progress: Progress = silent, until: float | None = None
+    ) -> Report:
+        """Read, parse, chunk and commit the files of a plan; keyword search finds them afterwards.
 
-        Until a `time.monotonic`: the report names what there was no time for.
+        At `until`, a `time.monotonic` value, it stops; the report lists the files that are left.
         """
+        from marklight.ingest.batch import FileBatch, batches, moves
+
         report = Report()
-        leaving = {look.known[id].digest: id for id in look.plan.removed if id in look.known}
+        removed = {diff.known[id].digest: id for id in diff.plan.removed if id in diff.known}
         done = 0
-        for batch in batches(look, progress, until):
-            work = self._work(look.known, look.failed)
-            for found in batch:
-                work.take(found, rebuild=look.rebuild)
-            entries = work.cut(self.chunker)
-            moved = moves(entries, look.known, leaving)
-            if made := work.batch(entries, moved):
-                self.engine.commit(made)
-            report = work.told(report, moved)
-            done += len(batch)
+        for files in batches(diff, progress, until):
+            batch = FileBatch(
+                self.discover.parsers, self.recipe, self.max_bytes, diff.known, diff.failed
+            )
+            for file in files:
+                batch.read(file, rebuild=diff.rebuild)
+            entries = batch.chunk(self.chunker)
+            moved = moves(entries, diff.known, removed)
+            if commit := batch.commit(entries, moved):
+                self.engine.commit(commit)
+            report = batch.add_to(report, moved)
+            done += len(files)
+        return self._finish(diff, report, done)
+
+    def _finish(self, diff: IndexDiff, report: Report, done: int) -> Report:
+        """Commit what is left of a plan: removed documents, new failures, the recipe of the failures."""
         moved_away = {old for old, _ in report.moved}
-        removed = tuple(id for id in look.plan.removed if id not in moved_away)
-        refused = any(one.file for one in (*look.failed.values(), *report.skipped))
-        tried_all = look.spans is None and done == len(look.plan.read)
-        noted = {TRIED: self.recipe} if refused and tried_all and look.tried != self.recipe else {}
-        if last := Batch(removed=removed, failures=look.unreadable, manifest=noted):
+        removed = tuple(id for id in diff.plan.removed if id not in moved_away)
+        refused = any(failure.file for failure in (*diff.failed.values(), *report.skipped))
+        tried_all = diff.spans is None and done == len(diff.plan.read)
+        outdated = refused and tried_all and diff.tried_recipe != self.recipe
+        manifest = {FAILURES_RECIPE: self.recipe} if outdated else {}
+        if last := Batch(removed=removed, failures=diff.unreadable, manifest=manifest):
             self.engine.commit(last)
         return replace(
             report,
-            removed=(*report.removed, *(id for id in removed if id in look.known)),
-            skipped=(*report.skipped, *look.unreadable),
-            unread=look.plan.read[done:],
+            removed=(*report.removed, *(id for id in removed if id in diff.known)),
+            skipped=(*report.skipped, *diff.unreadable),
+            unread=diff.plan.read[done:],
         )
 
-    def groups(self) -> None:
-        """Which documents belong together, where links changed."""
-        regroup(self.engine)
+    def update_communities(self) -> None:
+        """Group documents by their links again, if links changed."""
+        from marklight.ingest.links import update_communities
+
+        update_communities(self.engine)
 
     def recut(self, ids: Iterable[DocumentId]) -> list[Entry]:
-        """Documents with passages too long for the model, cut anew with its tokens counted."""
+        """Return documents with passages over the model's token limit, chunked again with tokens counted."""
+        from marklight.ingest.batch import FileBatch
+        from marklight.ingest.read import Source
+
         with self.engine.snapshot() as snapshot:
-            documents = [found for id in ids if (found := snapshot.documents.get(id))]
-        cut = partial(self.chunker, count_tokens=self._count_tokens, token_limit=self._token_limit)
-        work = self._work({}, {})
-        for each in documents:
-            work.understand(each.id, Source(each.text, each.file))
-        entries = {entry.document.id: entry for entry in work.cut(cut)}
-        # One that cannot be cut further stays as it is: the model reads as much of it as it can.
+            documents = [document for id in ids if (document := snapshot.documents.get(id))]
+        batch = FileBatch(self.discover.parsers, self.recipe, self.max_bytes, {}, {})
+        for document in documents:
+            batch.parse(document.id, Source(document.text, document.file))
+        chunker = partial(
+            self.chunker,
+            count_tokens=self.embedder.count_tokens if self.embedder else None,
+            token_limit=self.embedder.token_limit if self.embedder else 0,
+        )
+        entries = {entry.document.id: entry for entry in batch.chunk(chunker)}
+        # A document that fails now stays as it is: the model truncates its long passages.
         return [
             replace(entries[each.id], document=each) for each in documents if each.id in entries
         ]
-
-    @property
-    def recipe(self) -> str:
-        """Changes whenever a document would be understood or cut differently.
-
-        The model has no part in it: a passage too long for it is cut again when it is embedded.
-        """
-        return digest(fingerprint(self.discover.parsers), self.chunker.fingerprint, size=8)
-
-    def _work(
-        self, known: Mapping[DocumentId, IndexedFile], failed: Mapping[DocumentId, Failure]
-    ) -> Work:
-        return Work(self.discover.parsers, self.recipe, self.max_bytes, known, failed)
-
-    @property
-    def _token_limit(self) -> int:
-        return self.embedder.token_limit if self.embedder else 0
-
-    @property
-    def _count_tokens(self) -> Callable[[Sequence[str]], list[int]] | None:
-        return self.embedder.count_tokens if self.embedder else None

@@ -1,36 +1,51 @@
-"""Bytes to text: reads a file whole or refuses it with a reason, and never waits for it."""
+"""Read a file as text: check that it is regular, small enough and text, decode it; detect racily clean files.
+
+A racily clean file may be edited again without a new time stamp. A time stamp is only as fine as its file system and
+the clock that writes it: a second edit within the same clock step, made after the file was read, leaves size and time
+stamps as they were. As in git, a file whose time stamp is not older than the time at which it was read is stored as
+racy: its stored state never equals a stat, so the next scan reads it again and compares digests.
+"""
 
 from __future__ import annotations
 
 import codecs
 import os
 import stat
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from marklight.errors import Refused
-from marklight.ingest.timestamps import state_of
 from marklight.model import FileState
 
-LIMIT_LINES = 500_000
-"""What is kept about each line takes more memory than a short line itself."""
+MAX_LINES = 500_000
+"""The data kept for each line takes more memory than a short line itself."""
 
-Identity = tuple[int, int]
-"""Device and inode of a file."""
+Inode = tuple[int, int]
+"""Device and inode number of a file."""
 _ATTEMPTS = 3
-_BINARY_LOOK = 8192
+"""A file that changes while it is read is read again; an editor's save takes milliseconds."""
+_SNIFF_BYTES = 8192
 _BINARY_SHARE = 0.1
-"""Share of control characters above which a text is none; real Markdown has next to none."""
+"""Share of control characters above which a file is binary; real Markdown has next to none."""
 _CONTROLS = bytes(set(range(32)) - {8, 9, 10, 11, 12, 13, 27})
 
+TICK_NS = 20_000_000
+"""One step of the clock that stamps files: up to 10 ms on Linux, 15.6 ms on Windows."""
+COARSE_NS = 2_000_000_000
+"""One step where stamps are whole seconds: 1 s on ext3, HFS+ and ext4 with small inodes, 2 s on FAT."""
+SKEW_NS = 3_000_000_000
+"""Tolerated clock skew of a file server whose time stamps are whole seconds."""
+_SECOND_NS = 1_000_000_000
 
-class Hindered(Refused):
-    """A file that could not be read for now: its words are not to blame, so each run tries again."""
+
+class TemporarilyUnreadable(Refused):
+    """A file that cannot be read now for a reason outside its content: every run tries again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file's words, with `\\n` between lines, and its state when they were read."""
+    """The text of a file, with `\\n` between lines, and the file's state when it was read."""
 
     text: str
     file: FileState
@@ -38,7 +53,7 @@ class Source:
 
 
 def first_bytes(path: Path | str, limit_bytes: int) -> bytes:
-    """Return the beginning of a regular file; OSError for a pipe, a device or what cannot be read."""
+    """Return the beginning of a regular file; OSError for a pipe, a device or an unreadable file."""
     handle = _open(path)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -50,64 +65,68 @@ def first_bytes(path: Path | str, limit_bytes: int) -> bytes:
 
 
 def _open(path: Path | str) -> int:
-    # Without waiting: opening a pipe would otherwise block until somebody writes to it.
+    # Non-blocking: opening a pipe would otherwise wait until another process writes to it.
     return os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
 
 
-def read(path: Path | str, limit_bytes: int, identity: Identity | None = None) -> Source:
-    """A file's text; raises Refused for what is no text, Hindered for what cannot be read now.
+def read(path: Path | str, limit_bytes: int, inode: Inode | None = None) -> Source:
+    """Return a file's text; Refused if it is not text, TemporarilyUnreadable if it cannot be read now.
 
-    With an identity, only the file that has it: a link that took its place is not followed.
+    With an inode, only that file is read: a symbolic link that took its place is not followed.
     """
     for _ in range(_ATTEMPTS):
-        data, before, after = _bytes(path, limit_bytes, identity)
+        data, before, after = _bytes(path, limit_bytes, inode)
         if before == after and before.size == len(data):
             text, remark = decode(data)
-            if (lines := text.count("\n")) > LIMIT_LINES:
-                raise Refused(f"has {lines:,} lines, more than the limit of {LIMIT_LINES:,}")
+            if (lines := text.count("\n")) > MAX_LINES:
+                raise Refused(f"has {lines:,} lines, more than the limit of {MAX_LINES:,}")
             return Source(text, before, (remark,) if remark else ())
-    raise Hindered("keeps changing while it is read", "It is tried again on the next run")
+    raise TemporarilyUnreadable("keeps changing while it is read", "The next run tries again")
 
 
 def _bytes(
-    path: Path | str, limit_bytes: int, identity: Identity | None
+    path: Path | str, limit_bytes: int, inode: Inode | None
 ) -> tuple[bytes, FileState, FileState]:
+    """Return the content, and the file's state before and after it was read."""
     try:
         handle = _open(path)
     except FileNotFoundError:
-        gone = "is a symbolic link to nothing" if os.path.islink(path) else "is gone"
-        raise Hindered(gone) from None
+        broken = os.path.islink(path)
+        reason = "is a broken symbolic link" if broken else "no longer exists"
+        raise TemporarilyUnreadable(reason) from None
     except PermissionError:
-        raise Hindered("cannot be read: permission denied") from None
+        raise TemporarilyUnreadable("cannot be read: permission denied") from None
     except OSError as error:
-        raise Hindered(f"cannot be read: {error.strerror or error}") from None
+        raise TemporarilyUnreadable(f"cannot be read: {error.strerror or error}") from None
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise Hindered("is not a regular file")
-        if identity and (status.st_dev, status.st_ino) != identity:
-            raise Hindered("was replaced while it was read", "It is tried again on the next run")
+            raise TemporarilyUnreadable("is not a regular file")
+        if inode and (status.st_dev, status.st_ino) != inode:
+            raise TemporarilyUnreadable(
+                "was replaced while it was read", "The next run tries again"
+            )
         if status.st_size > limit_bytes:
-            raise Hindered(
+            raise TemporarilyUnreadable(
                 f"has {status.st_size:,} bytes, more than the limit of {limit_bytes:,}",
-                "Raise the limit in the settings or split the file",
+                "Raise the setting index.max_bytes or split the file",
             )
         with open(handle, "rb", closefd=False) as file:
             data = file.read(limit_bytes + 1)
-        return data, state_of(status), state_of(os.fstat(handle))
+        return data, FileState.from_stat(status), FileState.from_stat(os.fstat(handle))
     except OSError as error:
-        raise Hindered(f"cannot be read: {error.strerror or error}") from None
+        raise TemporarilyUnreadable(f"cannot be read: {error.strerror or error}") from None
     finally:
         os.close(handle)
 
 
 def decode(data: bytes) -> tuple[str, str]:
-    """Text and a remark; UTF-8, UTF-16 with BOM, else cp1252, and U+FFFD for what is neither."""
+    """Return text and a remark: UTF-8, UTF-16 with BOM, else cp1252; U+FFFD for invalid bytes."""
     remark = ""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         text = data.decode("utf-16", "replace")
         if "\x00" in text:
-            raise Refused("holds NUL characters, so it is not text")
+            raise Refused("contains NUL characters, so it is not text")
     else:
         _refuse_binary(data)
         try:
@@ -121,18 +140,62 @@ def decode(data: bytes) -> tuple[str, str]:
 
 def _refuse_binary(data: bytes) -> None:
     if 0 in data:
-        raise Refused("holds NUL bytes, so it is not text")
-    look = data[:_BINARY_LOOK]
-    controls = len(look) - len(look.translate(None, _CONTROLS))
-    if controls > _BINARY_SHARE * len(look):
+        raise Refused("contains NUL bytes, so it is not text")
+    head = data[:_SNIFF_BYTES]
+    controls = len(head) - len(head.translate(None, _CONTROLS))
+    if controls > _BINARY_SHARE * len(head):
         raise Refused("is binary, not text")
 
 
 def _decode_damaged(data: bytes) -> tuple[str, str]:
     repaired = data.decode("utf-8-sig", "replace")
     broken = repaired.count("\ufffd")
-    # UTF-8 with a few damaged bytes is still UTF-8; only text without any valid sequence is older.
+    # UTF-8 with a few damaged bytes is still UTF-8; only text without any valid sequence is an older encoding.
     valid = len(repaired) - len(repaired.encode("ascii", "ignore")) - broken
     if data.startswith(codecs.BOM_UTF8) or valid > broken:
-        return repaired, f"{broken} characters could not be decoded as UTF-8"
-    return data.decode("cp1252", "replace"), "read as Windows-1252, for it is not UTF-8"
+        return repaired, f"{broken} characters are not valid UTF-8"
+    return data.decode("cp1252", "replace"), "is not valid UTF-8; decoded as Windows-1252"
+
+
+def wait_for_tick(file: FileState) -> int:
+    """Wait until a new edit would get a later stamp, if one tick is enough; return the time in ns.
+
+    Only a file that was written within the last 20 ms waits, and no file after it in the same run does.
+    """
+    left = _stamp(file) + TICK_NS - _now_ns()
+    if _clock_step(file) == TICK_NS and 0 < left <= TICK_NS:
+        time.sleep(left / _SECOND_NS)
+    return _now_ns()
+
+
+def stored_state(file: FileState, read_ns: int, before: FileState | None) -> FileState:
+    """Return the state to store for a file that was read at `read_ns`: as given, or marked as racy.
+
+    `before` is the state stored so far. Where it is racy with the same size and modification time, and at
+    least one step of the clock has passed since, an edit from now on gets another stamp, whatever clock
+    writes it. So a file whose stamps lie in the future is read twice and not at every scan.
+    """
+    step = _clock_step(file)
+    slack = SKEW_NS if step == COARSE_NS else 0
+    if _stamp(file) + step + slack <= read_ns:
+        return file
+    if before is not None and before.is_racy and before[:2] == file[:2]:
+        since = read_ns - before.read_ns
+        if since >= step:
+            return file
+        if since >= 0:
+            return before
+    return FileState.racy(file, read_ns)
+
+
+def _stamp(file: FileState) -> int:
+    """Return the stamp that every edit renews; a program can set the modification time, but not this one."""
+    return file.ctime_ns or file.mtime_ns
+
+
+def _clock_step(file: FileState) -> int:
+    return TICK_NS if _stamp(file) % _SECOND_NS else COARSE_NS
+
+
+def _now_ns() -> int:
+    return time.time_ns()

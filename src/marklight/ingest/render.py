@@ -17,11 +17,11 @@ from markdown_it.utils import OptionsDict
 from marklight.escaping import visible
 from marklight.ingest import frontmatter
 from marklight.ingest.links import is_media, keys_for, wiki_parts
-from marklight.ingest.parse import PARSERS, parser, parser_for
+from marklight.ingest.parse import Style, parser
 from marklight.ingest.parse.blocks import blocks
-from marklight.ingest.parse.form import Style
 from marklight.ingest.parse.inline import Inline, too_costly
 from marklight.ingest.parse.mentions import CUSTOM_ANCHOR
+from marklight.ingest.recipe import PARSERS, parser_for
 from marklight.ingest.sanitise import INSIDE, PREFIX, sanitise
 from marklight.model import Document
 from marklight.text import strip_markup

@@ -9,9 +9,8 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
-from marklight.ingest.discover import Discover
-from marklight.ingest.names import inside, is_document, is_text
-from marklight.ingest.walk import AFTER_SLASH
+from marklight.ingest.discover import AFTER_SLASH, Discover
+from marklight.ingest.path_filter import inside, is_document, is_unicode
 from marklight.ports import PathRange
 
 if TYPE_CHECKING:
@@ -167,7 +166,7 @@ class Watch:
     def _place(self, path: str) -> tuple[str, str] | None:
         """The collection that owns a path, and the path in it; none for what no index can hold."""
         owners = [name for name, root in self.roots.items() if inside(path, root)]
-        if not owners or not is_text(path):
+        if not owners or not is_unicode(path):
             return None
         owner = max(owners, key=lambda name: len(self.roots[name]))
         return owner, path[len(self.roots[owner]) :].replace(os.sep, "/").strip("/")

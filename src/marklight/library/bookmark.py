@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from marklight.ingest.discover import Claims
+from marklight.ingest.discover import FollowedLinks
 from marklight.ports import PathRange
 from marklight.private_files import read_private, write_private
 
@@ -23,7 +23,7 @@ class Bookmark:
 
     folder: Path | None
     """Of the index; None where it has none."""
-    claimed: Claims = field(default_factory=dict)
+    claimed: FollowedLinks = field(default_factory=dict)
     _next: PathRange | None = None
     _read: bool = False
 

@@ -9,7 +9,7 @@ from typing import Any
 from marklight.answer import Filters, Query
 from marklight.commits import Commits
 from marklight.errors import HistoryError, NotFound, RepositoryOutside
-from marklight.ingest.history.pipeline import History
+from marklight.ingest.history.pipeline import CommitIngest
 from marklight.library import validation
 from marklight.library.answering import Question, answer, prepare
 from marklight.library.compose import History as Limits
@@ -45,7 +45,7 @@ def annals(library: Parts, embedder: Embedder | None) -> tuple[Annals, list[str]
     kept_unread = frozenset(
         name for name, error in refused.items() if not isinstance(error, RepositoryOutside)
     )
-    history = History(library.commits_engine, embedder, found, limits.diff_lines, kept_unread)
+    history = CommitIngest(library.commits_engine, embedder, found, limits.diff_lines, kept_unread)
     kept = Annals(history, library.limits, limits.read_seconds, library.embedding_commits)
     return kept, [str(error) for error in refused.values()]
 
@@ -192,7 +192,7 @@ def embed_commits(library: Parts, progress: Progress, seconds: float) -> bool:
             return False
     limits = library.settings.build(Limits, "history")
     # Nothing is read, so nobody has to ask git which repositories there are.
-    history = History(library.commits_engine, library.models.embedder, {}, limits.diff_lines)
+    history = CommitIngest(library.commits_engine, library.models.embedder, {}, limits.diff_lines)
     kept = Annals(history, library.limits, limits.read_seconds, library.embedding_commits)
     return kept.embed_some(progress, seconds)
 

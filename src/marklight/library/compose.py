@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 from marklight import settings
 from marklight.errors import SettingsError
-from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover
+from marklight.ingest.recipe import Chunker
 from marklight.library import folder_settings
 from marklight.library.model_settings import Model, Reranking
 from marklight.search import pipeline

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from marklight.errors import NotFound, Refused
 from marklight.ingest.read import read
-from marklight.ingest.timestamps import state_of
 from marklight.library.locate import standing
 from marklight.model import Document, DocumentId, FileState
 from marklight.ports import IndexedFile, Snapshot
@@ -46,7 +45,7 @@ class Files:
     def _state(self, id: DocumentId) -> FileState | None:
         folder = self.collections.get(id.collection)
         try:
-            return state_of(os.stat(os.path.join(folder, id.path))) if folder else None
+            return FileState.from_stat(os.stat(os.path.join(folder, id.path))) if folder else None
         except (OSError, ValueError):
             return None
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from marklight.ingest.parse import OFF
+from marklight.ingest.recipe import OFF
 from marklight.settings import Ignored, Layer, Schema, typed_layer
 from marklight.trust import FolderFile, is_trusted, record_of
 

@@ -11,8 +11,8 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from marklight.errors import MarklightError, ModelError, Stopped, StoreError
-from marklight.ingest.discover import Claims
-from marklight.ingest.look import Look
+from marklight.ingest.discover import FollowedLinks
+from marklight.ingest.index_diff import IndexDiff
 from marklight.ingest.watch import Watch
 from marklight.library.commits import embed_commits
 from marklight.library.upkeep import MOMENT_SECONDS
@@ -69,7 +69,7 @@ class Following:
         """Whether the system tells us what changes; else the disk is looked at now and then."""
         self.heard: list[Callable[[Report], None]] = []
         """Called after every run or look that changed something, in the thread that did it."""
-        self._claimed: Claims = {}
+        self._claimed: FollowedLinks = {}
         self._stuck = ""
         """Why no vectors can be made."""
         self._model_at = 0.0
@@ -184,16 +184,16 @@ class Following:
             filter(None, (self._stuck, self._behind, *self.library.files.missing()))
         )
 
-    def _read(self, spans: Sequence[PathRange] | None) -> Look:
+    def _read(self, spans: Sequence[PathRange] | None) -> IndexDiff:
         """Bring the text up to date, while no search does; everything or some spans of it."""
         library = self.library
         if spans is None:
             self._claimed = {}
 
-        def look() -> Look:
-            return library.reading.look(spans=spans, claimed=self._claimed)
+        def look() -> IndexDiff:
+            return library.reading.compare(spans=spans, followed_links=self._claimed)
 
-        def read() -> Look:
+        def read() -> IndexDiff:
             keep = library.upkeep(library.reading)
             found, report = keep.read(look, self._tell, MOMENT_SECONDS)
             self.told(report)

@@ -15,11 +15,11 @@ from marklight import engines, ownership
 from marklight.answer import Query
 from marklight.commits import SHORT, Commit
 from marklight.errors import Busy, HistoryError, ModelServerError, StoreError
-from marklight.ingest.history.news import known
-from marklight.ingest.history.pipeline import History
+from marklight.ingest.embedding import passages_matching
+from marklight.ingest.history.commit_diff import indexed_state
+from marklight.ingest.history.pipeline import CommitIngest
 from marklight.ingest.history.repository import Repository, find
 from marklight.library.compose import Index
-from marklight.library.embedding import embed, likely, tidy
 from marklight.library.upkeep import MOMENT_SECONDS
 from marklight.model import Document, DocumentId, Failure
 from marklight.ownership import Origin
@@ -65,7 +65,7 @@ def repositories(
 class Annals:
     """The history of a library, kept up to date and asked."""
 
-    history: History
+    history: CommitIngest
     limits: Index
     read_seconds: float
     embedding: Lock
@@ -75,10 +75,10 @@ class Annals:
         """All of it, however long it takes: messages and diffs first, then vectors."""
         began, before = time.perf_counter(), self.history.counts()
         with self.history.engine.writing(self.limits.wait_seconds):
-            report = self.history.text(progress, rebuild=rebuild)
+            report = self.history.index_text(progress, rebuild=rebuild)
         with self.embedding:
-            embed(self.history, self.limits.wait_seconds, _of_commits(progress))
-            tidy(self.history)
+            self.history.embed_missing(_of_commits(progress), wait_seconds=self.limits.wait_seconds)
+            self.history.drop_unused_vectors()
         after = self.history.counts()
         return replace(
             report,
@@ -96,9 +96,9 @@ class Annals:
             empty = not history.counts().documents
             if history.differs():
                 with history.engine.writing(limits.wait_seconds if empty else MOMENT_SECONDS):
-                    report = history.text(progress, time.monotonic() + self.read_seconds)
+                    report = history.index_text(progress, time.monotonic() + self.read_seconds)
                 told += [*report.notices, *map(_unread, report.skipped)]
-            if history.waiting() and self.embedding.acquire(blocking=False):
+            if history.has_pending() and self.embedding.acquire(blocking=False):
                 try:
                     self._embed(
                         query,
@@ -119,25 +119,26 @@ class Annals:
 
     def _embed(self, query: Query, progress: Progress, seconds: float) -> None:
         history, until = self.history, time.monotonic() + seconds
-        first = partial(likely, history.engine, query)
-        hurried, told = history.hurried(seconds), _of_commits(progress)
-        embed(hurried, self.limits.wait_seconds, told, until, first)
-        tidy(history)
+        first = partial(passages_matching, history.engine, query)
+        hurried, told = history.with_time_limit(seconds), _of_commits(progress)
+        hurried.embed_missing(told, until, first, self.limits.wait_seconds)
+        history.drop_unused_vectors()
 
     def embed_some(self, progress: Progress, seconds: float) -> bool:
         """Vectors for a while; whether there is more to do. A question that makes some itself comes first."""
         history = self.history
-        if not history.waiting():
+        if not history.has_pending():
             return False
         if not self.embedding.acquire(timeout=MOMENT_SECONDS):
             return True
         try:
             before = history.counts().embedded
-            embed(history, MOMENT_SECONDS, _of_commits(progress), time.monotonic() + seconds)
-            if history.waiting():
+            until = time.monotonic() + seconds
+            history.embed_missing(_of_commits(progress), until, wait_seconds=MOMENT_SECONDS)
+            if history.has_pending():
                 # Where none was made there is something that cannot be done.
                 return history.counts().embedded != before
-            tidy(history)
+            history.drop_unused_vectors()
             return False
         finally:
             self.embedding.release()
@@ -149,12 +150,12 @@ class Annals:
             manifest = snapshot.status.manifest()
             count = snapshot.status.counts("").documents
         for name, each in self.history.repositories.items():
-            if each.edge():
+            if each.shallow_edge():
                 said.append(
                     f"{each.folder} is a shallow clone, so older commits are not here;"
                     " `git fetch --unshallow` gets them"
                 )
-            read = known(manifest, name)
+            read = indexed_state(manifest, name)
             if read.problem:
                 said.append(
                     f"{each.folder} is damaged, so some commits cannot be read: {read.problem}"
@@ -175,7 +176,7 @@ class Annals:
         refs: dict[str, list[str]] = {}
         for name, repository in self.history.repositories.items():
             with suppress(HistoryError):
-                refs |= repository.named([each.id.path for each in found if each.id[0] == name])
+                refs |= repository.refs_at([each.id.path for each in found if each.id[0] == name])
         return {each.id: _commit(each, refs.get(each.id.path, [])) for each in found}
 
     def meant(self, text: str) -> str:
@@ -183,7 +184,7 @@ class Annals:
         if not _SHORT_HASH.fullmatch(text.strip()):
             return text
         for repository in self.history.repositories.values():
-            if whole := repository.meant(text.strip()):
+            if whole := repository.full_hash(text.strip()):
                 return whole
         return text
 

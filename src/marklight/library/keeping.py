@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from marklight.ingest.discover import ELSEWHERE, Discover
+from marklight.ingest.discover import OUTSIDE, Discover
 from marklight.library.commits import keep_commits, told_status
 from marklight.library.parts import Parts
 from marklight.model import DocumentId
@@ -71,9 +71,9 @@ def ignored(library: Parts, path: Path | str) -> str:
     places = [Path(path), *(folder / path for folder in library.collections.values())]
     places.sort(key=lambda each: not os.path.lexists(each))
     for place in places:
-        if (reason := discover.why_ignored(place, library.collections)) != ELSEWHERE:
+        if (reason := discover.reason_ignored(place, library.collections)) != OUTSIDE:
             return reason or _refused(library, place)
-    return ELSEWHERE
+    return OUTSIDE
 
 
 def _refused(library: Parts, place: Path) -> str:

@@ -183,14 +183,14 @@ def _earlier_model(
     snapshot: Snapshot, embedded: Mapping[str, int], have: int, load: Callable[[str], Embedder]
 ) -> Embedder | None:
     """Return a model that has embedded more passages than this and is still on this machine."""
-    from marklight.library.embedding import name_key
+    from marklight.ingest.embedding import model_name_key
 
     names = snapshot.status.manifest()
     for fingerprint, count in sorted(embedded.items(), key=lambda item: -item[1]):
-        if count <= have or name_key(fingerprint) not in names:
+        if count <= have or model_name_key(fingerprint) not in names:
             continue
         try:
-            model = load(names[name_key(fingerprint)])
+            model = load(names[model_name_key(fingerprint)])
         except ModelError:
             continue
         if model.fingerprint == fingerprint:

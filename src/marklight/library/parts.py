@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from marklight import engines
 from marklight.errors import UsageError
-from marklight.ingest.chunk import Chunker
 from marklight.ingest.discover import Discover
 from marklight.ingest.history.repository import Repository
 from marklight.ingest.pipeline import Ingest
+from marklight.ingest.recipe import Chunker
 from marklight.library.bookmark import Bookmark
 from marklight.library.compose import Index, Serve, Terminal, compose_pipeline, read_settings
 from marklight.library.concurrency import SearchThreadPool, SingleFlight

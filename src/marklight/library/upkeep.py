@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from marklight.answer import Query
 from marklight.errors import Busy, ModelServerError, StoreError
-from marklight.ingest.look import Look
+from marklight.ingest.embedding import passages_matching
+from marklight.ingest.index_diff import IndexDiff
 from marklight.ingest.pipeline import Ingest
 from marklight.library.bookmark import Bookmark
 from marklight.library.compose import Index
 from marklight.library.concurrency import SingleFlight
-from marklight.library.embedding import embed, likely, tidy
 from marklight.library.files import place_of, unlisted
 from marklight.model import Batch, DocumentId
 from marklight.ports import PathRange, Progress
@@ -56,19 +56,19 @@ class Upkeep:
 
         def read() -> Report:
             with self.ingest.engine.writing(self.limits.wait_seconds):
-                report = self.ingest.text(self.ingest.look(rebuild=rebuild), progress)
+                report = self.ingest.index_text(self.ingest.compare(rebuild=rebuild), progress)
             self.bookmark.keep(None)
             return report
 
         report = self.refreshes.exclusive(read)
-        self.ingest.groups()
+        self.ingest.update_communities()
         with self.embedding:
             try:
-                embed(self.ingest, self.limits.wait_seconds, progress)
+                self.ingest.embed_missing(progress, wait_seconds=self.limits.wait_seconds)
             except ModelServerError as error:
                 hint = f"{error.hint}. {GOES_ON}" if error.hint else GOES_ON
                 raise ModelServerError(error.message, hint) from error
-            tidy(self.ingest)
+            self.ingest.drop_unused_vectors()
         return report
 
     def refresh(self, progress: Progress, until: float, *, new: bool) -> Freshness:
@@ -84,15 +84,16 @@ class Upkeep:
 
     def embed_for(self, query: Query, progress: Progress, until: float) -> str:
         """Vectors for a while, those that this question needs first; what could not be done is said."""
-        if not self.ingest.waiting() or not self.embedding.acquire(timeout=MOMENT_SECONDS):
+        if not self.ingest.has_pending() or not self.embedding.acquire(timeout=MOMENT_SECONDS):
             return ""  # another thread is at it
         try:
             with self.ingest.engine.writing(MOMENT_SECONDS):
                 pass  # who could not write the vectors in the end need not make them
             left = max(0.0, until - time.monotonic())
-            first = partial(likely, self.ingest.engine, query)
-            embed(self.ingest.hurried(left), self.limits.wait_seconds, progress, until, first)
-            tidy(self.ingest)
+            first = partial(passages_matching, self.ingest.engine, query)
+            limited, wait = self.ingest.with_time_limit(left), self.limits.wait_seconds
+            limited.embed_missing(progress, until, first, wait)
+            self.ingest.drop_unused_vectors()
             return ""
         except ModelServerError as error:
             return f"what is new could not be embedded: {error}"
@@ -107,12 +108,13 @@ class Upkeep:
         """Vectors for a while; whether there is more to do."""
         with self.embedding:
             before = self._embedded()
-            if self.ingest.waiting():
-                embed(self.ingest, self.limits.wait_seconds, progress, time.monotonic() + seconds)
-            if self.ingest.waiting():
+            if self.ingest.has_pending():
+                until = time.monotonic() + seconds
+                self.ingest.embed_missing(progress, until, wait_seconds=self.limits.wait_seconds)
+            if self.ingest.has_pending():
                 return self._embedded() != before  # else there is something that cannot be done
-            self.ingest.groups()
-            tidy(self.ingest)
+            self.ingest.update_communities()
+            self.ingest.drop_unused_vectors()
         return False
 
     def _embedded(self) -> tuple[int, int]:
@@ -120,8 +122,12 @@ class Upkeep:
         return counts.embedded, counts.generation
 
     def read(
-        self, look: Callable[[], Look], progress: Progress, wait: float, until: float | None = None
-    ) -> tuple[Look, Report]:
+        self,
+        look: Callable[[], IndexDiff],
+        progress: Progress,
+        wait: float,
+        until: float | None = None,
+    ) -> tuple[IndexDiff, Report]:
         """Look, and read what differs; who has nothing to write takes nobody's place."""
         began = time.perf_counter()
         found = look()
@@ -130,7 +136,7 @@ class Upkeep:
         with self.ingest.engine.writing(wait):
             if self.ingest.counts().generation != found.generation:
                 found = look()  # another has written since
-            report = self.ingest.text(found, progress, until)
+            report = self.ingest.index_text(found, progress, until)
         return found, replace(report, took_ms=(time.perf_counter() - began) * 1000)
 
     def reread(self, documents: Iterable[DocumentId], progress: Progress) -> bool:
@@ -144,7 +150,7 @@ class Upkeep:
                     damaged = tuple(snapshot.status.damaged_documents(ids))
                 if damaged:  # else the unchanged file would count as indexed
                     engine.commit(Batch(removed=damaged))
-                self.ingest.text(self.ingest.look(spans=spans), progress)
+                self.ingest.index_text(self.ingest.compare(spans=spans), progress)
             return True
         except StoreError:
             return False
@@ -153,29 +159,29 @@ class Upkeep:
         """Compare and read: what is new whole, else as much as there is time for."""
         ingest = self.ingest
 
-        def look() -> Look:
+        def look() -> IndexDiff:
             if new:
-                return ingest.look()
+                return ingest.compare()
             ahead = self.bookmark.ahead(ingest.collections)
             walking = time.monotonic() + self.limits.look_ms / 1000
-            return ingest.look(spans=ahead, until=walking, claimed=self.bookmark.claimed)
+            return ingest.compare(spans=ahead, until=walking, followed_links=self.bookmark.claimed)
 
         found, report = self.read(look, progress, self._wait(new), None if new else until)
         if new:
-            ingest.groups()
+            ingest.update_communities()
         unread = [PathRange(*id) for id in report.unread[:1]]
         self.bookmark.keep(unread[0] if unread else found.stopped)
         return Freshness(tuple(self._partly(found, report)), len(report.unread), report)
 
-    def _partly(self, look: Look, report: Report) -> Iterator[str]:
+    def _partly(self, look: IndexDiff, report: Report) -> Iterator[str]:
         for folder in look.denied[:MOST_NAMED]:
             yield unlisted(place_of(folder, self.ingest.collections))
         if (more := len(look.denied) - MOST_NAMED) > 0:
             yield f"{more:,} more folders cannot be listed; `marklight status` names them"
         if look.stopped and not self.followed:
-            about = max(self.ingest.counts().documents, len(look.found))
+            about = max(self.ingest.counts().documents, len(look.files))
             yield (
-                f"looked at {len(look.found):,} of about {about:,} files in {self.limits.look_ms:g} ms;"
+                f"looked at {len(look.files):,} of about {about:,} files in {self.limits.look_ms:g} ms;"
                 " the next searches look at the others"
             )
         if report.unread:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from marklight import engines
 from marklight.errors import HistoryError
 from marklight.ingest.history import changes, git, objects
-from marklight.ingest.history.news import known
+from marklight.ingest.history.commit_diff import indexed_state
 from marklight.ingest.history.repository import find
 from tests.ingest.history.reading import documents, history, read, texts
 from tests.repository import Repository, needs_git
@@ -136,7 +136,7 @@ def test_a_partial_clone_is_searched_by_messages_and_fetches_nothing(
     assert set(documents(kept)) == {f"number {number}" for number in range(8)}
     assert subprocess.run(here, capture_output=True, check=True).stdout == before
     with kept.engine.snapshot() as snapshot:
-        assert known(snapshot.status.manifest(), "all").lacking
+        assert indexed_state(snapshot.status.manifest(), "all").lacking
 
 
 def test_a_missing_commit_is_told_and_the_others_are_read(repository: Repository) -> None:

@@ -92,7 +92,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
             raise KeyboardInterrupt
 
     with kept.engine.writing(0), pytest.raises(KeyboardInterrupt):
-        kept.text(stop)
+        kept.index_text(stop)
     assert set(documents(kept)) == {"number 4", "number 3"}
     assert kept.differs()
     assert len(read(kept).added) == 3
@@ -123,7 +123,7 @@ def test_a_shallow_clone_says_where_it_ends_and_grows(
     assert set(found) == {"number 3", "number 2"}
     # At the edge git would call every file new.
     assert found["number 2"].metadata["files"] == []
-    assert kept.repositories["all"].edge()
+    assert kept.repositories["all"].shallow_edge()
     subprocess.run(["git", "-C", str(clone), "fetch", "--quiet", "--unshallow"], check=True)
     read(kept)
     found = documents(kept)

@@ -215,7 +215,7 @@ def test_a_document_that_cannot_be_read_is_told(
     write(folder, {"docs/binary.md": b"a\0b"})
     found = told(capsys, "mine.toml", "--mode", "keyword")
     assert found["notices"] == [
-        "documents that could not be read: 1, such as binary.md, which holds NUL bytes, so it is not text"
+        "documents that could not be read: 1, such as binary.md, which contains NUL bytes, so it is not text"
     ]
 
 

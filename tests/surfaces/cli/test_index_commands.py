@@ -56,7 +56,9 @@ def test_ignored_says_why_a_file_was_refused(
     write(folder, {"picture.md": b"\x89PNG\x00"})
     assert not told(capsys, "ignored", "picture.md", "--json")["ignored"]  # nobody tried it yet
     said(capsys, "index")
-    assert "picture.md: it was refused: holds NUL bytes" in said(capsys, "ignored", "picture.md")[1]
+    assert (
+        "picture.md: it was refused: contains NUL bytes" in said(capsys, "ignored", "picture.md")[1]
+    )
 
 
 def test_ignored_takes_a_path_below_the_library_as_other_commands_do(
@@ -66,9 +68,9 @@ def test_ignored_takes_a_path_below_the_library_as_other_commands_do(
     write(folder.parent, {"espresso.md": "in no library"})
     monkeypatch.chdir(folder.parent)
     for name, reason in {
-        "guide/auth.md": "a rule says so: .gitignore:1: guide/",
+        "guide/auth.md": "ignored by .gitignore:1: guide/",
         "espresso.md": "",
-        "nowhere.md": "there is no such file",
+        "nowhere.md": "no such file",
         str(folder.parent / "espresso.md"): "it is in no collection",
     }.items():
         assert told(capsys, "ignored", name, "--in", "docs", "--json")["reason"] == reason

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+from marklight.ingest.embedding import Indexing
 from marklight.ingest.history import cut
 from marklight.ingest.history.changes import Changed, Changes
-from marklight.ingest.history.news import News, differs, forgotten, names, news
+from marklight.ingest.history.commit_diff import CommitDiff, commit_diff, differs, forgotten, names
 from marklight.ingest.history.objects import Unreadable, Written, written
 from marklight.ingest.history.repository import Repository
 from marklight.ingest.history.understand import understand
-from marklight.ingest.vectors import Indexing
 from marklight.model import Batch, DocumentId, Entry, Failure
 from marklight.ports import Progress, Snapshot, silent
 from marklight.report import Report
@@ -24,7 +24,7 @@ BATCH = 256
 
 
 @dataclass(frozen=True, slots=True)
-class History(Indexing):
+class CommitIngest(Indexing):
     """Repositories, and the engine that their commits live in."""
 
     repositories: Mapping[str, Repository]
@@ -40,7 +40,7 @@ class History(Indexing):
                 for name, each in self.repositories.items()
             )
 
-    def text(
+    def index_text(
         self, progress: Progress = silent, until: float | None = None, *, rebuild: bool = False
     ) -> Report:
         """Read what came and drop what went, newest first; what a `time.monotonic` cuts short goes on next time."""
@@ -50,7 +50,7 @@ class History(Indexing):
             with self.engine.snapshot() as snapshot:
                 if not rebuild and not differs(name, repository, recipe, snapshot):
                     continue
-                found = news(name, repository, "" if rebuild else recipe, snapshot)
+                found = commit_diff(name, repository, "" if rebuild else recipe, snapshot)
             found = replace(found, now=replace(found.now, recipe=recipe))
             report = self._follow(repository, found, report, progress, until)
         return report
@@ -83,7 +83,7 @@ class History(Indexing):
     def _follow(
         self,
         repository: Repository,
-        found: News,
+        found: CommitDiff,
         report: Report,
         progress: Progress,
         until: float | None,
@@ -118,7 +118,7 @@ class History(Indexing):
         return replace(report, removed=(*report.removed, *gone))
 
     def _read(
-        self, repository: Repository, found: News, hashes: Sequence[str], changes: Changes
+        self, repository: Repository, found: CommitDiff, hashes: Sequence[str], changes: Changes
     ) -> Batch:
         commits: list[Written] = []
         failures: list[Failure] = []

@@ -32,7 +32,7 @@ class Repository(git.Location):
             head = ""
         return frozenset(found | ({head} if is_hash(head) else set()))
 
-    def edge(self) -> frozenset[str]:
+    def shallow_edge(self) -> frozenset[str]:
         """Commits at which a shallow clone ends; none where it is whole."""
         try:
             return frozenset(
@@ -45,7 +45,7 @@ class Repository(git.Location):
                 f"git cannot read the repository at {self.folder}: {error}"
             ) from None
 
-    def there(self, hashes: Collection[str]) -> bool:
+    def has_objects(self, hashes: Collection[str]) -> bool:
         """Whether it has all of these objects."""
         asked = "".join(f"{each}\n" for each in hashes).encode()
         said, code, _ = git.attempt(self, "cat-file", "--batch-check", given=asked)
@@ -59,9 +59,9 @@ class Repository(git.Location):
         said, code, words = git.attempt(self, *arguments, given=asked)
         return said.decode().split(), git.complaint(words) if code else ""
 
-    def walked(self, tips: Iterable[str]) -> list[str]:
+    def reachable_around_damage(self, tips: Iterable[str]) -> list[str]:
         """The same commit by commit, around those that are damaged: git itself stops at the first."""
-        order = [whole for each in sorted(tips) if (whole := self.meant(each))]
+        order = [whole for each in sorted(tips) if (whole := self.full_hash(each))]
         seen = set(order)
         for found in written(self, order):
             if isinstance(found, Written):
@@ -69,7 +69,7 @@ class Repository(git.Location):
                 seen.update(new)
         return order
 
-    def named(self, hashes: Collection[str]) -> dict[str, list[str]]:
+    def refs_at(self, hashes: Collection[str]) -> dict[str, list[str]]:
         """Branches and tags that mean exactly these commits."""
         if not hashes:
             return {}
@@ -82,7 +82,7 @@ class Repository(git.Location):
             found.setdefault(peeled or direct, []).append(name)
         return found
 
-    def meant(self, short: str) -> str:
+    def full_hash(self, short: str) -> str:
         """The commit that the beginning of a hash means; empty where it is none, or not the only one."""
         said, code, _ = git.attempt(self, "rev-parse", "--verify", "--quiet", f"{short}^{{commit}}")
         return "" if code else said.decode().strip()

@@ -7,8 +7,8 @@ from typing import Any
 
 from markdown_it.token import Token
 
+from marklight.ingest.parse import Block, Code, Structure
 from marklight.ingest.parse.blocks import blocks
-from marklight.ingest.parse.form import Block, Code, Structure
 from marklight.ingest.parse.inline import WORTH
 from marklight.ingest.parse.mentions import HTML, Text, mentions
 from marklight.model import Kind

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
-from marklight.ingest.parse.form import Mention, Structure, Style, Title
+from marklight.ingest.parse import Mention, Structure, Style, Title
 from marklight.ingest.parse.inline import HREF, REF, WORTH, Inline, ref_target, too_costly
 from marklight.text import strip_markup
 

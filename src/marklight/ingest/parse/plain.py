@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marklight.ingest.parse.form import Block, Structure
+from marklight.ingest.parse import Block, Structure
 from marklight.model import Kind
 
 

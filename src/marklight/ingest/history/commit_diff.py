@@ -14,7 +14,7 @@ _KEY = "history "
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class IndexedState:
     """What of a repository was read to its end: the manifest keeps it."""
 
     tips: frozenset[str] = frozenset()
@@ -39,24 +39,24 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class CommitDiff:
     """What is to be done for one repository."""
 
     name: str
-    now: Known
+    now: IndexedState
     new: tuple[str, ...] = ()
     """Newest first."""
     gone: tuple[str, ...] = ()
 
 
-def known(manifest: Mapping[str, str], name: str) -> Known:
+def indexed_state(manifest: Mapping[str, str], name: str) -> IndexedState:
     """What was noted; nothing where that is not understood."""
     try:
         value = json.loads(manifest[_KEY + name])
         tips, edge = frozenset(value["tips"]), frozenset(value["edge"])
-        return Known(tips, edge, value["recipe"], value["problem"], value["lacking"])
+        return IndexedState(tips, edge, value["recipe"], value["problem"], value["lacking"])
     except (KeyError, ValueError, TypeError):
-        return Known()
+        return IndexedState()
 
 
 def names(manifest: Mapping[str, str]) -> list[str]:
@@ -73,37 +73,37 @@ def forgotten(name: str) -> Mapping[str, str]:
 
 def differs(name: str, repository: Repository, recipe: str, snapshot: Snapshot) -> bool:
     """Whether anything may have come or gone; a few milliseconds, whatever the repository's size."""
-    before = known(snapshot.status.manifest(), name)
-    now = (repository.tips(), repository.edge(), recipe)
+    before = indexed_state(snapshot.status.manifest(), name)
+    now = (repository.tips(), repository.shallow_edge(), recipe)
     return now != (before.tips, before.edge, before.recipe)
 
 
-def news(name: str, repository: Repository, recipe: str, snapshot: Snapshot) -> News:
+def commit_diff(name: str, repository: Repository, recipe: str, snapshot: Snapshot) -> CommitDiff:
     """By what branches reach now and reached before; by all commits only where that does not tell."""
-    before = known(snapshot.status.manifest(), name)
-    tips, edge = repository.tips(), repository.edge()
+    before = indexed_state(snapshot.status.manifest(), name)
+    tips, edge = repository.tips(), repository.shallow_edge()
     same = (edge, recipe) == (before.edge, before.recipe) and before.tips and not before.problem
-    if not same or not repository.there(before.tips):
-        return _whole(name, repository, Known(tips, edge, recipe), snapshot)
+    if not same or not repository.has_objects(before.tips):
+        return _whole(name, repository, IndexedState(tips, edge, recipe), snapshot)
     new, problem = repository.reachable(tips - before.tips, before.tips)
     gone, unsure = repository.reachable(before.tips - tips, tips)
     if problem or unsure:
-        return _whole(name, repository, Known(tips, edge, recipe), snapshot)
+        return _whole(name, repository, IndexedState(tips, edge, recipe), snapshot)
     have = snapshot.documents.modified_times(DocumentId(name, each) for each in (*new, *gone))
-    return News(
+    return CommitDiff(
         name,
-        Known(tips, edge, recipe, lacking=before.lacking),
+        IndexedState(tips, edge, recipe, lacking=before.lacking),
         tuple(each for each in new if (name, each) not in have),
         tuple(each for each in gone if (name, each) in have),
     )
 
 
-def _whole(name: str, repository: Repository, now: Known, snapshot: Snapshot) -> News:
+def _whole(name: str, repository: Repository, now: IndexedState, snapshot: Snapshot) -> CommitDiff:
     """All that is reachable against all that is there; what was cut off at the edge is read again."""
     reached, problem = repository.reachable(now.tips)
     if problem:
-        reached = repository.walked(now.tips)
-    before = known(snapshot.status.manifest(), name)
+        reached = repository.reachable_around_damage(now.tips)
+    before = indexed_state(snapshot.status.manifest(), name)
     again = before.edge ^ now.edge
     have = {
         id.path: each.recipe
@@ -113,5 +113,5 @@ def _whole(name: str, repository: Repository, now: Known, snapshot: Snapshot) ->
     right = {hash for hash, recipe in have.items() if recipe == now.recipe and hash not in again}
     # What damage hides is not gone.
     gone = () if problem else tuple(have.keys() - set(reached))
-    now = Known(now.tips, now.edge, now.recipe, problem)
-    return News(name, now, tuple(each for each in reached if each not in right), gone)
+    now = IndexedState(now.tips, now.edge, now.recipe, problem)
+    return CommitDiff(name, now, tuple(each for each in reached if each not in right), gone)

@@ -1,0 +1,169 @@
+"""Read, parse and chunk the changed files in batches, each of which becomes one commit."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from marklight.errors import Refused
+from marklight.ingest.discover import ScannedFile
+from marklight.ingest.document import parse_document
+from marklight.ingest.index_diff import IndexDiff
+from marklight.ingest.parse import Parsed
+from marklight.ingest.read import (
+    Source,
+    TemporarilyUnreadable,
+    read,
+    stored_state,
+    wait_for_tick,
+)
+from marklight.model import Batch, DocumentId, Entry, Failure, FileState
+from marklight.ports import IndexedFile, Progress
+from marklight.report import Report
+from marklight.text import digest
+
+BATCH_BYTES = 2_000_000
+"""Bytes of files in one commit: few enough to bound memory, enough that the cost of a commit itself is negligible."""
+BATCH_FILES = 500
+SMALL_BATCH_BYTES, SMALL_BATCH_FILES = 200_000, 50
+"""Batch size under a time limit (a tenth of a second of work), and of the first batch of a new library. There each
+batch is four times as large as the one before: a first query finds something soon, at the cost of a few commits."""
+
+
+def batches(
+    diff: IndexDiff, progress: Progress, until: float | None
+) -> Iterator[list[ScannedFile]]:
+    """Return the files to read, in batches, until a `time.monotonic` value; at least one batch."""
+    small = until is not None or not diff.known
+    max_bytes, max_files = (
+        (SMALL_BATCH_BYTES, SMALL_BATCH_FILES) if small else (BATCH_BYTES, BATCH_FILES)
+    )
+    batch: list[ScannedFile] = []
+    size = 0
+    for done, id in enumerate(diff.plan.read):
+        progress("Reading text", done, len(diff.plan.read))
+        batch.append(diff.files[id])
+        size += diff.files[id].file.size
+        if size >= max_bytes or len(batch) >= max_files:
+            yield batch
+            batch, size = [], 0
+            if until is None:
+                max_bytes = min(4 * max_bytes, BATCH_BYTES)
+                max_files = min(4 * max_files, BATCH_FILES)
+            elif time.monotonic() >= until:
+                return
+    if batch:
+        yield batch
+
+
+@dataclass(slots=True)
+class FileBatch:
+    """The results for one batch of files. A file that fails is one entry in the report and stops nothing."""
+
+    parsers: Mapping[str, str]
+    recipe: str
+    max_bytes: int
+    known: Mapping[DocumentId, IndexedFile]
+    failed: Mapping[DocumentId, Failure]
+    parsed: list[Parsed] = field(default_factory=list)
+    touched: list[tuple[DocumentId, FileState]] = field(default_factory=list)
+    """Documents whose time stamp changed, but not their text."""
+    failures: list[Failure] = field(default_factory=list)
+    removed: list[DocumentId] = field(default_factory=list)
+
+    def read(self, scanned: ScannedFile, *, rebuild: bool) -> None:
+        """Read and parse one file."""
+        known, failed = self.known.get(scanned.id), self.failed.get(scanned.id)
+        before = known.file if known else failed.file if failed else None
+        # The clock is read before the file: the next scan must notice any edit after this.
+        read_ns = wait_for_tick(scanned.file)
+        try:
+            source = read(scanned.path, self.max_bytes, scanned.inode)
+        except Refused as refused:
+            temporary = isinstance(refused, TemporarilyUnreadable)
+            state = None if temporary else stored_state(scanned.file, read_ns, before)
+            exists = os.path.lexists(scanned.path)
+            self._remove(scanned.id, Failure(scanned.id, str(refused), state) if exists else None)
+            return
+        source = replace(source, file=stored_state(source.file, read_ns, before))
+        if known and not rebuild and self._same_text(known, source):
+            if source.file != known.file:
+                self.touched.append((scanned.id, source.file))
+        else:
+            self.parse(scanned.id, source)
+
+    def _same_text(self, known: IndexedFile, source: Source) -> bool:
+        return (known.digest, known.recipe) == (digest(source.text), self.recipe)
+
+    def parse(self, id: DocumentId, source: Source) -> None:
+        """Parse one text; an error of the parser becomes a failure of this document alone."""
+        try:
+            self.parsed.append(parse_document(id, source, self.parsers, self.recipe))
+        except Exception as error:
+            self._remove(id, _parse_failure(id, error, source.file))
+
+    def chunk(self, chunker: Callable[[Sequence[Parsed]], Sequence[Entry]]) -> list[Entry]:
+        """Return the parsed documents with their passages; an error becomes a failure of its document alone."""
+        try:
+            return list(chunker(self.parsed))
+        except Exception:
+            entries: list[Entry] = []
+            parsed_documents, self.parsed = self.parsed, []
+        for parsed in parsed_documents:
+            document = parsed.document
+            try:
+                entries.extend(chunker([parsed]))
+                self.parsed.append(parsed)
+            except Exception as error:
+                self._remove(document.id, _parse_failure(document.id, error, document.file))
+        return entries
+
+    def commit(self, entries: Sequence[Entry], moved: Mapping[DocumentId, DocumentId]) -> Batch:
+        """Return the batch as one commit; a moved document leaves its old path in the same one."""
+        return Batch(
+            entries=tuple(entries),
+            removed=(*moved.values(), *self.removed),
+            touched=tuple(self.touched),
+            failures=tuple(self.failures),
+        )
+
+    def add_to(self, report: Report, moved: Mapping[DocumentId, DocumentId]) -> Report:
+        """Return the report with this batch added; `moved` maps new ids to old ones."""
+        documents = [parsed.document for parsed in self.parsed]
+        ids = [document.id for document in documents]
+        remarks = ((document.id, text) for document in documents for text in document.remarks)
+        return replace(
+            report,
+            added=(*report.added, *(id for id in ids if id not in self.known and id not in moved)),
+            changed=(*report.changed, *(id for id in ids if id in self.known)),
+            moved=(*report.moved, *((old, new) for new, old in moved.items())),
+            removed=(*report.removed, *(id for id in self.removed if id not in ids)),
+            skipped=(*report.skipped, *self.failures),
+            remarks=(*report.remarks, *remarks),
+        )
+
+    def _remove(self, id: DocumentId, failure: Failure | None) -> None:
+        if id in self.known:
+            self.removed.append(id)
+        # A failure that is stored already must not make a commit in every run.
+        if failure and (id in self.known or failure != self.failed.get(id)):
+            self.failures.append(failure)
+
+
+def _parse_failure(id: DocumentId, error: Exception, file: FileState) -> Failure:
+    return Failure(id, f"could not be parsed: {type(error).__name__}: {error}", file)
+
+
+def moves(
+    entries: Sequence[Entry],
+    known: Mapping[DocumentId, IndexedFile],
+    removed: dict[str, DocumentId],
+) -> dict[DocumentId, DocumentId]:
+    """Match new documents with removed ones of the same text: new id to old id; takes matches out of `removed`."""
+    return {
+        entry.document.id: removed.pop(entry.document.digest)
+        for entry in entries
+        if entry.document.id not in known and entry.document.digest in removed
+    }

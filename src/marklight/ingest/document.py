@@ -1,0 +1,144 @@
+"""Build a `Document` from a source text: frontmatter fields, parsed structure, outline and links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from itertools import accumulate
+from typing import Any
+
+from marklight.ingest import frontmatter, links
+from marklight.ingest.parse import Block, Mention, Parsed, Structure, Style, parser
+from marklight.ingest.read import Source
+from marklight.ingest.recipe import PARSERS, parser_for
+from marklight.model import Document, DocumentId, Heading, Kind
+from marklight.text import digest
+
+_TITLE_CHARS = 300
+"""A longer title is cut: it is repeated in front of every passage."""
+_ISO_DATE = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+)
+
+
+def parse_document(
+    id: DocumentId, source: Source, parsers: Mapping[str, str] = PARSERS, recipe: str = ""
+) -> Parsed:
+    """Return a document and its structure; accepts any text."""
+    text = source.text
+    lines = text.split("\n")
+    front = frontmatter.split(text)
+    values = front.values
+    structure = parser(parser_for(id.path, parsers) or "plain").parse(lines, front.lines)
+    if front.remark and front.lines:
+        structure.blocks.insert(0, Block(Kind.PROSE, 0, 0))
+    related = [
+        Mention(Style.RELATED, _without_brackets(name), name, 0, -1)
+        for name in _list_field(values, "related")
+    ]
+    aliases = _list_field(values, "aliases", "alias")
+    document = Document(
+        id=id,
+        title=_title(id, values, structure),
+        text=text,
+        file=source.file,
+        digest=digest(text),
+        recipe=recipe,
+        description=_text_field(values, "description", "summary"),
+        keywords=_list_field(values, "keywords"),
+        tags=_unique_tags(_list_field(values, "tags", "tag"), structure.tags),
+        aliases=aliases,
+        author=", ".join(_list_field(values, "author", "authors", split=False)),
+        category=_text_field(values, "category", "type"),
+        date=_date_field(values),
+        metadata=values,
+        outline=_outline(structure, len(lines) - text.endswith("\n")),
+        links=links.links_for([*related, *structure.mentions], structure.titles, id),
+        names=links.names_for(id.path, aliases),
+        blocks={name: line + 1 for name, line in structure.marks.items()},
+        remarks=(*source.remarks, *filter(None, [front.remark]), *structure.remarks),
+    )
+    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+    starts[-1] = len(text)
+    return Parsed(document, structure, starts, 0 if front.remark else front.lines)
+
+
+def _outline(structure: Structure, lines: int) -> tuple[Heading, ...]:
+    """Return the headings, each with the lines of its section."""
+    titles = structure.titles
+    ends = [lines] * len(titles)
+    above: list[int] = []
+    for index, title in enumerate(titles):
+        while above and titles[above[-1]].level >= title.level:
+            ends[above.pop()] = title.line
+        above.append(index)
+    return tuple(
+        Heading(title.level, title.text, title.anchor, (title.line + 1, max(end, title.end)))
+        for title, end in zip(titles, ends, strict=True)
+    )
+
+
+def _title(id: DocumentId, values: Mapping[str, Any], structure: Structure) -> str:
+    """Return the title in the frontmatter, else the first heading of level 1, else the file name."""
+    stem = id.path.rpartition("/")[2]
+    first = next((title.text for title in structure.titles if title.level == 1 and title.text), "")
+    title = _text_field(values, "title") or first or stem.rpartition(".")[0] or stem
+    return title if len(title) <= _TITLE_CHARS else title[: _TITLE_CHARS - 1] + "…"
+
+
+def _text_field(values: Mapping[str, Any], *keys: str) -> str:
+    """Return the value of the first key that has one, as one line."""
+    for key in keys:
+        value = values.get(key)
+        if isinstance(value, list):
+            value = ", ".join(str(item) for item in value if not isinstance(item, dict | list))
+        if value not in (None, "") and not isinstance(value, dict | bool):
+            return " ".join(str(value).split())
+    return ""
+
+
+def _list_field(values: Mapping[str, Any], *keys: str, split: bool = True) -> tuple[str, ...]:
+    """Return the items of the first key that has a list or a text with commas; a table is ignored."""
+    for key in keys:
+        value = values.get(key)
+        if isinstance(value, str) and split:
+            value = re.split(r",|\s+(?=#)", value)
+        items = value if isinstance(value, list) else [value]
+        names = [item.get("name") if isinstance(item, dict) else item for item in items]
+        # YAML reads an unquoted [[Page]] as a list in a list.
+        flat = [part for item in names for part in (item if isinstance(item, list) else (item,))]
+        texts = [" ".join(str(item).split()) for item in flat if item not in (None, "")]
+        if any(texts):
+            return tuple(dict.fromkeys(filter(None, texts)))
+    return ()
+
+
+def _without_brackets(name: str) -> str:
+    """Return the target of a `[[wikilink]]`, or the name unchanged."""
+    inner = name.strip()
+    if inner.startswith("[[") and inner.endswith("]]"):
+        inner = inner[2:-2].partition("|")[0]
+    return inner.strip("[] ")
+
+
+def _unique_tags(*lists: Iterable[str]) -> tuple[str, ...]:
+    """Return each tag once, ignoring case, in the spelling of its first occurrence."""
+    tags: dict[str, str] = {}
+    for tag in (tag for several in lists for tag in several):
+        if name := tag.strip().lstrip("#").strip("/ "):
+            tags.setdefault(name.lower(), name)
+    return tuple(tags.values())
+
+
+def _date_field(values: Mapping[str, Any]) -> str | None:
+    """Return the document's own date; the date of the last change comes before that of creation."""
+    for key in ("modified", "updated", "lastmod", "date", "created"):
+        if match := _ISO_DATE.match(str(values.get(key, ""))):
+            date = match[0].replace(" ", "T")
+            try:
+                datetime.fromisoformat(date)
+            except ValueError:
+                continue
+            return date
+    return None

@@ -1,0 +1,215 @@
+"""Embed passages and vocabulary terms that have no vector yet; drop unused vectors.
+
+Vectors are computed in windows, each one commit, so that an interruption loses only seconds of work.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from marklight.model import Batch, Counts, DocumentId, Entry, Vectors
+from marklight.ports import (
+    FIELD_BOOSTS,
+    VOCABULARY_SIZE,
+    Embedder,
+    Engine,
+    Progress,
+    silent,
+    with_time_limit,
+)
+from marklight.text import chunk_embedding_text, query_terms
+
+if TYPE_CHECKING:
+    from marklight.answer import Query
+
+WINDOW = 256
+"""Passages embedded for one commit: some six seconds of work on two cores."""
+SMALL_WINDOW = 32
+"""The same under a time limit: below a second of work."""
+TERM_WINDOW = 1024
+"""Vocabulary terms embedded for one commit: a second of work on two cores."""
+SMALL_TERM_WINDOW = 128
+"""The same under a time limit."""
+TERM_SECONDS = 0.5
+"""Most time that a search spends on vocabulary terms, however much it has: it works without them too."""
+COMMIT_SECONDS = 10.0
+"""How long a commit waits for the writer lock."""
+
+EMBED_FIRST = 60
+"""Passages that match the query terms and are embedded first while vectors are missing."""
+UNUSED_SHARE = 0.25
+"""Unused vectors beyond this share of all passages are dropped after a run."""
+UNUSED_MIN = 1000
+"""Fewer unused vectors are kept: a file that comes back needs them."""
+
+MISSING = "missing"
+"""Manifest value: some vocabulary terms have no vector of this model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Indexing(ABC):
+    """Base of indexing files and indexing commits: an engine, the embedding model, and the vectors still missing."""
+
+    engine: Engine
+    embedder: Embedder | None
+
+    @abstractmethod
+    def recut(self, ids: Iterable[DocumentId]) -> list[Entry]:
+        """Return these documents with every passage cut to the token limit of the model."""
+
+    def embed_missing(
+        self,
+        progress: Progress = silent,
+        until: float | None = None,
+        first: Callable[[], Sequence[str]] = tuple,
+        wait_seconds: float = COMMIT_SECONDS,
+    ) -> None:
+        """Embed the passages without a vector, those in `first` before others, then vocabulary terms.
+
+        `until` is a `time.monotonic` value; `wait_seconds` limits the wait for the writer lock.
+        """
+        if self.embedder is None:
+            return
+        self._store_model_name(self.embedder, wait_seconds)
+        _embed_passages(self.engine, self.embedder, self.recut, progress, until, first())
+        if not self.counts().pending:
+            _embed_vocabulary(self.engine, self.embedder, progress, until)
+
+    def with_time_limit(self, seconds: float) -> Self:
+        """Return a copy whose model gives up after so many seconds, if it is a remote one."""
+        return replace(self, embedder=with_time_limit(self.embedder, seconds))
+
+    def has_pending(self) -> bool:
+        """Return true if passages or vocabulary terms have no vector yet."""
+        if self.embedder is None:
+            return False
+        with self.engine.snapshot() as snapshot:
+            model = self.embedder.fingerprint
+            return snapshot.status.counts(model).pending > 0 or _terms_missing(
+                snapshot.status.manifest(), model
+            )
+
+    def counts(self) -> Counts:
+        """Return the counts of the index, for the configured model."""
+        with self.engine.snapshot() as snapshot:
+            return snapshot.status.counts(self.embedder.fingerprint if self.embedder else "")
+
+    def drop_unused_vectors(self) -> None:
+        """Once every passage has a vector, drop the vectors of other models and those without a passage."""
+        if self.embedder is None:
+            return
+        with self.engine.snapshot() as snapshot:
+            counts, models = (
+                snapshot.status.counts(self.embedder.fingerprint),
+                snapshot.vectors.models(),
+            )
+        if counts.pending:
+            return
+        unused = self.engine.count_unused_vectors()
+        if len(models) > 1 or unused > max(UNUSED_MIN, UNUSED_SHARE * counts.chunks):
+            self.engine.clean(keep={self.embedder.fingerprint})
+
+    def _store_model_name(self, model: Embedder, wait_seconds: float) -> None:
+        """Store the name by which the model of these vectors can be loaded again."""
+        key = model_name_key(model.fingerprint)
+        with self.engine.snapshot() as snapshot:
+            stored = snapshot.status.manifest().get(key) == model.name
+        if not stored:
+            with self.engine.writing(wait_seconds):
+                self.engine.commit(Batch(manifest={key: model.name}))
+
+
+def passages_matching(engine: Engine, query: Query) -> list[str]:
+    """Return the ids of the passages that match the query terms, best first."""
+    with engine.snapshot() as snapshot:
+        terms = query_terms(query.text)
+        candidates = snapshot.lexical.search(terms, FIELD_BOOSTS, query.filters, EMBED_FIRST)
+        return [candidate.chunk_id for candidate in candidates]
+
+
+def model_name_key(fingerprint: str) -> str:
+    """Return the manifest key of the name of the model with this fingerprint."""
+    return f"model {fingerprint}"
+
+
+def _embed_passages(
+    engine: Engine,
+    embedder: Embedder,
+    recut: Callable[[Iterable[DocumentId]], Sequence[Entry]],
+    progress: Progress,
+    until: float | None,
+    first: Sequence[str],
+) -> None:
+    """Embed the passages without a vector.
+
+    The writer lock is held during commits only, so that text can be indexed while vectors are computed.
+
+    Tokens are counted here and not when a file is read: that would delay the first keyword search by half. A document
+    with a passage over the model's token limit is cut again, and its passages come with the next window.
+    """
+    window = WINDOW if until is None else SMALL_WINDOW
+    cut: set[DocumentId] = set()
+    while until is None or time.monotonic() < until:
+        with engine.snapshot() as snapshot:
+            counts = snapshot.status.counts(embedder.fingerprint)
+            pending = snapshot.vectors.pending(embedder.fingerprint, window, first)
+        if not pending:
+            return
+        progress("Embedding passages", counts.embedded, counts.chunks)
+        texts = [chunk_embedding_text(each.chunk) for each in pending]
+        lengths = embedder.count_tokens(texts)
+        too_long = {
+            each.chunk.document
+            for each, length in zip(pending, lengths, strict=True)
+            if length > embedder.token_limit
+        } - cut
+        if too_long:
+            cut |= too_long
+            with engine.writing(COMMIT_SECONDS):
+                if entries := recut(too_long):
+                    engine.commit(Batch(entries=tuple(entries)))
+            continue
+        matrix = embedder.embed_passages(texts)
+        digests = tuple(each.digest for each in pending)
+        with engine.writing(COMMIT_SECONDS):
+            engine.commit(Batch(vectors=Vectors(embedder.fingerprint, digests, matrix)))
+
+
+def _embed_vocabulary(
+    engine: Engine, embedder: Embedder, progress: Progress, until: float | None
+) -> None:
+    """Embed the vocabulary terms without a vector, the most frequent first.
+
+    The manifest records whether some are left, so that a search need not count terms to find out.
+    """
+    window = TERM_WINDOW
+    if until is not None:
+        window, until = SMALL_TERM_WINDOW, min(until, time.monotonic() + TERM_SECONDS)
+    with engine.snapshot() as snapshot:
+        missing = snapshot.vocabulary.terms_without_vector(embedder.fingerprint, VOCABULARY_SIZE)
+        recorded = _terms_missing(snapshot.status.manifest(), embedder.fingerprint)
+    done = 0
+    while done < len(missing) and (until is None or time.monotonic() < until):
+        progress("Embedding vocabulary", done, len(missing))
+        terms = tuple(missing[done : done + window])
+        rows = embedder.embed_passages(terms)
+        with engine.writing(COMMIT_SECONDS):
+            engine.commit(Batch(concepts=Vectors(embedder.fingerprint, terms, rows)))
+        done += len(terms)
+    if (left := done < len(missing)) != recorded:
+        value = MISSING if left else ""
+        with engine.writing(COMMIT_SECONDS):
+            engine.commit(Batch(manifest={_terms_key(embedder.fingerprint): value}))
+
+
+def _terms_missing(manifest: Mapping[str, str], model: str) -> bool:
+    """Return true if vocabulary terms have no vector of this model, or it is not recorded."""
+    return manifest.get(_terms_key(model), MISSING) == MISSING
+
+
+def _terms_key(model: str) -> str:
+    return f"words {model}"

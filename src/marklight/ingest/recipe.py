@@ -1,0 +1,122 @@
+"""Parser selection and chunk sizes: the settings that decide how a file becomes passages, and their fingerprint.
+
+A search computes the fingerprint to find documents that must be parsed or chunked again; parsers and the chunker
+itself are imported only when there is something to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from marklight.errors import SettingsError
+from marklight.text import digest
+
+if TYPE_CHECKING:
+    from marklight.ingest.parse import Parsed
+    from marklight.model import Entry
+
+PARSERS: Mapping[str, str] = {
+    "*.md": "markdown",
+    "*.markdown": "markdown",
+    "*.mdx": "markdown",
+    "*.txt": "plain",
+}
+"""File name patterns and their parser; a parser is the module of that name in `ingest/parse`."""
+
+OFF = ("", "none")
+"""Values in place of a parser: files that match the pattern are not indexed."""
+
+PARSER_VERSIONS = {"markdown": 3, "plain": 1}
+"""All parsers. Raise the version when a parser's output changes: documents are then parsed again."""
+
+CHUNKER_VERSION = "chunker 3"
+"""Raise the number when the chunker's output changes: documents are then chunked again."""
+
+
+def with_defaults(parsers: Mapping[str, str]) -> dict[str, str]:
+    """Return these patterns, then the default ones that are not among them; the first match decides."""
+    defaults = {pattern: name for pattern, name in PARSERS.items() if pattern not in parsers}
+    return {**parsers, **defaults}
+
+
+def parser_for(path: str, parsers: Mapping[str, str] = PARSERS) -> str | None:
+    """Return the parser for a path: that of the first pattern that matches its name or its whole path."""
+    for pattern, parser in parsers.items():
+        if matches(path, pattern):
+            return parser if parser not in OFF else None
+    return None
+
+
+def matches(path: str, pattern: str) -> bool:
+    """Return true if a parser pattern matches a path, ignoring case."""
+    folded, whole = pattern.lower(), path.lower()
+    return fnmatchcase(whole.rpartition("/")[2], folded) or fnmatchcase(whole, folded)
+
+
+def require_parser(name: str) -> None:
+    """Raise SettingsError if there is no parser of this name."""
+    if name not in PARSER_VERSIONS:
+        known = ", ".join(PARSER_VERSIONS)
+        raise SettingsError(f"Unknown parser: {name!r}", f"Known parsers: {known}")
+
+
+def parsers_fingerprint(parsers: Mapping[str, str] = PARSERS) -> str:
+    """Return a digest that changes whenever a document would be parsed differently."""
+    used = []
+    for pattern, name in parsers.items():
+        if name not in OFF:
+            require_parser(name)
+        used.append(f"{pattern}={name} {PARSER_VERSIONS.get(name, '')}".rstrip())
+    return digest("frontmatter 1", *used, size=8)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunker:
+    """Cuts documents into passages of `min_chars` to `max_chars` characters, and groups them into parents."""
+
+    min_chars: int = 200
+    """Sections shorter than this are merged with their neighbours under the same heading."""
+    max_chars: int = 1500
+    """Longer sections are split, between paragraphs where possible."""
+    overlap_chars: int = 100
+    """How many characters from the end of a passage the next passage of the same section repeats."""
+    parent_chars: int = 2000
+    """Maximum length of a parent: a run of neighbouring passages that `--parents` returns as one."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.overlap_chars < self.max_chars // 2 or not (
+            0 <= self.min_chars <= self.max_chars <= self.parent_chars
+        ):
+            raise SettingsError(
+                f"Invalid chunk sizes: min_chars {self.min_chars}, max_chars {self.max_chars}, "
+                f"overlap_chars {self.overlap_chars}, parent_chars {self.parent_chars}",
+                "Choose min_chars ≤ max_chars ≤ parent_chars, and overlap_chars less than half of max_chars",
+            )
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a digest that changes whenever a document would be chunked differently."""
+        sizes = (self.min_chars, self.max_chars, self.overlap_chars, self.parent_chars)
+        return digest(CHUNKER_VERSION, *map(str, sizes), size=8)
+
+    def __call__(
+        self,
+        documents: Sequence[Parsed],
+        count_tokens: Callable[[Sequence[str]], list[int]] | None = None,
+        token_limit: int | None = None,
+    ) -> list[Entry]:
+        """Return entries for many documents at once, so that tokens are counted in a few large calls."""
+        from marklight.ingest.chunk import chunk
+
+        return chunk(documents, self, count_tokens, token_limit)
+
+
+def recipe(parsers: Mapping[str, str], chunker: Chunker) -> str:
+    """Return a digest that changes whenever a document would be parsed or chunked differently.
+
+    The embedding model has no part in it: a passage over its token limit is cut again when it is embedded.
+    """
+    return digest(parsers_fingerprint(parsers), chunker.fingerprint, size=8)
