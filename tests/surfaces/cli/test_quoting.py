@@ -13,7 +13,7 @@ import pytest
 
 from marklight.surfaces.cli.app import run
 from marklight.surfaces.http.errors import json_response
-from marklight.surfaces.http.stream import event
+from marklight.surfaces.http.execution import event
 from tests.forgery import BIDI, DANGEROUS, ESCAPES, HEADER, NAME, NOTE, TAGS, TEXT
 from tests.making import write
 from tests.repository import Repository, needs_git

@@ -1,4 +1,4 @@
-"""A real server for tests: a small library behind a real socket, in a thread of its own."""
+"""A real HTTP server for tests: a small library behind a socket, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECRET = "the crown jewels"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Response:
     """A response as it came."""
 
     status: int
@@ -54,9 +54,9 @@ class Served:
     def name(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def ask(
+    def request(
         self, method: str, target: str, body: Any = None, headers: Mapping[str, str] | None = None
-    ) -> Told:
+    ) -> Response:
         given = dict(headers or {})
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
@@ -67,22 +67,22 @@ class Served:
             connection.request(method, target, body, given)
             answer = connection.getresponse()
             names = {name.lower(): value for name, value in answer.getheaders()}
-            return Told(answer.status, names, answer.read())
+            return Response(answer.status, names, answer.read())
         finally:
             connection.close()
 
-    def get(self, target: str, **headers: str) -> Told:
-        return self.ask("GET", target, headers=headers)
+    def get(self, target: str, **headers: str) -> Response:
+        return self.request("GET", target, headers=headers)
 
-    def post(self, target: str, body: Any, **headers: str) -> Told:
-        return self.ask("POST", target, body, headers)
+    def post(self, target: str, body: Any, **headers: str) -> Response:
+        return self.request("POST", target, body, headers)
 
     @contextmanager
     def raw(self) -> Iterator[socket.socket]:
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as made:
             yield made
 
-    def said(self, request: bytes) -> bytes:
+    def exchange(self, request: bytes) -> bytes:
         """Everything that comes back for these bytes until the other side ends."""
         with self.raw() as made:
             with suppress(ConnectionError):  # whoever refuses may not hear us out

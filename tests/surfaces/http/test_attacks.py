@@ -1,4 +1,4 @@
-"""Every attack of the list is refused with the right status, none harms, and nothing from outside is told."""
+"""Hostile requests: each gets the right status, leaks nothing and leaves the server working."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def status_of(answer: bytes) -> int:
     return int(answer.split(b" ", 2)[1]) if answer else 0
 
 
-def test_the_list_is_long_enough() -> None:
+def test_there_are_at_least_one_hundred_attacks() -> None:
     assert len(ALL) >= 100
 
 
 @pytest.mark.parametrize("attack", ALL, ids=[f"{at}-{each.title}" for at, each in enumerate(ALL)])
-def test_it_is_refused_and_harms_nothing(served: Served, attack: Attack) -> None:
-    answer = served.said(attack.sent.replace(NAME, served.name.encode()))
+def test_an_attack_is_rejected_and_leaks_nothing(served: Served, attack: Attack) -> None:
+    answer = served.exchange(attack.sent.replace(NAME, served.name.encode()))
     assert status_of(answer) in attack.allowed, answer[:500]
     assert SECRET.encode() not in answer
     assert b"Traceback" not in answer
@@ -55,12 +55,12 @@ def test_it_is_refused_and_harms_nothing(served: Served, attack: Attack) -> None
         assert set(json.loads(body)["error"]) == {"type", "message", "hint"}
 
 
-def test_after_all_of_them_a_question_is_answered_and_no_document_has_changed(
+def test_after_all_attacks_searches_work_and_no_document_has_changed(
     served: Served,
 ) -> None:
-    told = served.get("/api/search?q=refresh+token")
-    assert told.status == 200
-    assert told.json()["results"][0]["path"] == "auth.md"
+    response = served.get("/api/search?q=refresh+token")
+    assert response.status == 200
+    assert response.json()["results"][0]["path"] == "auth.md"
     folder: Path = served.host.library.place.folder
     assert {path: (folder / path).read_text() for path in PAGES} == PAGES
     assert SECRET not in served.get("/api/search?q=crown+jewels&min_confidence=0").body.decode()

@@ -1,4 +1,4 @@
-"""The description is whole and true: a tool that believes it and one that defies it find nothing."""
+"""The OpenAPI description is complete and correct: schemathesis finds no deviation of the running server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield each
 
 
-def test_every_address_is_described_with_its_methods(tmp_path_factory: Any) -> None:
+def test_every_route_is_described_with_its_methods(tmp_path_factory: Any) -> None:
     apps: list[Starlette] = []
 
     def make(*given: Any) -> Starlette:
@@ -35,8 +35,8 @@ def test_every_address_is_described_with_its_methods(tmp_path_factory: Any) -> N
         return apps[0]
 
     with serving(tmp_path_factory.mktemp("all") / "docs", make=make) as served:
-        told = served.get("/openapi.json").json()
-    described = {(path, method) for path, each in told["paths"].items() for method in each}
+        response = served.get("/openapi.json").json()
+    described = {(path, method) for path, each in response["paths"].items() for method in each}
     routed = {
         (each.path.replace(":path}", "}"), method.lower())
         for each in apps[0].routes
@@ -46,7 +46,7 @@ def test_every_address_is_described_with_its_methods(tmp_path_factory: Any) -> N
     assert described == routed
 
 
-def test_a_token_is_described_where_one_is_asked_for() -> None:
+def test_bearer_authentication_is_described_if_a_token_is_set() -> None:
     with_one = describe(["docs"], token=True, reranks=False)
     assert with_one["security"] == [{"token": []}]
     assert with_one["paths"]["/health"]["get"]["security"] == []
@@ -56,7 +56,7 @@ def test_a_token_is_described_where_one_is_asked_for() -> None:
     assert "401" not in without["paths"]["/api/status"]["get"]["responses"]
 
 
-def test_what_the_library_has_is_what_may_be_asked_for() -> None:
+def test_collections_and_cross_encoder_of_the_library_are_described() -> None:
     def property_of(name: str, **known: Any) -> Any:
         found = describe(["docs", "notes"], token=False, **known)
         body = found["paths"]["/api/search"]["post"]["requestBody"]
@@ -96,16 +96,12 @@ def explored(served: Served, folder: Path, *options: str) -> str:
     return done.stdout
 
 
-def test_values_made_up_by_the_description_are_taken_and_others_refused(
-    served: Served, tmp_path: Path
-) -> None:
+def test_schemathesis_fuzzing_finds_no_issues(served: Served, tmp_path: Path) -> None:
     said = explored(served, tmp_path, "--phases", "fuzzing", "--max-examples", "6")
     assert "No issues found" in said, said[-3000:]
 
 
 @pytest.mark.slow
-def test_every_value_at_its_limit_and_just_beyond_is_as_described(
-    served: Served, tmp_path: Path
-) -> None:
+def test_schemathesis_boundary_values_find_no_issues(served: Served, tmp_path: Path) -> None:
     said = explored(served, tmp_path, "--phases", "coverage", "--max-examples", "1")
     assert "No issues found" in said, said[-3000:]

@@ -1,4 +1,4 @@
-"""Every address of the API over a real socket, and that it says what the command line says."""
+"""Every route of the API over a real socket; the JSON equals that of the command line."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def timeless(found: dict[str, Any]) -> dict[str, Any]:
     return {**found, "took_ms": 0, "steps": [{**each, "ms": 0} for each in found.get("steps", [])]}
 
 
-def test_health_tells_that_we_live_and_nothing_about_the_documents(served: Served) -> None:
-    told = served.get("/health")
-    assert told.status == 200
-    assert told.json() == {"ok": True, "version": __version__, "indexing": None}
+def test_health_returns_the_version_and_nothing_about_documents(served: Served) -> None:
+    response = served.get("/health")
+    assert response.status == 200
+    assert response.json() == {"ok": True, "version": __version__, "indexing": None}
 
 
-def test_a_question_in_a_body_and_in_an_address_has_one_answer(served: Served) -> None:
+def test_get_and_post_return_the_same_answer(served: Served) -> None:
     posted = served.post(
         "/api/search",
         {"query": "token", "limit": 1, "where": {"status": "draft"}, "tag": ["security"]},
@@ -53,18 +53,18 @@ def test_a_question_in_a_body_and_in_an_address_has_one_answer(served: Served) -
         {"path": "auth.md", "exclude": "deploy/**", "collection": "default"},
     ],
 )
-def test_one_text_stands_where_several_may_and_pairs_are_written_as_flags_have_them(
+def test_a_single_string_is_accepted_for_a_list_and_key_value_strings_for_an_object(
     served: Served, given: dict[str, Any]
 ) -> None:
-    told = served.post("/api/search", {"query": "token", **given})
-    assert told.status == 200, told.json()
-    assert {each["path"] for each in told.json()["results"]} == {"auth.md"}
+    response = served.post("/api/search", {"query": "token", **given})
+    assert response.status == 200, response.json()
+    assert {each["path"] for each in response.json()["results"]} == {"auth.md"}
 
 
-def test_every_pair_of_an_address_counts(served: Served) -> None:
-    told = served.get("/api/search?q=token&where=status=done&where=status=draft").json()
-    assert told["results"] == []
-    assert told["query"]["filters"] == {"where": {"status": ["done", "draft"]}}
+def test_repeated_where_parameters_are_combined(served: Served) -> None:
+    response = served.get("/api/search?q=token&where=status=done&where=status=draft").json()
+    assert response["results"] == []
+    assert response["query"]["filters"] == {"where": {"status": ["done", "draft"]}}
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def test_every_pair_of_an_address_counts(served: Served) -> None:
         ({"settings": "search.fuse=reciprocal"}, "must be an object"),
     ],
 )
-def test_nothing_else_is_taken_for_a_list_or_a_table(
+def test_other_types_are_rejected_for_lists_and_objects(
     served: Served, given: dict[str, Any], said: str
 ) -> None:
-    told = served.post("/api/search", {"query": "token", **given})
-    assert told.status == 422
-    assert said in told.json()["error"]["message"]
+    response = served.post("/api/search", {"query": "token", **given})
+    assert response.status == 422
+    assert said in response.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_nothing_else_is_taken_for_a_list_or_a_table(
         (["status"], "/api/status"),
     ],
 )
-def test_the_command_line_and_http_say_the_same_to_the_byte(
+def test_the_command_line_and_http_return_the_same_bytes(
     served: Served,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -120,19 +120,19 @@ def test_the_command_line_and_http_say_the_same_to_the_byte(
     monkeypatch.chdir(served.host.library.place.folder)
     run([*arguments, "--json"])
     printed = capsys.readouterr().out
-    told = served.get(target)
-    assert told.status == 200
-    assert told.headers["content-type"] == "application/json"
-    ours, theirs = told.json(), json.loads(printed)
+    response = served.get(target)
+    assert response.status == 200
+    assert response.headers["content-type"] == "application/json"
+    ours, theirs = response.json(), json.loads(printed)
     if ours.pop("following", None):
         assert ours == theirs
     elif "took_ms" in ours:
         assert timeless(ours) == timeless(theirs)
     else:
-        assert told.body.decode() == printed
+        assert response.body.decode() == printed
 
 
-def test_who_serves_tells_how_far_a_run_is_and_what_is_in_its_way(served: Served) -> None:
+def test_status_reports_indexing_progress_and_problems(served: Served) -> None:
     following = served.get("/api/status").json()["following"]
     assert following == {"indexing": None, "watching": True, "problem": ""}
     served.host.following.problem = "the folder is away"
@@ -141,24 +141,27 @@ def test_who_serves_tells_how_far_a_run_is_and_what_is_in_its_way(served: Served
 
 
 def test_documents_and_tags_are_listed(served: Served) -> None:
-    told = served.get("/api/documents?limit=2&like=deploy").json()
-    assert [each["path"] for each in told["documents"]] == ["deploy/rollback.md", "deploy/scale.md"]
+    response = served.get("/api/documents?limit=2&like=deploy").json()
+    assert [each["path"] for each in response["documents"]] == [
+        "deploy/rollback.md",
+        "deploy/scale.md",
+    ]
     assert served.get("/api/tags").json() == {"tags": {"security": 1}}
 
 
-def test_a_picture_of_links_is_told(served: Served) -> None:
-    told = served.get("/api/graph?path=deploy/scale.md&depth=2&limit=2").json()
-    assert told["nodes"][0]["path"] == "deploy/scale.md"
-    assert len(told["nodes"]) == 2
-    assert told["more"] == {"nodes": 1}
+def test_the_link_graph_is_returned(served: Served) -> None:
+    response = served.get("/api/graph?path=deploy/scale.md&depth=2&limit=2").json()
+    assert response["nodes"][0]["path"] == "deploy/scale.md"
+    assert len(response["nodes"]) == 2
+    assert response["more"] == {"nodes": 1}
     assert len(served.get("/api/graph").json()["nodes"]) == 3
 
 
-def test_a_passage_is_got_by_its_id(served: Served) -> None:
+def test_a_passage_is_read_by_its_id(served: Served) -> None:
     first = served.get("/api/search?q=espresso").json()["results"][0]
-    told = served.get(f"/api/documents/{first['chunk_id']}").json()
-    assert told["path"] == "notes.txt"
-    assert told["chunk_id"] == first["chunk_id"]
+    response = served.get(f"/api/documents/{first['chunk_id']}").json()
+    assert response["path"] == "notes.txt"
+    assert response["chunk_id"] == first["chunk_id"]
 
 
 @pytest.mark.parametrize(
@@ -175,40 +178,40 @@ def test_a_passage_is_got_by_its_id(served: Served) -> None:
         ("/api/search?q=a&collection=nowhere", 422, "No such collection"),
         ("/api/search?q=%ff", 400, "UTF-8"),
         ("/api/documents/auth.md?lines=x", 422, "10-40"),
-        ("/api/documents/auth.md?lines=1-2&heading=refresh", 404, "no lines"),
-        ("/api/documents/auth.md?lines=4-2", 404, "no lines"),
+        ("/api/documents/auth.md?lines=1-2&heading=refresh", 404, "No such lines"),
+        ("/api/documents/auth.md?lines=4-2", 404, "No such lines"),
         ("/api/search?q=a&rerank=true", 422, "models pull"),
         ("/api/documents/auth.md?heading=nothing", 404, "no heading"),
         ("/api/documents/nothing.md", 404, "no document is called"),
-        ("/api/documents/", 404, "nothing at this address"),
-        ("/api/commits", 405, "does not take that method"),
-        ("/nowhere", 404, "nothing at this address"),
-        ("/health/", 404, "nothing at this address"),
+        ("/api/documents/", 404, "No such URL"),
+        ("/api/commits", 405, "Method not allowed"),
+        ("/nowhere", 404, "No such URL"),
+        ("/health/", 404, "No such URL"),
         ("/health?secrets=all", 422, "No such parameter"),
     ],
 )
-def test_what_is_wrong_is_told_in_json_with_its_status(
+def test_errors_are_json_with_a_matching_status(
     served: Served, target: str, status: int, said: str
 ) -> None:
-    told = served.get(target)
-    assert told.status == status
-    error = told.json()["error"]
+    response = served.get(target)
+    assert response.status == status
+    error = response.json()["error"]
     assert set(error) == {"type", "message", "hint"}
     assert said in f"{error['message']} {error['hint']}"
 
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "PATCH", "BREW"])
-def test_a_method_that_an_address_does_not_take_is_told_which_it_does(
+def test_an_unsupported_method_gets_405_with_the_allowed_methods(
     served: Served, method: str
 ) -> None:
-    told = served.ask(method, "/api/search")
-    assert told.status == 405
-    assert set(told.headers["allow"].split(", ")) == {"GET", "POST"}
+    response = served.request(method, "/api/search")
+    assert response.status == 405
+    assert set(response.headers["allow"].split(", ")) == {"GET", "POST"}
     if method != "HEAD":
-        assert told.json()["error"]["type"] == "MethodNotAllowed"
+        assert response.json()["error"]["type"] == "MethodNotAllowed"
 
 
-def test_every_response_has_the_headers_that_keep_others_out(served: Served) -> None:
+def test_every_response_has_the_security_headers(served: Served) -> None:
     for target in ("/health", "/api/status", "/nowhere", "/api/search"):
         headers = served.get(target).headers
         assert headers["x-content-type-options"] == "nosniff"
@@ -221,11 +224,11 @@ def test_every_response_has_the_headers_that_keep_others_out(served: Served) -> 
         assert not any(name.startswith("access-control") for name in headers)
 
 
-def test_a_fault_of_ours_is_told_without_our_insides(tmp_path: Path) -> None:
+def test_an_unexpected_error_reveals_no_details(tmp_path: Path) -> None:
     with serving(tmp_path / "docs") as served:
         served.host.library.status = lambda: 1 / 0  # type: ignore[method-assign,assignment,return-value]
-        told = served.get("/api/status")
-        assert told.status == 500
-        assert "Traceback" not in told.body.decode()
-        assert "zero" not in told.body.decode()
+        response = served.get("/api/status")
+        assert response.status == 500
+        assert "Traceback" not in response.body.decode()
+        assert "zero" not in response.body.decode()
         assert served.get("/health").status == 200

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from marklight.surfaces.http.page import FOLDER
+from marklight.surfaces.http.app import WEB_FOLDER
 from tests.surfaces.http.serving import Served
 from tests.surfaces.web.browsing import visiting
 
@@ -181,7 +181,7 @@ def test_who_wants_no_motion_gets_none(browser: Browser, served: Served) -> None
         assert page.evaluate(moving) == 0
 
 
-@pytest.mark.parametrize("file", sorted(FOLDER.iterdir()), ids=lambda file: file.name)
+@pytest.mark.parametrize("file", sorted(WEB_FOLDER.iterdir()), ids=lambda file: file.name)
 def test_no_file_of_the_page_holds_what_the_policy_forbids(file: object) -> None:
     from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""The API for programs and the web page, over HTTP on this machine."""
+"""HTTP server: the JSON API, the web page and MCP at /mcp, on this machine by default."""

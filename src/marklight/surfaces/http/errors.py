@@ -1,4 +1,4 @@
-"""Errors as JSON with the status that says whose fault they are; ours tell nothing of our insides."""
+"""Errors as JSON responses with an HTTP status; unexpected errors are logged and reveal no details."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from marklight.errors import (
 )
 from marklight.surfaces.render import to_json
 
+NO_ROUTE, SEE_OPENAPI = "No such URL", "GET /openapi.json lists the URLs"
 RETRY_SECONDS = "1"
-"""When to ask again: a search takes a small part of it."""
+"""Value of Retry-After: many times the duration of a search."""
 STATUS: Mapping[type[MarklightError], int] = {
     NotFound: 404,
     UsageError: 422,
@@ -33,8 +34,8 @@ STATUS: Mapping[type[MarklightError], int] = {
 log = logging.getLogger(__name__)
 
 
-class Refusal(MarklightError):
-    """A request that is turned away before anybody looks at what it asks for."""
+class RequestError(MarklightError):
+    """A request that is rejected before it reaches the library."""
 
     status = 400
 
@@ -45,63 +46,65 @@ class Refusal(MarklightError):
         self.headers = dict(headers or {})
 
 
-class BadRequest(Refusal):
-    """It cannot be understood."""
+class BadRequest(RequestError):
+    """The request is malformed."""
 
 
-class Unauthorized(Refusal):
-    """It lacks the token."""
+class Unauthorized(RequestError):
+    """The bearer token is missing or wrong."""
 
     status = 401
 
 
-class Forbidden(Refusal):
-    """It comes from somewhere else."""
+class Forbidden(RequestError):
+    """The Host, Origin or Sec-Fetch-Site header is foreign."""
 
     status = 403
 
 
-class MethodNotAllowed(Refusal):
-    """This cannot be done here."""
+class MethodNotAllowed(RequestError):
+    """The URL does not support the method."""
 
     status = 405
 
 
-class TooLarge(Refusal):
-    """It is larger than any question."""
+class TooLarge(RequestError):
+    """The body exceeds the size limit."""
 
     status = 413
 
 
-def told(error: MarklightError) -> dict[str, dict[str, str]]:
-    """An error as JSON holds it."""
+def error_body(error: MarklightError) -> dict[str, dict[str, str]]:
+    """Return the JSON body of an error."""
     kind = type(error).__name__
     return {"error": {"type": kind, "message": error.message, "hint": error.hint}}
 
 
 def unexpected(error: Exception) -> MarklightError:
-    """What is said of a fault of ours; what it was is for whoever runs us."""
-    log.error("a request could not be answered", exc_info=error)
-    return MarklightError("this request met a fault in Marklight", "Tell us what you asked for")
+    """Log an unexpected error; return the one that the client sees."""
+    log.error("Unexpected error while answering a request", exc_info=error)
+    return MarklightError(
+        "Unexpected error in Marklight", "Please report it with the request that caused it"
+    )
 
 
-def answer_to(error: Exception) -> Response:
-    """The response that tells it."""
+def error_response(error: Exception) -> Response:
+    """Return the response for an error."""
     if isinstance(error, HTTPException):
-        error = _routed(error)
+        error = _from_router(error)
     if not isinstance(error, MarklightError):
         error = unexpected(error)
     status, headers = status_of(error), {}
-    if isinstance(error, Refusal):
+    if isinstance(error, RequestError):
         headers = error.headers
     elif status == 503:
         headers = {"retry-after": RETRY_SECONDS}
-    return json_response(told(error), status, headers)
+    return json_response(error_body(error), status, headers)
 
 
 def status_of(error: MarklightError) -> int:
-    """Whose fault it is: below 500 the asker's, 503 that of the moment."""
-    if isinstance(error, Refusal):
+    """Return the HTTP status of an error: 4xx for the client's, 503 for temporary ones, else 500."""
+    if isinstance(error, RequestError):
         return error.status
     return next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
 
@@ -109,45 +112,47 @@ def status_of(error: MarklightError) -> int:
 def json_response(
     value: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """JSON as the command line prints it, to the byte."""
+    """Return a response with the same bytes that the command line prints."""
     body = f"{to_json(value)}\n".encode("utf-8", "replace")
     return Response(body, status, headers, media_type="application/json")
 
 
-def _routed(error: HTTPException) -> MarklightError:
-    """What the router found: no such address, or not with this method."""
+def _from_router(error: HTTPException) -> MarklightError:
+    """Convert an error of Starlette's router: unknown URL or method."""
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")
         return MethodNotAllowed(
-            "this address does not take that method", headers={"allow": allowed}
+            "Method not allowed for this URL",
+            f"Use {allowed}" if allowed else "",
+            headers={"allow": allowed},
         )
     if error.status_code == 404:
-        return NotFound("there is nothing at this address", "GET /openapi.json tells what there is")
+        return NotFound(NO_ROUTE, SEE_OPENAPI)
     return BadRequest(str(error.detail))
 
 
-class Errors:
-    """Turns whatever is raised below into a response, unless one has begun already."""
+class ErrorResponses:
+    """ASGI middleware: turns exceptions into error responses, unless a response has started."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
+        started = False
 
-        async def sent(message: Message) -> None:
-            nonlocal begun
-            begun = True
+        async def send_and_note(message: Message) -> None:
+            nonlocal started
+            started = True
             await send(message)
 
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         try:
-            await self.app(scope, receive, sent)
+            await self.app(scope, receive, send_and_note)
         except Exception as error:
-            if begun:
-                # Half a response is out: only an end in its midst tells the reader so.
-                log.error("a response broke off", exc_info=error)
+            if started:
+                # Only an aborted connection shows the client that the response is incomplete.
+                log.error("Unexpected error after a response had started", exc_info=error)
                 raise
-            await answer_to(error)(scope, receive, send)
+            await error_response(error)(scope, receive, send)

@@ -1,4 +1,4 @@
-"""The addresses of the API, each a verb of the library."""
+"""Routes of the HTTP API, each an operation of the library."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from marklight import __version__
 from marklight.errors import NotFound, UsageError
 from marklight.surfaces import operations
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.http.asked import in_address, in_body, in_path
 from marklight.surfaces.http.errors import json_response
-from marklight.surfaces.http.precise import WORDS
-from marklight.surfaces.http.stream import streamed
-from marklight.surfaces.http.waiting import waited_for
+from marklight.surfaces.http.execution import cancel_on_disconnect, stream_search
+from marklight.surfaces.http.request_parsing import parse_body, parse_path, parse_query
 from marklight.surfaces.parameters import Parameter, string
 
 DOCUMENTS = "/api/documents/"
@@ -28,50 +26,66 @@ PAGE = "/api/page/"
 RELATED = "/api/related/"
 LINKS = "/api/links/"
 LINES = re.compile(r"[1-9][0-9]{0,8}(-[1-9][0-9]{0,8})?")
+BLANK = "\\s\\u001c-\\u001f\\u0085"
+NOT_BLANK = f"[^{BLANK}]"
+"""Pattern: at least one character that is not blank, for Python and other regex dialects."""
 
 
-def in_addresses(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
-    """What fits into an address: the question is `q` there, long texts and settings need a body."""
+def query_parameters(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
+    """Return the parameters for a query string: the query is `q`, texts are shorter, settings need a body."""
     return tuple(
-        Parameter("q" if each.name == "query" else each.name, _short(each.schema), each.required)
-        for each in parameters
-        if each.name != "settings"
+        Parameter(
+            "q" if parameter.name == "query" else parameter.name,
+            _with_short_limits(parameter.schema),
+            parameter.required,
+        )
+        for parameter in parameters
+        if parameter.name != "settings"
     )
 
 
-def _short(schema: Mapping[str, Any]) -> dict[str, Any]:
-    most = {"maxLength": 4000, "maxItems": 50, "maxProperties": 50}
+def _with_short_limits(schema: Mapping[str, Any]) -> dict[str, Any]:
+    limits = {"maxLength": 4000, "maxItems": 50, "maxProperties": 50}
     return {
         **schema,
-        **{name: min(schema[name], value) for name, value in most.items() if name in schema},
+        **{name: min(schema[name], value) for name, value in limits.items() if name in schema},
         **({"items": {**schema["items"], "maxLength": 300}} if "items" in schema else {}),
     }
 
 
-def below(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
-    """What is left where the document stands in the path."""
-    return tuple(each for each in parameters if each.name not in ("path", "ref"))
+def without_path(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
+    """Return the parameters that remain where the document is part of the URL's path."""
+    return tuple(parameter for parameter in parameters if parameter.name not in ("path", "ref"))
 
 
-SEARCH = in_addresses(operations.SEARCH)
-NAMED = string(
-    "path", "The document, as guide/auth.md.", required=True, maxLength=5000, pattern=WORDS
+SEARCH = query_parameters(operations.SEARCH)
+DOCUMENT_PATH = string(
+    "path",
+    "Path of the document, for example guide/auth.md.",
+    required=True,
+    maxLength=5000,
+    pattern=NOT_BLANK,
 )
-PART = (
-    string("heading", "Only what stands under this heading, or its anchor.", maxLength=1000),
-    string("lines", "Only these lines, as 10-40.", maxLength=20, pattern=f"^{LINES.pattern}$"),
-    *(each for each in below(operations.GET) if each.name != "context"),
+EXTRACT = (
+    string("heading", "Only the section with this heading or anchor.", maxLength=1000),
+    string(
+        "lines",
+        "Only these lines, for example 10-40.",
+        maxLength=20,
+        pattern=f"^{LINES.pattern}$",
+    ),
+    *(parameter for parameter in without_path(operations.GET) if parameter.name != "context"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """The verbs of one host, as requests ask for them."""
+    """Endpoints of the API for one host."""
 
     host: LibraryHost
 
     def routes(self) -> list[BaseRoute]:
-        """Every address with the methods that it takes."""
+        """Return every route with its methods."""
         return [
             route("/health", self.health, "GET"),
             route("/api/search", self.search, "GET", "POST"),
@@ -82,7 +96,7 @@ class Api:
             route(f"{OUTLINE}{{path:path}}", self.outline, "GET"),
             route(f"{PAGE}{{path:path}}", self.page, "GET"),
             route(f"{RELATED}{{path:path}}", self.related, "GET"),
-            route("/api/links", self.loose_ends, "GET"),
+            route("/api/links", self.link_problems, "GET"),
             route(f"{LINKS}{{path:path}}", self.links, "GET"),
             route("/api/graph", self.graph, "GET"),
             route("/api/tags", self.tags, "GET"),
@@ -90,103 +104,110 @@ class Api:
         ]
 
     async def health(self, request: Request) -> Response:
-        """That we live, and what we are busy with; says nothing about the documents."""
-        in_address(request, ())
-        doing = self.host.following.to_dict()["indexing"]
-        return json_response({"ok": True, "version": __version__, "indexing": doing})
+        """Return version and indexing progress; needs no token and reveals nothing about documents."""
+        parse_query(request, ())
+        indexing = self.host.following.to_dict()["indexing"]
+        return json_response({"ok": True, "version": __version__, "indexing": indexing})
 
     async def search(self, request: Request) -> Response:
-        """Passages that answer."""
+        """Search passages."""
         if request.method == "POST":
-            in_address(request, ())
-            return await self._call(request, "search", await in_body(request))
-        return await self._call(request, "search", asked(request))
+            parse_query(request, ())
+            return await self._call(request, "search", await parse_body(request))
+        return await self._call(request, "search", search_arguments(request))
 
     async def stream(self, request: Request) -> Response:
-        """The same, one step after the other as each is done."""
-        return await streamed(request, self.host, asked(request))
+        """Search passages; stream the results of each step."""
+        return await stream_search(request, self.host, search_arguments(request))
 
     async def commits(self, request: Request) -> Response:
-        """Commits that answer."""
-        in_address(request, ())
-        return await self._call(request, "commits", await in_body(request))
+        """Search commits."""
+        parse_query(request, ())
+        return await self._call(request, "commits", await parse_body(request))
 
     async def document(self, request: Request) -> Response:
-        """A document or a part of it, by whatever `get` takes."""
-        given = in_address(request, PART)
-        path = ref = in_path(request, DOCUMENTS)
-        heading, lines = given.pop("heading", None), given.pop("lines", None)
+        """Return a document or a part of it."""
+        arguments = parse_query(request, EXTRACT)
+        path = ref = parse_path(request, DOCUMENTS)
+        heading, lines = arguments.pop("heading", None), arguments.pop("lines", None)
         if heading is not None:
             ref = f"{path}#{heading}"
         if lines is not None:
-            first, last = _lines(lines)
+            first, last = _parse_lines(lines)
             if heading is not None:
-                part = await waited_for(request, self.host, "get", {**given, "ref": ref})
-                first, last = max(first, part["lines"][0]), min(last, part["lines"][1])
+                section = await cancel_on_disconnect(
+                    request, self.host, "get", {**arguments, "ref": ref}
+                )
+                first, last = max(first, section["lines"][0]), min(last, section["lines"][1])
             if last < first:
-                raise NotFound(f"there are no lines {lines} in it", "The first comes first")
+                raise NotFound(f"No such lines: {lines}", "Write the first line first: 10-40")
             ref = f"{path}:{first}-{last}"
-        return await self._call(request, "get", {**given, "ref": ref})
+        return await self._call(request, "get", {**arguments, "ref": ref})
 
     async def documents(self, request: Request) -> Response:
-        """Which documents there are, a part at a time."""
-        return await self._call(request, "documents", in_address(request, operations.DOCUMENTS))
+        """List documents, one page at a time."""
+        return await self._call(request, "documents", parse_query(request, operations.DOCUMENTS))
 
     async def tags(self, request: Request) -> Response:
-        """Every tag with the number of its documents."""
-        return await self._call(request, "tags", in_address(request, ()))
+        """List tags with their number of documents."""
+        return await self._call(request, "tags", parse_query(request, ()))
 
     async def outline(self, request: Request) -> Response:
-        """A document's headings."""
-        return await self._below(request, OUTLINE, "outline")
+        """Return the headings of a document."""
+        return await self._call_with_path(request, OUTLINE, "outline")
 
     async def page(self, request: Request) -> Response:
-        """A document as safe HTML."""
-        return await self._below(request, PAGE, "page")
+        """Return a document as sanitized HTML."""
+        return await self._call_with_path(request, PAGE, "page")
 
     async def related(self, request: Request) -> Response:
-        """Documents that belong to one."""
-        return await self._below(request, RELATED, "related")
+        """Return documents related to a document."""
+        return await self._call_with_path(request, RELATED, "related")
 
     async def links(self, request: Request) -> Response:
-        """Links of a document, both ways."""
-        return await self._below(request, LINKS, "links")
+        """Return the links of a document and the links to it."""
+        return await self._call_with_path(request, LINKS, "links")
 
-    async def loose_ends(self, request: Request) -> Response:
-        """What in the library leads nowhere, or stands alone."""
-        return await self._call(request, "links", in_address(request, below(operations.LINKS)))
+    async def link_problems(self, request: Request) -> Response:
+        """Return broken links and orphan documents of the library."""
+        arguments = parse_query(request, without_path(operations.LINKS))
+        return await self._call(request, "links", arguments)
 
     async def graph(self, request: Request) -> Response:
-        """Documents and the links between them."""
-        return await self._call(request, "graph", in_address(request, operations.GRAPH))
+        """Return the link graph."""
+        return await self._call(request, "graph", parse_query(request, operations.GRAPH))
 
     async def status(self, request: Request) -> Response:
-        """What is indexed, and what is still to do."""
-        return await self._call(request, "status", in_address(request, ()))
+        """Return the state of the index."""
+        return await self._call(request, "status", parse_query(request, ()))
 
-    async def _below(self, request: Request, above: str, operation: str) -> Response:
-        given = in_address(request, below(tuple(operations.OPERATIONS[operation].parameters)))
-        return await self._call(request, operation, {"path": in_path(request, above), **given})
+    async def _call_with_path(self, request: Request, prefix: str, operation: str) -> Response:
+        parameters = tuple(operations.OPERATIONS[operation].parameters)
+        arguments = parse_query(request, without_path(parameters))
+        path = parse_path(request, prefix)
+        return await self._call(request, operation, {"path": path, **arguments})
 
-    async def _call(self, request: Request, operation: str, given: Mapping[str, Any]) -> Response:
-        return json_response(await waited_for(request, self.host, operation, given))
+    async def _call(
+        self, request: Request, operation: str, arguments: Mapping[str, Any]
+    ) -> Response:
+        return json_response(await cancel_on_disconnect(request, self.host, operation, arguments))
 
 
-def _lines(text: str) -> tuple[int, int]:
+def _parse_lines(text: str) -> tuple[int, int]:
     if not LINES.fullmatch(text):
-        raise UsageError(f"{text!r} are no lines", "Write them as 10-40")
+        raise UsageError(f"Invalid lines: {text!r}", "Write them as 10-40")
     first, _, last = text.partition("-")
     return int(first), int(last or first)
 
 
-def asked(request: Request) -> dict[str, Any]:
-    """The question that an address holds."""
-    given = in_address(request, SEARCH)
-    return {"query": given.pop("q"), **given}
+def search_arguments(request: Request) -> dict[str, Any]:
+    """Return the arguments of a search in the query string."""
+    arguments = parse_query(request, SEARCH)
+    return {"query": arguments.pop("q"), **arguments}
 
 
 def route(path: str, endpoint: Any, *methods: str) -> Route:
-    """An address that takes these methods and no others; HEAD would do all the work for nothing."""
+    """Return a route for these methods only; Starlette would add HEAD, which does the work of GET for nothing."""
     made = Route(path, endpoint, methods=list(methods))
     made.methods = set(methods)
     return made

@@ -1,103 +1,205 @@
-"""Serve an application at a socket, inside whatever event loop runs, until that is cancelled."""
+"""Run uvicorn on a listening socket, with an accept loop that pauses at a limit of connections.
+
+asyncio's own accept loop takes every connection; without a free file descriptor it logs each failed attempt and
+retries thousands of times per second. Here the limit follows from the number of file descriptors, so that index
+files can still be opened; later clients wait in the system's queue.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import ceil
-from typing import cast
+from typing import NamedTuple, cast
 
 import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
-from marklight.surfaces.http.accepting import Accepting, room
 from marklight.surfaces.http.connection import Connection
-from marklight.surfaces.http.limits import MOST_HEAD
+from marklight.surfaces.http.request_guard import MAX_HEAD_BYTES
 
-LEAVE_SECONDS = 1
-"""For what is being answered when we end; open streams are cut then."""
-IDLE_SECONDS = 15
-"""A connection is kept so long for another request."""
+SHUTDOWN_SECONDS = 1
+"""Time limit for responses in progress at the end; open streams are cut then."""
+KEEP_ALIVE_SECONDS = 15
+MAX_SERVED = 500
+"""Connections served at once; further ones get status 503."""
+MAX_REJECTED = 100
+"""Connections open for a 503 response; further ones are not accepted yet."""
+RESERVED_FILES = 32
+"""File descriptors left for index files, their journals, git and IPC connections."""
+MIN_CONNECTIONS = 4
+CROWDED_IDLE_SECONDS = 1.0
+"""Time limit for an idle client while other clients wait for a connection."""
+ACCEPT_RETRY_SECONDS = 1.0
+"""Pause before the next `accept` when no file descriptor is left."""
+
+log = logging.getLogger(__name__)
+
+
+class ConnectionLimits(NamedTuple):
+    """Number of connections to serve, and of further ones to answer with 503."""
+
+    served: int
+    rejected: int
+
+
+def connection_limits() -> ConnectionLimits:
+    """Return the number of connections that this process has file descriptors for."""
+    free = _free_files()
+    if free is None or free >= MAX_SERVED + MAX_REJECTED:
+        return ConnectionLimits(MAX_SERVED, MAX_REJECTED)
+    free = max(MIN_CONNECTIONS, free)
+    rejected = max(1, free * MAX_REJECTED // (MAX_SERVED + MAX_REJECTED))
+    return ConnectionLimits(free - rejected, rejected)
+
+
+def _free_files() -> int | None:
+    """Return the number of file descriptors for connections; None without a limit."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return None
+    used = 2 * RESERVED_FILES
+    with suppress(OSError):
+        used = RESERVED_FILES + len(os.listdir("/dev/fd"))
+    return soft - used
 
 
 async def serve_http(
     app: ASGIApp,
-    listening: socket.socket,
+    listener: socket.socket,
     timeout_seconds: float,
     ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answer until cancelled; `ready` is called once we do. The socket is closed in the end."""
-    places = room()
-    kind = type(
-        "_Connection", (Connection,), {"timeout_seconds": timeout_seconds, "most": places.served}
+    """Serve until cancelled and close the socket; call `ready` once requests are answered."""
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        timeout_keep_alive=min(KEEP_ALIVE_SECONDS, ceil(timeout_seconds)),
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
-    server = _Server(
-        uvicorn.Config(
-            app,
-            http=kind,
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            log_level="critical",
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-            h11_max_incomplete_event_size=MOST_HEAD,
-            timeout_keep_alive=min(IDLE_SECONDS, ceil(timeout_seconds)),
-            timeout_graceful_shutdown=LEAVE_SECONDS,
-        ),
-        ready,
-        places.open,
-    )
-    serving = asyncio.ensure_future(server.serve(sockets=[listening]))
+    server = _Server(config, timeout_seconds, ready)
+    serving = asyncio.ensure_future(server.serve(sockets=[listener]))
     try:
         await asyncio.shield(serving)
     except asyncio.CancelledError:
         server.should_exit = True
-        # A scope that is cancelled cancels again and again whatever waits in it, and the socket would be closed too early.
+        # A cancelled anyio scope cancels every await again, and the socket would be closed too early.
         with anyio.CancelScope(shield=True):
             await asyncio.shield(serving)
         raise
     finally:
         with suppress(OSError):
-            listening.close()
+            listener.close()
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to whoever runs us, and says when it answers."""
+    """uvicorn's server with our connections and accept loop; signals are left to the caller."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], most: int) -> None:
+    def __init__(
+        self, config: uvicorn.Config, timeout_seconds: float, ready: Callable[[], None]
+    ) -> None:
         super().__init__(config)
+        self._timeout_seconds = timeout_seconds
         self._ready = ready
-        self._most = most
-        self._accepting: list[asyncio.Task[None]] = []
+        self._accept_loops: list[asyncio.Task[None]] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        # Without sockets: uvicorn would have asyncio accept as many connections as come.
+        # Without sockets, so that uvicorn starts no accept loop.
         await super().startup([])
-        kind = self.config.http_protocol_class
-        assert issubclass(kind, Connection)
+        limits = connection_limits()
+        for listener in sockets or ():
+            closed = asyncio.Event()
 
-        def make() -> Connection:
-            return kind(self.config, self.server_state, self.lifespan.state)
+            def make_connection(closed: asyncio.Event = closed) -> Connection:
+                return Connection(
+                    self.config,
+                    self.server_state,
+                    self.lifespan.state,
+                    timeout_seconds=self._timeout_seconds,
+                    max_served=limits.served,
+                    on_close=closed.set,
+                )
 
-        connections = cast(set[Connection], self.server_state.connections)
-        for each in sockets or ():
-            accepting = Accepting(each, make, connections, self._most)
-            kind.left = staticmethod(accepting.left.set)  # type: ignore[method-assign]
-            self._accepting.append(asyncio.create_task(accepting.run()))
+            connections = cast(set[Connection], self.server_state.connections)
+            loop = AcceptLoop(listener, make_connection, connections, sum(limits), closed)
+            self._accept_loops.append(asyncio.create_task(loop.run()))
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for each in self._accepting:
-            each.cancel()
-        await asyncio.wait(self._accepting)
+        for task in self._accept_loops:
+            task.cancel()
+        await asyncio.wait(self._accept_loops)
         await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class AcceptLoop:
+    """Accepts connections while fewer than the maximum are open."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        make_connection: Callable[[], Connection],
+        connections: set[Connection],
+        max_open: int,
+        closed: asyncio.Event,
+    ) -> None:
+        self.listener = listener
+        self.make_connection = make_connection
+        self.connections = connections
+        self.max_open = max_open
+        self.closed = closed
+        """Set whenever a connection ends."""
+
+    async def run(self) -> None:
+        """Accept connections until cancelled."""
+        loop = asyncio.get_running_loop()
+        warned = False
+        while True:
+            await self._wait_for_room()
+            try:
+                accepted, _ = await loop.sock_accept(self.listener)
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:  # no file descriptor or no memory is left
+                if not warned:
+                    log.warning("Cannot accept connections: %s", error.strerror or error)
+                    warned = True
+                await asyncio.sleep(ACCEPT_RETRY_SECONDS)
+                continue
+            warned = False
+            try:
+                await loop.connect_accepted_socket(self.make_connection, accepted)
+            except OSError:
+                accepted.close()
+
+    async def _wait_for_room(self) -> None:
+        """Wait until fewer connections than the maximum are open; close idle ones meanwhile."""
+        while len(self.connections) >= self.max_open:
+            self.closed.clear()
+            try:
+                await asyncio.wait_for(self.closed.wait(), CROWDED_IDLE_SECONDS)
+            except TimeoutError:
+                for connection in tuple(self.connections):
+                    connection.close_if_idle(CROWDED_IDLE_SECONDS)

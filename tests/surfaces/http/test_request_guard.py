@@ -1,4 +1,4 @@
-"""Strangers stay outside on every route, and a token is asked of everybody where one is set."""
+"""The request guard: Host, Origin and Sec-Fetch-Site headers on every route, and the bearer token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from marklight.errors import UsageError
 from marklight.surfaces.http.address import Address
 from marklight.surfaces.http.errors import Forbidden
-from marklight.surfaces.http.guard import Guard
+from marklight.surfaces.http.request_guard import RequestGuard
 from tests.surfaces.http.serving import Served, serving
 
 EVERYWHERE = ("/", "/health", "/openapi.json", "/api/status", "/api/search?q=a", "/mcp", "/nowhere")
@@ -52,10 +52,10 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         "127.0.0.1:{port},evil.example",
     ],
 )
-def test_a_foreign_host_is_refused(served: Served, target: str, host: str) -> None:
-    told = served.get(target, Host=host.format(port=served.port))
-    assert told.status == 403
-    assert told.json()["error"]["type"] == "Forbidden"
+def test_a_foreign_host_header_is_rejected(served: Served, target: str, host: str) -> None:
+    response = served.get(target, Host=host.format(port=served.port))
+    assert response.status == 403
+    assert response.json()["error"]["type"] == "Forbidden"
 
 
 @pytest.mark.parametrize("target", EVERYWHERE)
@@ -73,20 +73,18 @@ def test_a_foreign_host_is_refused(served: Served, target: str, host: str) -> No
         "",
     ],
 )
-def test_a_foreign_origin_is_refused(served: Served, target: str, origin: str) -> None:
-    told = served.get(target, Origin=origin.format(port=served.port))
-    assert told.status == 403
+def test_a_foreign_origin_header_is_rejected(served: Served, target: str, origin: str) -> None:
+    response = served.get(target, Origin=origin.format(port=served.port))
+    assert response.status == 403
 
 
 @pytest.mark.parametrize("target", EVERYWHERE)
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "anything"])
-def test_what_a_browser_sends_for_another_page_is_refused(
-    served: Served, target: str, site: str
-) -> None:
+def test_requests_of_other_sites_pages_are_rejected(served: Served, target: str, site: str) -> None:
     assert served.get(target, **{"Sec-Fetch-Site": site}).status == 403
 
 
-def test_a_link_from_elsewhere_leads_to_the_page_and_nowhere_else(served: Served) -> None:
+def test_a_link_from_another_site_may_open_the_page_only(served: Served) -> None:
     visit = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     document, frame = {"Sec-Fetch-Dest": "document"}, {"Sec-Fetch-Dest": "iframe"}
     assert served.get("/?q=token", **visit, **document).status != 403
@@ -94,7 +92,7 @@ def test_a_link_from_elsewhere_leads_to_the_page_and_nowhere_else(served: Served
     assert served.get("/api/search?q=token", **visit, **document).status == 403
 
 
-def test_our_own_names_and_page_are_welcome(served: Served) -> None:
+def test_loopback_names_and_own_origin_are_accepted(served: Served) -> None:
     for name in ("127.0.0.1", "localhost", "LocalHost", "[::1]"):
         host = f"{name}:{served.port}"
         assert served.get("/health", Host=host).status == 200
@@ -103,7 +101,7 @@ def test_our_own_names_and_page_are_welcome(served: Served) -> None:
         assert served.get("/health", **{"Sec-Fetch-Site": site}).status == 200
 
 
-def test_what_a_proxy_says_about_the_host_does_not_count(served: Served) -> None:
+def test_forwarded_host_headers_are_ignored(served: Served) -> None:
     own = {"X-Forwarded-Host": served.name, "Forwarded": f"host={served.name}"}
     assert served.get("/health", Host="evil.example", **own).status == 403
     others = {"X-Forwarded-Host": "evil.example", "X-Forwarded-For": "10.0.0.1"}
@@ -111,23 +109,23 @@ def test_what_a_proxy_says_about_the_host_does_not_count(served: Served) -> None
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org"])
-def test_an_address_beyond_this_machine_takes_a_token(host: str) -> None:
+def test_an_address_other_than_loopback_requires_a_token(host: str) -> None:
     with pytest.raises(UsageError, match="token"):
         Address(host)
     assert Address(host, token="t").token == "t"
 
 
-def test_an_empty_address_is_none() -> None:
+def test_an_empty_address_is_rejected() -> None:
     with pytest.raises(UsageError, match="empty"):
         Address("", token="t")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "::1", "[::1]"])
-def test_this_machine_takes_none(host: str) -> None:
+def test_loopback_requires_no_token(host: str) -> None:
     assert not Address(host).token
 
 
-def test_a_token_does_not_show_where_the_address_is_printed() -> None:
+def test_the_repr_of_an_address_hides_the_token() -> None:
     assert TOKEN not in repr(Address(token=TOKEN))
 
 
@@ -154,35 +152,35 @@ def test_a_token_with_spaces_is_rejected() -> None:
         {"Cookie": f"marklight-{{port}}={TOKEN}"},
     ],
 )
-def test_without_the_token_nothing_is_told(
+def test_requests_without_the_token_get_401(
     locked: Served, target: str, shown: dict[str, str]
 ) -> None:
     headers = {name: value.replace("{port}", str(locked.port)) for name, value in shown.items()}
-    told = locked.get(target, **headers)
-    assert told.status == 401
-    assert told.headers["www-authenticate"].startswith("Bearer")
-    assert told.json()["error"]["type"] == "Unauthorized"
+    response = locked.get(target, **headers)
+    assert response.status == 401
+    assert response.headers["www-authenticate"].startswith("Bearer")
+    assert response.json()["error"]["type"] == "Unauthorized"
 
 
-def test_with_the_token_all_is_told(locked: Served) -> None:
+def test_requests_with_the_token_are_answered(locked: Served) -> None:
     assert locked.get("/health").status == 200
-    told = locked.get("/api/search?q=token", Authorization=f"Bearer {TOKEN}")
-    assert told.status == 200
-    assert told.json()["results"]
+    response = locked.get("/api/search?q=token", Authorization=f"Bearer {TOKEN}")
+    assert response.status == 200
+    assert response.json()["results"]
 
 
-def test_the_token_does_not_open_the_door_to_strangers(locked: Served) -> None:
+def test_the_token_does_not_allow_foreign_hosts_or_origins(locked: Served) -> None:
     right = {"Authorization": f"Bearer {TOKEN}"}
     assert locked.get("/api/status", Host="evil.example", **right).status == 403
     assert locked.get("/api/status", Origin="http://evil.example", **right).status == 403
     assert locked.get("/health", Host="evil.example").status == 403
 
 
-def test_a_person_comes_in_with_the_token_in_the_address_once(locked: Served) -> None:
-    told = locked.get(f"/?q=a+b&token={TOKEN}&tag=c")
-    assert told.status == 303
-    assert told.headers["location"] == "/?q=a+b&tag=c"
-    cookie = told.headers["set-cookie"]
+def test_the_token_in_the_page_url_is_exchanged_for_a_cookie(locked: Served) -> None:
+    response = locked.get(f"/?q=a+b&token={TOKEN}&tag=c")
+    assert response.status == 303
+    assert response.headers["location"] == "/?q=a+b&tag=c"
+    cookie = response.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
     assert TOKEN not in cookie
@@ -192,10 +190,10 @@ def test_a_person_comes_in_with_the_token_in_the_address_once(locked: Served) ->
     assert locked.get("/api/status", Cookie=pair, Origin="http://evil.example").status == 403
 
 
-def test_a_wrong_token_in_the_address_and_one_elsewhere_open_nothing(locked: Served) -> None:
+def test_a_wrong_token_in_the_url_or_one_on_another_route_is_rejected(locked: Served) -> None:
     assert locked.get("/?token=wrong").status == 401
     assert locked.get(f"/api/status?token={TOKEN}").status == 401
-    assert locked.ask("POST", f"/?token={TOKEN}").status == 401
+    assert locked.request("POST", f"/?token={TOKEN}").status == 401
 
 
 @pytest.mark.parametrize(
@@ -210,7 +208,7 @@ def test_a_wrong_token_in_the_address_and_one_elsewhere_open_nothing(locked: Ser
         ("192.168.1.7", "192.168.1.9", "192.168.1.9:7433", False),
     ],
 )
-def test_a_machine_that_is_reached_at_all_its_addresses_is_called_by_each(
+def test_a_wildcard_address_accepts_the_ip_address_of_the_connection(
     host: str, own: str, called: str, welcome: bool
 ) -> None:
     came: list[str] = []
@@ -232,7 +230,7 @@ def test_a_machine_that_is_reached_at_all_its_addresses_is_called_by_each(
         "headers": [(b"host", called.encode())],
         "server": (own, 7433),
     }
-    guard = Guard(inside, Address(host, token=TOKEN))
+    guard = RequestGuard(inside, Address(host, token=TOKEN))
     with nullcontext() if welcome else pytest.raises(Forbidden):
         anyio.run(guard, scope, nothing, nothing)
     assert bool(came) is welcome

@@ -1,28 +1,37 @@
-"""Slow clients, many clients, and an end that waits for neither."""
+"""Slow clients, many clients, few file descriptors, and a shutdown that waits for none of them."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
 from marklight.errors import UsageError
-from marklight.surfaces.http import accepting
+from marklight.surfaces.http import server as server_module
 from marklight.surfaces.http.address import listen, port_of
+from marklight.surfaces.http.server import ConnectionLimits, connection_limits
 from tests.making import write
 from tests.surfaces.http.serving import PAGES, Served, everything, serving
-from tests.surfaces.http.test_stream import Slow
+from tests.surfaces.http.test_execution import Slow
 from tests.waiting import until
 
 HASTY = {"timeout_seconds": 1.0}
 """How long a client may take in these tests."""
 CONNECTIONS = Path("/proc/net/tcp")
+DESCRIPTORS, CLIENTS = 64, 200
+WATCHED_SECONDS = 3.0
 
 
 def dripped(served: Served, *parts: bytes) -> bytes:
@@ -46,15 +55,15 @@ def dripped(served: Served, *parts: bytes) -> bytes:
         raise AssertionError("the server waits for ever")
 
 
-def test_headers_that_drip_are_not_waited_for(tmp_path: Path) -> None:
+def test_slow_request_headers_time_out(tmp_path: Path) -> None:
     with serving(tmp_path / "docs", serve=HASTY) as served:
         said = dripped(served, b"GET /health HTTP/1.1\r\nX-Slow: ")
         assert said.startswith(b"HTTP/1.1 400")
-        assert b"did not come in time" in said
+        assert b"was not received in time" in said
         assert served.get("/health").status == 200
 
 
-def test_a_body_that_drips_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_slow_request_body_times_out(tmp_path: Path) -> None:
     with serving(tmp_path / "docs", serve=HASTY) as served:
         head = (
             f"POST /api/search HTTP/1.1\r\nHost: {served.name}\r\n"
@@ -62,22 +71,20 @@ def test_a_body_that_drips_is_not_waited_for(tmp_path: Path) -> None:
         )
         said = dripped(served, head.encode(), b"{")
         assert said.startswith(b"HTTP/1.1 400")
-        assert b"did not come in time" in said
+        assert b"was not received in time" in said
 
 
-def test_the_second_request_of_a_connection_may_not_drip_either(tmp_path: Path) -> None:
+def test_a_slow_second_request_on_a_connection_times_out(tmp_path: Path) -> None:
     with serving(tmp_path / "docs", serve=HASTY) as served:
         first = f"GET /health HTTP/1.1\r\nHost: {served.name}\r\n\r\n".encode()
         said = dripped(served, first, b"GET /health HTTP/1.1\r\nX-Slow: ")
         assert said.startswith(b"HTTP/1.1 200")
         assert said.count(b"HTTP/1.1 ") == 2
-        assert b"did not come in time" in said
+        assert b"was not received in time" in said
 
 
 @pytest.mark.parametrize("first", [b"", b"GET /health HTTP/1.1\r\nHost: HOST\r\n\r\n"])
-def test_a_connection_that_asks_nothing_is_closed_without_a_word(
-    tmp_path: Path, first: bytes
-) -> None:
+def test_an_idle_connection_is_closed_without_a_response(tmp_path: Path, first: bytes) -> None:
     with serving(tmp_path / "docs", serve=HASTY) as served, served.raw() as made:
         made.sendall(first.replace(b"HOST", served.name.encode()))
         assert everything(made).count(b"HTTP/1.1 ") == bool(first)
@@ -93,7 +100,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.mark.skipif(not CONNECTIONS.exists(), reason="no list of connections here")
-def test_who_asks_and_does_not_read_is_cut_off(large: Served) -> None:
+def test_a_client_that_does_not_read_is_disconnected(large: Served) -> None:
     with large.raw() as made:
         host = f"Host: {large.name}\r\n\r\n"
         made.sendall(f"GET /api/documents/big.md HTTP/1.1\r\n{host}".encode())
@@ -103,7 +110,7 @@ def test_who_asks_and_does_not_read_is_cut_off(large: Served) -> None:
     assert large.get("/health").status == 200
 
 
-def test_who_reads_slowly_is_waited_for(large: Served) -> None:
+def test_a_slow_reader_gets_the_whole_response(large: Served) -> None:
     with large.raw() as made:
         host = f"Host: {large.name}\r\nConnection: close\r\n\r\n"
         made.sendall(f"GET /api/documents/big.md HTTP/1.1\r\n{host}".encode())
@@ -121,7 +128,7 @@ def is_open(served: Served) -> bool:
     return any(row[1] == local and row[3] == established for row in rows)
 
 
-def test_one_question_too_many_is_told_to_come_again(tmp_path: Path) -> None:
+def test_a_search_beyond_the_concurrency_limit_gets_503(tmp_path: Path) -> None:
     few = {"searches": 1, "wait_seconds": 0.05}
     with serving(write(tmp_path / "docs", PAGES), serve=few) as served:
         slow, lib = Slow(), served.host.library
@@ -130,42 +137,42 @@ def test_one_question_too_many_is_told_to_come_again(tmp_path: Path) -> None:
         with served.raw() as made:
             made.sendall(f"GET /api/search?q=a HTTP/1.1\r\nHost: {served.name}\r\n\r\n".encode())
             assert slow.entered.wait(60)
-            told = served.get("/api/search?q=b")
-            assert told.status == 503
-            assert int(told.headers["retry-after"]) >= 1
-            assert told.json()["error"]["type"] == "Overloaded"
+            response = served.get("/api/search?q=b")
+            assert response.status == 503
+            assert int(response.headers["retry-after"]) >= 1
+            assert response.json()["error"]["type"] == "Overloaded"
             assert served.get("/health").status == 200, "health waits for nobody"
             slow.release.set()
             assert made.recv(100).startswith(b"HTTP/1.1 200")
         assert served.get("/api/search?q=b").status == 200
 
 
-def test_connections_beyond_the_limit_are_told_to_come_again(
+def test_connections_beyond_the_limit_get_503(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accepting, "MOST_SERVED", 3)
-    monkeypatch.setattr(accepting, "MOST_REFUSED", 2)
+    monkeypatch.setattr(server_module, "MAX_SERVED", 3)
+    monkeypatch.setattr(server_module, "MAX_REJECTED", 2)
     asked = b"GET /health HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n"
     with serving(tmp_path / "docs") as served, ExitStack() as held:
         for _ in range(3):
             held.enter_context(served.raw()).sendall(b"G")
-        until(lambda: served.said(asked).startswith(b"HTTP/1.1 503"))
-        said = served.said(asked.replace(b"HOST", served.name.encode()))
+        until(lambda: served.exchange(asked).startswith(b"HTTP/1.1 503"))
+        said = served.exchange(asked.replace(b"HOST", served.name.encode()))
         assert b"retry-after: 1" in said
         assert b"x-content-type-options: nosniff" in said
         assert b'"Overloaded"' in said
         held.close()
-        until(lambda: served.said(asked.replace(b"HOST", served.name.encode()))[9:12] == b"200")
+        until(lambda: served.exchange(asked.replace(b"HOST", served.name.encode()))[9:12] == b"200")
 
 
-def test_a_body_too_large_can_be_sent_whole_and_the_reason_read(tmp_path: Path) -> None:
+def test_a_client_can_read_the_error_after_sending_a_body_that_is_too_large(tmp_path: Path) -> None:
     with serving(tmp_path / "docs") as served:
-        told = served.post("/api/search", b'{"query": "' + b"a" * 4_000_000 + b'"}')
-        assert told.status == 413
-        assert told.headers["connection"] == "close"
+        response = served.post("/api/search", b'{"query": "' + b"a" * 4_000_000 + b'"}')
+        assert response.status == 413
+        assert response.headers["connection"] == "close"
 
 
-def test_who_asks_first_whether_to_send_a_large_body_is_told_before(tmp_path: Path) -> None:
+def test_expect_100_continue_with_a_large_body_gets_413_at_once(tmp_path: Path) -> None:
     with serving(tmp_path / "docs") as served, served.raw() as made:
         made.sendall(
             f"POST /api/search HTTP/1.1\r\nHost: {served.name}\r\nExpect: 100-continue\r\n"
@@ -174,12 +181,12 @@ def test_who_asks_first_whether_to_send_a_large_body_is_told_before(tmp_path: Pa
         assert everything(made).startswith(b"HTTP/1.1 413")
 
 
-def test_questions_one_after_the_other_in_one_connection_are_answered_in_order(
+def test_pipelined_requests_are_answered_in_order(
     tmp_path: Path,
 ) -> None:
     with serving(tmp_path / "docs") as served:
         host = f"HTTP/1.1\r\nHost: {served.name}\r\n".encode()
-        said = served.said(
+        said = served.exchange(
             b"GET /api/search?q=token " + host + b"\r\n"
             b"GET /nowhere " + host + b"\r\n"
             b"GET /health " + host + b"Connection: close\r\n\r\n"
@@ -187,7 +194,7 @@ def test_questions_one_after_the_other_in_one_connection_are_answered_in_order(
         assert [part[:3] for part in said.split(b"HTTP/1.1 ")[1:]] == [b"200", b"404", b"200"]
 
 
-def test_open_streams_do_not_keep_the_server_from_its_end(tmp_path: Path) -> None:
+def test_open_streams_do_not_delay_shutdown(tmp_path: Path) -> None:
     with serving(write(tmp_path / "docs", PAGES)) as served, ExitStack() as held:
         slow, lib = Slow(), served.host.library
         lib.pipeline = replace(lib.pipeline, rewrite={"slow": slow, **lib.pipeline.rewrite})
@@ -200,17 +207,17 @@ def test_open_streams_do_not_keep_the_server_from_its_end(tmp_path: Path) -> Non
         assert everything(idle) == b""
 
 
-def test_a_port_that_is_taken_is_a_clear_error() -> None:
+def test_a_port_in_use_is_a_clear_error() -> None:
     with listen("127.0.0.1", 0) as taken, pytest.raises(UsageError, match="--port"):
         listen("127.0.0.1", port_of(taken))
 
 
-def test_what_is_no_address_is_a_clear_error() -> None:
+def test_an_invalid_address_is_a_clear_error() -> None:
     with pytest.raises(UsageError, match="Invalid address"):
         listen("no.such.host.invalid", 0)
 
 
-def test_the_parts_of_an_answer_do_not_wait_for_each_other() -> None:
+def test_accepted_connections_have_tcp_nodelay() -> None:
     found: list[int] = []
 
     async def main() -> None:
@@ -232,3 +239,124 @@ def test_the_parts_of_an_answer_do_not_wait_for_each_other() -> None:
     asyncio.run(main())
     assert found
     assert all(found)
+
+
+class LimitedServer:
+    """`marklight serve` as a process of its own, with few file descriptors."""
+
+    def __init__(self, folder: Path, log: Path) -> None:
+        import resource
+
+        self.log = log
+        limit = (DESCRIPTORS, DESCRIPTORS)
+        with log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "marklight", "serve", "--port", "0", "--json", str(folder)],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limit),
+            )
+        assert self.process.stdout
+        response = b""
+        while not response.endswith(b"}\n"):
+            line = self.process.stdout.readline()
+            assert line, log.read_text()
+            response += line
+        self.state: dict[str, Any] = json.loads(response)
+        self.address = self.state["address"]
+
+    @property
+    def ports(self) -> dict[str, int]:
+        inode = {
+            target[8:-1]
+            for each in os.listdir(f"/proc/{self.process.pid}/fd")
+            if (target := _target(f"/proc/{self.process.pid}/fd/{each}")).startswith("socket:")
+        }
+        rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        listening = {
+            int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A" and row[9] in inode
+        }
+        http = int(self.address.rstrip("/").rpartition(":")[2])
+        (ipc,) = listening - {http}
+        return {"http": http, "ipc": ipc}
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def search(self) -> int:
+        try:
+            with urlopen(f"{self.address}api/search?q=otter", timeout=60) as answer:
+                return len(json.load(answer)["results"])
+        except OSError:
+            return 0
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(60)
+        if self.process.stdout:
+            self.process.stdout.close()
+
+
+def _target(link: str) -> str:
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
+
+
+@pytest.fixture
+def limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LimitedServer]:
+    monkeypatch.setenv("MARKLIGHT_MODEL_NAME", "none")
+    for name in ("CACHE", "DATA", "STATE"):
+        monkeypatch.setenv(f"MARKLIGHT_{name}_DIR", str(tmp_path / name))
+    made = LimitedServer(
+        write(tmp_path / "notes", {"a.md": "# A\n\nAn otter.\n"}), tmp_path / "log"
+    )
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("port", ["http", "ipc"])
+def test_many_half_open_requests_cause_no_log_flood_and_no_cpu_load(
+    limited: LimitedServer, port: str
+) -> None:
+    until(lambda: limited.search() == 1)
+    number = limited.ports[port]
+    with ExitStack() as held:
+        for _ in range(CLIENTS):
+            client = held.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(("127.0.0.1", number))
+            with suppress(OSError):
+                client.send(b"GET / HTTP/1.1")
+        before = limited.cpu_seconds()
+        time.sleep(WATCHED_SECONDS)
+        assert limited.cpu_seconds() - before < WATCHED_SECONDS / 2
+        assert limited.process.poll() is None
+        if port == "http":
+            assert limited.descriptors() < DESCRIPTORS
+    until(lambda: limited.search() == 1)
+    assert limited.log.stat().st_size < 10_000
+
+
+@pytest.mark.parametrize(
+    "free, wanted",
+    [
+        (None, ConnectionLimits(500, 100)),
+        (10_000, ConnectionLimits(500, 100)),
+        (60, ConnectionLimits(50, 10)),
+        (-5, ConnectionLimits(3, 1)),
+    ],
+)
+def test_the_connection_limit_follows_from_the_file_descriptor_limit(
+    free: int | None, wanted: ConnectionLimits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_free_files", lambda: free)
+    assert connection_limits() == wanted

@@ -1,4 +1,4 @@
-"""A question answered step by step: in order, each once, and no longer than somebody listens."""
+"""Streamed searches: order of the steps, errors, and cancellation when the client disconnects."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def heard(served: Served, target: str) -> Events:
-    told = served.get(f"/api/search/stream?{target}")
-    assert told.status == 200
-    assert told.headers["content-type"].startswith("text/event-stream")
+    response = served.get(f"/api/search/stream?{target}")
+    assert response.status == 200
+    assert response.headers["content-type"].startswith("text/event-stream")
     events: Events = []
-    for part in told.body.decode().split("\n\n")[:-1]:
+    for part in response.body.decode().split("\n\n")[:-1]:
         name, data = part.split("\n")
         events.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
     return events
@@ -43,7 +43,7 @@ def steps(events: Events) -> list[str]:
     return [each["step"] for name, each in events if name == "results"]
 
 
-def test_words_come_first_then_all_evidence_and_last_that_it_is_done(served: Served) -> None:
+def test_keyword_results_come_first_then_fused_ones_then_done(served: Served) -> None:
     events = heard(served, "q=refresh+token&limit=2")
     assert [name for name, _ in events] == ["results", "results", "done"]
     assert steps(events) == events[-1][1]["steps"] == ["keyword", "fused"]
@@ -61,13 +61,11 @@ def test_the_last_results_are_those_of_a_plain_search(served: Served) -> None:
     ("mode", "expected"),
     [("keyword", ["keyword"]), ("semantic", ["fused"]), ("code", ["fused"])],
 )
-def test_only_steps_that_apply_are_taken(served: Served, mode: str, expected: list[str]) -> None:
+def test_a_mode_has_only_its_own_steps(served: Served, mode: str, expected: list[str]) -> None:
     assert steps(heard(served, f"q=token&mode={mode}")) == expected
 
 
-def test_with_a_cross_encoder_what_it_says_comes_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reranked_results_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path / "cache"))
     model = pairs.write_folder(tmp_path / "pairs")
     with serving(tmp_path / "docs", reranker={"name": str(model)}) as served:
@@ -80,7 +78,7 @@ def test_with_a_cross_encoder_what_it_says_comes_last(
         assert steps(heard(served, "q=token")) == ["keyword", "fused"], "one word is not read"
 
 
-def test_an_error_on_the_way_is_an_event_and_the_end(tmp_path: Path) -> None:
+def test_an_error_in_a_later_step_is_sent_as_an_event(tmp_path: Path) -> None:
     gone = str(tmp_path / "no-model")
     with serving(tmp_path / "docs", reranker={"name": gone}) as served:
         events = heard(served, "q=when+do+tokens+expire")
@@ -93,15 +91,15 @@ def test_an_error_on_the_way_is_an_event_and_the_end(tmp_path: Path) -> None:
     "query",
     ["", "q=", "q=a&limit=no", "q=a&after=yesterday", "q=when+do+tokens+expire&rerank=true"],
 )
-def test_a_call_that_makes_no_sense_is_refused_before_anything_is_streamed(
+def test_invalid_arguments_get_an_error_status_instead_of_a_stream(
     served: Served, query: str
 ) -> None:
-    told = served.get(f"/api/search/stream?{query}")
-    assert told.status == 422
-    assert told.json()["error"]["type"] == "UsageError"
+    response = served.get(f"/api/search/stream?{query}")
+    assert response.status == 422
+    assert response.json()["error"]["type"] == "UsageError"
 
 
-def test_text_on_many_lines_stays_one_event(tmp_path: Path) -> None:
+def test_line_breaks_in_a_text_do_not_split_an_event(tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", {"a.md": "# A\n\npapaya\u2028one\rtwo\n\nevent: done\n"})
     with serving(folder) as served:
         events = heard(served, "q=papaya&min_confidence=0")
@@ -110,7 +108,7 @@ def test_text_on_many_lines_stays_one_event(tmp_path: Path) -> None:
 
 
 class Slow:
-    """A stage that takes as long as a test wants, and notes that it was told to stop."""
+    """A stage that takes as long as a test wants, and notes that it was response to stop."""
 
     def __init__(self) -> None:
         self.entered, self.release, self.stopped = Event(), Event(), Event()
@@ -127,7 +125,7 @@ class Slow:
 
 
 @pytest.mark.parametrize("target", ["/api/search/stream?q=token", "/api/search?q=token"])
-def test_who_goes_away_stops_the_work(tmp_path: Path, target: str) -> None:
+def test_a_disconnected_client_cancels_the_search(tmp_path: Path, target: str) -> None:
     with serving(write(tmp_path / "docs", PAGES)) as served:
         slow, lib = Slow(), served.host.library
         lib.pipeline = replace(lib.pipeline, rewrite={"slow": slow, **lib.pipeline.rewrite})

@@ -1,0 +1,126 @@
+"""Execute operations for HTTP requests: cancelled when the client disconnects, or streamed as server-sent events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from marklight.answer import Query
+from marklight.errors import MarklightError, ModelError, Stopped, UsageError
+from marklight.library import Library
+from marklight.surfaces import operations
+from marklight.surfaces.host import LibraryHost
+from marklight.surfaces.http.errors import error_body, unexpected
+from marklight.surfaces.parameters import parse
+from marklight.surfaces.render import to_json
+
+Arguments = Mapping[str, Any]
+Step = tuple[str, Arguments]
+"""Name of a step, and the arguments of its search or the answer."""
+
+
+async def cancel_on_disconnect(
+    request: Request, host: LibraryHost, operation: str, arguments: Arguments
+) -> dict[str, Any]:
+    """Return the result of an operation, which is cancelled if the client disconnects."""
+    # Invalid arguments are rejected at once, without waiting for a free slot.
+    parse(operations.OPERATIONS[operation].parameters, arguments)
+    result: dict[str, Any] = {}
+    errors: list[Exception] = []
+    async with anyio.create_task_group() as group:
+
+        async def watch() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            errors.append(Stopped("The client disconnected"))
+            group.cancel_scope.cancel()
+
+        group.start_soon(watch)
+        try:
+            result = await host.call(operation, arguments)
+        except Exception as error:
+            errors.append(error)
+        group.cancel_scope.cancel()
+    if errors:
+        raise missing_reranker(errors[0], arguments)
+    return result
+
+
+def missing_reranker(error: Exception, arguments: Arguments) -> Exception:
+    """Turn a missing cross-encoder that the client asked for into its error: a retry does not help."""
+    if isinstance(error, ModelError) and arguments.get("rerank"):
+        return UsageError(error.message, error.hint)
+    return error
+
+
+async def stream_search(request: Request, host: LibraryHost, arguments: Arguments) -> Response:
+    """Stream the results of each step: keyword, fused, reranked; a client that disconnects cancels the rest.
+
+    The first step runs before the response starts, so that invalid arguments get an error status.
+    """
+    started_at = time.perf_counter()
+    remaining = steps(arguments, await _will_rerank(host, arguments))
+    name, first = next(remaining)
+    answer = await cancel_on_disconnect(request, host, "search", first)
+    return StreamingResponse(
+        _events(host, (name, answer), remaining, started_at),
+        media_type="text/event-stream",
+        # Without it, buffering proxies deliver all events at the end.
+        headers={"x-accel-buffering": "no"},
+    )
+
+
+async def _events(
+    host: LibraryHost, first: Step, remaining: Iterator[Step], started_at: float
+) -> AsyncIterator[bytes]:
+    done = [first[0]]
+    yield event("results", {"step": first[0], **first[1]})
+    try:
+        for name, arguments in remaining:
+            answer = await host.call("search", arguments)
+            done.append(name)
+            yield event("results", {"step": name, **answer})
+    except MarklightError as error:
+        yield event("error", error_body(error))
+    except Exception as error:
+        yield event("error", error_body(unexpected(error)))
+    took_ms = round((time.perf_counter() - started_at) * 1000, 1)
+    yield event("done", {"steps": done, "took_ms": took_ms})
+
+
+async def _will_rerank(host: LibraryHost, arguments: Arguments) -> bool:
+    """Return whether there is a reranking step; raise if it is requested but impossible."""
+
+    def work(library: Library, **_: Any) -> bool:
+        query = Query(arguments["query"], rerank=arguments.get("rerank"))
+        wanted = library.models.reranks(query, library.pipeline)
+        return wanted and (not arguments.get("rerank") or library.models.any_reranker is not None)
+
+    try:
+        return await host.run(work)
+    except MarklightError as error:
+        raise missing_reranker(error, arguments) from None
+
+
+def steps(arguments: Arguments, reranks: bool) -> Iterator[Step]:
+    """Yield the steps of a streamed search; the last has the given arguments and thus the usual answer."""
+    mode = arguments.get("mode", "hybrid")
+    name = "keyword" if mode == "keyword" else "fused"
+    if mode == "hybrid":
+        # Without a refresh, to answer at once: the next step refreshes the index.
+        yield "keyword", {**arguments, "mode": "keyword", "rerank": False, "refresh": False}
+    if reranks:
+        yield name, {**arguments, "rerank": False}
+        yield "reranked", {**arguments, "refresh": False}
+    else:
+        yield name, arguments
+
+
+def event(name: str, value: object) -> bytes:
+    """Encode one server-sent event, its data on one line."""
+    return f"event: {name}\ndata: {to_json(value, indent=None)}\n\n".encode("utf-8", "replace")
