@@ -179,7 +179,7 @@ def test_one_collection_of_several_may_be_away_for_a_while(tmp_path: Path, engin
     with following(tmp_path / "home", engine, collections=collections) as (lib, follower, _):
         until(lambda: settled(lib, follower))
         (tmp_path / "two").rename(tmp_path / "away")
-        until(lambda: "collection 'two' is not there" in follower.problem)
+        until(lambda: "collection 'two' does not exist" in follower.problem)
         assert lib.reading.counts().documents == 2
         write(tmp_path, {"away/c.md": "# Gamma\n", "one/d.md": "# Delta\n"})
         until(lambda: lib.reading.counts().documents == 3)
@@ -187,7 +187,7 @@ def test_one_collection_of_several_may_be_away_for_a_while(tmp_path: Path, engin
         until(lambda: lib.reading.counts().documents == 4)
         until(lambda: not follower.problem)
         shutil.rmtree(tmp_path / "two")
-        until(lambda: "collection 'two' is not there" in follower.problem)
+        until(lambda: "collection 'two' does not exist" in follower.problem)
         write(tmp_path, {"two/e.md": "# Epsilon\n"})
         until(lambda: lib.search("epsilon", mode="keyword", refresh=False).hits)
 

@@ -160,7 +160,7 @@ def test_a_folder_that_was_named_and_a_filter_must_both_hold(tmp_path: Path, eng
 
 
 def test_a_missing_folder_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no folder"):
+    with pytest.raises(UsageError, match="No such folder"):
         marklight.open(tmp_path / "nowhere")
 
 
@@ -174,7 +174,7 @@ def test_a_collection_whose_folder_is_gone_is_said_and_keeps_its_documents(
         (tmp_path / "two").rename(tmp_path / "elsewhere")
         answer = opened.search("cellar", mode="keyword")
         assert [hit.chunk.path for hit in answer.hits] == ["a.md"]
-        assert any("collection 'two' is not there" in notice for notice in answer.notices)
+        assert any("collection 'two' does not exist" in notice for notice in answer.notices)
         assert opened.status()["documents"] == 2
         (tmp_path / "elsewhere").rename(tmp_path / "two")
         again = opened.search("cellar", mode="keyword")

@@ -94,7 +94,7 @@ def test_without_its_server_a_search_uses_keywords_with_a_notice(folder: Path, g
     with remote(folder, gone) as lib:
         answer = lib.search("espresso machine in the kitchen")
         assert paths(answer)[0] == "notes.txt"
-        said = [one for one in answer.notices if "answered by words alone" in one]
+        said = [one for one in answer.notices if "Answered by keyword search alone" in one]
         assert len(said) == 1
         assert gone in said[0]
         with pytest.raises(ModelServerError, match="cannot be reached"):
@@ -114,7 +114,7 @@ def test_a_server_that_fails_later_costs_one_timeout(
         assert paths(second)[0] == "auth.md"
         assert "next attempt is in" in " ".join(second.notices)
         imagined = lib.search("refresh", hypothesis="a token that gives a new one")
-        assert "answered by words alone" in " ".join(imagined.notices)
+        assert "Answered by keyword search alone" in " ".join(imagined.notices)
         assert len(does.requests) == asked
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 import marklight
 from marklight.errors import ModelError, UsageError
+from marklight.library.validation import CommitFlags, CommitRequest, SearchFlags, SearchRequest
 from tests.library.conftest import paths
 from tests.making import library, write
 
@@ -186,3 +188,17 @@ def test_words_of_an_earlier_version_are_made_anew_and_told_once(
         assert paths(first) == paths(second) != []
         assert [notice for notice in first.notices if "index of words was built anew" in notice]
         assert not second.notices
+
+
+@pytest.mark.parametrize(
+    ("flags", "request_type"), [(SearchFlags, SearchRequest), (CommitFlags, CommitRequest)]
+)
+def test_keywords_and_fields_of_a_request_are_the_same(flags: Any, request_type: Any) -> None:
+    fields = {field.name: field.type for field in dataclasses.fields(request_type)}
+    del fields["text"]
+    assert {name: hint.__forward_arg__ for name, hint in flags.__annotations__.items()} == fields
+
+
+def test_an_unknown_keyword_is_an_error(folder: Path) -> None:
+    with library(folder, engine="memory:") as lib, pytest.raises(TypeError, match="limits"):
+        lib.search("x", limits=5)  # type: ignore[call-arg]

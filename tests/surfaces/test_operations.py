@@ -8,6 +8,7 @@ import click
 import pytest
 
 from marklight.library import Library
+from marklight.library.validation import CommitFlags, SearchFlags
 from marklight.surfaces.cli.search_commands import commits, search
 from marklight.surfaces.operations import OPERATIONS
 
@@ -16,9 +17,13 @@ PRINTING = {"format", "as_json", "color"}
 OTHERWISE = {"no_refresh": "refresh", "paths": "path", "assignments": "settings"}
 
 
+FLAGS = {"search": SearchFlags.__annotations__, "commits": CommitFlags.__annotations__}
+
+
 def keywords(operation: str) -> set[str]:
-    taken = inspect.signature(getattr(Library, operation)).parameters.values()
-    return {each.name for each in taken if each.kind is each.KEYWORD_ONLY}
+    parameters = inspect.signature(getattr(Library, operation)).parameters.values()
+    named = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+    return named | set(FLAGS.get(operation, ()))
 
 
 @pytest.mark.parametrize("command", [search, commits])
@@ -42,5 +47,5 @@ def test_what_programs_give_a_verb_is_what_the_library_takes(operation: str) -> 
         "part",
         "assignments",
         "progress",
-        "going_on",
+        "check_cancelled",
     }

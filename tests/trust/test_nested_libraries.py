@@ -42,7 +42,7 @@ def test_a_library_made_inside_another_names_it(above: Path, command: tuple[str,
     assert marklight(above, "index").returncode == 0
     write(above / "below", {"marklight.toml": ""})
     done = marklight(above / "below", *command)
-    assert f"{above / 'below'} is inside the library {above}, which has it too" in done.stderr
+    assert f"{above / 'below'} is inside the library {above}, which indexes it too" in done.stderr
 
 
 @pytest.mark.parametrize("command", [("index",), ("search", "otter"), ("status",)])

@@ -14,9 +14,8 @@ from marklight.answer import Hit
 from marklight.errors import MarklightError, UsageError
 from marklight.eval.corpus import file_name, home_of
 from marklight.eval.dataset import Dataset, Judgement, Question
-from marklight.library import Library
+from marklight.library import DEFAULT_COLLECTION, Library
 from marklight.library.compose import compose_pipeline, read_settings
-from marklight.library.parts import DEFAULT_COLLECTION
 from marklight.ports import Progress, silent
 from marklight.settings import Settings
 from marklight.text import digest

@@ -1,40 +1,193 @@
-"""Composition: picks the engine and the models, and offers the verbs that every surface has."""
+"""The library: a folder of documents with its index, and every operation that the surfaces offer."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from marklight.library import commits, keeping, register, relating, searching, showing
-from marklight.library.parts import Parts
+from marklight import engines
+from marklight.answer import Answer
+from marklight.errors import UsageError
+from marklight.ingest.discover import Discover
+from marklight.ingest.pipeline import Ingest
+from marklight.ingest.recipe import Chunker
+from marklight.library.bookmark import Bookmark
+from marklight.library.collections import CollectionFiles, scope_of
+from marklight.library.compose import Index, Serve, Terminal, compose_pipeline, read_settings
+from marklight.library.concurrency import SearchThreadPool, SingleFlight
+from marklight.library.model_selection import ModelSelection
+from marklight.library.search import search as search_documents
+from marklight.library.upkeep import Freshness, Upkeep
+from marklight.library.validation import CommitFlags, CommitRequest, SearchFlags, SearchRequest
+from marklight.once import once, taken
+from marklight.place import Place, index_address, locate, nested_libraries, resolve_path
+from marklight.ports import Engine, Progress, nobody_stops, silent
+from marklight.search.pipeline import Pipeline
+from marklight.settings import Settings, tables
+
+if TYPE_CHECKING:
+    from marklight.commits import Commits
+    from marklight.ingest.history.repository import Repository
+    from marklight.library.following import Following
+    from marklight.report import Extract, Graph, Links, Outline, Page, Register, Related, Report
 
 __all__ = ["Library"]
 
+DEFAULT_COLLECTION = "default"
+"""Name of the only collection if the settings name none; independent of the folder's name."""
 
-class Library(Parts):
-    """A folder of documents with its index.
 
-    A verb is a function of the parts, in the module that stands before its name.
-    """
+class Library:
+    """A folder of documents with its index. Thread-safe; engines and models are opened on first use."""
 
-    index = keeping.index
-    watch = keeping.watch
-    status = keeping.status
-    ignored = keeping.ignored
+    def __init__(
+        self,
+        folder: Path | str | None = None,
+        given: Mapping[str, Any] | None = None,
+        assignments: Sequence[str] = (),
+    ) -> None:
+        self.place: Place = locate(Path(folder) if folder is not None else None)
+        self._given, self._assignments = dict(given or {}), tuple(assignments)
+        self.settings: Settings = read_settings(self.place.folder, assignments, self._given)
+        self.pipeline = compose_pipeline(self.settings)
+        self.address, self.notice = index_address(self.place.folder, self.settings["engine"])
+        self.history_notice = ""
+        self.models = ModelSelection(self.settings)
+        self.threads = SearchThreadPool()
+        self.refreshes: SingleFlight[Freshness] = SingleFlight()
+        self.embedding, self.embedding_commits = Lock(), Lock()
+        self.repositories: Mapping[str, Repository] = {}
+        """Git repositories of the collections, once they are known."""
+        self.following: Following | None = None
+        """The watcher of the files, while one runs; it may stop at any time."""
 
-    search = searching.search
-    commits = commits.commits
+    # Resources
 
-    get = showing.get
-    outline = showing.outline
-    page = showing.page
+    @once
+    def collections(self) -> Mapping[str, Path]:
+        """Return the folders of the collections by name."""
+        names = self.settings["collections"] or {DEFAULT_COLLECTION: "."}
+        return {
+            name: resolve_path(folder, self.place.folder, f"collections.{name}")
+            for name, folder in names.items()
+        }
 
-    links = relating.links
-    related = relating.related
-    graph = relating.graph
+    @once
+    def files(self) -> CollectionFiles:
+        """Return the files of the collections."""
+        return CollectionFiles(self.collections)
 
-    documents = register.documents
-    tags = register.tags
+    @once
+    def scope(self) -> tuple[tuple[str, str], ...]:
+        """Return the scope of all searches if the library was opened by a folder inside it; else empty."""
+        return scope_of(self.collections, self.place.part) if self.place.part else ()
+
+    @once
+    def serve(self) -> Serve:
+        """Return the settings of the server."""
+        return self.settings.build(Serve, "serve")
+
+    @once
+    def limits(self) -> Index:
+        """Return the settings of the index: sizes and times."""
+        return self.settings.build(Index, "index")
+
+    @once
+    def link_address(self) -> str:
+        """Return the address template that a click on a path in a terminal opens."""
+        return self.settings.build(Terminal, "terminal").address
+
+    @once
+    def engine(self) -> Engine:
+        """Return the engine of the documents."""
+        self.threads.check_open()
+        return engines.open(self.address)
+
+    @once
+    def commits_engine(self) -> Engine:
+        """Return the engine of the commits."""
+        from marklight.library.history import open_engine
+
+        self.threads.check_open()
+        engine, self.history_notice = open_engine(self.address)
+        return engine
+
+    @once
+    def reading(self) -> Ingest:
+        """Return the ingest pipeline without a model: files to text in the index."""
+        return Ingest(
+            engine=self.engine,
+            collections=self.collections,
+            discover=self.settings.build(Discover, "files"),
+            chunker=self.settings.build(Chunker, "chunk"),
+            embedder=None,
+            max_bytes=self.settings["index.max_bytes"],
+        )
+
+    @once
+    def ingest(self) -> Ingest:
+        """Return the ingest pipeline: files to text and vectors in the index."""
+        return replace(self.reading, embedder=self.models.embedder)
+
+    @once
+    def bookmark(self) -> Bookmark:
+        """Return the scan cursor."""
+        on_disk = self.address.startswith("file:")
+        return Bookmark(Path(self.address.removeprefix("file:")) if on_disk else None)
+
+    def upkeep(self, ingest: Ingest) -> Upkeep:
+        """Return what brings the index up to date, with or without vectors."""
+        following = self.following
+        watched = following is not None and following.watching
+        return Upkeep(ingest, self.limits, self.bookmark, self.refreshes, self.embedding, watched)
+
+    def settings_with(
+        self, given: Mapping[str, Any] | None, assignments: Sequence[str] = ()
+    ) -> Settings:
+        """Return the settings with some of the table `search` changed for one call."""
+        given = given or {}
+        if not given and not assignments:
+            return self.settings
+        if not isinstance(given, Mapping):
+            raise UsageError(f"The settings must be a table, not {given!r}")
+        changed = tables(given)
+        if others := set(changed) - {"search"}:
+            raise UsageError(
+                f"A single search cannot change {', '.join(sorted(map(str, others)))}",
+                "Open a library with these settings",
+            )
+        written = (*self._assignments, *assignments)
+        return read_settings(self.place.folder, written, self._given, changed)
+
+    def pipeline_of(self, settings: Settings) -> Pipeline:
+        """Return the search pipeline that some settings describe."""
+        return self.pipeline if settings is self.settings else compose_pipeline(settings)
+
+    def notices(self, settings: Settings | None = None) -> tuple[str, ...]:
+        """Return notices about settings, the place of the index and missing folders."""
+        places = filter(None, (self.notice, self.history_notice))
+        return (*(settings or self.settings).notices, *places, *self.files.missing())
+
+    def nested_libraries(self) -> list[str]:
+        """Return notices about other libraries above and below this one."""
+        return nested_libraries(self.place.folder)
+
+    def reopened(self) -> Self:
+        """Return the same library opened again, with the settings as their files are now."""
+        return type(self)(self.place.folder, self._given, self._assignments)
+
+    def close(self) -> None:
+        """Close the engines; running searches are awaited or end with an error."""
+        self.threads.close()
+        for name in ("ingest", "reading"):
+            taken(self, name)
+        for name in ("engine", "commits_engine"):
+            if engine := taken(self, name):
+                engine.close()
 
     def __enter__(self) -> Self:
         return self
@@ -46,3 +199,150 @@ class Library(Parts):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    # Operations
+
+    def search(
+        self,
+        text: str,
+        *,
+        progress: Progress = silent,
+        check_cancelled: Callable[[], None] = nobody_stops,
+        **flags: Unpack[SearchFlags],
+    ) -> Answer:
+        """Find passages; the index is brought up to date first unless `refresh` is false."""
+        return search_documents(self, SearchRequest(text=text, **flags), progress, check_cancelled)
+
+    def commits(
+        self,
+        text: str,
+        *,
+        progress: Progress = silent,
+        check_cancelled: Callable[[], None] = nobody_stops,
+        **flags: Unpack[CommitFlags],
+    ) -> Commits:
+        """Find commits of the git repositories that contain the collections; new ones are indexed first."""
+        from marklight.library.commits import search_commits
+
+        return search_commits(self, CommitRequest(text=text, **flags), progress, check_cancelled)
+
+    def index(
+        self, *, rebuild: bool = False, history: bool | None = None, progress: Progress = silent
+    ) -> Report:
+        """Bring the index up to date: text first, which is searchable at once, then vectors.
+
+        The history is indexed too if `history` is true, or if it was searched before.
+        """
+        from marklight.library.keeping import index
+
+        return index(self, rebuild=rebuild, history=history, progress=progress)
+
+    def watch(self) -> Generator[Report, None, None]:
+        """Watch the files: yield a report for each batch of changes; errors are reports with notices only."""
+        from marklight.library.following import followed
+
+        return followed(self)
+
+    def status(self) -> dict[str, Any]:
+        """Return what is indexed, what is pending and what failed."""
+        from marklight.library.keeping import status
+
+        return status(self)
+
+    def ignored(self, path: Path | str) -> str:
+        """Return why a file is not indexed; empty if it is.
+
+        A path is relative to the current folder, else to the folder of a collection.
+        """
+        from marklight.library.keeping import ignored
+
+        return ignored(self, path)
+
+    def get(
+        self,
+        ref: str,
+        *,
+        level: str | None = None,
+        context: int | None = None,
+        collection: str | None = None,
+        near: Path | None = None,
+        progress: Progress = silent,
+    ) -> Extract:
+        """Return a document or a part of it: path or title, path#heading, path:10-40 or a passage's id.
+
+        A path is relative to its collection or to the folder `near`. With a level, such as `section`, return
+        that much around the passage. With a collection, only an exact path in it is accepted.
+        """
+        from marklight.library import documents
+
+        return documents.get(self, ref, level, context, collection, near, progress)
+
+    def outline(
+        self, path: str, *, near: Path | None = None, progress: Progress = silent
+    ) -> Outline:
+        """Return the headings of a document."""
+        from marklight.library import documents
+
+        return documents.outline(self, path, near, progress)
+
+    def page(
+        self, path: str, *, line: int = 1, near: Path | None = None, progress: Progress = silent
+    ) -> Page:
+        """Return a document as safe HTML; of a very long one the part around a line."""
+        from marklight.library import documents
+
+        return documents.page(self, path, line, near, progress)
+
+    def links(
+        self,
+        path: str | None = None,
+        *,
+        limit: int = 100,
+        near: Path | None = None,
+        progress: Progress = silent,
+    ) -> Links:
+        """Return the links to and from a document; without one, unresolved links and orphans of the library."""
+        from marklight.library import documents
+
+        return documents.links(self, path, limit, near, progress)
+
+    def related(
+        self,
+        path: str,
+        *,
+        limit: int = 10,
+        near: Path | None = None,
+        progress: Progress = silent,
+    ) -> Related:
+        """Return the documents most related to a document, each with the reasons."""
+        from marklight.library import documents
+
+        return documents.related(self, path, limit, near, progress)
+
+    def graph(
+        self,
+        path: str | None = None,
+        *,
+        depth: int = 1,
+        limit: int = 100,
+        near: Path | None = None,
+        progress: Progress = silent,
+    ) -> Graph:
+        """Return the link graph around a document; without one, of the documents with the most links."""
+        from marklight.library import documents
+
+        return documents.graph(self, path, depth, limit, near, progress)
+
+    def documents(self, *, like: str = "", after: str = "", limit: int = 100) -> Register:
+        """Return the indexed documents, paginated: `after` is the value of `next` of the page before.
+
+        With `like`, return the documents whose path contains this text, those that begin with it first.
+        """
+        from marklight.library import documents
+
+        return documents.list_documents(self, like, after, limit)
+
+    def tags(self) -> dict[str, int]:
+        """Return the number of documents with each tag, or with one nested below it."""
+        with self.engine.snapshot() as snapshot:
+            return dict(sorted(snapshot.metadata.tags().items()))

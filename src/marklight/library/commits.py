@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from marklight.answer import Filters, Query
 from marklight.commits import Commits
 from marklight.errors import HistoryError, NotFound, RepositoryOutside
 from marklight.ingest.history.pipeline import CommitIngest
-from marklight.library import validation
-from marklight.library.answering import Question, answer, prepare
 from marklight.library.compose import History as Limits
 from marklight.library.history import Annals, repositories
-from marklight.library.parts import Parts
-from marklight.library.validation import Day, Texts
-from marklight.ports import Embedder, Progress, Rewrite, Tools, nobody_stops, silent
+from marklight.library.search import PreparedSearch, prepare, run
+from marklight.library.validation import CommitRequest
+from marklight.ports import Embedder, Progress, Rewrite, Tools
 from marklight.report import Report
 from marklight.search import present
 from marklight.search.pipeline import Pipeline
 from marklight.search.refine.per_document import PerDocument
 
+if TYPE_CHECKING:
+    from marklight.library import Library
+
 LEFT_OUT = ("existing_files", "exact_duplicates", "near_duplicates", "semantic_duplicates")
 """Stages that do not look at commits: they have no file, and two that say the same are two all the same."""
 
 
-def annals(library: Parts, embedder: Embedder | None) -> tuple[Annals, list[str]]:
+def annals(library: Library, embedder: Embedder | None) -> tuple[Annals, list[str]]:
     """The history of a library, and what hinders; NotFound where no collection is in a repository."""
     found, refused = library.repositories, dict[str, HistoryError]()
     if not found:
@@ -50,53 +51,26 @@ def annals(library: Parts, embedder: Embedder | None) -> tuple[Annals, list[str]
     return kept, [str(error) for error in refused.values()]
 
 
-def commits(
-    library: Parts,
-    text: str,
-    *,
-    limit: int = 5,
-    files: Texts = (),
-    author: Texts = (),
-    after: Day = None,
-    before: Day = None,
-    mode: str = "hybrid",
-    min_confidence: float | None = None,
-    max_tokens: int | None = None,
-    rerank: bool | None = None,
-    explain: bool = False,
-    refresh: bool = True,
-    settings: Mapping[str, Any] | None = None,
-    assignments: Sequence[str] = (),
-    progress: Progress = silent,
-    going_on: Callable[[], None] = nobody_stops,
+def search_commits(
+    library: Library,
+    request: CommitRequest,
+    progress: Progress,
+    check_cancelled: Callable[[], None],
 ) -> Commits:
-    """Find commits of the repositories that hold the collections; new ones are read first.
-
-    `files` are globs of what a commit changed, `author` a part of a name or an address.
-    """
-    query = Query(
-        text=validation.query_text(text),
-        limit=validation.integer("The limit", limit, 1, 100),
-        mode=validation.search_mode(mode),
-        min_confidence=validation.confidence(min_confidence),
-        max_tokens=validation.token_budget(max_tokens),
-        rerank=rerank,
-        filters=Filters(
-            files=validation.globs(files),
-            authors=tuple(one.strip() for one in validation.texts(author) if one.strip()),
-            after=validation.moment(after),
-            before=validation.moment(before),
-        ),
-    )
-    pipeline = of_commits(library.pipeline_with(settings, assignments))
-    question = prepare(library, query, pipeline, going_on)
-    found = answered(library, question, progress if refresh else None, explain=explain)
-    return replace(found, notices=(*library.settings.notices, *found.notices))
+    """Return the best commits for a request; new commits are indexed first."""
+    settings = library.settings_with(request.settings, request.assignments)
+    pipeline = of_commits(library.pipeline_of(settings))
+    prepared = prepare(library, request.to_query(), pipeline, check_cancelled)
+    refreshing = progress if request.refresh else None
+    answer = _search(library, prepared, refreshing, explain=request.explain)
+    return replace(answer, notices=(*settings.notices, *answer.notices))
 
 
-def also(library: Parts, asked: Question, progress: Progress | None, *, explain: bool) -> Commits:
-    """What the history says to a question that was asked of the documents."""
-    query, days = asked.query, asked.query.filters
+def search_beside_documents(
+    library: Library, documents: PreparedSearch, progress: Progress | None, *, explain: bool
+) -> Commits:
+    """Return the best commits for the query of a search of documents."""
+    query, days = documents.query, documents.query.filters
     plain = Query(
         text=query.text,
         limit=query.limit,
@@ -106,28 +80,32 @@ def also(library: Parts, asked: Question, progress: Progress | None, *, explain:
         rerank=query.rerank,
         filters=Filters(after=days.after, before=days.before),
     )
-    question = prepare(library, plain, of_commits(asked.pipeline), asked.going_on)
-    return answered(library, question, progress, explain=explain)
+    prepared = prepare(library, plain, of_commits(documents.pipeline), documents.check_cancelled)
+    return _search(library, prepared, progress, explain=explain)
 
 
-def answered(
-    library: Parts, question: Question, progress: Progress | None, *, explain: bool
+def _search(
+    library: Library, prepared: PreparedSearch, progress: Progress | None, *, explain: bool
 ) -> Commits:
     """Found by the passages of messages and diffs, one result for each; without a progress, as indexed."""
-    kept, notices = annals(library, question.embedder)
-    query = question.query
+    kept, notices = annals(library, prepared.embedder)
+    query = prepared.query
     if (whole := kept.meant(query.text)) != query.text:
-        question = replace(question, query=replace(query, text=whole, raw_text=query.text))
+        prepared = replace(prepared, query=replace(query, text=whole, raw_text=query.text))
     if progress:
-        notices += kept.refresh(question.query, progress)
+        notices += kept.refresh(prepared.query, progress)
         if following := library.following:
             following.wake()  # it makes the vectors that there was no time for
     notices += kept.notices()
     with library.threads.search_slot() as alone, library.commits_engine.snapshot() as snapshot:
-        found = answer(library, question, snapshot, alone=alone)
+        found = run(library, prepared, snapshot, alone=alone)
         known = kept.commits(snapshot, [hit.chunk.document for hit in found.hits])
         modified = snapshot.documents.modified_times(known)
-    notices += [*found.notices, *question.sent(library), *library.commits_engine.take_notices()]
+    notices += [
+        *found.notices,
+        *prepared.first_use_notices(library),
+        *library.commits_engine.take_notices(),
+    ]
     found = present.within_budget(replace(found, modified=modified, notices=()))
     if found.notices:
         shorter = f"the answer is cut to stay within {query.max_tokens} tokens"
@@ -137,7 +115,7 @@ def answered(
         notices=tuple(notices),
         explain=explain,
         several_collections=len(kept.history.repositories) > 1,
-        took_ms=question.took_ms,
+        took_ms=prepared.took_ms,
     )
     return Commits(**{each.name: getattr(found, each.name) for each in fields(found)}, known=known)
 
@@ -169,7 +147,7 @@ def _by_files(operators: Rewrite) -> Rewrite:
 
 
 def keep_commits(
-    library: Parts, wanted: bool | None, progress: Progress, *, rebuild: bool
+    library: Library, wanted: bool | None, progress: Progress, *, rebuild: bool
 ) -> Report | None:
     """Read and embed all of the history where that is wanted, or was asked before."""
     if wanted is None:
@@ -185,7 +163,7 @@ def keep_commits(
     return replace(report, notices=(*hindered, *report.notices))
 
 
-def embed_commits(library: Parts, progress: Progress, seconds: float) -> bool:
+def embed_commits(library: Library, progress: Progress, seconds: float) -> bool:
     """Vectors for a while, where a history is indexed at all; whether there is more to do."""
     with library.commits_engine.snapshot() as snapshot:
         if not snapshot.generation:
@@ -197,7 +175,7 @@ def embed_commits(library: Parts, progress: Progress, seconds: float) -> bool:
     return kept.embed_some(progress, seconds)
 
 
-def told_status(library: Parts, fingerprint: str) -> dict[str, Any]:
+def told_status(library: Library, fingerprint: str) -> dict[str, Any]:
     """What is known of the history; nothing where it was never asked."""
     with library.commits_engine.snapshot() as snapshot:
         counts, failures = snapshot.status.counts(fingerprint), snapshot.status.failures()

@@ -160,6 +160,7 @@ def read_settings(
     folder: Path | None,
     assignments: Sequence[str] = (),
     given: Mapping[str, Any] | None = None,
+    call: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Settings:
     """Combine all layers for a folder: built-in, user, project, environment, then those of the call itself.
@@ -171,7 +172,7 @@ def read_settings(
     before = [*settings.from_user_file()]
     after = [
         *settings.from_environment(environ, SCHEMA),
-        *([Layer("the call", given)] if given else []),
+        *(Layer("the call", values) for values in (given, call) if values),
         *settings.from_assignments(assignments),
     ]
     found = settings.combine([*before, *allowed, *after], SCHEMA)

@@ -20,7 +20,7 @@ from marklight.ports import PathRange
 from marklight.report import Report
 
 if TYPE_CHECKING:
-    from marklight.library.parts import Parts
+    from marklight.library import Library
 
 SLICE_SECONDS = 2.0
 """How long passages are embedded before changes of files are asked for."""
@@ -57,7 +57,7 @@ class At:
 class Following:
     """One library's files, followed by one thread."""
 
-    def __init__(self, library: Parts) -> None:
+    def __init__(self, library: Library) -> None:
         self.library = library
         self.at: At | None = None
         """How far the run is that goes on now; None when nothing is to do."""
@@ -240,7 +240,7 @@ class Following:
         self.at = At(phase, done, total)
 
 
-def followed(library: Parts) -> Generator[Report, None, None]:
+def followed(library: Library) -> Generator[Report, None, None]:
     """A report for each batch of changes; what goes wrong is a report with notices alone."""
     found: SimpleQueue[Report] = SimpleQueue()
     following = Following(library)

@@ -5,27 +5,22 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from marklight.ingest.discover import OUTSIDE, Discover
 from marklight.library.commits import keep_commits, told_status
-from marklight.library.parts import Parts
 from marklight.model import DocumentId
-from marklight.ports import Progress, silent
+from marklight.ports import Progress
 from marklight.report import Report
 from marklight.search.likelihood import is_measured
 
+if TYPE_CHECKING:
+    from marklight.library import Library
 
-def index(
-    library: Parts,
-    *,
-    rebuild: bool = False,
-    history: bool | None = None,
-    progress: Progress = silent,
-) -> Report:
+
+def index(library: Library, *, rebuild: bool, history: bool | None, progress: Progress) -> Report:
     """Bring the index up to date: text first, searchable at once, then vectors.
 
     Commits too with `history`, or where they were asked for before.
@@ -52,17 +47,7 @@ def index(
     )
 
 
-def watch(library: Parts) -> Generator[Report, None, None]:
-    """Follow the files: a report for each batch of changes, until nobody asks for the next.
-
-    What goes wrong meanwhile is a report with notices alone.
-    """
-    from marklight.library.following import followed
-
-    return followed(library)
-
-
-def ignored(library: Parts, path: Path | str) -> str:
+def ignored(library: Library, path: Path | str) -> str:
     """Why a file is left out of the index; empty when it is not.
 
     A path counts from where the asker stands, else from the folder of a collection.
@@ -76,7 +61,7 @@ def ignored(library: Parts, path: Path | str) -> str:
     return OUTSIDE
 
 
-def _refused(library: Parts, place: Path) -> str:
+def _refused(library: Library, place: Path) -> str:
     """Why a file that is meant to be read could not be, when that was last tried."""
     with library.engine.snapshot() as snapshot:
         failures = snapshot.status.failures()
@@ -87,7 +72,7 @@ def _refused(library: Parts, place: Path) -> str:
     return ""
 
 
-def status(library: Parts) -> dict[str, Any]:
+def status(library: Library) -> dict[str, Any]:
     """What is indexed, what is still to do, what failed."""
     fingerprint, problem = library.models.fingerprint()
     with library.engine.snapshot() as snapshot:

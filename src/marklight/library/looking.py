@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from marklight.answer import Query
 from marklight.errors import NotFound
 from marklight.library.model_selection import EMBEDDING_MODES
-from marklight.library.parts import Parts
 from marklight.library.upkeep import MOMENT_SECONDS, Freshness
 from marklight.model import DocumentId
 from marklight.ports import Progress
+
+if TYPE_CHECKING:
+    from marklight.library import Library
 
 FEW = 32
 """Passages without a vector that a search embeds by itself though another thread would do it too."""
@@ -23,7 +25,7 @@ ROUNDS = 10
 Found = TypeVar("Found")
 
 
-def look(library: Parts, query: Query | None, progress: Progress) -> Freshness:
+def look(library: Library, query: Query | None, progress: Progress) -> Freshness:
     """A look at the disk, one for all who ask at once; then vectors for a while.
 
     Many vectors are left to whoever follows the disk, and so is a library that is not read yet.
@@ -66,7 +68,7 @@ def look(library: Parts, query: Query | None, progress: Progress) -> Freshness:
     return found._replace(notices=(*found.notices, *more))
 
 
-def look_at_known(library: Parts, progress: Progress) -> tuple[str, ...]:
+def look_at_known(library: Library, progress: Progress) -> tuple[str, ...]:
     """The same for a library that is there; only a search or a run makes a new one."""
     if following := library.following:
         following.await_text()
@@ -79,13 +81,13 @@ def look_at_known(library: Parts, progress: Progress) -> tuple[str, ...]:
     return (*library.settings.notices, *look(library, None, progress).notices)
 
 
-def reread(library: Parts, some: list[DocumentId], progress: Progress) -> bool:
+def reread(library: Library, some: list[DocumentId], progress: Progress) -> bool:
     """Whether there was something to read again, and that could be done."""
     return bool(some) and library.upkeep(library.reading).reread(some, progress)
 
 
 def as_now(
-    library: Parts, ask: Callable[[], tuple[Found, list[DocumentId]]], progress: Progress
+    library: Library, ask: Callable[[], tuple[Found, list[DocumentId]]], progress: Progress
 ) -> tuple[Found, list[DocumentId]]:
     """What is found in files as they are now; with those that could not be read since they changed.
 

@@ -15,9 +15,9 @@ from marklight.ingest.embedding import passages_matching
 from marklight.ingest.index_diff import IndexDiff
 from marklight.ingest.pipeline import Ingest
 from marklight.library.bookmark import Bookmark
+from marklight.library.collections import shown_folder, unlisted_notice
 from marklight.library.compose import Index
 from marklight.library.concurrency import SingleFlight
-from marklight.library.files import place_of, unlisted
 from marklight.model import Batch, DocumentId
 from marklight.ports import PathRange, Progress
 from marklight.report import Report
@@ -175,7 +175,7 @@ class Upkeep:
 
     def _partly(self, look: IndexDiff, report: Report) -> Iterator[str]:
         for folder in look.denied[:MOST_NAMED]:
-            yield unlisted(place_of(folder, self.ingest.collections))
+            yield unlisted_notice(shown_folder(folder, self.ingest.collections))
         if (more := len(look.denied) - MOST_NAMED) > 0:
             yield f"{more:,} more folders cannot be listed; `marklight status` names them"
         if look.stopped and not self.followed:

@@ -1,15 +1,18 @@
-"""Validation of search parameters: convert what callers pass to the values of a query, or raise `UsageError`."""
+"""Requests and their validation: convert the parameters of a search to a query, or raise `UsageError`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypedDict, TypeVar
 
-from marklight.answer import Mode
+from marklight.answer import Filters, Mode, Query
 from marklight.dates import demand_moment
 from marklight.errors import UsageError
+from marklight.library.collections import collection_of, scope_of
 from marklight.text import validate_glob
 
 Texts = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None
@@ -21,6 +24,143 @@ MAX_FILTER_VALUES = 500
 
 Value = TypeVar("Value")
 Number = TypeVar("Number", int, float)
+
+
+class CommonFlags(TypedDict, total=False):
+    """Keywords that `Library.search` and `Library.commits` share; `Request` describes them."""
+
+    limit: int
+    mode: str
+    min_confidence: float | None
+    after: Day
+    before: Day
+    max_tokens: int | None
+    rerank: bool | None
+    explain: bool
+    refresh: bool
+    settings: Mapping[str, Any] | None
+    assignments: Sequence[str]
+
+
+class SearchFlags(CommonFlags, total=False):
+    """Keywords of `Library.search`; `SearchRequest` describes them."""
+
+    path: Texts
+    tag: Texts
+    where: Mapping[str, str] | Texts
+    exclude: Texts
+    collection: Texts
+    parents: bool
+    context: int
+    expand_context: bool
+    hypothesis: str | None
+    with_history: bool
+    near: Path | None
+    part: Path | None
+
+
+class CommitFlags(CommonFlags, total=False):
+    """Keywords of `Library.commits`; `CommitRequest` describes them."""
+
+    files: Texts
+    author: Texts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Parameters of a search of documents or commits, as a caller gives them."""
+
+    text: str
+    limit: int = 5
+    mode: str = "hybrid"
+    min_confidence: float | None = None
+    after: Day = None
+    before: Day = None
+    max_tokens: int | None = None
+    rerank: bool | None = None
+    explain: bool = False
+    refresh: bool = True
+    """Bring the index up to date first."""
+    settings: Mapping[str, Any] | None = None
+    """Settings of the table `search` for this call."""
+    assignments: Sequence[str] = ()
+    """Settings for this call in the form KEY=VALUE, as `--set` takes them."""
+
+    def _query(self, filters: Filters, **options: Any) -> Query:
+        return Query(
+            text=query_text(self.text),
+            limit=integer("The limit", self.limit, 1, 100),
+            mode=search_mode(self.mode),
+            min_confidence=confidence(self.min_confidence),
+            max_tokens=token_budget(self.max_tokens),
+            rerank=self.rerank,
+            filters=filters,
+            **options,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest(Request):
+    """Parameters of a search of documents; the keywords of `Library.search`."""
+
+    path: Texts = ()
+    tag: Texts = ()
+    where: Mapping[str, str] | Texts = ()
+    exclude: Texts = ()
+    collection: Texts = ()
+    parents: bool = False
+    context: int = 0
+    expand_context: bool = False
+    hypothesis: str | None = None
+    with_history: bool = False
+    near: Path | None = None
+    """Current folder of the caller; default: that of this process."""
+    part: Path | None = None
+    """Folder that the search is limited to."""
+
+    def to_query(self, known: Mapping[str, Path], scope: tuple[tuple[str, str], ...]) -> Query:
+        """Validate the parameters; `known` are the library's collections, `scope` its default scope."""
+        hypothesis = self.hypothesis
+        filters = Filters(
+            collections=collections(self.collection, known),
+            paths=globs(self.path),
+            exclude=globs(self.exclude),
+            tags=tuple(tag.removeprefix("#") for tag in texts(self.tag)),
+            where=pairs(self.where),
+            after=moment(self.after),
+            before=moment(self.before),
+            within=scope_of(known, self.part) if self.part else scope,
+        )
+        return self._query(
+            filters,
+            parents=self.parents,
+            context=integer("The context", self.context, 0, 20),
+            expand_context=self.expand_context,
+            hypothesis="" if hypothesis is None else query_text(hypothesis, "hypothesis"),
+            current_collection=collection_of(known, self.near or Path.cwd())
+            if len(known) > 1
+            else "",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest(Request):
+    """Parameters of a search of commits; the keywords of `Library.commits`."""
+
+    files: Texts = ()
+    """Globs of the files that a commit changed."""
+    author: Texts = ()
+    """A part of the author's name or e-mail address."""
+
+    def to_query(self) -> Query:
+        """Validate the parameters."""
+        filters = Filters(
+            files=globs(self.files),
+            authors=tuple(name.strip() for name in texts(self.author) if name.strip()),
+            after=moment(self.after),
+            before=moment(self.before),
+        )
+        return self._query(filters)
 
 
 def context_level(level: str | None, context: int | None) -> tuple[str, int]:

@@ -78,7 +78,7 @@ class LibraryHost:
             progress(phase, done, total)
 
         def run_in_thread() -> Value:
-            return work(library, progress=checked_progress, going_on=check_cancelled)
+            return work(library, progress=checked_progress, check_cancelled=check_cancelled)
 
         async with self._slot():
             library = self.library
@@ -93,7 +93,7 @@ class LibraryHost:
 
     async def reopen(self) -> None:
         """Open the library again with the current settings; calls in progress finish on the old one."""
-        fresh = await anyio.to_thread.run_sync(self.library.again)
+        fresh = await anyio.to_thread.run_sync(self.library.reopened)
         before, self.library = self.library, fresh
         heard, old = self.following.heard, self.following
         self.following = Following(fresh)

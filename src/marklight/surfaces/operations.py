@@ -134,13 +134,15 @@ class Operation:
     subject: str = ""
     """The parameter that the method takes as its positional argument."""
     context: tuple[str, ...] = ()
-    """Arguments that the caller itself adds: progress, going_on, near, part, assignments."""
+    """Arguments that the caller itself adds: progress, check_cancelled, near, part, assignments."""
     convert: Callable[[Any], Result | dict[str, Any]] = lambda result: result
 
 
 OPERATIONS: Mapping[str, Operation] = {
-    "search": Operation(SEARCH, "query", ("progress", "going_on", "near", "part", "assignments")),
-    "commits": Operation(COMMITS, "query", ("progress", "going_on", "assignments")),
+    "search": Operation(
+        SEARCH, "query", ("progress", "check_cancelled", "near", "part", "assignments")
+    ),
+    "commits": Operation(COMMITS, "query", ("progress", "check_cancelled", "assignments")),
     "get": Operation(GET, "ref", ("progress", "near")),
     "outline": Operation(OUTLINE, "path", ("progress", "near")),
     "page": Operation(PAGE, "path", ("progress", "near")),

@@ -18,7 +18,7 @@ from tests.surfaces.saying import said
     [
         (["search", ""], 2, "empty"),
         (["search", "x", "-n", "0"], 2, "1 to 100"),
-        (["search", "x", "nowhere"], 2, "no folder nowhere"),
+        (["search", "x", "nowhere"], 2, "No such folder: nowhere"),
         (["search", "x", "espresso.md"], 2, "not a folder"),
         (["search", "x", "--lmit", "3"], 2, "--limit"),
         (["search", "x", "--mode", "magic"], 2, "hybrid"),
@@ -52,7 +52,7 @@ def test_with_debug_an_error_tells_where_it_arose_and_keeps_its_exit_code(
     code, out, err = said(capsys, "--debug", "search", "x", "nowhere")
     assert (code, out) == (2, "")
     assert "Traceback" in err
-    assert err.splitlines()[-1].startswith("marklight: there is no folder nowhere")
+    assert err.splitlines()[-1].startswith("marklight: No such folder: nowhere")
 
 
 @pytest.mark.parametrize("command", ["search", "commits"])

@@ -115,6 +115,6 @@ def test_a_folder_that_cannot_be_written_keeps_its_index_elsewhere_and_says_so(
     monkeypatch.setattr("os.access", lambda path, mode: False)
     code, _out, err = said(capsys, "search", "grind the beans")
     assert code == 0
-    assert "cannot be written" in err
+    assert "is not writable" in err
     assert str(tmp_path / "data") in err
     assert not (folder / ".marklight").exists()

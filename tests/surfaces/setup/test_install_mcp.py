@@ -144,7 +144,7 @@ WRONG = {
     "like nothing": (["emacs"], "Known: claude-code, claude-desktop, cursor, vscode, codex"),
     "no projects": (["claude-desktop", "--project"], "Leave out --project"),
     "no skills": (["claude-desktop", "--skill"], "does not read skills"),
-    "no folder": (["cursor", "nowhere"], "there is no folder nowhere"),
+    "no folder": (["cursor", "nowhere"], "No such folder: nowhere"),
     "a file": (["cursor", "a.md"], "is not a folder"),
     "a name": (["cursor", "--name", "a b"], "letters, digits, - and _"),
     "an empty name": (["cursor", "--name", ""], "letters, digits, - and _"),

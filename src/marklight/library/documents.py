@@ -1,0 +1,226 @@
+"""Read operations on documents: get, outline, page, links, related, graph, and the list of documents.
+
+Each operation refreshes the index first, and reads a document again if its file changed since it was indexed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from heapq import nsmallest
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from marklight.answer import iso_seconds
+from marklight.errors import NotFound, StoreError, UsageError
+from marklight.library.looking import as_before, as_now, look_at_known, reread
+from marklight.library.model_selection import model_in_use
+from marklight.library.validation import context_level, integer
+from marklight.model import DocumentId
+from marklight.ports import IndexedFile, Progress, Snapshot
+from marklight.report import Extract, Graph, Links, Outline, Page, Register, Related
+from marklight.search import reference, relations
+from marklight.search.reference import FindDocument
+
+if TYPE_CHECKING:
+    from marklight.library import Library
+
+Result = TypeVar("Result", bound=Extract | Outline | Page | Links | Related)
+"""A result about one document."""
+
+
+def get(
+    library: Library,
+    ref: str,
+    level: str | None,
+    context: int | None,
+    collection: str | None,
+    near: Path | None,
+    progress: Progress,
+) -> Extract:
+    """Return a document or a part of it, with as much context as the level says."""
+    wanted, count = context_level(level, context)
+
+    def read(snapshot: Snapshot, find: FindDocument) -> Extract:
+        if collection is not None:
+            find = library.files.exact_finder(snapshot, collection)
+        extract = reference.resolve_reference(ref, snapshot, find)
+        library.files.check_exists(extract.document)
+        return reference.extract_at_level(extract, wanted, snapshot, count) if wanted else extract
+
+    return _read_current(library, read, near, progress)
+
+
+def outline(library: Library, path: str, near: Path | None, progress: Progress) -> Outline:
+    """Return the headings of a document."""
+
+    def read(snapshot: Snapshot, find: FindDocument) -> Outline:
+        document = reference.require_document(path, snapshot, find)
+        return Outline(document.id, tuple(document.outline))
+
+    return _read_current(library, read, near, progress)
+
+
+def page(library: Library, path: str, line: int, near: Path | None, progress: Progress) -> Page:
+    """Return a document as safe HTML; of a very long one the part around a line."""
+    from marklight.ingest.render import render
+
+    several = len(library.collections) > 1
+
+    def read(snapshot: Snapshot, find: FindDocument) -> Page:
+        document = reference.require_document(path, snapshot, find)
+        links = snapshot.links.outgoing(document.id)
+        targets = {link.link.keys: link.target.named(several) for link in links if link.target}
+        parsers = library.reading.discover.parsers
+        rendered = render(document, document.id.named(several), targets.get, line, parsers)
+        return Page(
+            document=document.id,
+            title=document.title,
+            html=rendered.html,
+            lines=rendered.lines,
+            of_lines=document.text.count("\n") + 1,
+            headings=document.outline,
+            blocks=document.blocks,
+            tags=document.tags,
+            date=document.date,
+            dated=iso_seconds(snapshot.documents.dates([document.id])[document.id]),
+        )
+
+    return _read_current(library, read, near, progress)
+
+
+def links(
+    library: Library, path: str | None, limit: int, near: Path | None, progress: Progress
+) -> Links:
+    """Return the links to and from a document; without one, unresolved links and orphans of the library."""
+    integer("The limit", limit, 1, relations.MAX_BACKLINKS)
+
+    def read(snapshot: Snapshot, find: FindDocument) -> Links:
+        if path is None:
+            return relations.unresolved_and_orphans(snapshot, limit, library.files.exists)
+        id = reference.require_document(path, snapshot, find).id
+        return relations.links(id, snapshot, limit, library.files.exists)
+
+    return _read_current(library, read, near, progress)
+
+
+def related(
+    library: Library, path: str, limit: int, near: Path | None, progress: Progress
+) -> Related:
+    """Return the documents most related to a document: by links, shared tags and embeddings, each with the reasons."""
+    integer("The limit", limit, 1, 100)
+
+    def read(snapshot: Snapshot, find: FindDocument) -> Related:
+        document = reference.require_document(path, snapshot, find)
+        model = ""
+        if library.settings["model.name"] != "none":
+            model = model_in_use(snapshot, lambda: library.models.fingerprint()[0])
+        return relations.related(document, snapshot, model, limit, library.files.exists)
+
+    return _read_current(library, read, near, progress)
+
+
+def graph(
+    library: Library,
+    path: str | None,
+    depth: int,
+    limit: int,
+    near: Path | None,
+    progress: Progress,
+) -> Graph:
+    """Return the link graph around a document; without one, around the documents with the most links."""
+    integer("The depth", depth, 1, relations.MAX_DEPTH)
+    integer("The limit", limit, 1, relations.MAX_NODES)
+    notices = look_at_known(library, progress)
+    with library.engine.snapshot() as snapshot:
+        if path is None:
+            result = relations.graph_of_best_linked(snapshot, limit, library.files.exists)
+        else:
+            find = library.files.finder(snapshot, near)
+            id = reference.require_document(path, snapshot, find).id
+            result = relations.graph_around(id, snapshot, depth, limit, library.files.exists)
+    return replace(result, notices=notices)
+
+
+def _read_current(
+    library: Library,
+    read: Callable[[Snapshot, FindDocument], Result],
+    near: Path | None,
+    progress: Progress,
+) -> Result:
+    """Return what `read` finds about a document, after its file was indexed again if it changed."""
+    notices = look_at_known(library, progress)
+    unindexed: list[DocumentId] = []
+    damaged: list[DocumentId] = []
+
+    def attempt() -> tuple[Result, list[DocumentId]]:
+        with library.engine.snapshot() as snapshot:
+            result = read(snapshot, library.files.finder(snapshot, near, unindexed.append))
+            ids = [result.document] if result.document else []
+            damaged[:] = snapshot.status.damaged_documents(ids)
+            return result, [*damaged, *library.files.changed(snapshot.documents.files_of(ids))]
+
+    try:
+        result, stale = as_now(library, attempt, progress)
+    except NotFound as error:
+        indexed = reread(library, unindexed, progress)
+        if reason := _refusal(library, unindexed):
+            raise NotFound(reason) from error
+        if not indexed:
+            raise
+        result, stale = as_now(library, attempt, progress)
+    if damaged:
+        raise StoreError(f"{damaged[0].path} is damaged in the index", "Run `marklight doctor`")
+    return replace(result, notices=(*notices, *as_before(len(stale)), *result.notices))
+
+
+def _refusal(library: Library, documents: list[DocumentId]) -> str:
+    """Return why the file of one of these documents was not indexed; empty if none was refused."""
+    if not documents:
+        return ""
+    with library.engine.snapshot() as snapshot:
+        reasons = {failure.document: failure.reason for failure in snapshot.status.failures()}
+    return next((f"{id.path} {reasons[id]}" for id in documents if id in reasons), "")
+
+
+def list_documents(library: Library, like: str, after: str, limit: int) -> Register:
+    """Return indexed documents in order of their ids, paginated; with `like`, the best matches of a text in paths."""
+    integer("The limit", limit, 1, 1000)
+    with library.engine.snapshot() as snapshot:
+        return paginate(snapshot.documents.files(), like, after, limit)
+
+
+def paginate(
+    files: Mapping[DocumentId, IndexedFile], like: str, after: str, limit: int
+) -> Register:
+    """Return one page of documents; `after` is the cursor `next` of the page before."""
+    if like:
+        matches = nsmallest(limit, _path_matches(files, like.lower()))
+        return Register(tuple((id, files[id].file) for _, id in matches), len(files))
+    last = _read_cursor(after) if after else None
+    rest = [id for id in files if last is None or id > last]
+    ids = nsmallest(limit, rest)
+    cursor = json.dumps(ids[-1], ensure_ascii=False) if len(ids) < len(rest) else None
+    return Register(tuple((id, files[id].file) for id in ids), len(files), cursor)
+
+
+def _path_matches(ids: Iterable[DocumentId], text: str) -> Iterable[tuple[int, DocumentId]]:
+    """Yield the documents whose path contains the text, and a rank: path prefix, file name prefix, anywhere."""
+    for id in ids:
+        at = id.path.lower().find(text)
+        if at < 0:
+            continue
+        name = id.path.lower().rpartition("/")[2]
+        yield (0 if at == 0 else 1 if name.startswith(text) else 2), id
+
+
+def _read_cursor(after: str) -> DocumentId:
+    try:
+        collection, path = json.loads(after)
+        return DocumentId(str(collection), str(path))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UsageError(
+            "`after` must be the value of `next` of the page before",
+            "Leave it out for the first page",
+        ) from error

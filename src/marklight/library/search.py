@@ -1,0 +1,271 @@
+"""Search of documents: refresh the index, run the pipeline on one snapshot, check the files and the checksums of the results."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from marklight.answer import Answer, Mode, Query
+from marklight.errors import HistoryError, ModelServerError, NotFound
+from marklight.library.collections import unlisted_notice
+from marklight.library.concurrency import PARALLEL_PASSAGES
+from marklight.library.looking import as_before, as_now, look
+from marklight.library.model_selection import (
+    EMBEDDING_MODES,
+    IN_BACKGROUND,
+    RUN_INDEX,
+    choose_embedder,
+)
+from marklight.library.upkeep import Freshness
+from marklight.library.validation import SearchRequest
+from marklight.model import DocumentId
+from marklight.ports import Embedder, Progress, Reranker, Snapshot, Tools, with_time_limit
+from marklight.search import present, widen
+from marklight.search.pipeline import GONE, Pipeline
+
+if TYPE_CHECKING:
+    from marklight.library import Library
+
+DEPTH_STEP, MAX_DEPTH = 4, 16
+"""Factor by which each deeper search multiplies the number of candidates, and its maximum."""
+FEW_CANDIDATES = 20
+"""With fewer candidates than this, a deeper search would find no more."""
+DAMAGED = "The passages that match are damaged in the index"
+UNREADABLE = "The documents that match cannot be read (permission denied)"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSearch:
+    """A validated query with the pipeline and the models that answer it."""
+
+    query: Query
+    pipeline: Pipeline
+    embedder: Embedder | None
+    reranker: Reranker | None
+    check_cancelled: Callable[[], None]
+    started: float
+
+    @property
+    def took_ms(self) -> float:
+        """Return the time since the search began."""
+        return (time.perf_counter() - self.started) * 1000
+
+    def first_use_notices(self, library: Library) -> list[str]:
+        """Return a notice for each remote model server that this search uses for the first time."""
+        return library.models.first_use_notices(
+            embedding=self.embedder is not None, reranking=self.reranker is not None
+        )
+
+
+def prepare(
+    library: Library, query: Query, pipeline: Pipeline, check_cancelled: Callable[[], None]
+) -> PreparedSearch:
+    """Load the models that a query needs, so that a missing one is reported before any other work."""
+    started = time.perf_counter()
+    reranker = library.models.reranker_for(query, pipeline)
+    embedder = library.models.embedder if query.mode in EMBEDDING_MODES else None
+    return PreparedSearch(query, pipeline, embedder, reranker, check_cancelled, started)
+
+
+def search(
+    library: Library,
+    request: SearchRequest,
+    progress: Progress,
+    check_cancelled: Callable[[], None],
+) -> Answer:
+    """Return the best passages for a request, and the best commits if it includes the history."""
+    query = request.to_query(library.collections, library.scope)
+    settings = library.settings_with(request.settings, request.assignments)
+    prepared = prepare(library, query, library.pipeline_of(settings), check_cancelled)
+    fresh = look(library, query, progress) if request.refresh else Freshness()
+    refreshing = progress if request.refresh else None
+    answer = _search_documents(library, prepared, refreshing)
+    answer = replace(
+        answer,
+        index=replace(answer.index, unread=fresh.unread),
+        notices=[
+            *library.notices(settings),
+            *_not_repeated(fresh.notices, answer.notices),
+            *answer.notices,
+            *prepared.first_use_notices(library),
+            *library.engine.take_notices(),
+        ],
+        explain=request.explain,
+        several_collections=len(library.collections) > 1,
+    )
+    answer = present.within_budget(answer)
+    if request.with_history:
+        from marklight.library.commits import search_beside_documents
+
+        try:
+            commits = search_beside_documents(
+                library, prepared, refreshing, explain=request.explain
+            )
+            answer = replace(answer, commits=commits)
+        except (HistoryError, NotFound) as error:  # the documents are shown all the same
+            answer = replace(answer, notices=(*answer.notices, str(error)))
+    return replace(answer, took_ms=prepared.took_ms)
+
+
+def _search_documents(
+    library: Library, prepared: PreparedSearch, progress: Progress | None
+) -> Answer:
+    """Return passages of files as they are now; without a progress, as they are indexed."""
+    following = library.following
+    rest = IN_BACKGROUND if following else RUN_INDEX
+    # While a library is indexed for the first time, the notice about its progress is enough.
+    indexing = following is not None and following.reading
+    empty = [] if indexing else [f"There are no documents in {library.place.folder}"]
+    damaged: list[set[DocumentId]] = []
+
+    def attempt() -> tuple[Answer, list[DocumentId]]:
+        denied: set[str] = set()
+
+        def exists(id: DocumentId) -> bool:
+            if library.files.exists(id):
+                return True
+            denied.update(filter(None, [library.files.denied_folder(id)]))
+            return False
+
+        with library.threads.search_slot() as alone, library.engine.snapshot() as snapshot:
+            answer = run(library, prepared, snapshot, alone=alone, exists=exists, rest=rest)
+            damaged.append(_damaged_documents(answer, snapshot))
+            if damaged[-1]:
+                intact = tuple(hit for hit in answer.hits if hit.chunk.document not in damaged[-1])
+                reason = answer.abstained if intact else DAMAGED
+                answer = replace(answer, hits=intact, abstained=reason)
+            documents = {hit.chunk.document for hit in answer.hits}
+            answer = replace(
+                answer,
+                modified=snapshot.documents.modified_times(documents),
+                dates=snapshot.documents.dates(documents),
+                levels=widen.levels((hit.chunk for hit in answer.hits), widen.Leaves(snapshot)),
+                abstained=UNREADABLE if denied and answer.abstained == GONE else answer.abstained,
+                notices=[
+                    *answer.notices,
+                    *map(unlisted_notice, sorted(denied)),
+                    *([] if answer.index.documents else empty),
+                ],
+            )
+            changed = library.files.changed(snapshot.documents.files_of(documents))
+            return answer, [*damaged[-1], *changed]
+
+    answer, stale = as_now(library, attempt, progress) if progress else attempt()
+    answer = _without_deleted(answer, stale, library.files.exists) if stale else answer
+    return replace(answer, notices=[*answer.notices, *_damage_notices(damaged)])
+
+
+def run(
+    library: Library,
+    prepared: PreparedSearch,
+    snapshot: Snapshot,
+    *,
+    alone: bool,
+    exists: Callable[[DocumentId], bool] = lambda _: True,
+    rest: str = RUN_INDEX,
+) -> Answer:
+    """Run the pipeline on a snapshot of an index; `alone` is true if no other search runs.
+
+    If a model server fails, keyword search alone answers.
+    """
+    query, pipeline = prepared.query, prepared.pipeline
+    counts = snapshot.status.counts(library.models.fingerprint()[0])
+    embedder, notices = choose_embedder(
+        query, snapshot, prepared.embedder, library.models.embedder_named, rest
+    )
+    tools = Tools(
+        snapshot,
+        with_time_limit(embedder, library.settings["model.query_seconds"]),
+        prepared.reranker,
+        exists=exists,
+        now=time.time(),
+        notify=notices.append,
+        check_cancelled=prepared.check_cancelled,
+    )
+    if alone and counts.chunks >= PARALLEL_PASSAGES:
+        tools = replace(tools, run_parallel=library.threads.run_parallel)
+    try:
+        answer = _deep_enough(pipeline, query, tools)
+    except ModelServerError as error:
+        if query.mode is Mode.SEMANTIC:
+            raise
+        notices.append(f"Answered by keyword search alone: {error}")
+        answer = _deep_enough(pipeline, query, replace(tools, embedder=None))
+    # A deeper search repeats the notices of the first one.
+    return replace(answer, index=counts, notices=list(dict.fromkeys(notices)))
+
+
+def _deep_enough(pipeline: Pipeline, query: Query, tools: Tools) -> Answer:
+    """Search with more candidates while duplicates and deleted files leave too few results."""
+    answer = pipeline(query, tools)
+    while _is_crowded(answer) and query.depth_factor < MAX_DEPTH:
+        query = replace(query, depth_factor=DEPTH_STEP * query.depth_factor)
+        deeper = pipeline(query, tools)
+        if deeper.stats["original_count"] == answer.stats["original_count"]:
+            break  # there are no other candidates
+        answer = deeper
+    return answer
+
+
+def _is_crowded(answer: Answer) -> bool:
+    """Return true if most candidates were duplicates or deleted files, and fewer results are left than the limit.
+
+    If the confidence threshold removed some, candidates further down would be below it too.
+    """
+    left = {step.stage: step.count for step in answer.steps}
+    fused = left["fuse"]
+    existing = left.get("existing_files", fused)
+    if len(answer.hits) >= answer.query.limit or fused < FEW_CANDIDATES:
+        return False
+    if left.get("confidence", existing) < existing:
+        return False
+    return 2 * answer.stats["after_same_meaning"] < fused
+
+
+def _damaged_documents(answer: Answer, snapshot: Snapshot) -> set[DocumentId]:
+    """Return the documents of hits that do not match their checksums: of the passages, or of all that is shown around them."""
+    query = answer.query
+    if query.parents or query.context or query.expand_context:
+        return snapshot.status.damaged_documents({hit.chunk.document for hit in answer.hits})
+    return snapshot.status.damaged_chunks([hit.chunk.id for hit in answer.hits])
+
+
+def _damage_notices(damaged: list[set[DocumentId]]) -> list[str]:
+    """Return notices about documents that were damaged in the index: those that were read again, and those left out."""
+    left_out = damaged[-1]
+    repaired = set().union(*damaged) - left_out
+    notices = []
+    if repaired:
+        names = ", ".join(sorted(id.path for id in repaired))
+        notices.append(f"Damaged in the index and read again from the disk: {names}")
+    if left_out:
+        names = ", ".join(sorted(id.path for id in left_out))
+        notices.append(f"Damaged in the index and left out: {names}; `marklight doctor` repairs it")
+    return notices
+
+
+def _without_deleted(
+    answer: Answer, stale: Iterable[DocumentId], exists: Callable[[DocumentId], bool]
+) -> Answer:
+    """Remove hits of deleted files; add a notice about files that changed and could not be read again."""
+    deleted = {id for id in stale if not exists(id)}
+    hits = tuple(hit for hit in answer.hits if hit.chunk.document not in deleted)
+    changed = len({hit.chunk.document for hit in hits}.intersection(stale))
+    return replace(
+        answer,
+        hits=hits,
+        abstained=answer.abstained if hits else GONE,
+        notices=[*answer.notices, *as_before(changed)],
+    )
+
+
+def _not_repeated(notices: Iterable[str], others: Iterable[str]) -> list[str]:
+    """Return the notices whose reason is not among the others: one failure is reported once."""
+    reasons = {_reason(notice) for notice in others}
+    return [notice for notice in notices if _reason(notice) not in reasons]
+
+
+def _reason(notice: str) -> str:
+    return notice.partition(": ")[2] or notice
