@@ -243,7 +243,7 @@ def test_a_daemon_that_was_killed_is_not_missed(
     assert left == []
     code, _, err = said(capsys, "stop")
     assert code == 1
-    assert "no daemon serves" in err
+    assert "No daemon is running" in err
 
 
 def test_a_daemon_that_hangs_is_not_waited_for(
