@@ -62,13 +62,13 @@ def test_an_answer_as_text_is_what_the_command_line_prints(tmp_path: Path) -> No
         assert str(found) == answer_as(found, "text")
         assert str(found.hits[0]) in str(found)
         nothing = lib.search("zzzz", mode="keyword")
-    assert str(nothing) == "nothing found: no passage matches the question"
+    assert str(nothing) == "No passage matches the query"
     assert nothing._repr_html_() == f"<p>{nothing}</p>"
 
 
 def test_an_answer_is_told_in_one_short_line() -> None:
-    assert repr(answer("x")) == "<Answer to 'who': 1 hit, the best 0.83>"
+    assert repr(answer("x")) == "<Answer to 'who': 1 result, best 0.83>"
     long = replace(answer("x"), query=Query("a\n" * 500))
     assert "\n" not in repr(long)
     assert len(repr(long)) < 200
-    assert repr(replace(long, hits=(), query=Query("q"))) == "<Answer to 'q': 0 hits>"
+    assert repr(replace(long, hits=(), query=Query("q"))) == "<Answer to 'q': 0 results>"

@@ -228,12 +228,12 @@ class Answer:
     def empty_reason(self, shows_all: str) -> str | None:
         """Return why there are no results and which option, called `shows_all`, shows the closest passages."""
         advice = self.advice(shows_all)
-        return f"{self.abstained}; {advice}" if advice else self.abstained
+        return f"{self.abstained}. {advice}" if advice else self.abstained
 
     def advice(self, shows_all: str) -> str | None:
         """Return how to see the closest passages, if the search abstained from showing any."""
         left_out = self.abstained is not None and self.below_threshold
-        return f"{shows_all} shows what comes nearest" if left_out else None
+        return f"Use {shows_all} to see the closest passages" if left_out else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer for JSON, the same on every surface."""

@@ -1,4 +1,4 @@
-"""Render answers as text and HTML for people; text of documents is escaped and quoted."""
+"""Format places, passages and answers as plain text and HTML; text of documents is escaped and quoted."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import TYPE_CHECKING
 from marklight.escaping import one_line, quoted, visible
 
 if TYPE_CHECKING:
-    # Only named here: `--help` needs the harmless texts and nothing that they are made of.
+    # Types only: `--help` needs the escaping functions and nothing else.
     from marklight.answer import Answer, Hit
     from marklight.model import Chunk, DocumentId
     from marklight.report import Extract
 
-MOST_OF_A_QUESTION = 60
-"""Characters of it in a line that tells of an answer."""
-NO_TEXT = "(nothing but its title)"
+MAX_QUERY = 60
+"""Characters of the query in the repr of an answer."""
+NO_TEXT = "(title only)"
 
-_LEAVING_OUT = {
+_DROPPING_STAGES = {
     "after_threshold": "exact_duplicates",
     "after_same_text": "near_duplicates",
     "after_near_text": "semantic_duplicates",
     "after_same_meaning": "per_document",
     "after_doc_limit": "",
 }
-"""What `stats` calls the number of hits before each stage that leaves out what was found twice or too often."""
+"""Counts in `stats`, each with the stage that follows and drops duplicates or passages of one document."""
 
 
 def path(document: DocumentId, several_collections: bool = False) -> str:
-    """A document's path, with its collection first where there are several."""
+    """Return a document's path, with its collection first where there are several."""
     return one_line(document.named(several_collections))
 
 
 def place(piece: Chunk | Extract, several_collections: bool = False) -> str:
-    """`guide/auth.md:120-148`, which editors and terminals can open."""
+    """Return `guide/auth.md:120-148`, which editors and terminals can open."""
     return place_of(piece.document.named(several_collections), piece.lines)
 
 
@@ -44,14 +44,14 @@ def place_of(name: str, lines: Sequence[int]) -> str:
     A name that contains `:1-4 § ` itself would pose as a place in another document: its `§` is escaped, so
     that a place ends at the first `§` that follows lines.
     """
-    return f"{_LINES_IN_NAME.sub(_without_section_sign, one_line(name))}:{lines[0]}-{lines[1]}"
+    return f"{_LINES_IN_NAME.sub(_escape_section_sign, one_line(name))}:{lines[0]}-{lines[1]}"
 
 
 _LINES_IN_NAME = re.compile(r":\d+-\d+ §")
 
 
-def _without_section_sign(found: re.Match[str]) -> str:
-    return found[0].replace("§", "\\xa7")
+def _escape_section_sign(match: re.Match[str]) -> str:
+    return match[0].replace("§", "\\xa7")
 
 
 def headed_place(
@@ -59,7 +59,7 @@ def headed_place(
     several_collections: bool = False,
     link: Callable[[str, DocumentId, int], str] = lambda text, *_: text,
 ) -> str:
-    """`guide/auth.md:120-148 § Auth > Token refresh`; `link` makes the place one to click on."""
+    """Return `guide/auth.md:120-148 § Auth > Token refresh`; `link` makes the place a hyperlink."""
     from marklight.model import trail
 
     where = link(place(piece, several_collections), piece.document, piece.lines[0])
@@ -68,18 +68,18 @@ def headed_place(
 
 
 def answer_line(answer: Answer) -> str:
-    """What was asked and how much was found."""
-    asked = answer.query.raw_text or answer.query.text
-    short = asked if len(asked) <= MOST_OF_A_QUESTION else f"{asked[:MOST_OF_A_QUESTION]}…"
-    scores = f", the best {answer.hits[0].score:.2f}" if answer.hits else ""
-    hits = "1 hit" if len(answer.hits) == 1 else f"{len(answer.hits)} hits"
-    return one_line(f"<Answer to {short!r}: {hits}{scores}>")
+    """Return the repr of an answer: the query, the number of results and the best score."""
+    query = answer.query.raw_text or answer.query.text
+    short = query if len(query) <= MAX_QUERY else f"{query[:MAX_QUERY]}…"
+    best = f", best {answer.hits[0].score:.2f}" if answer.hits else ""
+    results = "1 result" if len(answer.hits) == 1 else f"{len(answer.hits)} results"
+    return one_line(f"<Answer to {short!r}: {results}{best}>")
 
 
 def answer_text(answer: Answer) -> str:
-    """The hits as the command line prints them; where there are none, why."""
+    """Return the results as the command line prints them, or the reason why there are none."""
     if not answer.hits:
-        return _nothing(answer)
+        return _empty_text(answer)
     several = answer.several_collections
     return "\n\n".join(
         f"[{rank}] {hit_text(hit, several)}" for rank, hit in enumerate(answer.hits, 1)
@@ -87,49 +87,51 @@ def answer_text(answer: Answer) -> str:
 
 
 def hit_text(hit: Hit, several_collections: bool = False) -> str:
-    """A passage under the line that says where it stands."""
+    """Return a header with place and score, then the quoted passage."""
     where = headed_place(hit.chunk, several_collections)
     return f"{where} ({hit.score:.2f})\n{text_of(hit.chunk)}"
 
 
 def left_out(answer: Answer) -> tuple[str, list[str]]:
-    """What else there is where fewer are shown than were asked for, and the stages that left it out."""
+    """Describe what was dropped if there are fewer results than requested; also return the stages."""
     stats = answer.stats
     if not answer.hits or not stats or stats["after_doc_limit"] >= answer.query.limit:
         return "", []
-    counts = [stats[key] for key in _LEAVING_OUT]
-    gone = {
+    counts = [stats[key] for key in _DROPPING_STAGES]
+    dropped = {
         stage: before - after
-        for stage, before, after in zip(_LEAVING_OUT.values(), counts, counts[1:], strict=False)
+        for stage, before, after in zip(_DROPPING_STAGES.values(), counts, counts[1:], strict=False)
         if after < before
     }
-    of_these = gone.get("per_document", 0)
-    alike = sum(gone.values()) - of_these
-    several = len({hit.chunk.document for hit in answer.hits}) > 1
-    said = [f"{alike} more say{'s' * (alike == 1)} nearly the same"] if alike else []
-    if of_these:
+    same_document = dropped.get("per_document", 0)
+    duplicates = sum(dropped.values()) - same_document
+    parts = []
+    if duplicates:
+        parts.append(f"{duplicates} near duplicate{'s' * (duplicates > 1)}")
+    if same_document:
+        several = len({hit.chunk.document for hit in answer.hits}) > 1
         documents = "these documents" if several else "this document"
-        said.append(f"{of_these} more {'is' if of_these == 1 else 'are'} of {documents}")
-    return ", ".join(said), list(gone)
+        parts.append(f"{same_document} more passage{'s' * (same_document > 1)} of {documents}")
+    return f"Not shown: {', '.join(parts)}" if parts else "", list(dropped)
 
 
 def text_of(chunk: Chunk) -> str:
-    """Quote a passage; of one that is found by its title alone, say so."""
+    """Quote a passage; one that has a title only gets a placeholder."""
     return NO_TEXT if chunk.is_title else quoted(chunk.text.strip())
 
 
 def answer_html(answer: Answer) -> str:
-    """The hits as a list for a notebook; whatever a passage holds is text here, and no tag."""
+    """Return the results as HTML for a notebook; text of documents is escaped."""
     from html import escape
 
     if not answer.hits:
-        return f"<p>{escape(_nothing(answer))}</p>"
+        return f"<p>{escape(_empty_text(answer))}</p>"
     items = "".join(
         f"<li><b>{escape(headed_place(hit.chunk, answer.several_collections))}</b> ({hit.score:.2f})"
         f'<pre style="white-space: pre-wrap">{escape(_unquoted(hit.chunk))}</pre></li>'
         for hit in answer.hits
     )
-    notices = "".join(f"<p><i>{escape(one_line(said))}</i></p>" for said in answer.notices)
+    notices = "".join(f"<p><i>{escape(one_line(notice))}</i></p>" for notice in answer.notices)
     return f"<ol>{items}</ol>{notices}"
 
 
@@ -137,6 +139,5 @@ def _unquoted(chunk: Chunk) -> str:
     return NO_TEXT if chunk.is_title else visible(chunk.text.strip())
 
 
-def _nothing(answer: Answer) -> str:
-    why = answer.empty_reason("min_confidence=0")
-    return one_line(f"nothing found: {why or 'no passage matches the question'}")
+def _empty_text(answer: Answer) -> str:
+    return one_line(answer.empty_reason("min_confidence=0") or "No passage matches the query")

@@ -52,17 +52,17 @@ def test_a_question_finds_nothing_outside_of_the_path_it_was_given(
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("replicas tag:security status:final", 'no passage passes the filter status final'),
-        ("replicas tag:secruity", 'no passage passes the filter tag secruity; did you mean "security"?'),
-        ("replicas status:daft", 'no passage passes the filter status daft; did you mean "draft"?'),
-        ("replicas title:back", 'no passage passes the filter title back; did you mean "rolling back"?'),
-        ("replicas path:Deploy/**", 'no passage passes the filter path Deploy/**; did you mean "deploy"?'),
-        ("replicas path:rollback", 'no passage passes the filter path rollback; did you mean "deploy/rollback.md"?'),
-        ("replicas path:**/*.rst", "no passage passes the filter path **/*.rst"),
-        ("replicas after:2990", "no passage passes the filter after 2990"),
-        ('"token access" tag:security', 'no passage contains "token access"'),
-        ("replicas tag:nothing status:none", "no passage passes the filter tag nothing; no passage passes the filter status none"),
-        ("replicas tag:security path:deploy/**", "no passage passes all of the filters: tag security, path deploy/**"),
+        ("replicas tag:security status:final", 'No passage passes the filter status final'),
+        ("replicas tag:secruity", 'No passage passes the filter tag secruity; did you mean "security"?'),
+        ("replicas status:daft", 'No passage passes the filter status daft; did you mean "draft"?'),
+        ("replicas title:back", 'No passage passes the filter title back; did you mean "rolling back"?'),
+        ("replicas path:Deploy/**", 'No passage passes the filter path Deploy/**; did you mean "deploy"?'),
+        ("replicas path:rollback", 'No passage passes the filter path rollback; did you mean "deploy/rollback.md"?'),
+        ("replicas path:**/*.rst", "No passage passes the filter path **/*.rst"),
+        ("replicas after:2990", "No passage passes the filter after 2990"),
+        ('"token access" tag:security', 'No passage contains "token access"'),
+        ("replicas tag:nothing status:none", "No passage passes the filter tag nothing. No passage passes the filter status none"),
+        ("replicas tag:security path:deploy/**", "No passage passes all of the filters: tag security, path deploy/**"),
     ],
 )  # fmt: skip
 def test_an_answer_that_filters_leave_nothing_for_names_the_one_that_does(
@@ -80,8 +80,7 @@ def test_an_answer_that_is_not_there_among_what_passes_names_the_filters(
     with library(folder, engine=engine) as lib:
         answer = lib.search("replicas tag:security", mode="keyword", after="2020")
         assert answer.abstained == (
-            "no passage matches the question among those that pass the filters:"
-            " tag security, after 2020"
+            "No passage matches the query with these filters: tag security, after 2020"
         )
 
 

@@ -48,7 +48,7 @@ def test_without_a_look_at_the_disk_a_dead_file_is_still_never_returned(
         assert "notes.txt" not in paths(answer)
         (folder / "auth.md").unlink()
         alone = lib.search("tokens expire hour", path="auth.md", refresh=False)
-        assert alone.abstained == "what matched is no longer on the disk"
+        assert alone.abstained == "The matching files no longer exist"
 
 
 def test_nothing_changed_makes_no_commit(folder: Path, engine: str) -> None:

@@ -60,8 +60,9 @@ def empty_filters(filters: Filters, snapshot: Snapshot) -> str:
         if not snapshot.metadata.matching_documents(single, 1)
     ]
     if not empty:
-        return f"no passage passes all of the filters: {describe_filters(filters)}"
-    return "; ".join(_describe_empty(single, snapshot) for single in empty)
+        return f"No passage passes all of the filters: {describe_filters(filters)}"
+    sentences = (_describe_empty(single, snapshot) for single in empty)
+    return " ".join(f"{each}." for each in sentences).replace("?.", "?").removesuffix(".")
 
 
 def _single_filters(filters: Filters) -> Iterator[Filters]:
@@ -85,9 +86,9 @@ def _describe_empty(single: Filters, snapshot: Snapshot) -> str:
     from marklight.text.suggestions import MAX_SUGGESTIONS
 
     if single.phrases:
-        return f"no passage contains {describe_filters(single)}"
+        return f"No passage contains {describe_filters(single)}"
     suggestions = list(dict.fromkeys(_suggestions(single, snapshot)))[:MAX_SUGGESTIONS]
-    message = f"no passage passes the filter {describe_filters(single)}"
+    message = f"No passage passes the filter {describe_filters(single)}"
     if not suggestions:
         return message
     quoted = " or ".join(f'"{value}"' for value in suggestions)

@@ -70,7 +70,7 @@ COUNTED = {
 }
 """What `stats` calls the number of hits that a stage left; a stage that did not run left all."""
 
-GONE = "what matched is no longer on the disk"
+GONE = "The matching files no longer exist"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +140,17 @@ def empty_reason(query: Query, steps: list[Step], last: Hits, tools: Tools) -> t
     """
     among = ""
     if query.filters:
-        among = f" among those that pass the filters: {describe_filters(query.filters)}"
+        among = f" with these filters: {describe_filters(query.filters)}"
     if not last:
         none = empty_filters(query.filters, tools.snapshot) if query.filters else ""
-        return none or f"no passage matches the question{among}", False
+        return none or f"No passage matches the query{among}", False
     if any(step.stage == "existing_files" and step.count == 0 for step in steps):
         return GONE, False
     if (least := query.min_confidence) is not None:
         best, count = max(hit.score for hit in last), stats(steps)["original_count"]
-        return f"the best of {count} candidates scores {best:.2f}, less than {least}", False
+        return (
+            f"The best of {count} candidates scores {best:.2f}, below the threshold of {least}",
+            False,
+        )
     likely = max(answered(hit) for hit in last)
-    return f"an answer is unlikely ({likely:.2f}){among}", True
+    return f"No confident match (best {likely:.2f}){among}", True

@@ -97,7 +97,7 @@ def test_nothing_found_and_nothing_there_are_told_by_the_exit_code(
 ) -> None:
     code, out, err = said(capsys, "commits", "zzzzqqqq", "--mode", "keyword")
     assert (code, out) == (1, "")
-    assert "no commit found" in err
+    assert "No passage matches the query" in err
     plain = write(tmp_path / "plain", {"a.md": "text"})
     code, out, err = said(capsys, "commits", "x", str(plain))
     assert (code, out) == (1, "")
@@ -221,7 +221,7 @@ def test_an_assistant_searches_commits(repository: Repository, tmp_path: Path) -
         none = await client.call_tool(
             "search_git_history", {"query": "network", "before": "2020", "top_n": 1}
         )
-        assert text_of(none).startswith("No commit found: ")
+        assert text_of(none).startswith("No ")
         wrong = await client.call_tool("search_git_history", {"query": "x", "file": "a"})
         assert wrong.is_error
         assert "file_pattern" in text_of(wrong)

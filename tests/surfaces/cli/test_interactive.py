@@ -120,7 +120,7 @@ def test_what_is_too_unlikely_is_shown_by_what_the_advice_says(said: Callable[..
     unlikely = ("--mode", "keyword", "-n", "1", "--set", "search.confidence.threshold=1")
     _, out, beside = said("beans", options=unlikely)
     assert out == ""
-    advised = re.search(r"; (\S+) shows what comes nearest$", beside[0])
+    advised = re.search(r" Use (\S+) to see the closest passages\.$", beside[0])
     assert advised
     code, out, beside = said("beans", advised[1], ":n", "water", options=unlikely)
     heads = [line.split()[0] for line in out.splitlines() if "  prose  " in line]
@@ -188,7 +188,7 @@ def test_help_names_every_command(said: Callable[..., Said]) -> None:
         ("7", 1, 'No result 7: the last one is 2. Type "7" in quotes to search for it'),
         ("0", 1, "No result 0"),
         ("999999999", 1, "No result 9"),
-        ("9" * 5000, 1, "nothing found"),
+        ("9" * 5000, 1, "No passage matches the query"),
         (":o " + "9" * 5000, 1, "No result 9"),
         (":1 chapter", 2, "No such level: chapter"),
         (":w 1 chapter", 2, "characters (~"),
@@ -200,7 +200,7 @@ def test_help_names_every_command(said: Callable[..., Said]) -> None:
         (":", 2, "No such command"),
         (": beans", 2, "No such command"),
         (":\x1b[2J", 2, "No such command"),
-        ("zzzqqq", 1, "nothing found"),
+        ("zzzqqq", 1, "No passage matches the query"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_the_session_goes_on(

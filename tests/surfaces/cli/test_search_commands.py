@@ -36,10 +36,10 @@ def test_what_is_left_out_is_told_where_fewer_are_shown_than_asked_for(
     apart, alike = "search.near_duplicates.overlap=1", "search.near_duplicates.overlap=0.2"
     code, out, err = said(capsys, *asked, apart)
     assert (code, out.count("\n[")) == (0, 1)
-    told = "note: 2 more are of this document. Use --set search.skip=per_document to see them."
+    told = "note: Not shown: 2 more passages of this document. Use --set search.skip=per_document to see them."
     assert err.splitlines()[-1] == told
     assert said(capsys, *asked, alike)[2].splitlines()[-1] == (
-        "note: 3 more say nearly the same. Use --set search.skip=near_duplicates to see them."
+        "note: Not shown: 3 near duplicates. Use --set search.skip=near_duplicates to see them."
     )
     code, out, err = said(capsys, *asked, apart, "--set", "search.skip=per_document")
     assert (out.count("\n["), "note:" in err) == (3, False)
@@ -55,7 +55,7 @@ def test_a_document_without_text_is_found_by_its_name_and_says_that_there_is_no_
     write(folder, pages)
     for name in ("boat trip", "sea voyage"):
         code, out, _ = said(capsys, "search", name, "-n", "1")
-        assert (code, out.splitlines()[1:]) == (0, ["(nothing but its title)"])
+        assert (code, out.splitlines()[1:]) == (0, ["(title only)"])
 
 
 def test_search_as_json_has_the_contracts_keys(
@@ -112,10 +112,10 @@ def test_nothing_found_is_exit_code_1_and_says_why(
 ) -> None:
     code, out, err = said(capsys, "search", "zzzzqqqq", "--mode", "keyword")
     assert (code, out) == (1, "")
-    assert "no passage matches" in err
+    assert "No passage matches" in err
     code, out, _ = said(capsys, "search", "zzzzqqqq", "--mode", "keyword", "--json")
     assert code == 1
-    assert json.loads(out)["abstained"] == "no passage matches the question"
+    assert json.loads(out)["abstained"] == "No passage matches the query"
     assert json.loads(out)["advice"] is None
 
 
@@ -124,10 +124,10 @@ def test_what_shows_the_nearest_is_called_as_it_is_where_the_advice_is_read(
 ) -> None:
     asked = ("search", "espresso beans", "--set", "search.confidence.threshold=1")
     _, _, err = said(capsys, *asked)
-    assert "; --min-confidence 0 shows what comes nearest" in err
+    assert "). Use --min-confidence 0 to see the closest passages.\n" in err
     _, out, _ = said(capsys, *asked, "--json")
-    assert "nearest" not in json.loads(out)["abstained"]
-    assert json.loads(out)["advice"] == "min_confidence 0 shows what comes nearest"
+    assert "closest" not in json.loads(out)["abstained"]
+    assert json.loads(out)["advice"] == "Use min_confidence 0 to see the closest passages"
 
 
 def test_get_and_outline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,7 +190,7 @@ def test_filters_are_named_where_an_answer_among_what_passes_is_unlikely(
     code, _, err = said(capsys, "search", "tag:kitchen beans", *unlikely)
     assert code == 1
     assert "tag kitchen" in err
-    assert "--min-confidence 0 shows what comes nearest" in err
+    assert "Use --min-confidence 0 to see the closest passages." in err
 
 
 def test_a_day_that_is_given_again_must_hold_too(

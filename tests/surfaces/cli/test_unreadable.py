@@ -62,7 +62,7 @@ def test_a_closed_folder_is_named_and_its_documents_come_back(notes: Path) -> No
             assert found.stderr.count(told) == 1
         alone = run(notes, "search", "otter too", "--path", "closed/**")
         assert told in alone.stderr
-        assert "no longer on the disk" not in alone.stdout + alone.stderr
+        assert "no longer exist" not in alone.stdout + alone.stderr
         got = run(notes, "get", "closed/b.md")
         assert got.returncode == 1
         assert "closed/b.md cannot be read: permission denied for closed/" in got.stderr

@@ -151,8 +151,8 @@ def test_nothing_found_abstained_not_indexed_and_empty_are_different_texts(lib: 
     none = {**found, "results": [], "index": {**found["index"], "documents": 0}}
     running = telling.search_text(none, False, "indexing, 42 % (reading text, 42 of 100)")
     empty = telling.search_text(none, False, "")
-    assert "no passage passes the filter path nowhere/**" in filtered
-    assert "less than 1" in unlikely
+    assert "No passage passes the filter path nowhere/**" in filtered
+    assert "below the threshold of 1" in unlikely
     assert running == (
         "Nothing is indexed yet: ask again in a moment.\nindexing, 42 % (reading text, 42 of 100)"
     )
@@ -163,7 +163,7 @@ def test_nothing_found_abstained_not_indexed_and_empty_are_different_texts(lib: 
 def test_text_names_tools_and_no_commands(lib: Library) -> None:
     text = searched(lib, query="zebra crossing quantum", tokens=300)
     assert "confidence" not in text
-    assert "; min_score 0 shows what comes nearest" in text
+    assert ". Use min_score 0 to see the closest passages. " in text
     assert "marklight" not in text
 
 

@@ -237,7 +237,7 @@ class Session:
         for notice in answer.notices:
             note(notice)
         if reason := answer.empty_reason(":nearest"):
-            note(f"nothing found: {reason}")
+            note(reason)
         if more := left_out(answer)[0]:
             note(more)
         if not answer.hits:

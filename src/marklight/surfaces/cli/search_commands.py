@@ -141,7 +141,7 @@ def search(
         else:
             click.echo(f"\n{explanation(answer)}", err=True)
     if (reason := answer.empty_reason(SHOW_ALL)) and format != "json":
-        note(f"nothing found: {reason}")
+        note(reason)
     more, stages = left_out(answer)
     if more and format == "text":
         note(f"{more}. Use --set search.skip={','.join(stages)} to see them")
@@ -224,7 +224,7 @@ def _print_commits(answer: Commits, format: str, style: render.Style, explain: b
             err=format != "text",
         )
     if (reason := answer.empty_reason(SHOW_ALL)) and format != "json":
-        note(f"no commit found: {reason}")
+        note(reason)
 
 
 @click.command()

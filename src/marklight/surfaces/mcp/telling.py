@@ -71,8 +71,8 @@ def commits_text(found: Found, tokens: int = MOST_TOKENS) -> str:
     results, notes = found["results"], _notes(found)
     several = len({each["repository"] for each in results}) > 1
     if not results:
-        why = _why(found, "no commit matches the question")
-        nothing = f"No commit found: {why}. Other words or fewer filters may find it."
+        why = _why(found, "No commit matches the query")
+        nothing = f"{why}. Try other words or fewer filters."
         return within([Block(nothing, "", "")], notes, tokens, WHOLE_COMMIT).replace("\n\n", "\n")
     blocks = [Block(_commit(each, several), _message(each), each["short"]) for each in results]
     return within(blocks, notes, tokens, WHOLE_COMMIT)
@@ -183,16 +183,14 @@ def _nothing(found: Found, state: str) -> str:
         return (
             "Nothing is indexed yet: ask again in a moment." if state else "There are no documents."
         )
-    why = _why(found, "no passage matches the question")
-    return (
-        f"Nothing found: {why}. Other words, fewer filters or search_with_hypothesis may find it."
-    )
+    why = _why(found, "No passage matches the query")
+    return f"{why}. Try other words, fewer filters or search_with_hypothesis."
 
 
 def _why(found: Found, otherwise: str) -> str:
     """Why there are no results, and what helps."""
     said = (found["abstained"] or otherwise, found["advice"])
-    return for_assistants("; ".join(filter(None, said)))
+    return for_assistants(". ".join(filter(None, said)))
 
 
 def _tree(found: Found, shown: Sequence[Found], top: int, several: bool, left: int) -> str:
