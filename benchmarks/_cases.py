@@ -13,10 +13,9 @@ import numpy as np
 
 from benchmarks._measure import SETS, set_path
 from marklight.answer import Filters, Mode, Query
-from marklight.eval.collection import Collection, open_collection
-from marklight.eval.corpus import rendered
-from marklight.eval.dataset import Dataset, some
-from marklight.eval.reading import foreign_questions, read_dataset
+from marklight.eval.collection import Collection, open_collection, render
+from marklight.eval.dataset import Dataset, sample
+from marklight.eval.reading import off_topic_queries, read_dataset
 from marklight.library import Library
 from marklight.ports import FIELD_BOOSTS, VOCABULARY_SIZE, Snapshot, Tools
 from marklight.search.evidence import Bearing, Evidence, bearing, gathered
@@ -91,7 +90,7 @@ def cases(name: str, mode: str, model: str = "") -> list[Case]:
         with library.engine.snapshot() as snapshot:
             asked = [
                 (one.text, {id: each.grade for id, each in one.answers.items()}, set(one.sources))
-                for one in dataset.questions
+                for one in dataset.queries
             ]
             asked += [(text, {}, set()) for text in off_topic(name)]
             found = [_case(collection, snapshot, mode, *each) for each in asked]
@@ -115,7 +114,7 @@ def _of_a_word(case: Case, own: bool) -> Iterator[Case]:
 def _of_a_few(dataset: Dataset, number: int, mode: str) -> Iterator[Case | None]:
     """Some questions and their answers, with some other documents, as a library of its own."""
     chance = random.Random(f"{dataset.name} {number}")
-    asked = chance.sample(dataset.questions, min(ASKED_OF_FEW, len(dataset.questions)))
+    asked = chance.sample(dataset.queries, min(ASKED_OF_FEW, len(dataset.queries)))
     with tempfile.TemporaryDirectory() as folder:
         names = _written(dataset, {id for one in asked for id in one.answers}, chance, Path(folder))
         own = {"model": {"name": "none"}} if mode == "keyword" else {}
@@ -143,7 +142,7 @@ def _written(
         ]
         texts = {id: (dataset.folder / id).read_text("utf-8", "replace") for id in every}
     else:
-        texts = {each.id: rendered(each) for each in dataset.texts}
+        texts = {each.id: render(each) for each in dataset.texts}
     others = [id for id in texts if id not in wanted]
     chosen = [*sorted(wanted & set(texts)), *chance.sample(others, max(0, FEW - len(wanted)))]
     suffix = "md" if dataset.folder else "txt"
@@ -182,11 +181,11 @@ def vocabulary(snapshot: Snapshot) -> list[str]:
 
 def off_topic(name: str) -> Iterator[str]:
     """The forty that come with the program, and those of sets about other things."""
-    yield from foreign_questions()
+    yield from off_topic_queries()
     for other in SETS:
         if other != name and not any({name, other} <= related for related in RELATED):
             dataset = read_dataset(set_path(other))
-            yield from some([question.text for question in dataset.questions], FOREIGN)
+            yield from sample([question.text for question in dataset.queries], FOREIGN)
 
 
 def _case(
@@ -212,7 +211,7 @@ def _case(
     if not found:
         return None
     hits = merged(lists.values())
-    names = [collection.called(hits[id]) for id in found]
+    names = [collection.id_of(hits[id]) for id in found]
     numbers = {each: number for number, each in enumerate(dict.fromkeys(names))}
     return Case(
         rows=np.array([list(each) for each in found.values()]),

@@ -16,10 +16,10 @@ from typing import Any
 
 from benchmarks._measure import SETS, result_path, save, set_path
 from marklight.answer import Hits, Query
-from marklight.eval.collection import open_collection, places
+from marklight.eval.collection import open_collection, resolve_answers
 from marklight.eval.evaluate import evaluate
-from marklight.eval.quality import Quality, measure
-from marklight.eval.reading import foreign_questions, read_dataset
+from marklight.eval.reading import off_topic_queries, read_dataset
+from marklight.eval.run import Run, run_queries
 from marklight.ports import Tools
 from marklight.search.fuse.learned import fused
 from marklight.search.likelihood import Weights, read_weights
@@ -49,17 +49,19 @@ class Elsewhere:
         return fused(lists, query, tools, lambda *_: self.weights)
 
 
-def measured(name: str, way: str) -> Quality:
+def measured(name: str, way: str) -> Run:
     if way != LEFT_OUT:
         mode, assignments = WAYS[way]
-        return evaluate(set_path(name), mode=mode, assignments=assignments).quality
+        return evaluate(set_path(name), mode=mode, assignments=assignments).run
     learned = json.loads(result_path("learning").read_text())["hybrid"][name][LEFT_OUT]
     dataset = read_dataset(set_path(name))
-    off_topic = dataset.off_topic or foreign_questions()
+    off_topic = dataset.off_topic or off_topic_queries()
     with open_collection(dataset, "hybrid") as collection:
         library, fuse = collection.library, Elsewhere(read_weights(learned["weights"]))
         library.pipeline = replace(library.pipeline, fuse=fuse)
-        return measure(collection, dataset, places(collection, dataset), off_topic, "hybrid")
+        return run_queries(
+            collection, dataset, resolve_answers(collection, dataset), off_topic, "hybrid"
+        )
 
 
 def table(ways: Sequence[str]) -> dict[str, Any]:
@@ -96,7 +98,7 @@ def gains(found: Mapping[str, Any], way: str) -> dict[str, float]:
 def ablations() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in SETS:
-        result = evaluate(set_path(name), sample=ASKED, with_ablation=True)
+        result = evaluate(set_path(name), sample_size=ASKED, with_ablation=True)
         found[name] = {
             each.name: {"ndcg@10": each.difference["ndcg@10"], "p": each.p["ndcg@10"]}
             for each in result.ablation

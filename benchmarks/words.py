@@ -14,9 +14,8 @@ from Stemmer import Stemmer
 from benchmarks._measure import SETS, save, set_path
 from marklight.eval.dataset import Dataset
 from marklight.eval.evaluate import evaluate
-from marklight.eval.metrics import ndcg
+from marklight.eval.metrics import ndcg, p_value
 from marklight.eval.reading import read_dataset
-from marklight.eval.significance import p_value
 
 PLAIN = {"bm25s": {"k1": 1.5, "b": 0.75}, "bm25s, k1 1.2": {"k1": 1.2, "b": 0.75}}
 """The yardstick with its own defaults, and with those of Lucene and tantivy."""
@@ -45,10 +44,10 @@ def plain(dataset: Dataset, settings: dict[str, float]) -> list[float]:
 
     index = bm25s.BM25(method="lucene", **settings)
     index.index(stems(list(texts.values())), show_progress=False)
-    asked = stems([question.text for question in dataset.questions])
+    asked = stems([question.text for question in dataset.queries])
     found, _ = index.retrieve(asked, k=min(DEPTH, len(names)), show_progress=False)
     values = []
-    for question, rows in zip(dataset.questions, found, strict=True):
+    for question, rows in zip(dataset.queries, found, strict=True):
         dropped = set(question.sources) - set(question.answers) if dataset.drop_sources else set()
         ranking = [names[row] for row in rows if names[row] not in dropped]
         grades = {name: one.grade for name, one in question.answers.items()}
@@ -58,7 +57,7 @@ def plain(dataset: Dataset, settings: dict[str, float]) -> list[float]:
 
 def figures(path: Path) -> dict[str, Any]:
     dataset = read_dataset(path)
-    ours = evaluate(path, mode="keyword").quality.by_question["ndcg@10"]
+    ours = evaluate(path, mode="keyword").run.per_query["ndcg@10"]
     rows: dict[str, Any] = {"questions": len(ours), "marklight": fmean(ours)}
     for name, settings in PLAIN.items():
         theirs = plain(dataset, settings)

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from marklight.eval.collection import open_collection
-from marklight.eval.corpus import UNTITLED, rendered
-from marklight.eval.dataset import Dataset, Judgement, Question, Text
+from marklight.eval.collection import UNTITLED, open_collection, render
+from marklight.eval.dataset import Dataset, JudgedQuery, Judgement, Text
 from marklight.ingest.document import parse_document
 from marklight.ingest.read import Source, decode
 from marklight.model import DocumentId, FileState
@@ -23,7 +22,7 @@ FAKE = ("model.name=fake",)
 
 def ingested(text: Text) -> tuple[str, str]:
     """Title and body as they are understood, after a way through a file's bytes."""
-    source = Source(decode(rendered(text).encode("utf-8", "replace"))[0], FileState(0, 0, 0))
+    source = Source(decode(render(text).encode("utf-8", "replace"))[0], FileState(0, 0, 0))
     parsed = parse_document(DocumentId("default", "000/000007.txt"), source)
     assert not parsed.document.remarks
     lines = source.text.split("\n")[parsed.body :]
@@ -72,12 +71,12 @@ def test_every_document_is_in_the_library_under_its_own_name(
     tmp_path: Path, texts: list[str]
 ) -> None:
     made = tuple(Text(f"d{place}", "title", text) for place, text in enumerate(texts))
-    dataset = Dataset("any", (Question("q", "title", {"d0": Judgement(1, "")}),), texts=made)
+    dataset = Dataset("any", (JudgedQuery("q", "title", {"d0": Judgement(1, "")}),), texts=made)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path))
         with open_collection(dataset, "keyword", FAKE) as collection:
             with collection.library.engine.snapshot() as snapshot:
-                found = {collection.names[id.path] for id in snapshot.documents.files()}
+                found = {collection.ids[id.path] for id in snapshot.documents.files()}
             assert found == {text.id for text in made}
 
 
@@ -88,7 +87,7 @@ def test_a_settings_file_above_the_cache_does_not_take_the_documents_in(
     (tmp_path / "private.md").write_text("a secret")
     monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path / "cache"))
     dataset = Dataset(
-        "any", (Question("q", "x", {"d": Judgement(1, "")}),), texts=(Text("d", "t", "x"),)
+        "any", (JudgedQuery("q", "x", {"d": Judgement(1, "")}),), texts=(Text("d", "t", "x"),)
     )
     with open_collection(dataset, "keyword") as collection:
         assert collection.library.status()["documents"] == 1
@@ -104,7 +103,7 @@ def test_the_settings_of_a_folder_that_is_measured_do_not_lead_out_of_it(
         tmp_path / "docs", {"a.md": "apples", "marklight.toml": "files.follow_outside = true\n"}
     )
     (folder / "link.md").symlink_to(tmp_path / "private.md")
-    dataset = Dataset("any", (Question("q", "x", {"a.md": Judgement(1, "")}),), folder=folder)
+    dataset = Dataset("any", (JudgedQuery("q", "x", {"a.md": Judgement(1, "")}),), folder=folder)
     with open_collection(dataset, "keyword") as collection:
         assert collection.library.status()["documents"] == 1
         assert "files.follow_outside" in collection.notices[0]
@@ -115,7 +114,7 @@ def test_files_of_a_set_have_one_time_so_that_none_is_newer(
 ) -> None:
     monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path))
     made = tuple(Text(f"d{place}", "t", "x") for place in range(3))
-    dataset = Dataset("any", (Question("q", "x", {"d0": Judgement(1, "")}),), texts=made)
+    dataset = Dataset("any", (JudgedQuery("q", "x", {"d0": Judgement(1, "")}),), texts=made)
     with open_collection(dataset, "keyword"):
         pass
     times = {os.stat(file).st_mtime for file in tmp_path.rglob("*.txt")}

@@ -1,7 +1,8 @@
-"""Every measure is what its definition says, by arithmetic on the page and by trec_eval."""
+"""Metrics equal their definitions, by arithmetic and by trec_eval; the significance test is exact and repeatable."""
 
 from __future__ import annotations
 
+import random
 from math import log2
 
 import pytest
@@ -10,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight.eval.metrics import (
-    BY_QUESTION,
+    PER_QUERY,
+    ROUNDS,
     Bin,
     calibration_error,
     ndcg,
+    p_value,
     percentile,
     recall,
     reciprocal_rank,
@@ -26,7 +29,7 @@ GRADES = {"b": 3, "d": 1, "z": 2}
 NAMES = [f"d{number}" for number in range(130)]
 
 
-def test_gain_is_the_grade_and_shrinks_with_the_logarithm_of_the_rank() -> None:
+def test_ndcg_discounts_grades_by_the_logarithm_of_the_rank() -> None:
     found = 3 / log2(2 + 1) + 1 / log2(4 + 1)
     best = 3 / log2(1 + 1) + 2 / log2(2 + 1) + 1 / log2(3 + 1)
     assert ndcg(RANKING, GRADES, 10) == pytest.approx(found / best)
@@ -35,7 +38,7 @@ def test_gain_is_the_grade_and_shrinks_with_the_logarithm_of_the_rank() -> None:
     )
 
 
-def test_the_first_relevant_one_counts_by_its_rank() -> None:
+def test_reciprocal_rank_is_that_of_the_first_relevant_result() -> None:
     assert reciprocal_rank(RANKING, GRADES, 10) == 1 / 2
     assert reciprocal_rank(RANKING, GRADES, 1) == 0
     assert success(RANKING, GRADES, 1) == 0
@@ -48,8 +51,8 @@ def test_recall_is_a_share_of_all_that_is_relevant() -> None:
 
 
 def test_nothing_found_is_nothing_gained() -> None:
-    assert {name: measure([], GRADES) for name, measure in BY_QUESTION.items()} == dict.fromkeys(
-        BY_QUESTION, 0.0
+    assert {name: measure([], GRADES) for name, measure in PER_QUERY.items()} == dict.fromkeys(
+        PER_QUERY, 0.0
     )
 
 
@@ -66,13 +69,13 @@ def test_all_measures_agree_with_trec_eval(ranking: list[str], grades: dict[str,
         "recall@10": "recall_10",
         "recall@100": "recall_100",
     }
-    assert set(theirs) | {"mrr@10"} == set(BY_QUESTION)
+    assert set(theirs) | {"mrr@10"} == set(PER_QUERY)
     expected = trec_eval(ranking, grades)
     for name, their_name in theirs.items():
-        assert BY_QUESTION[name](ranking, grades) == pytest.approx(expected[their_name]), name
+        assert PER_QUERY[name](ranking, grades) == pytest.approx(expected[their_name]), name
     # trec_eval has no depth for it: it is given the first ten alone.
     first = trec_eval(ranking[:10], grades)["recip_rank"]
-    assert BY_QUESTION["mrr@10"](ranking, grades) == pytest.approx(first)
+    assert PER_QUERY["mrr@10"](ranking, grades) == pytest.approx(first)
 
 
 def trec_eval(ranking: list[str], grades: dict[str, int]) -> dict[str, float]:
@@ -89,7 +92,7 @@ def test_every_measure_is_a_share_and_the_best_order_has_all_of_it(
     ranking: list[str], grades: dict[str, int]
 ) -> None:
     best = sorted(grades, key=lambda name: -grades[name])
-    for name, measure in BY_QUESTION.items():
+    for name, measure in PER_QUERY.items():
         assert 0 <= measure(ranking, grades) <= 1
         if not name.startswith("recall@10"):
             assert measure(best, grades) == pytest.approx(1)
@@ -127,3 +130,50 @@ def test_a_percentile_is_one_of_the_values() -> None:
     assert percentile(list(range(1, 101)), 0.95) == 95
     assert percentile([7], 0.5) == 7
     assert percentile([], 0.5) == 0
+
+
+VALUE_PAIRS = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=12)
+
+
+def test_p_value_of_four_equal_gains_is_two_of_sixteen_permutations() -> None:
+    # All four signs positive or all negative: 2 of 2⁴ permutations are as extreme.
+    assert p_value([0, 0, 0, 0], [1, 1, 1, 1]) == 2 / 16
+
+
+def test_p_value_of_a_gain_and_an_equal_loss_is_one() -> None:
+    assert p_value([0, 1], [1, 0]) == 1
+
+
+def test_p_value_of_three_gains_and_a_loss() -> None:
+    # |sum| ≥ 2 in 2 permutations with four equal signs and 8 with three, of 16.
+    assert p_value([0, 0, 0, 1], [1, 1, 1, 0]) == 10 / 16
+
+
+def test_p_value_ignores_queries_without_a_difference() -> None:
+    assert p_value([0, 0, 0, 0] + [0.5] * 50, [1, 1, 1, 1] + [0.5] * 50) == 2 / 16
+    assert p_value([0.3] * 9, [0.3] * 9) == 1
+
+
+def test_p_value_of_many_queries_is_sampled_and_repeatable() -> None:
+    generator = random.Random(1)
+    first = [generator.random() for _ in range(200)]
+    better = [value + generator.uniform(-0.1, 0.2) for value in first]
+    # Every gain is balanced by a loss.
+    same = [value + (0.1 if place % 2 else -0.1) for place, value in enumerate(first)]
+    assert p_value(first, better) == 1 / (ROUNDS + 1)
+    assert p_value(first, same) > 0.9
+    some = first[:100] + better[100:120] + first[120:]
+    assert p_value(first, some) == p_value(first, some)
+
+
+def test_sampled_p_value_is_close_to_the_binomial_distribution() -> None:
+    # 16 of 20 gain: by the binomial distribution 2·(C(20,16)+…+C(20,20))/2²⁰ = 0.0118.
+    expected = 2 * (4845 + 1140 + 190 + 20 + 1) / 2**20
+    assert p_value([0.0] * 20, [1.0] * 16 + [-1.0] * 4) == pytest.approx(expected, abs=0.003)
+
+
+@given(VALUE_PAIRS)
+def test_p_value_is_symmetric(pairs: list[tuple[float, float]]) -> None:
+    first, second = [left for left, _ in pairs], [right for _, right in pairs]
+    assert p_value(first, second) == pytest.approx(p_value(second, first))
+    assert 0 < p_value(first, second) <= 1

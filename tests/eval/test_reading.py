@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from marklight.errors import UsageError
-from marklight.eval.beir import CORPUS, QRELS, QUERIES
-from marklight.eval.own import EXAMPLE
-from marklight.eval.reading import foreign_questions, read_dataset
+from marklight.eval.dataset import EXAMPLE
+from marklight.eval.reading import CORPUS, QRELS, QUERIES, off_topic_queries, read_dataset
 from tests.making import write
 
 GOOD = {
@@ -31,9 +30,9 @@ def test_a_folder_in_beirs_layout_is_read(tmp_path: Path) -> None:
     assert dataset.name == "small"
     assert [text.id for text in dataset.texts] == ["d1", "d2"]
     assert dataset.texts[1].title == ""
-    [question] = dataset.questions
+    [question] = dataset.queries
     assert {id: one.grade for id, one in question.answers.items()} == {"d1": 2}
-    assert dataset.notices == ("questions left out, as no judgement of them is above 0: 1 of 2",)
+    assert dataset.notices == ("queries left out because no judgement of them is above 0: 1 of 2",)
 
 
 def test_numbers_are_ids_and_blank_lines_and_windows_line_ends_are_nothing(tmp_path: Path) -> None:
@@ -45,14 +44,14 @@ def test_numbers_are_ids_and_blank_lines_and_windows_line_ends_are_nothing(tmp_p
     dataset = read_dataset(write(tmp_path, files))
     assert dataset.texts[0].id == "7"
     assert dataset.texts[0].text == "a\u2028b"
-    assert set(dataset.questions[0].answers) == {"7"}
+    assert set(dataset.queries[0].answers) == {"7"}
 
 
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
         (QUERIES, '{"_id": "q1", "text": "x"}\n{"_id": ', "queries.jsonl:2 is not JSON"),
-        (QUERIES, "[]\n", "queries.jsonl:1 is no object"),
+        (QUERIES, "[]\n", "queries.jsonl:1 is not an object"),
         (QUERIES, "[" * 100_000, "queries.jsonl:1 is not JSON"),
         (QUERIES, '{"text": "x"}\n', "queries.jsonl:1 has no _id"),
         (QUERIES, '{"_id": true, "text": "x"}\n', "queries.jsonl:1 has no _id"),
@@ -63,18 +62,18 @@ def test_numbers_are_ids_and_blank_lines_and_windows_line_ends_are_nothing(tmp_p
         (
             QUERIES,
             '{"_id": "q1", "text": "x"}\n\n{"_id": "q1", "text": "y"}\n',
-            "queries.jsonl:3 has the _id 'q1', as",
+            "queries.jsonl:3 has the same _id as",
         ),
         (CORPUS, '{"_id": "d1"}\n', "corpus.jsonl:1 has no text"),
         (CORPUS, '{"_id": "d1", "text": 3}\n', "corpus.jsonl:1 has no text"),
         (CORPUS, "", "corpus.jsonl is empty"),
-        (CORPUS, GOOD[CORPUS] * 2, "corpus.jsonl:3 has the _id 'd1', as"),
-        (QRELS, "", "no judgement in"),
-        (QRELS, "query-id\tcorpus-id\tscore\nq1\td1\t0\n", "no judgement in"),
+        (CORPUS, GOOD[CORPUS] * 2, "corpus.jsonl:3 has the same _id as"),
+        (QRELS, "", "No judgement in"),
+        (QRELS, "query-id\tcorpus-id\tscore\nq1\td1\t0\n", "No judgement in"),
         (QRELS, "query-id\tcorpus-id\tscore\nq1\td1\n", "test.tsv:2 is 'q1\\td1'"),
         (QRELS, "q1\td1\t1\nq1\td2\tyes\n", "test.tsv:2 is 'q1\\td2\\tyes'"),
         (QRELS, "q1 0 d1 1\n", "test.tsv:1 is 'q1 0 d1 1'"),
-        (QRELS, "q1\td1\t1\nq9\td1\t1\n", "test.tsv:2 judges the question 'q9'"),
+        (QRELS, "q1\td1\t1\nq9\td1\t1\n", "test.tsv:2 judges the query 'q9'"),
         (QRELS, "q1\td9\t1\nq1\td8\t1\n", "test.tsv:1 judges the document 'd9'"),
         (QRELS, "q1\td1\t1\nq1\td1\t2\n", "test.tsv:2 gives 'd1' the score 2"),
     ],
@@ -89,12 +88,12 @@ def test_a_mistake_is_told_with_its_line_and_what_is_expected(
 
 def test_several_unknown_documents_are_counted(tmp_path: Path) -> None:
     error = refusal(write(tmp_path, {**GOOD, QRELS: "q1\td9\t1\nq1\td8\t1\nq1\td7\t1\n"}))
-    assert "(and 2 lines more like it)" in error.message
+    assert "(and 2 more lines like it)" in error.message
 
 
 def test_the_same_judgement_twice_is_one(tmp_path: Path) -> None:
     dataset = read_dataset(write(tmp_path, {**GOOD, QRELS: "q1\td1\t1\nq1\td1\t1\n"}))
-    assert len(dataset.questions[0].answers) == 1
+    assert len(dataset.queries[0].answers) == 1
 
 
 def test_what_is_no_text_is_told_with_its_line(tmp_path: Path) -> None:
@@ -105,7 +104,7 @@ def test_what_is_no_text_is_told_with_its_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [CORPUS, QUERIES, QRELS])
 def test_a_file_that_is_missing_is_named_with_what_belongs_in_it(tmp_path: Path, name: str) -> None:
     error = refusal(write(tmp_path, {each: text for each, text in GOOD.items() if each != name}))
-    assert f"there is no {name}" in error.message
+    assert f"There is no {name}" in error.message
     assert error.hint.startswith("Expected one ")
 
 
@@ -123,7 +122,7 @@ def test_own_questions_are_read(tmp_path: Path) -> None:
     assert (dataset.name, dataset.folder) == ("mine", (tmp_path / "docs").resolve())
     assert dataset.references
     assert dataset.off_topic == ("how do I prune roses",)
-    [question] = dataset.questions
+    [question] = dataset.queries
     assert set(question.answers) == {"a.md"}
     assert question.answers["a.md"].where.endswith("mine.toml:3: question 1")
 
@@ -143,7 +142,7 @@ def test_a_folder_with_a_description_has_its_questions_beside_it(tmp_path: Path)
         assert dataset.name == "set"
         assert dataset.drop_sources
         assert not dataset.references
-        assert dataset.questions[0].sources == ("b.md",)
+        assert dataset.queries[0].sources == ("b.md",)
 
 
 @pytest.mark.parametrize(
@@ -151,15 +150,15 @@ def test_a_folder_with_a_description_has_its_questions_beside_it(tmp_path: Path)
     [
         ("corpus = ", "is not TOML"),
         (b"corpus = '\xff'", "is not TOML"),
-        (OWN, "does not say where the documents are"),
-        ("corpus = 3\n" + OWN, "corpus must be a text"),
-        ('corpus = "nowhere"\n' + OWN, "is no folder"),
-        ('corpus = "a\\u0000b"\n' + OWN, "is no "),
+        (OWN, "has no corpus"),
+        ("corpus = 3\n" + OWN, "corpus must be a string"),
+        ('corpus = "nowhere"\n' + OWN, "is not a folder"),
+        ('corpus = "a\\u0000b"\n' + OWN, "is not a "),
         ('corpus = "."\nanswer = 1\n' + OWN, "unknown key 'answer'"),
         ('corpus = "."\noff_topic = "x"\n' + OWN, "off_topic must be a list"),
         ('corpus = "."\ndrop_sources = "no"\n' + OWN, "drop_sources must be true or false"),
-        ('corpus = "."\nquestions = []\n', "holds no questions"),
-        ('corpus = "."\nquestions = ["x"]\n', "question 1 is no table"),
+        ('corpus = "."\nquestions = []\n', "has no questions"),
+        ('corpus = "."\nquestions = ["x"]\n', "question 1 is not a table"),
         (
             'corpus = "."\n[[questions]]\nanswers = ["a.md"]\n',
             "mine.toml:2: question 1 has no text",
@@ -190,7 +189,7 @@ def test_a_mistake_in_own_questions_is_told_with_its_line(
 def test_the_example_that_is_shown_can_be_read(tmp_path: Path) -> None:
     write(tmp_path, {"questions.toml": EXAMPLE, "docs/guides/database.md": "# Backups"})
     dataset = read_dataset(tmp_path / "questions.toml")
-    assert len(dataset.questions) == 2
+    assert len(dataset.queries) == 2
     assert dataset.off_topic == ("how do I prune roses",)
 
 
@@ -198,13 +197,13 @@ def test_a_sample_is_always_the_same_and_in_order(tmp_path: Path) -> None:
     queries = "".join(f'{{"_id": "q{number}", "text": "x"}}\n' for number in range(50))
     judged = "".join(f"q{number}\td1\t1\n" for number in range(50))
     dataset = read_dataset(write(tmp_path, {**GOOD, QUERIES: queries, QRELS: judged}))
-    sample = dataset.sampled(10).questions
+    sample = dataset.sampled(10).queries
     assert len(sample) == 10
-    assert sample == dataset.sampled(10).questions
+    assert sample == dataset.sampled(10).queries
     assert list(sample) == sorted(sample, key=lambda one: int(one.id[1:]))
     assert dataset.sampled(None) == dataset.sampled(50) == dataset.sampled(99) == dataset
 
 
 def test_foreign_questions_are_all_different() -> None:
-    questions = foreign_questions()
-    assert len(questions) == len(set(questions)) == 40
+    queries = off_topic_queries()
+    assert len(queries) == len(set(queries)) == 40

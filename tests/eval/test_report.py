@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from marklight.eval.ablate import compare
-from marklight.eval.dataset import Judgement, Question
-from marklight.eval.quality import BUDGETS, Outcome, Quality
+from marklight.eval.dataset import JudgedQuery, Judgement
 from marklight.eval.report import Evaluation
+from marklight.eval.run import BUDGETS, Outcome, Run, compare
 from marklight.library.compose import SCHEMA
 from marklight.settings import combine
 
@@ -13,7 +12,7 @@ from marklight.settings import combine
 def outcome(right: bool, number: int) -> Outcome:
     """A question whose answer stands first or nowhere."""
     found = "right.md" if right else "wrong.md"
-    question = Question(f"q{number}", f"question {number}", {"right.md": Judgement(1, "")})
+    question = JudgedQuery(f"q{number}", f"question {number}", {"right.md": Judgement(1, "")})
     return Outcome(
         question,
         ranking=((found, 0.75),),
@@ -23,12 +22,12 @@ def outcome(right: bool, number: int) -> Outcome:
     )
 
 
-def quality(*right: bool, false_answers: tuple[bool, ...] = (True, False)) -> Quality:
+def quality(*right: bool, false_answers: tuple[bool, ...] = (True, False)) -> Run:
     outcomes = [outcome(one, number) for number, one in enumerate(right, 1)]
-    return Quality(outcomes, false_answers, least=0.3)
+    return Run(outcomes, false_answers, min_score=0.3)
 
 
-def evaluation(whole: Quality, *others: Quality) -> Evaluation:
+def evaluation(whole: Run, *others: Run) -> Evaluation:
     changes = [
         compare(f"without stage{number}", (f"search.skip=stage{number}",), whole, other)
         for number, other in enumerate(others)
@@ -48,7 +47,7 @@ def test_means_are_over_the_questions() -> None:
 def test_what_scores_too_low_to_be_shown_is_lost() -> None:
     outcomes = [outcome(True, 1), outcome(False, 2)]
     # Only questions with an answer among the first ten can lose it.
-    assert Quality(outcomes, [], least=0.8).metrics["lost"] == 1
+    assert Run(outcomes, [], min_score=0.8).metrics["lost"] == 1
 
 
 def test_times_are_of_the_questions_in_order_of_length() -> None:
@@ -59,7 +58,7 @@ def test_changes_that_change_nothing_are_named_together() -> None:
     whole = quality(*[True] * 12, *[False] * 4)
     worse = quality(*[True] * 4, *[False] * 12)
     lines = evaluation(whole, worse, whole, whole).to_text().splitlines()
-    assert "no difference without stage1, without stage2" in lines
+    assert "no difference: without stage1, without stage2" in lines
     [row] = [line for line in lines if line.startswith("without stage0")]
     # Eight coins that all fall the same way: 2 of 2⁸ ways, 0.008.
     assert row.split() == [
@@ -73,7 +72,7 @@ def test_numbers_stand_below_each_other() -> None:
     heading, first, second = [
         line
         for line in evaluation(whole, quality(False, False)).to_text().splitlines()
-        if line.startswith((" " * 10, "all ", "without "))
+        if line.startswith((" " * 10, "baseline ", "without "))
     ]
     end = heading.index("nDCG@10") + len("nDCG@10")
     assert first[:end].endswith("  0.500")
@@ -91,18 +90,18 @@ def test_json_has_what_was_missed_and_what_changed() -> None:
 
 
 def test_a_question_whose_answer_was_held_back_is_named_with_its_score() -> None:
-    found = evaluation(Quality([outcome(True, 1), outcome(False, 2)], [], least=0.8))
+    found = evaluation(Run([outcome(True, 1), outcome(False, 2)], [], min_score=0.8))
     assert found.to_dict()["held_back"] == [
         {"id": "q1", "text": "question 1", "expected": ["right.md"], "score": 0.75}
     ]
     *_, said, named = found.to_text().splitlines()
-    assert said == "found and held back as unlikely for 1 of 2 questions:"
+    assert said == "Answer found but not shown for low confidence: 1 of 2 queries:"
     assert named == "  'question 1': right.md (score 0.75)"
 
 
 def test_of_many_questions_that_failed_ten_are_named_and_json_has_all() -> None:
     found = evaluation(quality(*[False] * 12))
     said, *named = found.to_text().split("\n\n")[-1].splitlines()
-    assert said == "not among the first 10 for 12 of 12 questions, such as"
+    assert said == "No answer in the top 10 for 12 of 12 queries, such as"
     assert len(named) == 10
     assert len(found.to_dict()["missed"]) == 12

@@ -1,1 +1,1 @@
-"""How good: questions with known answers, asked and counted."""
+"""Evaluation of search quality on judged queries: metrics, comparisons, ablations."""

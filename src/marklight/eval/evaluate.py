@@ -1,22 +1,39 @@
-"""One evaluation from end to end: a dataset and what is wanted of it, to a report."""
+"""Evaluate a dataset from end to end: index, run, compare with other settings, and ablate stages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
+from marklight.answer import Mode
 from marklight.errors import UsageError
-from marklight.eval.ablate import Change, Comparison, ablate, compare
-from marklight.eval.collection import Collection, missing, open_collection, places
-from marklight.eval.dataset import Dataset, some
-from marklight.eval.quality import Quality, measure
-from marklight.eval.reading import foreign_questions, read_dataset
+from marklight.eval.collection import (
+    Collection,
+    open_collection,
+    resolve_answers,
+    unindexed_answers,
+)
+from marklight.eval.dataset import Dataset, sample
+from marklight.eval.reading import off_topic_queries, read_dataset
 from marklight.eval.report import Evaluation
+from marklight.eval.run import Comparison, Run, compare, run_queries
+from marklight.library.compose import stage_name
 from marklight.ports import Progress, silent
+from marklight.search import pipeline
+from marklight.search.pipeline import Pipeline
+from marklight.settings import Settings
 
-MOST_OFF_TOPIC = 200
-"""Questions of another dataset that are asked: enough to tell 5 % from 10 %."""
+MAX_OFF_TOPIC = 200
+"""Queries of another dataset that are run: enough to distinguish 5 % from 10 %."""
+
+
+class Change(NamedTuple):
+    """A change of the pipeline: its name, and the setting that makes it."""
+
+    name: str
+    assignment: str
 
 
 def evaluate(
@@ -26,68 +43,99 @@ def evaluate(
     assignments: Sequence[str] = (),
     compared: Sequence[str] = (),
     with_ablation: bool = False,
-    sample: int | None = None,
+    sample_size: int | None = None,
     off_topic: Path | None = None,
     progress: Progress = silent,
 ) -> Evaluation:
-    """How good the answers to a dataset's questions are; a mistake in a dataset is told before any work."""
-    if sample is not None and sample < 1:
-        raise UsageError(f"a sample has at least 1 question, not {sample}")
-    dataset = read_dataset(path).sampled(sample)
-    foreign = _off_topic(dataset, off_topic)
+    """Evaluate a dataset; mistakes in it are reported before any work."""
+    if sample_size is not None and sample_size < 1:
+        raise UsageError(f"The sample must have at least 1 query, not {sample_size}")
+    dataset = read_dataset(path).sampled(sample_size)
+    off_topic_texts = _off_topic(dataset, off_topic)
     with ExitStack() as stack:
         collection = stack.enter_context(open_collection(dataset, mode, assignments, progress))
-        wanted = places(collection, dataset)
+        places = resolve_answers(collection, dataset)
 
-        def measured(which: Collection, phase: str) -> Quality:
-            return measure(which, dataset, wanted, foreign, mode, progress, phase)
+        def run(which: Collection, phase: str) -> Run:
+            return run_queries(which, dataset, places, off_topic_texts, mode, progress, phase)
 
-        def changed(change: Change) -> Quality:
-            return measured(collection.varied([change.assignment]), f"Asking {change.name}")
+        def run_changed(change: Change) -> Run:
+            return run(
+                collection.with_settings([change.assignment]), f"Running queries {change.name}"
+            )
 
         library = collection.library
         other: Collection | None = None
         if compared and all(each.lstrip().startswith("search.") for each in compared):
-            other = collection.varied(compared)
+            other = collection.with_settings(compared)
         elif compared:
             both = (*assignments, *compared)
             other = stack.enter_context(open_collection(dataset, mode, both, progress))
-        whole = measured(collection, "Asking")
+        baseline = run(collection, "Running queries")
         comparison: Comparison | None = None
         if other is not None:
-            second = measured(other, "Asking with the change")
-            comparison = compare(" ".join(compared), tuple(compared), whole, second)
-        ablation = (
-            ablate(whole, library.pipeline, library.settings, mode, changed)
-            if with_ablation
-            else []
-        )
+            second = run(other, "Running queries with the change")
+            comparison = compare(" ".join(compared), tuple(compared), baseline, second)
+        ablation: list[Comparison] = []
+        if with_ablation:
+            ablation = ablate(baseline, library.pipeline, library.settings, mode, run_changed)
         status = library.status()
         return Evaluation(
             dataset=dataset.name,
             documents=status["documents"],
             chunks=status["chunks"],
             mode=mode,
-            quality=whole,
+            run=baseline,
             settings=library.settings,
             comparison=comparison,
             ablation=ablation,
-            notices=(*dataset.notices, *_notices(collection, dataset), *whole.notices),
+            notices=(*dataset.notices, *_notices(collection, dataset), *baseline.notices),
         )
+
+
+def changes(baseline: Pipeline, settings: Settings, mode: str) -> Iterator[Change]:
+    """Yield the ablations: each active stage left out, each inactive one added, each other fusion."""
+    retrievers = [name for name in baseline.retrieve if name in pipeline.ASKED[Mode(mode)]]
+    # Without its only retriever a search has no results, which needs no measuring.
+    removable = retrievers if len(retrievers) > 1 else []
+    for name in (*baseline.rewrite, *removable, *baseline.refine):
+        skipped = ",".join((*settings["search.skip"], name))
+        yield Change(f"without {name}", f"search.skip={skipped}")
+    for name in pipeline.OFF:
+        if name not in (*settings["search.use"], *settings["search.skip"]):
+            used = ",".join((*settings["search.use"], name))
+            yield Change(f"with {name}", f"search.use={used}")
+    if len(retrievers) > 1:
+        for fusion in map(stage_name, pipeline.FUSE):
+            if fusion != settings["search.fuse"]:
+                yield Change(f"fuse by {fusion}", f"search.fuse={fusion}")
+
+
+def ablate(
+    baseline: Run,
+    stages: Pipeline,
+    settings: Settings,
+    mode: str,
+    run_changed: Callable[[Change], Run],
+) -> list[Comparison]:
+    """Compare every change of the pipeline with the baseline (ablation study)."""
+    return [
+        compare(change.name, (change.assignment,), baseline, run_changed(change))
+        for change in changes(stages, settings, mode)
+    ]
 
 
 def _off_topic(dataset: Dataset, other: Path | None) -> Sequence[str]:
-    """Another dataset's questions, else the dataset's own list, else ours."""
+    """Return the queries of another dataset, else the dataset's own off-topic queries, else the built-in ones."""
     if other is None:
-        return dataset.off_topic or foreign_questions()
-    asked = {question.text for question in dataset.questions}
-    texts = [one.text for one in read_dataset(other).questions if one.text not in asked]
+        return dataset.off_topic or off_topic_queries()
+    own = {query.text for query in dataset.queries}
+    texts = [query.text for query in read_dataset(other).queries if query.text not in own]
     if not texts:
         raise UsageError(
-            f"{other} has no questions that this dataset does not have",
-            "Name one that is about something else",
+            f"All queries of {other} are in this dataset too", "Give a dataset on another subject"
         )
-    return some(texts, MOST_OFF_TOPIC)
+    return sample(texts, MAX_OFF_TOPIC)
 
 
 def _notices(collection: Collection, dataset: Dataset) -> Iterator[str]:
@@ -95,5 +143,5 @@ def _notices(collection: Collection, dataset: Dataset) -> Iterator[str]:
     if failed := collection.library.status()["failed"]:
         first = failed[0]
         yield f"documents that could not be read: {len(failed)}, such as {first['path']}, which {first['reason']}"
-    if absent := missing(collection, dataset):
-        yield f"answers that are not in the index: {len(absent)}, such as {absent[0]}"
+    if missing := unindexed_answers(collection, dataset):
+        yield f"answers that are not in the index: {len(missing)}, such as {missing[0]}"

@@ -1,4 +1,4 @@
-"""What an evaluation found: a table for people, a dictionary for JSON."""
+"""Format an evaluation: tables for people, a dictionary for JSON."""
 
 from __future__ import annotations
 
@@ -8,80 +8,81 @@ from typing import Any
 
 from marklight.escaping import one_line
 from marklight.eval import metrics
-from marklight.eval.ablate import Comparison
-from marklight.eval.quality import SHOWN, Outcome, Quality
+from marklight.eval.run import TOP, Comparison, Outcome, Run
 from marklight.settings import Settings
 
-WORDS = {
-    "ndcg@10": (
-        "nDCG@10",
-        "how high the answers stand, the better ones first; 1 is the best order",
-    ),
+LABELS = {
+    "ndcg@10": ("nDCG@10", "how high the answers rank, better ones first; 1 is the best order"),
     "ndcg@5": ("nDCG@5", ""),
     "mrr@10": ("MRR@10", "mean of 1 / rank of the first answer"),
-    "success@1": ("success@1", "the first result is an answer"),
-    "recall@10": ("recall@10", "share of all answers among the first ten"),
+    "success@1": ("success@1", "share of queries whose first result is an answer"),
+    "recall@10": ("recall@10", "share of all answers in the top ten"),
     "recall@100": ("recall@100", ""),
-    "recall@500_tokens": ("recall, 500 tokens", "share of all answers in so much text"),
+    "recall@500_tokens": ("recall, 500 tokens", "share of all answers in that much text"),
     "recall@1000_tokens": ("recall, 1,000 tokens", ""),
     "recall@2000_tokens": ("recall, 2,000 tokens", ""),
-    "answered": ("answered", "share of the questions for which something was likely enough"),
-    "false_answers": (
-        "false answers",
-        "share of off-topic questions that were answered; 0 is best",
-    ),
-    "lost": ("lost", "answers among the first ten that were held back as unlikely; 0 is best"),
+    "answered": ("answered", "share of queries that got results"),
+    "false_answers": ("false answers", "share of off-topic queries that got results; 0 is best"),
+    "lost": ("lost", "share of answers in the top ten not shown for low confidence; 0 is best"),
     "ece": ("calibration error", "how far scores are from being probabilities; 0 is best"),
 }
-"""Each measure as a person reads it, and what it says."""
-IN_ABLATION = ("ndcg@10", "recall@100", "answered", "false_answers", "ece")
-MOST_NAMED = 10
-"""Questions of each kind that failed; JSON has all of them."""
-CHANCE = 0.05
-"""Below this a difference is marked."""
-MARKED = "* chance alone gives such a difference less than once in twenty times"
+"""Label and explanation of each metric."""
+ABLATION_METRICS = ("ndcg@10", "recall@100", "answered", "false_answers", "ece")
+MAX_LISTED = 10
+"""Failed queries of each kind in the text; JSON has all. Hand-set; not measured."""
+SIGNIFICANT = 0.05
+"""p below which a difference is marked: the usual level."""
+LEGEND = "* p < 0.05: chance alone gives such a difference less than once in twenty times"
+MIN_DIFFERENCE = 0.0005
+"""Smallest difference that three decimals show."""
+MAX_QUERY, MAX_EXPECTED, MAX_FIRST = 90, 90, 60
+"""Characters of a failed query, its answers and its first result that are shown. Hand-set; not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """All that was measured."""
+    """Results of an evaluation."""
 
     dataset: str
     documents: int
     chunks: int
     mode: str
-    quality: Quality
+    run: Run
     settings: Settings
     comparison: Comparison | None = None
     ablation: Sequence[Comparison] = ()
     notices: Sequence[str] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:
-        """The evaluation as JSON holds it."""
-        quality = self.quality
+        """Return the evaluation for JSON."""
+        run = self.run
         return {
             "dataset": self.dataset,
             "documents": self.documents,
             "chunks": self.chunks,
-            "queries": len(quality.outcomes),
-            "off_topic": len(quality.false_answers),
+            "queries": len(run.outcomes),
+            "off_topic": len(run.false_answers),
             "mode": self.mode,
-            "metrics": _rounded(quality.metrics),
-            "latency_ms": {name: round(ms, 2) for name, ms in quality.latency_ms.items()},
+            "metrics": _rounded(run.metrics),
+            "latency_ms": {name: round(ms, 2) for name, ms in run.latency_ms.items()},
             "reliability": [
                 {
                     "from": index / metrics.BINS,
                     "to": (index + 1) / metrics.BINS,
-                    "count": each.count,
-                    "score": round(each.score, 4),
-                    "relevant": round(each.relevant, 4),
+                    "count": bin.count,
+                    "score": round(bin.score, 4),
+                    "relevant": round(bin.relevant, 4),
                 }
-                for index, each in enumerate(metrics.reliability(quality.results))
+                for index, bin in enumerate(metrics.reliability(run.results))
             ],
-            "missed": [_missed(one) for one in quality.outcomes if one.missed],
-            "held_back": [_held_back(one) for one in quality.held_back],
-            **({"compare": _compared(self.comparison)} if self.comparison else {}),
-            **({"ablation": [_compared(one) for one in self.ablation]} if self.ablation else {}),
+            "missed": [_missed_row(outcome) for outcome in run.outcomes if outcome.missed],
+            "held_back": [_abstention_row(outcome) for outcome in run.false_abstentions],
+            **({"compare": _comparison_row(self.comparison)} if self.comparison else {}),
+            **(
+                {"ablation": [_comparison_row(row) for row in self.ablation]}
+                if self.ablation
+                else {}
+            ),
             "settings": {
                 key: value
                 for key, value in sorted(self.settings.values.items())
@@ -91,77 +92,84 @@ class Evaluation:
         }
 
     def to_text(self) -> str:
-        """The evaluation as a person reads it."""
+        """Return the evaluation as tables."""
         model = self.settings["model.name"]
-        by = self.mode if model == "none" else f"{self.mode}, {model}"
+        search = self.mode if model == "none" else f"{self.mode}, {model}"
+        outcomes = self.run.outcomes
         parts = [
-            f"{one_line(self.dataset)}: {len(self.quality.outcomes):,} questions,"
-            f" {self.documents:,} documents, {self.chunks:,} passages ({by})",
-            self._compared_table() if self.comparison else self._table(),
+            f"{one_line(self.dataset)}: {len(outcomes):,} queries,"
+            f" {self.documents:,} documents, {self.chunks:,} passages ({search})",
+            self._comparison_table() if self.comparison else self._table(),
         ]
         if self.ablation:
             parts.append(self._ablation_table())
-        count = len(self.quality.outcomes)
-        if missed := [one for one in self.quality.outcomes if one.missed]:
-            said = f"not among the first {SHOWN} for {len(missed)} of {count} questions"
-            parts.append(_named(said, missed, _first))
-        if held_back := self.quality.held_back:
-            said = f"found and held back as unlikely for {len(held_back)} of {count} questions"
-            parts.append(_named(said, held_back, lambda one: f"score {one.best:.2f}"))
+        if missed := [outcome for outcome in outcomes if outcome.missed]:
+            title = f"No answer in the top {TOP} for {len(missed)} of {len(outcomes)} queries"
+            parts.append(_failed_list(title, missed, _first_result))
+        if hidden := self.run.false_abstentions:
+            title = f"Answer found but not shown for low confidence: {len(hidden)} of {len(outcomes)} queries"
+            parts.append(_failed_list(title, hidden, lambda outcome: f"score {outcome.best:.2f}"))
         return "\n\n".join(parts)
 
     def _table(self) -> str:
-        values = self.quality.metrics
-        rows = [[label, f"{values[name]:.3f}", said] for name, (label, said) in WORDS.items()]
-        latency = self.quality.latency_ms
+        values = self.run.metrics
+        rows = [
+            [label, f"{values[name]:.3f}", meaning] for name, (label, meaning) in LABELS.items()
+        ]
+        latency = self.run.latency_ms
         times = f"{latency['p50']:.0f} / {latency['p95']:.0f} ms"
-        return _columns([*rows, ["time, p50 / p95", times, "of one search"]], words=2)
+        return _columns([*rows, ["time, p50 / p95", times, "of one search"]], text_column=2)
 
-    def _compared_table(self) -> str:
+    def _comparison_table(self) -> str:
         assert self.comparison
         other = self.comparison
-        values = self.quality.metrics
+        values = self.run.metrics
         rows = [
             [
                 label,
                 f"{values[name]:.3f}",
                 f"{other.metrics[name]:.3f}",
                 f"{other.difference[name]:+.3f}",
-                _chance(other.p.get(name)),
+                _p(other.p.get(name)),
             ]
-            for name, (label, _) in WORDS.items()
+            for name, (label, _) in LABELS.items()
         ]
-        heading = ["", "as it is", "changed", "difference", "p  "]
-        return f"{_columns([heading, *rows])}\nchanged: {one_line(other.name)}\n{MARKED}"
+        heading = ["", "baseline", "changed", "difference", "p  "]
+        return f"{_columns([heading, *rows])}\nchanged: {one_line(other.name)}\n{LEGEND}"
 
     def _ablation_table(self) -> str:
-        heading = ["", *(WORDS[name][0] for name in IN_ABLATION), "p of nDCG@10  "]
-        whole = ["all", *(f"{self.quality.metrics[name]:.3f}" for name in IN_ABLATION), ""]
-        telling = [one for one in self.ablation if any(map(_seen, _differences(one)))]
-        rows = [
-            [one.name, *(f"{each:+.3f}" for each in _differences(one)), _chance(one.p["ndcg@10"])]
-            for one in telling
+        heading = ["", *(LABELS[name][0] for name in ABLATION_METRICS), "p of nDCG@10  "]
+        baseline = ["baseline", *(f"{self.run.metrics[name]:.3f}" for name in ABLATION_METRICS), ""]
+        different = [
+            row for row in self.ablation if any(map(_is_visible, _ablation_differences(row)))
         ]
-        same = [one.name for one in self.ablation if one not in telling]
-        said = ["differences to all; a stage helps where nDCG@10 falls without it", MARKED]
+        rows = [
+            [
+                row.name,
+                *(f"{value:+.3f}" for value in _ablation_differences(row)),
+                _p(row.p["ndcg@10"]),
+            ]
+            for row in different
+        ]
+        same = [row.name for row in self.ablation if row not in different]
+        notes = ["differences from the baseline; a stage helps if nDCG@10 falls without it", LEGEND]
         if same:
-            said.append(f"no difference {', '.join(same)}")
-        return "\n".join([_columns([heading, whole, *rows]), *said])
+            notes.append(f"no difference: {', '.join(same)}")
+        return "\n".join([_columns([heading, baseline, *rows]), *notes])
 
 
-def _differences(one: Comparison) -> list[float]:
-    return [one.difference[name] for name in IN_ABLATION]
+def _ablation_differences(row: Comparison) -> list[float]:
+    return [row.difference[name] for name in ABLATION_METRICS]
 
 
-def _seen(difference: float) -> bool:
-    """Whether three places show it."""
-    return abs(difference) >= 0.0005
+def _is_visible(difference: float) -> bool:
+    return abs(difference) >= MIN_DIFFERENCE
 
 
-def _columns(rows: Sequence[Sequence[str]], words: int | None = None) -> str:
-    """Rows with aligned columns: names to the left, numbers to the right, words to the left."""
+def _columns(rows: Sequence[Sequence[str]], text_column: int | None = None) -> str:
+    """Align columns: the first and the text column to the left, numbers to the right."""
     widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    left = (0, words)
+    left = (0, text_column)
     return "\n".join(
         "  ".join(
             cell.ljust(width) if index in left else cell.rjust(width)
@@ -171,46 +179,47 @@ def _columns(rows: Sequence[Sequence[str]], words: int | None = None) -> str:
     )
 
 
-def _chance(p: float | None) -> str:
+def _p(p: float | None) -> str:
     if p is None:
         return ""
-    shown = "<0.001" if p < 0.0005 else f"{p:.3f}"
-    return f"{shown} *" if p < CHANCE else f"{shown}  "
+    shown = "<0.001" if p < MIN_DIFFERENCE else f"{p:.3f}"
+    return f"{shown} *" if p < SIGNIFICANT else f"{shown}  "
 
 
-def _named(said: str, failed: Sequence[Outcome], why: Callable[[Outcome], str]) -> str:
-    """Questions that came to nothing, as many as a person looks through."""
-    lines = [said + (", such as" if len(failed) > MOST_NAMED else ":")]
-    for one in failed[:MOST_NAMED]:
-        expected = ", ".join(one.question.answers)
-        lines.append(one_line(f"  {one.question.text[:90]!r}: {expected[:90]} ({why(one)})"))
+def _failed_list(title: str, failed: Sequence[Outcome], detail: Callable[[Outcome], str]) -> str:
+    lines = [title + (", such as" if len(failed) > MAX_LISTED else ":")]
+    for outcome in failed[:MAX_LISTED]:
+        text, expected = outcome.query.text, ", ".join(outcome.query.answers)
+        lines.append(
+            one_line(f"  {text[:MAX_QUERY]!r}: {expected[:MAX_EXPECTED]} ({detail(outcome)})")
+        )
     return "\n".join(lines)
 
 
-def _first(one: Outcome) -> str:
-    return f"first: {one.names[0][:60] if one.names else 'nothing'}"
+def _first_result(outcome: Outcome) -> str:
+    return f"first: {outcome.ids[0][:MAX_FIRST] if outcome.ids else 'nothing'}"
 
 
-def _failed(one: Outcome) -> dict[str, Any]:
-    question = one.question
-    return {"id": question.id, "text": question.text, "expected": list(question.answers)}
+def _failed_row(outcome: Outcome) -> dict[str, Any]:
+    query = outcome.query
+    return {"id": query.id, "text": query.text, "expected": list(query.answers)}
 
 
-def _missed(one: Outcome) -> dict[str, Any]:
-    return {**_failed(one), "first": one.names[0] if one.names else None}
+def _missed_row(outcome: Outcome) -> dict[str, Any]:
+    return {**_failed_row(outcome), "first": outcome.ids[0] if outcome.ids else None}
 
 
-def _held_back(one: Outcome) -> dict[str, Any]:
-    return {**_failed(one), "score": round(one.best, 4)}
+def _abstention_row(outcome: Outcome) -> dict[str, Any]:
+    return {**_failed_row(outcome), "score": round(outcome.best, 4)}
 
 
-def _compared(one: Comparison) -> dict[str, Any]:
+def _comparison_row(comparison: Comparison) -> dict[str, Any]:
     return {
-        "change": one.name,
-        "set": list(one.assignments),
-        "metrics": _rounded(one.metrics),
-        "difference": _rounded(one.difference),
-        "p": _rounded(one.p),
+        "change": comparison.name,
+        "set": list(comparison.assignments),
+        "metrics": _rounded(comparison.metrics),
+        "difference": _rounded(comparison.difference),
+        "p": _rounded(comparison.p),
     }
 
 

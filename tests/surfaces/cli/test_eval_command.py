@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from marklight.eval.beir import CORPUS, QRELS, QUERIES
-from marklight.eval.quality import WARM_UP
-from marklight.eval.reading import foreign_questions
+from marklight.eval.reading import CORPUS, QRELS, QUERIES, off_topic_queries
+from marklight.eval.run import WARM_UP
 from marklight.models.fake import FakeEmbedder
 from marklight.surfaces.cli.app import run
 from tests.making import write
@@ -187,7 +186,7 @@ def test_a_second_run_reads_and_embeds_nothing_again(
     written = {path: path.stat().st_ctime_ns for path in texts}
     assert len(written) == 4
     model = FakeEmbedder()
-    known = {text: model.embed_query(text) for text in [*QUESTION_TEXTS, *foreign_questions()]}
+    known = {text: model.embed_query(text) for text in [*QUESTION_TEXTS, *off_topic_queries()]}
 
     def never(*_: object) -> None:
         raise AssertionError("a passage was embedded again")
@@ -287,12 +286,12 @@ def test_the_table_names_what_is_measured_and_what_was_missed(
     code, out, err = said(capsys, "set", "--mode", "keyword", "--ablate")
     assert code == 0
     first, *lines = out.splitlines()
-    assert first == "set: 3 questions, 4 documents, 4 passages (keyword)"
+    assert first == "set: 3 queries, 4 documents, 4 passages (keyword)"
     assert any(line.startswith("nDCG@10") and "0.667" in line for line in lines)
     assert any(line.startswith("no difference") and "without named" in line for line in lines)
-    assert "not among the first 10 for 1 of 3 questions:" in lines
+    assert "No answer in the top 10 for 1 of 3 queries:" in lines
     assert "  'when do tokens expire': d/4 (first: d/1)" in lines
-    assert "Asking" in err
+    assert "Running queries" in err
 
 
 def test_questions_whose_answers_were_held_back_are_named(
@@ -302,7 +301,7 @@ def test_questions_whose_answers_were_held_back_are_named(
     lines = said(capsys, "mine.toml", *never)[1].splitlines()
     found = told(capsys, "mine.toml", *never)
     count = found["queries"]
-    assert f"found and held back as unlikely for {count} of {count} questions:" in lines
+    assert f"Answer found but not shown for low confidence: {count} of {count} queries:" in lines
     for one in found["held_back"]:
         expected = ", ".join(one["expected"])
         assert f"  {one['text']!r}: {expected} (score {one['score']:.2f})" in lines
@@ -317,7 +316,7 @@ def test_a_question_that_cannot_be_asked_has_found_nothing_and_is_told(
     write(folder / "set", {QUERIES: queries})
     found = told(capsys, "set", "--mode", "keyword")
     assert found["metrics"]["recall@100"] == round(2 / 3, 4)
-    assert found["notices"][0].startswith("questions that could not be asked: 1, such as ")
+    assert found["notices"][0].startswith("queries that were rejected: 1, such as ")
 
 
 def test_without_a_dataset_it_is_told_how_to_write_one(
@@ -346,12 +345,12 @@ def test_without_a_dataset_it_is_told_how_to_write_one(
             ["a"],
             "test.tsv:1 judges the document 'x.md', which is not in",
         ),
-        ({"e.toml": OWN.replace("docs", "none"), "none/x.png": ""}, ["e.toml"], "there are no documents"),
-        ({}, ["set", "-n", "0"], "a sample has at least 1"),
+        ({"e.toml": OWN.replace("docs", "none"), "none/x.png": ""}, ["e.toml"], "There are no documents"),
+        ({}, ["set", "-n", "0"], "The sample must have at least 1"),
         ({}, ["set", "--compare", "search.nothing=1"], "unknown setting 'search.nothing'"),
         ({}, ["set", "--compare", "nothing"], "KEY=VALUE"),
         ({}, ["set", "--set", "model.name=none", "--mode", "semantic"], "no semantic search"),
-        ({}, ["set", "--off-topic", "set"], "has no questions that this dataset does not have"),
+        ({}, ["set", "--off-topic", "set"], "are in this dataset too"),
         ({}, ["set", "--off-topic", "nowhere"], "No such dataset: nowhere"),
         ({}, ["docs"], "neither corpus.jsonl nor dataset.toml"),
         ({}, ["nowhere"], "No such dataset: nowhere"),

@@ -50,11 +50,11 @@ def evaluate(
     DATASET is a .toml file with your own queries, a folder with dataset.toml, or a folder in BEIR
     format. Run `marklight eval` without DATASET to see how to write one.
     """
+    from marklight.eval.dataset import HELP
     from marklight.eval.evaluate import evaluate
-    from marklight.eval.own import HOW
 
     if dataset is None:
-        click.echo(f"{HOW}", err=True)
+        click.echo(f"{HELP}", err=True)
         raise UsageError("No dataset given", "See above how to write one")
     if not dataset.expanduser().exists():
         raise UsageError(
@@ -67,7 +67,7 @@ def evaluate(
             assignments=assignments,
             compared=compared,
             with_ablation=with_ablation,
-            sample=sample,
+            sample_size=sample,
             off_topic=off_topic,
             progress=bar,
         )
