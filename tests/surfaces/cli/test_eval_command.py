@@ -258,7 +258,7 @@ def test_every_stage_in_force_is_left_out_in_turn(
 ) -> None:
     found = told(capsys, "set", "--ablate", "--set", "search.skip=recency")
     changes = {one["change"]: one for one in found["ablation"]}
-    assert {"without keyword", "without named", "with diversity", "fuse by reciprocal"} <= set(
+    assert {"without keyword", "without exact_title", "with diversity", "fuse by reciprocal"} <= set(
         changes
     )
     assert "without recency" not in changes
@@ -288,7 +288,7 @@ def test_the_table_names_what_is_measured_and_what_was_missed(
     first, *lines = out.splitlines()
     assert first == "set: 3 queries, 4 documents, 4 passages (keyword)"
     assert any(line.startswith("nDCG@10") and "0.667" in line for line in lines)
-    assert any(line.startswith("no difference") and "without named" in line for line in lines)
+    assert any(line.startswith("no difference") and "without exact_title" in line for line in lines)
     assert "No answer in the top 10 for 1 of 3 queries:" in lines
     assert "  'when do tokens expire': d/4 (first: d/1)" in lines
     assert "Running queries" in err
@@ -349,7 +349,7 @@ def test_without_a_dataset_it_is_told_how_to_write_one(
         ({}, ["set", "-n", "0"], "The sample must have at least 1"),
         ({}, ["set", "--compare", "search.nothing=1"], "unknown setting 'search.nothing'"),
         ({}, ["set", "--compare", "nothing"], "KEY=VALUE"),
-        ({}, ["set", "--set", "model.name=none", "--mode", "semantic"], "no semantic search"),
+        ({}, ["set", "--set", "model.name=none", "--mode", "semantic"], "Semantic search needs a model"),
         ({}, ["set", "--off-topic", "set"], "are in this dataset too"),
         ({}, ["set", "--off-topic", "nowhere"], "No such dataset: nowhere"),
         ({}, ["docs"], "neither corpus.jsonl nor dataset.toml"),
