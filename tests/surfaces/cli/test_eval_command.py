@@ -258,9 +258,12 @@ def test_every_stage_in_force_is_left_out_in_turn(
 ) -> None:
     found = told(capsys, "set", "--ablate", "--set", "search.skip=recency")
     changes = {one["change"]: one for one in found["ablation"]}
-    assert {"without keyword", "without exact_title", "with diversity", "fuse by reciprocal"} <= set(
-        changes
-    )
+    assert {
+        "without keyword",
+        "without exact_title",
+        "with diversity",
+        "fuse by reciprocal",
+    } <= set(changes)
     assert "without recency" not in changes
     assert changes["without keyword"]["set"] == ["search.skip=recency,keyword"]
     assert all(set(one["p"]) >= {"ndcg@10", "false_answers"} for one in found["ablation"])
