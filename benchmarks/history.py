@@ -23,8 +23,8 @@ from typing import Any
 
 import marklight
 from benchmarks._measure import ROOT, peak_megabytes, save
-from marklight.ingest.history.changes import Changes
-from marklight.ingest.history.objects import written
+from marklight.ingest.history.commits import read_commits
+from marklight.ingest.history.diffs import DiffReader
 from marklight.ingest.history.repository import find
 from marklight.model import Document
 from marklight.text import analyze, query_terms
@@ -97,15 +97,15 @@ def reading(folder: Path) -> dict[str, float]:
     repository = find(folder)
     assert repository
     hashes, _ = repository.reachable(repository.tips())
-    changes = Changes(repository, 200)
+    diffs = DiffReader(repository, 200)
 
     def read() -> None:
         for at in range(0, len(hashes), 256):
-            list(written(repository, hashes[at : at + 256]))
-            list(changes(hashes[at : at + 256]))
+            list(read_commits(repository, hashes[at : at + 256]))
+            list(diffs(hashes[at : at + 256]))
 
     seconds = timed(read)
-    changes.close()
+    diffs.close()
     return {"seconds": round(seconds, 1), "commits_per_second": round(len(hashes) / seconds)}
 
 

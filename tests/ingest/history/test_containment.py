@@ -131,7 +131,7 @@ def test_a_folder_that_leads_to_another_repository_is_refused_and_says_where(
     target = lead(hostile, private.folder / ".git")
     with pytest.raises(HistoryError) as refused:
         find(hostile)
-    assert refused.value.message.startswith(f"the repository at {hostile} is not read: ")
+    assert refused.value.message.startswith(f"The repository at {hostile} is not indexed: ")
     assert f"leads out of the folder, to {target}" in refused.value.message
     assert "git worktree repair" in refused.value.hint or refused.value.hint == (
         f"If you trust it: git config --global --add safe.directory {hostile}"

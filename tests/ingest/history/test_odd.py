@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from marklight import engines
 from marklight.errors import HistoryError
-from marklight.ingest.history import changes, git, objects
+from marklight.ingest.history import commits, diffs, git
 from marklight.ingest.history.commit_diff import indexed_state
 from marklight.ingest.history.repository import find
 from tests.ingest.history.reading import documents, history, read, texts
@@ -51,7 +51,7 @@ def test_messages_and_names_that_are_no_utf8_are_read(repository: Repository) ->
     read(kept)
     document = documents(kept)["Café für alle"]
     assert document.author == "André"
-    assert document.remarks == ("its message is no UTF-8; read as Latin-1",)
+    assert document.remarks == ("its message is not valid UTF-8; decoded as Latin-1",)
 
 
 def test_times_that_no_calendar_has_are_the_nearest(repository: Repository) -> None:
@@ -80,7 +80,7 @@ def test_times_that_no_calendar_has_are_the_nearest(repository: Repository) -> N
 )
 def test_whatever_a_commit_object_holds_it_is_understood(data: bytes, encoding: str) -> None:
     head = b"tree x\nencoding " + encoding.encode() + b"\nauthor " + data + b"\n\n"
-    found = objects.understand("0" * 40, head + data)
+    found = commits.parse_commit("0" * 40, head + data)
     (found.subject + found.message + found.name + found.email + found.date).encode()
 
 
@@ -143,15 +143,15 @@ def test_a_missing_commit_is_told_and_the_others_are_read(repository: Repository
     here = repository.commit("one", {"a": "1"})
     place = find(repository.folder)
     assert place
-    found = list(objects.written(place, ["0" * 40, here]))
-    assert isinstance(found[0], objects.Unreadable)
-    assert isinstance(found[1], objects.Written)
+    found = list(commits.read_commits(place, ["0" * 40, here]))
+    assert isinstance(found[0], commits.UnreadableCommit)
+    assert isinstance(found[1], commits.CommitObject)
 
 
 def test_of_a_huge_diff_the_files_that_tell_something_are_read(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "LARGEST_DIFF", 200_000)
+    monkeypatch.setattr(diffs, "MAX_DIFF_BYTES", 200_000)
     noise = "".join(f"noise {number}\n" for number in range(60_000))
     repository.commit("huge", {"node_modules/a.js": noise, "src/b.py": "told = True\n"})
     repository.commit("small", {"c.txt": "small\n"})
@@ -167,7 +167,7 @@ def test_of_a_huge_diff_the_files_that_tell_something_are_read(
 def test_of_very_many_files_the_first_are_known(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "MOST_FILES", 20)
+    monkeypatch.setattr(diffs, "MAX_FILES", 20)
     repository.commit("many", {f"{number:03}.txt": "x\n" for number in range(50)})
     kept = history(repository.folder)
     read(kept)
@@ -234,7 +234,7 @@ def test_the_repository_of_someone_else_is_told_with_what_to_do(
     shim(tmp_path / "bin", ["export GIT_TEST_ASSUME_DIFFERENT_OWNER=1"])
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    with pytest.raises(HistoryError, match=r"belongs to someone else.*safe\.directory"):
+    with pytest.raises(HistoryError, match=r"belongs to another user.*safe\.directory"):
         find(repository.folder)
 
 
@@ -256,7 +256,7 @@ def test_a_pipe_among_the_files_of_git_blocks_nobody(
     file = repository.folder / ".git" / name
     file.unlink(missing_ok=True)
     os.mkfifo(file)
-    with pytest.raises(HistoryError, match=r"git did not answer within 0\.5 s|not a regular file"):
+    with pytest.raises(HistoryError, match=r"git did not respond within 0\.5 s|not a regular file"):
         read(history(repository.folder))
 
 
@@ -269,7 +269,7 @@ def test_a_git_that_prints_nothing_is_ended_after_a_while(
     shim(tmp_path / "bin", [f'case "$*" in *"{command}"*) exec sleep 600;; esac'])
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(git, "PATIENCE", 0.3)
-    with pytest.raises(HistoryError, match=r"git did not answer within 0\.3 s.*damaged"):
+    with pytest.raises(HistoryError, match=r"git did not respond within 0\.3 s.*git fsck"):
         read(history(repository.folder))
 
 

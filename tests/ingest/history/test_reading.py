@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from marklight.ingest.history import cut
+from marklight.ingest.history import commits
 from marklight.ingest.history.repository import find
 from marklight.model import DocumentId
 from tests.ingest.history.reading import LINES, documents, history, read, texts
@@ -154,7 +154,7 @@ def test_no_more_than_the_first_lines_of_a_diff_and_of_a_line(repository: Reposi
     assert len(diff) == LINES
     assert diff[-1] == f"+line {LINES - 2} "
     assert max(map(len, diff)) < 500
-    assert all(len(text) <= cut.MOST_CHARS for text in texts(kept, hash))
+    assert all(len(text) <= commits.MAX_CHARS for text in texts(kept, hash))
 
 
 def test_without_diff_lines_there_are_messages_and_files_alone(repository: Repository) -> None:
@@ -210,8 +210,8 @@ def test_a_commit_is_cut_the_same_from_what_was_stored_of_it(repository: Reposit
     with kept.engine.snapshot() as snapshot:
         document = snapshot.documents.get(DocumentId("all", hash))
         assert document
-        again = cut.cut(document)
+        again = commits.chunk_commit(document)
         assert list(again.chunks) == snapshot.documents.chunks_of(document.id)
-        smaller = cut.cut(document, 300)
+        smaller = commits.chunk_commit(document, 300)
     assert max(len(each.text) for each in smaller.chunks) <= 300
     assert "\n".join(each.text for each in smaller.chunks).count("compute(") == 100

@@ -255,7 +255,7 @@ def test_a_folder_that_leads_to_another_repository_is_refused_on_the_command_lin
     folder = write(tmp_path / "x", {".git": f"gitdir: {git}\n", "a.md": "# Espresso\n"})
     monkeypatch.chdir(folder)
     refused = (
-        f"the repository at {folder} is not read: its git directory leads out of the folder, to {git}."
+        f"The repository at {folder} is not indexed: its git directory leads out of the folder, to {git}."
         f" If you trust it: git config --global --add safe.directory {folder}"
     )
     code, out, err = said(capsys, "commits", "espresso")

@@ -1,1 +1,1 @@
-"""Commits of git repositories as documents: message, author, date, files and the beginning of the diff."""
+"""History index: commits of git repositories as documents (message, author, date, files, beginning of the diff)."""

@@ -1,4 +1,4 @@
-"""What differs between a repository and what is indexed of it: commits that came, commits that are gone."""
+"""Commit diff: compare the reachable commits of a repository with the indexed ones; list new and removed commits."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from marklight.model import DocumentId
 from marklight.ports import Snapshot
 
 _KEY = "history "
+"""Prefix of the manifest keys; the name of the repository follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedState:
-    """What of a repository was read to its end: the manifest keeps it."""
+    """The state of a repository when all of it was last indexed; stored in the manifest."""
 
     tips: frozenset[str] = frozenset()
     edge: frozenset[str] = frozenset()
-    """Where it ended then, if it was a shallow clone."""
+    """The commits at which it ended, if it was a shallow clone."""
     recipe: str = ""
     problem: str = ""
-    """Why not all of it could be read."""
+    """Why some commits could not be read."""
     lacking: str = ""
     """Why diffs could not be read."""
 
-    def noted(self, name: str) -> Mapping[str, str]:
-        """As the manifest holds it."""
+    def to_manifest(self, name: str) -> Mapping[str, str]:
+        """Return the manifest entry."""
         value = {
             "tips": sorted(self.tips),
             "edge": sorted(self.edge),
@@ -40,17 +41,18 @@ class IndexedState:
 
 @dataclass(frozen=True, slots=True)
 class CommitDiff:
-    """What is to be done for one repository."""
+    """The difference between a repository and the index."""
 
     name: str
-    now: IndexedState
+    state: IndexedState
+    """To store once the difference is indexed."""
     new: tuple[str, ...] = ()
     """Newest first."""
-    gone: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
 
 def indexed_state(manifest: Mapping[str, str], name: str) -> IndexedState:
-    """What was noted; nothing where that is not understood."""
+    """Return the stored state; an empty one if there is none or it cannot be parsed."""
     try:
         value = json.loads(manifest[_KEY + name])
         tips, edge = frozenset(value["tips"]), frozenset(value["edge"])
@@ -59,59 +61,66 @@ def indexed_state(manifest: Mapping[str, str], name: str) -> IndexedState:
         return IndexedState()
 
 
-def names(manifest: Mapping[str, str]) -> list[str]:
-    """Repositories of which something was noted."""
+def indexed_names(manifest: Mapping[str, str]) -> list[str]:
+    """Return the names of the repositories with a stored state."""
     return [
         key.removeprefix(_KEY) for key, value in manifest.items() if key.startswith(_KEY) and value
     ]
 
 
-def forgotten(name: str) -> Mapping[str, str]:
-    """Nothing is known of it any more."""
+def cleared_state(name: str) -> Mapping[str, str]:
+    """Return the manifest entry that deletes a stored state."""
     return {_KEY + name: ""}
 
 
-def differs(name: str, repository: Repository, recipe: str, snapshot: Snapshot) -> bool:
-    """Whether anything may have come or gone; a few milliseconds, whatever the repository's size."""
+def has_changed(name: str, repository: Repository, recipe: str, snapshot: Snapshot) -> bool:
+    """Return true if refs or recipe changed; takes milliseconds, whatever the repository's size."""
     before = indexed_state(snapshot.status.manifest(), name)
     now = (repository.tips(), repository.shallow_edge(), recipe)
     return now != (before.tips, before.edge, before.recipe)
 
 
 def commit_diff(name: str, repository: Repository, recipe: str, snapshot: Snapshot) -> CommitDiff:
-    """By what branches reach now and reached before; by all commits only where that does not tell."""
+    """Compare what the refs reach now with what they reached before; compare all commits only where that fails."""
     before = indexed_state(snapshot.status.manifest(), name)
     tips, edge = repository.tips(), repository.shallow_edge()
     same = (edge, recipe) == (before.edge, before.recipe) and before.tips and not before.problem
     if not same or not repository.has_objects(before.tips):
-        return _whole(name, repository, IndexedState(tips, edge, recipe), snapshot)
+        return _full_diff(name, repository, IndexedState(tips, edge, recipe), snapshot)
     new, problem = repository.reachable(tips - before.tips, before.tips)
-    gone, unsure = repository.reachable(before.tips - tips, tips)
-    if problem or unsure:
-        return _whole(name, repository, IndexedState(tips, edge, recipe), snapshot)
-    have = snapshot.documents.modified_times(DocumentId(name, each) for each in (*new, *gone))
+    removed, removed_problem = repository.reachable(before.tips - tips, tips)
+    if problem or removed_problem:
+        return _full_diff(name, repository, IndexedState(tips, edge, recipe), snapshot)
+    ids = (DocumentId(name, each) for each in (*new, *removed))
+    indexed = snapshot.documents.modified_times(ids)
     return CommitDiff(
         name,
         IndexedState(tips, edge, recipe, lacking=before.lacking),
-        tuple(each for each in new if (name, each) not in have),
-        tuple(each for each in gone if (name, each) in have),
+        tuple(each for each in new if (name, each) not in indexed),
+        tuple(each for each in removed if (name, each) in indexed),
     )
 
 
-def _whole(name: str, repository: Repository, now: IndexedState, snapshot: Snapshot) -> CommitDiff:
-    """All that is reachable against all that is there; what was cut off at the edge is read again."""
-    reached, problem = repository.reachable(now.tips)
+def _full_diff(
+    name: str, repository: Repository, state: IndexedState, snapshot: Snapshot
+) -> CommitDiff:
+    """Compare all reachable commits with all indexed ones; commits at a changed shallow edge are read again."""
+    reached, problem = repository.reachable(state.tips)
     if problem:
-        reached = repository.reachable_around_damage(now.tips)
+        reached = repository.reachable_around_damage(state.tips)
     before = indexed_state(snapshot.status.manifest(), name)
-    again = before.edge ^ now.edge
-    have = {
-        id.path: each.recipe
-        for id, each in snapshot.documents.files().items()
+    edge_changed = before.edge ^ state.edge
+    indexed = {
+        id.path: file.recipe
+        for id, file in snapshot.documents.files().items()
         if id.collection == name
     }
-    right = {hash for hash, recipe in have.items() if recipe == now.recipe and hash not in again}
-    # What damage hides is not gone.
-    gone = () if problem else tuple(have.keys() - set(reached))
-    now = IndexedState(now.tips, now.edge, now.recipe, problem)
-    return CommitDiff(name, now, tuple(each for each in reached if each not in right), gone)
+    current = {
+        hash
+        for hash, recipe in indexed.items()
+        if recipe == state.recipe and hash not in edge_changed
+    }
+    # A commit that damage makes unreachable is not removed.
+    removed = () if problem else tuple(indexed.keys() - set(reached))
+    state = IndexedState(state.tips, state.edge, state.recipe, problem)
+    return CommitDiff(name, state, tuple(each for each in reached if each not in current), removed)

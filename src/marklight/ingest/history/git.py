@@ -1,4 +1,4 @@
-"""How git is asked: never by a shell, and nothing that a repository configures is run."""
+"""Run git: without a shell, with an isolated environment, and without anything that a repository configures to be run."""
 
 from __future__ import annotations
 
@@ -18,29 +18,31 @@ from typing import IO
 from marklight.errors import HistoryError
 
 KEPT = ("GIT_CEILING_DIRECTORIES", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
-"""What a user may have set for git that is right for us too; all other variables of git are left out."""
-OWN = {
+"""Environment variables of git that are passed on; all others are removed."""
+OVERRIDES = {
     "LC_ALL": "C",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_GRAFT_FILE": os.devnull,
     "GIT_LITERAL_PATHSPECS": "1",
-    # What a partial clone lacks is not fetched: nothing leaves this machine.
+    # Objects that a partial clone lacks are not fetched: nothing leaves this machine.
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_NO_LAZY_FETCH": "1",
 }
-LARGEST_FILE = 4_000_000
-"""Bytes from which on git treats a file as binary: its diff would take seconds and tell nothing."""
+MAX_FILE_BYTES = 4_000_000
+"""Larger files are binary to git: a diff would take seconds and is never read."""
 SETTINGS = (
     *("core.fsmonitor=false", f"core.hooksPath={os.devnull}", "core.quotePath=false"),
-    *(f"core.bigFileThreshold={LARGEST_FILE}", "gc.auto=0", "advice.graftFileDeprecated=false"),
+    *(f"core.bigFileThreshold={MAX_FILE_BYTES}", "gc.auto=0", "advice.graftFileDeprecated=false"),
     "submodule.recurse=false",
 )
 QUICK = 20.0
-"""Seconds for what takes git milliseconds: a pipe in place of one of its files would block it for ever."""
+"""Time limit, in seconds, of calls that take milliseconds: a pipe in place of one of its files would block git for ever."""
 PATIENCE = 300.0
-"""Seconds without any output: git prints nothing while it sorts the commits of a large history on a slow disk."""
+"""Time limit, in seconds, without any output: git prints nothing while it sorts a large history on a slow disk."""
+READ_AHEAD = 32
+"""Commits requested from a process before the first is read: few enough that any pipe holds their names."""
 WINDOWLESS = getattr(subprocess, "CREATE_NO_WINDOW", 0)
 
 
@@ -49,27 +51,27 @@ class Location:
     """The folders of a repository, as real paths; linked worktrees of one repository have one `store`."""
 
     folder: Path
-    """The root of its files, or itself where it has none."""
+    """Root of the working tree; of a bare repository the git directory."""
     store: Path
-    """Folder of the objects and branches."""
+    """Common git directory: objects and refs."""
     own: Path
-    """Folder of the HEAD of this worktree."""
+    """Git directory of this worktree: HEAD."""
 
 
-def ask(place: Location, *arguments: str, given: bytes = b"", seconds: float = 0) -> bytes:
-    """What git prints; HistoryError where it refuses."""
-    printed, code, said = attempt(place, *arguments, given=given, seconds=seconds)
+def run(place: Location, *arguments: str, given: bytes = b"", seconds: float = 0) -> bytes:
+    """Run git and return its output; HistoryError where it fails."""
+    output, code, messages = try_run(place, *arguments, given=given, seconds=seconds)
     if code:
-        raise refusal(place.folder, said)
-    return printed
+        raise unreadable(place.folder, messages)
+    return output
 
 
-def attempt(
+def try_run(
     place: Location | Path, *arguments: str, given: bytes = b"", seconds: float = 0
 ) -> tuple[bytes, int, str]:
     """Run git and return its output, its exit code and its messages.
 
-    HistoryError where it prints nothing for `seconds`, else PATIENCE; on Windows that is the limit for the whole run.
+    HistoryError where it prints nothing for `seconds` (default: PATIENCE); on Windows that is the limit for the whole run.
     """
     limit, printed = seconds or PATIENCE, 0
     process = _start(place, arguments, subprocess.PIPE)
@@ -77,8 +79,8 @@ def attempt(
         try:
             while True:
                 try:
-                    out, said = process.communicate(given or None, timeout=limit)
-                    return out, process.returncode, said.decode("utf-8", "replace")
+                    output, messages = process.communicate(given or None, timeout=limit)
+                    return output, process.returncode, messages.decode("utf-8", "replace")
                 except subprocess.TimeoutExpired as late:
                     if len(late.output or b"") == printed:
                         raise stalled(place, limit) from None
@@ -89,18 +91,18 @@ def attempt(
 
 
 class Stream:
-    """A git that is asked one thing after the other and stays until it is closed.
+    """A git process that handles one request after the other until it is closed.
 
-    One that prints nothing for PATIENCE seconds while it is waited for is ended, and HistoryError is raised.
+    A watchdog kills it after PATIENCE seconds without output, and HistoryError is raised.
     """
 
     def __init__(self, place: Location, *arguments: str) -> None:
         self._place = place
-        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         try:
-            self._process = _start(place, arguments, self._said)
+            self._process = _start(place, arguments, self._errors)
         except HistoryError:
-            self._said.close()
+            self._errors.close()
             raise
         assert self._process.stdin
         assert self._process.stdout
@@ -112,7 +114,7 @@ class Stream:
         Thread(target=self._watch, name="git watchdog", daemon=True).start()
 
     def send(self, lines: bytes) -> bool:
-        """Whether it still listens."""
+        """Write to its input; return false if it has ended."""
         self._waiting_since = time.monotonic()
         try:
             self._in.write(lines)
@@ -132,46 +134,46 @@ class Stream:
         return self._wait_for(self._out.readline)
 
     def take(self, size: int) -> bytes:
-        """Return so many bytes, fewer where git has ended."""
-        found = bytearray()
-        while left := size - len(found):
+        """Return `size` bytes, fewer where git has ended."""
+        data = bytearray()
+        while left := size - len(data):
             more = self._wait_for(partial(self._out.read, min(left, 1 << 16)))
             if not more:
                 break
-            found += more
-        return bytes(found)
+            data += more
+        return bytes(data)
 
-    def last_words(self) -> str:
-        """What it complained of, in one line; it is waited for, as it is ending anyway."""
+    def wait_for_error(self) -> str:
+        """Wait for git to end and return its error message, in one line."""
         try:
             self._process.wait(QUICK)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._said.seek(0)
-        return complaint(self._said.read().decode("utf-8", "replace"))
+        self._errors.seek(0)
+        return error_line(self._errors.read().decode("utf-8", "replace"))
 
     def close(self) -> None:
-        """End it, whatever it is at."""
+        """Kill the process."""
         self._closed.set()
         self._process.kill()
-        for each in (self._in, self._out, self._said):
-            with suppress(OSError):  # what it will not read any more
+        for each in (self._in, self._out, self._errors):
+            with suppress(OSError):  # input that git no longer reads
                 each.close()
         self._process.wait()
 
     def _wait_for(self, reading: Callable[[], bytes]) -> bytes:
         self._waiting_since = time.monotonic()
         try:
-            found = reading()
+            data = reading()
         finally:
             self._waiting_since = None
         if self._stalled:
             raise stalled(self._place, self._limit)
-        return found
+        return data
 
     def _watch(self) -> None:
-        """Kill git where it is waited for too long, which ends the read that waits."""
+        """Kill git after the time limit, which ends the blocked read."""
         while not self._closed.wait(self._limit / 10):
             since = self._waiting_since
             if since is not None and time.monotonic() - since > self._limit:
@@ -182,7 +184,7 @@ class Stream:
 
 @contextmanager
 def stream(place: Location, *arguments: str) -> Iterator[Stream]:
-    """A stream that ends with whoever asks."""
+    """Open a stream that is closed at the end of the `with` block."""
     opened = Stream(place, *arguments)
     try:
         yield opened
@@ -209,7 +211,7 @@ def _start(
 
 
 def environment(place: Location | Path) -> dict[str, str]:
-    """The user's, without what would lead git elsewhere or let it ask or write.
+    """Return the user's environment without variables that would lead git elsewhere, or let it prompt or write.
 
     In a plain folder git finds the repository itself and checks its owner. Of a known repository it reads the folders that were verified,
     whatever `.git`, `commondir` and `core.worktree` contain by then.
@@ -223,43 +225,43 @@ def environment(place: Location | Path) -> dict[str, str]:
         kept |= {"GIT_DIR": str(place.own), "GIT_COMMON_DIR": str(place.store)}
         if place.folder != place.own:
             kept["GIT_WORK_TREE"] = str(place.folder)
-    return {**kept, **OWN}
+    return {**kept, **OVERRIDES}
 
 
 def stalled(place: Location | Path, seconds: float) -> HistoryError:
-    """Git does not answer, for example because one of its files is a pipe or on a disk that is gone."""
+    """Return the error for a git that hangs, for example because one of its files is a pipe or on a lost disk."""
     folder = place.folder if isinstance(place, Location) else place
     return HistoryError(
-        f"git did not answer within {seconds:g} s about the repository at {folder}",
-        "Is its .git folder damaged?",
+        f"git did not respond within {seconds:g} s for the repository at {folder}",
+        "Check the repository with `git fsck`",
     )
 
 
 def missing(error: OSError) -> HistoryError:
-    """There is no git that can be run."""
+    """Return the error for a git that cannot be started."""
     if isinstance(error, FileNotFoundError):
-        return HistoryError("git is not installed", "Install it to search the history")
+        return HistoryError("git is not installed", "Install git to search the history")
     return HistoryError(f"git cannot be run: {error.strerror or error}")
 
 
-def refusal(folder: Path, said: str) -> HistoryError:
-    """Why git does not read a repository, in a line that says what to do."""
-    if "dubious ownership" in said:
+def unreadable(folder: Path, messages: str) -> HistoryError:
+    """Return the error for a repository that git does not read."""
+    if "dubious ownership" in messages:
         return HistoryError(
-            f"the repository at {folder} belongs to someone else, so git does not read it",
+            f"The repository at {folder} belongs to another user, so git does not read it",
             trust_hint(folder),
         )
-    return HistoryError(f"git cannot read the repository at {folder}: {complaint(said)}")
+    return HistoryError(f"git cannot read the repository at {folder}: {error_line(messages)}")
 
 
 def trust_hint(folder: Path) -> str:
-    """Return how a user permits git to read a repository; the path may be anything, so it is quoted for the shell."""
+    """Return the command that permits git to read a repository, with the path quoted for the shell."""
     return f"If you trust it: git config --global --add safe.directory {shlex.quote(str(folder))}"
 
 
-def complaint(said: str) -> str:
-    """What went wrong, of all that git says."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def error_line(messages: str) -> str:
+    """Return the error among the messages of git, in one line."""
+    lines = [line.strip() for line in messages.splitlines() if line.strip()]
     fatal = [line for line in lines if line.startswith(("fatal:", "error:"))]
-    chosen = (fatal or lines or ["it ended without a word"])[-1]
+    chosen = (fatal or lines or ["git ended without a message"])[-1]
     return chosen.removeprefix("fatal: ").removeprefix("error: ")[:300]

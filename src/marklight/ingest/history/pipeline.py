@@ -1,4 +1,4 @@
-"""The indexing page of history: look, read messages and diffs, cut, commit; then embed, commit by commit."""
+"""THE INDEXING PIPELINE OF COMMITS: compare, read messages and diffs, chunk, commit; then embed, commit by commit."""
 
 from __future__ import annotations
 
@@ -8,148 +8,159 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from marklight.ingest.embedding import Indexing
-from marklight.ingest.history import cut
-from marklight.ingest.history.changes import Changed, Changes
-from marklight.ingest.history.commit_diff import CommitDiff, commit_diff, differs, forgotten, names
-from marklight.ingest.history.objects import Unreadable, Written, written
+from marklight.ingest.history.commit_diff import (
+    CommitDiff,
+    cleared_state,
+    commit_diff,
+    has_changed,
+    indexed_names,
+)
+from marklight.ingest.history.commits import (
+    MAX_CHARS,
+    VERSION,
+    CommitObject,
+    UnreadableCommit,
+    chunk_commit,
+    commit_document,
+    read_commits,
+)
+from marklight.ingest.history.diffs import CommitChanges, DiffReader
 from marklight.ingest.history.repository import Repository
-from marklight.ingest.history.understand import understand
 from marklight.model import Batch, DocumentId, Entry, Failure
 from marklight.ports import Progress, Snapshot, silent
 from marklight.report import Report
 from marklight.text import chunk_embedding_text, digest
 
 BATCH = 256
-"""Commits of a repository in one commit of the index: a second of work."""
+"""Git commits in one commit of the index: a second of work."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitIngest(Indexing):
-    """Repositories, and the engine that their commits live in."""
+    """Indexes the commits of git repositories. Embedding, the last step, is `Indexing.embed_missing`."""
 
     repositories: Mapping[str, Repository]
     diff_lines: int
     unread: frozenset[str] = frozenset()
-    """Repositories that git does not read now; what is known of them stays."""
+    """Repositories that git cannot read now; their commits stay in the index."""
+
+    @property
+    def recipe(self) -> str:
+        """Return a digest that changes whenever a commit would be read or chunked differently."""
+        return digest(VERSION, str(self.diff_lines), size=8)
 
     def differs(self) -> bool:
-        """Whether commits came or went since the last look."""
+        """Return true if commits were added or removed since they were last indexed."""
         with self.engine.snapshot() as snapshot:
-            return bool(self._left(snapshot)) or any(
-                differs(name, each, self.recipe, snapshot)
+            return bool(self._dropped_repositories(snapshot)) or any(
+                has_changed(name, each, self.recipe, snapshot)
                 for name, each in self.repositories.items()
             )
 
     def index_text(
         self, progress: Progress = silent, until: float | None = None, *, rebuild: bool = False
     ) -> Report:
-        """Read what came and drop what went, newest first; what a `time.monotonic` cuts short goes on next time."""
-        report = self._leave()
+        """Index new commits, newest first, and drop removed ones.
+
+        At `until`, a `time.monotonic` value, it stops; the next call continues.
+        """
+        report = self._drop_repositories()
         for name, repository in self.repositories.items():
             recipe = self.recipe
             with self.engine.snapshot() as snapshot:
-                if not rebuild and not differs(name, repository, recipe, snapshot):
+                if not rebuild and not has_changed(name, repository, recipe, snapshot):
                     continue
-                found = commit_diff(name, repository, "" if rebuild else recipe, snapshot)
-            found = replace(found, now=replace(found.now, recipe=recipe))
-            report = self._follow(repository, found, report, progress, until)
+                diff = commit_diff(name, repository, "" if rebuild else recipe, snapshot)
+            diff = replace(diff, state=replace(diff.state, recipe=recipe))
+            report = self._apply(repository, diff, report, progress, until)
         return report
 
     def recut(self, ids: Iterable[DocumentId]) -> list[Entry]:
-        """Commits with passages too long for the model, in smaller ones."""
+        """Return commits with passages over the model's token limit, cut into smaller ones."""
         with self.engine.snapshot() as snapshot:
-            documents = [found for id in ids if (found := snapshot.documents.get(id))]
-        return [self._fitting(cut.cut(each)) for each in documents]
+            documents = [document for id in ids if (document := snapshot.documents.get(id))]
+        return [self._cut_to_token_limit(chunk_commit(each)) for each in documents]
 
-    @property
-    def recipe(self) -> str:
-        """Changes whenever a commit would be understood or cut differently."""
-        return digest(cut.VERSION, str(self.diff_lines), size=8)
+    def _dropped_repositories(self, snapshot: Snapshot) -> list[str]:
+        current = {*self.repositories, *self.unread}
+        return [name for name in indexed_names(snapshot.status.manifest()) if name not in current]
 
-    def _left(self, snapshot: Snapshot) -> list[str]:
-        here = {*self.repositories, *self.unread}
-        return [name for name in names(snapshot.status.manifest()) if name not in here]
-
-    def _leave(self) -> Report:
-        """Drop commits of repositories that are no longer the library's."""
+    def _drop_repositories(self) -> Report:
+        """Remove the commits of repositories that are no longer part of the library."""
         with self.engine.snapshot() as snapshot:
-            left = self._left(snapshot)
-            ids = [id for id in snapshot.documents.files() if id.collection in left] if left else []
-        for name in left:
+            dropped = self._dropped_repositories(snapshot)
+            files = snapshot.documents.files() if dropped else ()
+            ids = [id for id in files if id.collection in dropped]
+        for name in dropped:
             own = tuple(id for id in ids if id.collection == name)
-            self.engine.commit(Batch(removed=own, manifest=forgotten(name)))
+            self.engine.commit(Batch(removed=own, manifest=cleared_state(name)))
         return Report(removed=tuple(ids))
 
-    def _follow(
+    def _apply(
         self,
         repository: Repository,
-        found: CommitDiff,
+        diff: CommitDiff,
         report: Report,
         progress: Progress,
         until: float | None,
     ) -> Report:
-        done, total = 0, len(found.new)
-        with closing(Changes(repository, self.diff_lines)) as changes:
+        done, total = 0, len(diff.new)
+        with closing(DiffReader(repository, self.diff_lines)) as diffs:
             while done < total and (until is None or time.monotonic() < until):
                 progress("Reading commits", done, total)
-                batch = self._read(repository, found, found.new[done : done + BATCH], changes)
+                batch = self._read(repository, diff, diff.new[done : done + BATCH], diffs)
                 self.engine.commit(batch)
                 done += BATCH
+                documents = [entry.document for entry in batch.entries]
+                remarks = ((each.id, text) for each in documents for text in each.remarks)
                 report = replace(
                     report,
-                    added=(*report.added, *(each.document.id for each in batch.entries)),
+                    added=(*report.added, *(each.id for each in documents)),
                     skipped=(*report.skipped, *batch.failures),
-                    remarks=(
-                        *report.remarks,
-                        *(
-                            (e.document.id, said)
-                            for e in batch.entries
-                            for said in e.document.remarks
-                        ),
-                    ),
+                    remarks=(*report.remarks, *remarks),
                 )
         if done < total:
-            left = f"{done} of {total} commits are read; the next question goes on from there"
-            return replace(report, notices=(*report.notices, left))
-        gone = tuple(DocumentId(found.name, hash) for hash in found.gone)
-        now = replace(found.now, lacking=changes.lacking or found.now.lacking)
-        # With this the repository counts as read; until then every look finds what is missing.
-        self.engine.commit(Batch(removed=gone, manifest=now.noted(found.name)))
-        return replace(report, removed=(*report.removed, *gone))
+            notice = f"{done} of {total} commits are indexed; the next search continues"
+            return replace(report, notices=(*report.notices, notice))
+        removed = tuple(DocumentId(diff.name, hash) for hash in diff.removed)
+        state = replace(diff.state, lacking=diffs.problem or diff.state.lacking)
+        # Only now is the repository recorded as indexed; until then every comparison lists what is missing.
+        self.engine.commit(Batch(removed=removed, manifest=state.to_manifest(diff.name)))
+        return replace(report, removed=(*report.removed, *removed))
 
     def _read(
-        self, repository: Repository, found: CommitDiff, hashes: Sequence[str], changes: Changes
+        self, repository: Repository, diff: CommitDiff, hashes: Sequence[str], diffs: DiffReader
     ) -> Batch:
-        commits: list[Written] = []
+        commits: list[CommitObject] = []
         failures: list[Failure] = []
-        for each in written(repository, hashes):
-            if isinstance(each, Unreadable):
-                failures.append(Failure(DocumentId(found.name, each.hash), each.reason))
+        for commit in read_commits(repository, hashes):
+            if isinstance(commit, UnreadableCommit):
+                failures.append(Failure(DocumentId(diff.name, commit.hash), commit.reason))
             else:
-                commits.append(each)
-        # A merge shows what its branches did, which stands there already; of a commit at the edge of a
-        # shallow clone git would show all files as new.
-        shown = [
-            each.hash
-            for each in commits
-            if len(each.parents) < 2 and each.hash not in found.now.edge
+                commits.append(commit)
+        # A merge repeats the changes of its branches, and at the edge of a shallow clone git would show all files as new.
+        with_diff = [
+            commit.hash
+            for commit in commits
+            if len(commit.parents) < 2 and commit.hash not in diff.state.edge
         ]
-        changed = dict(zip(shown, changes(shown), strict=True))
-        entries = (
-            cut.cut(understand(found.name, each, changed.get(each.hash, Changed()), self.recipe))
-            for each in commits
+        changes = dict(zip(with_diff, diffs(with_diff), strict=True))
+        nothing = CommitChanges()
+        documents = (
+            commit_document(diff.name, commit, changes.get(commit.hash, nothing), self.recipe)
+            for commit in commits
         )
-        return Batch(entries=tuple(entries), failures=tuple(failures))
+        return Batch(entries=tuple(map(chunk_commit, documents)), failures=tuple(failures))
 
-    def _fitting(self, entry: Entry) -> Entry:
-        """In passages half as long, until the model reads all of each or they are too short to tell anything."""
-        size = cut.MOST_CHARS
-        while self.embedder and size > cut.MOST_CHARS // 8:
+    def _cut_to_token_limit(self, entry: Entry) -> Entry:
+        """Halve the passage size until every passage is within the model's token limit, three times at most."""
+        size = MAX_CHARS
+        while self.embedder and size > MAX_CHARS // 8:
             lengths = self.embedder.count_tokens(
                 [chunk_embedding_text(chunk) for chunk in entry.chunks]
             )
             if max(lengths) <= self.embedder.token_limit:
                 break
             size //= 2
-            entry = cut.cut(entry.document, size)
+            entry = chunk_commit(entry.document, size)
         return entry
