@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from marklight.library.compose import SCHEMA
@@ -53,7 +54,12 @@ class Figures(NamedTuple):
 def value(expression: str) -> str:
     """Evaluate an expression such as `result("signs")["recall"] * 100 : .0f`."""
     source, _, form = expression.rpartition(" : ")
-    names = {"result": result, "setting": setting, "constant": constant}
+    names = {
+        "result": result,
+        "mean_quality": mean_quality,
+        "setting": setting,
+        "constant": constant,
+    }
     # The expressions are part of this repository; no builtins but these are needed.
     computed = eval(source or expression, {"__builtins__": {"round": round, "len": len}}, names)
     return format(computed, form) if source else str(computed)
@@ -63,6 +69,11 @@ def value(expression: str) -> str:
 def result(name: str) -> Any:
     """Return the results of a benchmark."""
     return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+
+
+def mean_quality(way: str, metric: str) -> float:
+    """Return the mean of a metric over all sets of the quality benchmark."""
+    return fmean(each[way][metric] for each in result("quality")["sets"].values())
 
 
 def setting(key: str) -> Any:
