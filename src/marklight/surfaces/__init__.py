@@ -1,1 +1,1 @@
-"""Ways in."""
+"""User interfaces: command line, daemon, HTTP API, MCP and web page."""
