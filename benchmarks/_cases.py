@@ -18,16 +18,21 @@ from marklight.eval.dataset import Dataset, sample
 from marklight.eval.reading import off_topic_queries, read_dataset
 from marklight.library import Library
 from marklight.ports import FIELD_BOOSTS, VOCABULARY_SIZE, Snapshot, Tools
-from marklight.search.evidence import Bearing, Evidence, bearing, gathered
-from marklight.search.pipeline import ASKED
-from marklight.search.shares import completed, merged
+from marklight.search.features import (
+    PassageFeatures,
+    QueryFeatures,
+    passage_features,
+    query_features,
+)
+from marklight.search.pipeline import RETRIEVERS_BY_MODE
+from marklight.search.score_normalization import merge_lists, with_missing_cosines
 from marklight.text import query_terms
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
 
-EVIDENCE = Evidence._fields
-COVERED = Bearing._fields.index("covered")
+FEATURES = PassageFeatures._fields
+BEST_COVERAGE = QueryFeatures._fields.index("best_coverage")
 RELATED = (
     {"kubernetes-anchors", "blue-book-anchors", "fastapi-anchors"},
     {"cosqa-dev", "blue-book-anchors", "fastapi-anchors"},
@@ -63,14 +68,15 @@ class Case:
     """A question with its candidates, one row each; the best passages of a document stand for it."""
 
     rows: Matrix
-    """Evidence."""
+    """Passage features."""
     documents: Vector
     """By numbers of their own."""
     grades: Vector
     """How relevant their documents are."""
     kept: Vector
     """Not those of a page that holds the question word for word."""
-    bearing: Vector
+    query: Vector
+    """Query features."""
     ideal: tuple[int, ...]
     """The grades of all that answers the question, found or not; empty for a question off topic."""
     judged: bool = True
@@ -106,7 +112,7 @@ def cases(name: str, mode: str, model: str = "") -> list[Case]:
 
 def _of_a_word(case: Case, own: bool) -> Iterator[Case]:
     """Where a word is not there but one that means nearly the same, that is an answer once in so many times."""
-    unsure = not own and case.bearing[COVERED] > 0
+    unsure = not own and case.query[BEST_COVERAGE] > 0
     for ideal in ((1,), *[()] * (ONCE_IN - 1)) if unsure else ((1,) if own else (),):
         yield replace(case, word=True, judged=False, unsure=unsure, ideal=ideal)
 
@@ -202,15 +208,19 @@ def _case(
     for rewrite in library.pipeline.rewrite.values():
         query = rewrite(query, tools)
     retrieve = library.pipeline.retrieve
-    lists = completed(
-        {name: retrieve[name](query, tools) for name in ASKED[query.mode] if name in retrieve},
+    lists = with_missing_cosines(
+        {
+            name: retrieve[name](query, tools)
+            for name in RETRIEVERS_BY_MODE[query.mode]
+            if name in retrieve
+        },
         query,
         tools,
     )
-    found = gathered(lists, query, tools)
+    found = passage_features(lists, query, tools)
     if not found:
         return None
-    hits = merged(lists.values())
+    hits = merge_lists(lists.values())
     names = [collection.id_of(hits[id]) for id in found]
     numbers = {each: number for number, each in enumerate(dict.fromkeys(names))}
     return Case(
@@ -218,6 +228,6 @@ def _case(
         documents=np.array([numbers[each] for each in names]),
         grades=np.array([answers.get(each, 0) for each in names]),
         kept=np.array([each not in sources - set(answers) for each in names]),
-        bearing=np.array(bearing(lists, found, query, tools)),
+        query=np.array(query_features(lists, found, query, tools)),
         ideal=tuple(answers.values()),
     )

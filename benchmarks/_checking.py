@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks._cases import Case
 from benchmarks._fitting import Numbers, best_documents, vector
 from marklight.eval.metrics import calibration_error
-from marklight.search.evidence import SEEN, Bearing
-from marklight.search.likelihood import Weights
+from marklight.search.calibration import FusionWeights
+from marklight.search.features import POOL_SIZE, QueryFeatures
 
 SHOWN = 10
 THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
@@ -20,20 +20,20 @@ SORTS = ("found", "off topic", "words", "strange words", "found, small", "off to
 
 
 def shown_rows(
-    case: Case, evidence: Mapping[str, float], temper: float
+    case: Case, weights: Mapping[str, float], temperature: float
 ) -> list[tuple[int, float, float]]:
     """Rows that a user sees, with their share among the rivals and how far these reach down."""
-    sums: Numbers = case.rows @ vector(evidence)
+    sums: Numbers = case.rows @ vector(weights)
     rivals = best_documents(case, sums)
-    seen = sums[rivals[:SEEN]]
-    whole, gap = np.log(np.sum(np.exp((seen - seen[0]) / temper))), float(seen[0] - seen[-1])
+    seen = sums[rivals[:POOL_SIZE]]
+    whole, gap = np.log(np.sum(np.exp((seen - seen[0]) / temperature))), float(seen[0] - seen[-1])
     rows = [row for row in rivals if case.kept[row]][:SHOWN]
-    return [(row, float((sums[row] - seen[0]) / temper - whole), gap) for row in rows]
+    return [(row, float((sums[row] - seen[0]) / temperature - whole), gap) for row in rows]
 
 
-def is_found(case: Case, evidence: Mapping[str, float]) -> bool:
+def is_found(case: Case, weights: Mapping[str, float]) -> bool:
     """Whether an answer is among the first."""
-    return any(case.grades[row] > 0 for row, *_ in shown_rows(case, evidence, 1.0))
+    return any(case.grades[row] > 0 for row, *_ in shown_rows(case, weights, 1.0))
 
 
 class Checked(NamedTuple):
@@ -46,28 +46,28 @@ class Checked(NamedTuple):
     single words that are there and to those that are not; to the former two in small libraries too."""
 
 
-def checked(weights: Weights, some: Sequence[Case]) -> Checked:
+def checked(weights: FusionWeights, some: Sequence[Case]) -> Checked:
     found = Checked([], {sort: [] for sort in SORTS})
     for case in some:
-        bearing = Bearing(*case.bearing.tolist())
-        there = weights.answered(bearing)
-        if sort := _sort(case, weights.evidence):
+        query = QueryFeatures(*case.query.tolist())
+        there = weights.answer_probability(query)
+        if sort := _sort(case, weights.features):
             found.there[sort].append(there)
         if not case.ideal or not case.judged:
             continue
-        for row, share, gap in shown_rows(case, weights.evidence, weights.temper):
-            score = there * weights.hit({**bearing._asdict(), "share": share, "gap": gap})
+        for row, share, gap in shown_rows(case, weights.features, weights.temperature):
+            score = there * weights.relevance({**query._asdict(), "log_share": share, "gap": gap})
             found.shown.append((score, bool(case.grades[row] > 0)))
     return found
 
 
-def _sort(case: Case, evidence: Mapping[str, float]) -> str | None:
+def _sort(case: Case, weights: Mapping[str, float]) -> str | None:
     """None for a question that has an answer which is not among the first, or of which nobody knows."""
     if case.unsure:
         return None
     if case.word:
         return "words" if case.ideal else "strange words"
-    if case.ideal and not is_found(case, evidence):
+    if case.ideal and not is_found(case, weights):
         return None
     sort = "found" if case.ideal else "off topic"
     return sort if case.judged else f"{sort}, small"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks._cases import EVIDENCE, Case
+from benchmarks._cases import FEATURES, Case
 
 if TYPE_CHECKING:
     from marklight.model import Vector
@@ -73,7 +73,7 @@ class Ranking:
 
 
 def vector(weights: Mapping[str, float]) -> Vector:
-    return np.array([weights.get(name, 0.0) for name in EVIDENCE])
+    return np.array([weights.get(name, 0.0) for name in FEATURES])
 
 
 class Trial:

@@ -11,7 +11,7 @@ from typing import Any
 import marklight
 from benchmarks._diaries import Asked, Entry, diary, journal, laid_out, minutes
 from benchmarks._measure import save
-from marklight.search.refine.confidence import Confidence, answered
+from marklight.search.refine.confidence import Confidence, answer_probability
 
 KINDS = {"diary": diary, "journal": journal, "minutes": minutes}
 LAYOUTS = ("day", "all")
@@ -29,7 +29,9 @@ def measured(entries: Sequence[Entry], asked: Sequence[Asked], by: str) -> dict[
             library.index()
             for one in asked:
                 found = library.search(one.text, limit=DEEP, min_confidence=0.0, refresh=False)
-                likely = max(map(answered, found.hits), default=0.0) >= Confidence().threshold
+                likely = (
+                    max(map(answer_probability, found.hits), default=0.0) >= Confidence().threshold
+                )
                 if one.answer:
                     held += not likely
                     ranks.append(_rank(found, one.answer))

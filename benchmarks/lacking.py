@@ -20,7 +20,7 @@ from benchmarks._measure import SETS, save, set_path
 from marklight.eval.collection import open_collection
 from marklight.eval.reading import read_dataset
 from marklight.library import Library
-from marklight.search.refine.confidence import Confidence, answered
+from marklight.search.refine.confidence import Confidence, answer_probability
 from marklight.text import query_terms
 
 ASKED = 200
@@ -85,7 +85,7 @@ def asked(library: Library, word: str, synonym: str) -> tuple[float, bool]:
     wanted = set(query_terms(synonym))
     shown = ("\n".join((*hit.chunk.headings, hit.chunk.title, hit.chunk.text)) for hit in hits)
     right = bool(synonym) and any(wanted & set(query_terms(text)) for text in shown)
-    return max(map(answered, hits), default=0.0), right
+    return max(map(answer_probability, hits), default=0.0), right
 
 
 def figures(nouns: Nouns, name: str) -> list[tuple[float, bool, bool]]:

@@ -1,6 +1,6 @@
-"""Learns what evidence counts and what a score means, from the development sets, and says how well it does on sets left out.
+"""Learn the weights and calibration curves of fusion from the development sets; cross-validate them by leaving out each set.
 
-Writes `src/marklight/search/learned.json`, `benchmarks/results/learning.json` and `docs/reliability.svg`.
+Writes `src/marklight/search/fusion_weights.json`, `benchmarks/results/learning.json` and `docs/reliability.svg`.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks._cases import EVIDENCE, Case, cases
+from benchmarks._cases import FEATURES, Case, cases
 from benchmarks._checking import Checked, checked, figures, is_found, shown_rows
 from benchmarks._diagram import diagram
 from benchmarks._fitting import Ranking, Trial, logistic
 from benchmarks._measure import ROOT, SETS, result_path, save
 from marklight import models
-from marklight.search.evidence import Bearing
-from marklight.search.likelihood import ANY, SHORT, Curve, Weights
+from marklight.search.calibration import ANY_MODEL, SINGLE_TERM, FusionWeights, LogisticCurve
+from marklight.search.features import QueryFeatures
 
-LENGTH = Bearing._fields.index("length")
-TEMPERS = (0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.9)
-LEGS: tuple[dict[str, float], ...] = ({"keyword": 1.0}, {"meaning": 1.0})
-LITERAL = 2.0
+QUERY_LENGTH = QueryFeatures._fields.index("query_length")
+TEMPERATURES = (0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.9)
+LEGS: tuple[dict[str, float], ...] = ({"relative_bm25": 1.0}, {"cosine": 1.0})
+EXACT_PHRASE_WEIGHT = 2.0
 """Not learned, as the sets have hardly a question of one word: more than any two cosines differ by."""
-RARE = 1.5
+RARE_TERMS_WEIGHT = 1.5
 """Not learned, as the sets have no pages that are nearly alike: as much as a cosine of 0.15 at the most. On
 the sets 1 to 2 are as good as 0, and diaries and minutes (`benchmarks.diary`) are answered the better for it."""
 AXES = {
-    "words": (0.1, 0.15, 0.2, 0.25, 0.3, 0.4),
+    "lexical": (0.1, 0.15, 0.2, 0.25, 0.3, 0.4),
     "title": (0.4, 0.8, 1.2, 1.6),
     "path": (0.0, 0.3, 0.6, 1.0, 1.4),
     "links": (0.05, 0.1, 0.15),
@@ -52,57 +52,77 @@ class Plan(NamedTuple):
     fixed: Mapping[str, float]
     free: Mapping[str, tuple[float, ...]]
     answer: tuple[str, ...]
-    hit: tuple[str, ...]
+    relevance: tuple[str, ...]
 
 
-MEANING, WORDS = ("best", "few", "spread"), ("covered", "near")
+COSINES, COVERAGE = (
+    ("best_cosine", "top5_cosine", "cosine_range"),
+    ("best_coverage", "top3_coverage"),
+)
 PLANS = {
     "hybrid": Plan(
-        {"meaning": 1.0, "rare": RARE, "literal": LITERAL},
+        {"cosine": 1.0, "rare_terms": RARE_TERMS_WEIGHT, "exact_phrase": EXACT_PHRASE_WEIGHT},
         AXES,
-        (*MEANING, "worded", *WORDS, "lead", "length", "size"),
-        ("share", "gap", "length", "best"),
+        (*COSINES, "lexical_cosine", *COVERAGE, "coverage_lead", "query_length", "corpus_size"),
+        ("log_share", "gap", "query_length", "best_cosine"),
     ),
     "semantic": Plan(
-        {"meaning": 1.0}, {}, (*MEANING, "length", "size"), ("share", "gap", "length", "best")
+        {"cosine": 1.0},
+        {},
+        (*COSINES, "query_length", "corpus_size"),
+        ("log_share", "gap", "query_length", "best_cosine"),
     ),
     "keyword": Plan(
-        {"keyword": 1.0}, {}, (*WORDS, "length"), ("share", "gap", "length", "covered")
+        {"relative_bm25": 1.0},
+        {},
+        (*COVERAGE, "query_length"),
+        ("log_share", "gap", "query_length", "best_coverage"),
     ),
     "any hybrid": Plan(
-        {"nearness": 1.2, "rare": RARE, "literal": LITERAL},
+        {
+            "relative_cosine": 1.2,
+            "rare_terms": RARE_TERMS_WEIGHT,
+            "exact_phrase": EXACT_PHRASE_WEIGHT,
+        },
         AXES,
-        (*WORDS, "length"),
-        ("share", "gap", "length", "covered"),
+        (*COVERAGE, "query_length"),
+        ("log_share", "gap", "query_length", "best_coverage"),
     ),
-    "any semantic": Plan({"nearness": 1.0}, {}, (), ("share", "length")),
+    "any semantic": Plan({"relative_cosine": 1.0}, {}, (), ("log_share", "query_length")),
 }
 
 Cases = Mapping[str, Sequence[Case]]
 
 
-def learned(plan: Plan, known: Cases, trial: Trial) -> Weights:
+def learned(plan: Plan, known: Cases, trial: Trial) -> FusionWeights:
     """All that is learned from some sets, each of which counts as much as any other."""
     counted = {**plan.fixed, **trial.blend(known)}
-    evidence = {name: counted[name] for name in EVIDENCE if name in counted}
-    answer, word = (curve_of_answers(plan, known, evidence, short) for short in (False, True))
-    fits = {temper: curve_of_hits(plan, known, evidence, temper) for temper in TEMPERS}
-    temper = min(fits, key=lambda each: fits[each][1])
-    return Weights(evidence, temper, answer, word, fits[temper][0])
+    weights = {name: counted[name] for name in FEATURES if name in counted}
+    answer, word = (answer_curve(plan, known, weights, short) for short in (False, True))
+    fits = {
+        temperature: relevance_curve(plan, known, weights, temperature)
+        for temperature in TEMPERATURES
+    }
+    temperature = min(fits, key=lambda each: fits[each][1])
+    return FusionWeights(weights, temperature, answer, word, fits[temperature][0])
 
 
-def curve_of_answers(plan: Plan, known: Cases, evidence: Mapping[str, float], short: bool) -> Curve:
+def answer_curve(
+    plan: Plan, known: Cases, weights: Mapping[str, float], short: bool
+) -> LogisticCurve:
     """Questions whose answer is among the first ten, against those that nothing answers."""
     # Whether a single word agrees with itself says nothing that its cosines do not, and that few have it
     # nothing against it.
-    names = tuple(name for name in plan.answer if not short or name not in ("worded", "lead"))
+    names = tuple(
+        name for name in plan.answer if not short or name not in ("lexical_cosine", "coverage_lead")
+    )
     values, labels, counts = [], [], []
     for each in known.values():
         found = [
             case
             for case in each
-            if (case.bearing[LENGTH] <= SHORT) == short
-            and (not case.ideal or case.word or is_found(case, evidence))
+            if (case.query[QUERY_LENGTH] <= SINGLE_TERM) == short
+            and (not case.ideal or case.word or is_found(case, weights))
         ]
         sorts = Counter((bool(case.ideal), case.judged) for case in found)
         for case in found:
@@ -112,24 +132,24 @@ def curve_of_answers(plan: Plan, known: Cases, evidence: Mapping[str, float], sh
             counts.append((2 if case.judged else 1) / sorts[bool(case.ideal), case.judged])
     known_values, right = np.array(values), np.array(labels)
     start, slopes = logistic(known_values, right.astype(float), np.array(counts))
-    if ("covered" if short else "best") not in names:
+    if ("best_coverage" if short else "best_cosine") not in names:
         # Words alone tell little of what is off topic, cosines little of a single word: then it is
         # better to say too much.
         heights = start + known_values[right] @ slopes
         start += max(0.0, SPOKEN - float(np.quantile(heights, LENIENT)))
-    return Curve(start, dict(zip(names, slopes.tolist(), strict=True)))
+    return LogisticCurve(start, dict(zip(names, slopes.tolist(), strict=True)))
 
 
-def curve_of_hits(
-    plan: Plan, known: Cases, evidence: Mapping[str, float], temper: float
-) -> tuple[Curve, float]:
+def relevance_curve(
+    plan: Plan, known: Cases, weights: Mapping[str, float], temperature: float
+) -> tuple[LogisticCurve, float]:
     """The first ten documents of each question that has an answer; with how unlikely it makes them."""
     values, labels, counts = [], [], []
     for name, each in known.items():
         asked = [case for case in each if case.ideal and case.judged and name not in MISJUDGED]
         for case in asked:
-            for row, share, gap in shown_rows(case, evidence, temper):
-                values.append(_picked(plan.hit, case, share=share, gap=gap))
+            for row, share, gap in shown_rows(case, weights, temperature):
+                values.append(_picked(plan.relevance, case, log_share=share, gap=gap))
                 labels.append(case.grades[row] > 0)
                 counts.append(1 / len(asked))
     known_values, known_labels = np.array(values), np.array(labels, float)
@@ -138,19 +158,19 @@ def curve_of_hits(
     likely = 1 / (1 + np.exp(-(start + known_values @ slopes)))
     right = np.where(known_labels > 0, likely, 1 - likely)
     return (
-        Curve(start, dict(zip(plan.hit, slopes.tolist(), strict=True))),
+        LogisticCurve(start, dict(zip(plan.relevance, slopes.tolist(), strict=True))),
         float(-weight @ np.log(np.maximum(right, 1e-12))),
     )
 
 
 def _picked(names: Sequence[str], case: Case, **more: float) -> list[float]:
-    known = {**dict(zip(Bearing._fields, case.bearing.tolist(), strict=True)), **more}
+    known = {**dict(zip(QueryFeatures._fields, case.query.tolist(), strict=True)), **more}
     return [known[name] for name in names]
 
 
 def report(
     plan: Plan, mode: str, known: Cases
-) -> tuple[Weights, dict[str, Any], dict[str, Checked]]:
+) -> tuple[FusionWeights, dict[str, Any], dict[str, Checked]]:
     """Learned from all sets; and each set measured with what was learned from the others."""
     rankings = {name: Ranking(each) for name, each in known.items()}
     trial = Trial(plan.fixed, plan.free, rankings, LEGS)
@@ -161,9 +181,9 @@ def report(
         without = learned(plan, others, trial)
         left_out[name] = checked(without, known[name])
         results[name] = {
-            "ndcg@10": float(rankings[name].ndcg(weights.evidence).mean()),
+            "ndcg@10": float(rankings[name].ndcg(weights.features).mean()),
             "left out": {
-                "ndcg@10": float(rankings[name].ndcg(without.evidence).mean()),
+                "ndcg@10": float(rankings[name].ndcg(without.features).mean()),
                 "weights": as_data(without),
                 **figures(left_out[name]),
             },
@@ -185,16 +205,16 @@ def _line(one: Mapping[str, Any]) -> str:
     )
 
 
-def as_data(weights: Weights) -> dict[str, Any]:
-    def curve(one: Curve) -> dict[str, Any]:
-        return {"start": round(one.start, 4), "slopes": _rounded(one.slopes)}
+def as_data(weights: FusionWeights) -> dict[str, Any]:
+    def curve(one: LogisticCurve) -> dict[str, Any]:
+        return {"bias": round(one.bias, 4), "weights": _rounded(one.weights)}
 
     return {
-        "evidence": _rounded(weights.evidence),
-        "temper": weights.temper,
+        "features": _rounded(weights.features),
+        "temperature": weights.temperature,
         "answer": curve(weights.answer),
-        "word": curve(weights.word),
-        "hit": curve(weights.hit),
+        "single_term_answer": curve(weights.single_term_answer),
+        "relevance": curve(weights.relevance),
     }
 
 
@@ -206,7 +226,7 @@ def main() -> None:
     """All that is learned, or what is named; embeds the sets on its first run, which takes minutes."""
     model = models.load().fingerprint
     wanted = sys.argv[1:] or list(PLANS)
-    target = ROOT / "src" / "marklight" / "search" / "learned.json"
+    target = ROOT / "src" / "marklight" / "search" / "fusion_weights.json"
     kept = result_path("learning")
     data = json.loads(target.read_text())["modes"] if target.exists() else {}
     results = json.loads(kept.read_text()) if kept.exists() else {}
@@ -216,7 +236,7 @@ def main() -> None:
         known = asked.get(mode) or {each: cases(each, mode) for each in SETS}
         asked[mode] = known
         weights, results[name], left_out = report(PLANS[name], name, known)
-        key = ANY if name.startswith("any ") or mode == "keyword" else model
+        key = ANY_MODEL if name.startswith("any ") or mode == "keyword" else model
         data.setdefault(mode, {})[key] = as_data(weights)
         if name == "hybrid":
             shown = {each: left_out[each].shown for each in SETS}

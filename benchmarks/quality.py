@@ -21,8 +21,8 @@ from marklight.eval.evaluate import evaluate
 from marklight.eval.reading import off_topic_queries, read_dataset
 from marklight.eval.run import Run, run_queries
 from marklight.ports import Tools
-from marklight.search.fuse.learned import fused
-from marklight.search.likelihood import Weights, read_weights
+from marklight.search.calibration import FusionWeights, parse_weights
+from marklight.search.fuse.learned import fuse_with
 
 WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
     "keyword": ("keyword", ()),
@@ -43,10 +43,10 @@ ASKED = 100
 class Elsewhere:
     """The default fusion, with weights that were learned from some sets only."""
 
-    weights: Weights
+    weights: FusionWeights
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
-        return fused(lists, query, tools, lambda *_: self.weights)
+        return fuse_with(lambda *_: self.weights, lists, query, tools)
 
 
 def measured(name: str, way: str) -> Run:
@@ -57,7 +57,7 @@ def measured(name: str, way: str) -> Run:
     dataset = read_dataset(set_path(name))
     off_topic = dataset.off_topic or off_topic_queries()
     with open_collection(dataset, "hybrid") as collection:
-        library, fuse = collection.library, Elsewhere(read_weights(learned["weights"]))
+        library, fuse = collection.library, Elsewhere(parse_weights(learned["weights"]))
         library.pipeline = replace(library.pipeline, fuse=fuse)
         return run_queries(
             collection, dataset, resolve_answers(collection, dataset), off_topic, "hybrid"

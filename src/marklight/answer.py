@@ -6,12 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from marklight.model import Chunk, Counts, DocumentId
 
 CHARACTERS_PER_TOKEN = 3
 """Estimate for token budgets: the Kubernetes documentation has 15.5 million characters and 5.0 million tokens."""
+
+NO_INPUTS: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,23 +139,52 @@ class Query:
 
 
 class Why(NamedTuple):
-    """One entry of a hit's explanation: a stage or feature and its value."""
+    """One entry of a hit's trace: a stage or a feature, its value, and how the value was computed."""
 
     stage: str
     value: float
+    """The new score, if the entry is of a stage that changed the score."""
+    formula: str = ""
+    """Arithmetic over the names of `inputs`, such as `answer × relevance`."""
+    inputs: Mapping[str, float] = NO_INPUTS
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry for JSON."""
+        entry: dict[str, Any] = {"stage": self.stage, "value": round(self.value, 6)}
+        if self.formula:
+            entry["formula"] = self.formula
+            entry["inputs"] = {name: round(value, 6) for name, value in self.inputs.items()}
+        return entry
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage with its score, higher is better, and the trace of stages that set the score."""
+    """A passage with its score, higher is better, and what stages hand on about it."""
 
     chunk: Chunk
     score: float
     why: tuple[Why, ...] = ()
+    """The trace of the score, for people: stages append to it and never read it."""
+    answer_probability: float | None = None
+    """The probability that the library contains an answer to the query, where the fusion computes it."""
+    rank_sum: float | None = None
+    """The sum of reciprocal rank fusion, where that is the fusion."""
+    contains_query: bool = False
+    """The passage contains the query as typed."""
+    exact_match: bool = False
+    """The query is a title, heading or keyword of the document, and the score was raised for it."""
 
-    def rescored(self, score: float, by: str) -> Hit:
+    def rescored(self, score: float, by: str, formula: str = "", **inputs: float) -> Hit:
         """Return the hit with a new score and a trace entry for the stage that set it."""
-        return Hit(self.chunk, score, (*self.why, Why(by, score)))
+        return Hit(
+            self.chunk,
+            score,
+            (*self.why, Why(by, score, formula, inputs)),
+            self.answer_probability,
+            self.rank_sum,
+            self.contains_query,
+            self.exact_match,
+        )
 
     def __str__(self) -> str:
         from marklight import formatting
@@ -297,10 +329,7 @@ class Answer:
             "modified": iso_time(self.modified.get(chunk.document, 0)),
             "dated": iso_seconds(self.dates.get(chunk.document, 0.0)),
             "levels": [level.to_dict() for level in self.levels.get(chunk.id, ())],
-            "why": [
-                {"stage": why.stage, "value": round(why.value, 6)}
-                for why in (hit.why if self.explain else ())
-            ],
+            "why": [entry.to_dict() for entry in (hit.why if self.explain else ())],
         }
 
 

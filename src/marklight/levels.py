@@ -1,4 +1,4 @@
-"""How far a passage can be widened in its document: which lines each level has, and how much that is."""
+"""Compute the context levels of a passage in its document: neighbours, block, section and so on."""
 
 from __future__ import annotations
 
@@ -10,123 +10,125 @@ from marklight.model import Chunk, Entry, Heading
 from marklight.text.lines import DocumentLines, Lines
 
 LEVELS = ("passage", "neighbours", "block", "parent", "section", "document")
-MOST_IN_PARENT = 20
-"""Passages of one parent: it has at most 2,000 characters, and few passages under 100."""
+MAX_PASSAGES_PER_PARENT = 20
+"""A parent section has at most 2,000 characters, and few passages have under 100."""
 
 Parts = Callable[[str], Sequence[Lines]]
-"""What a level is made of that the page does not tell: lines of the passages beside, of the parent."""
+"""Returns the lines of a level that the text alone does not define: neighbouring passages, the parent section."""
 
 
-class Leaf:
-    """A document by its lines and headings."""
+class OutlinedPage:
+    """The text of a document with its outline."""
 
     def __init__(self, page: DocumentLines, outline: Sequence[Heading]) -> None:
         self.page = page
         self._sections = [heading.lines for heading in outline]
-        self._titled = bool(outline) and outline[0].lines[1] >= outline[-1].lines[1]
-        self._around = _enclosing(self._sections)
+        self._has_title = bool(outline) and outline[0].lines[1] >= outline[-1].lines[1]
+        self._enclosing = _enclosing_sections(self._sections)
 
     def section(self, lines: Lines) -> Lines:
-        """The smallest section that holds these lines: a deeper one comes after those around it.
+        """Return the smallest section that contains these lines.
 
-        The section of a page's title is the page, a level of its own: what stands under the title alone
-        reaches from one heading to the next.
+        The section of the document's title is the whole document, a level of its own: text directly under
+        the title reaches from one heading to the next.
         """
         sections = self._sections
-        above = bisect_right(sections, lines[0], key=lambda each: each[0])
-        at: int | None = above - 1 if above else None
-        while at is not None and sections[at][1] < lines[1]:
-            at = self._around[at]
-        if at is not None and not (at == 0 and self._titled):
-            return sections[at]
-        below = bisect_right(sections, lines[1], key=lambda each: each[0])
+        above = bisect_right(sections, lines[0], key=lambda section: section[0])
+        index: int | None = above - 1 if above else None
+        while index is not None and sections[index][1] < lines[1]:
+            index = self._enclosing[index]
+        if index is not None and not (index == 0 and self._has_title):
+            return sections[index]
+        below = bisect_right(sections, lines[1], key=lambda section: section[0])
         return (
             sections[above - 1][0] if above else self.page.body,
             sections[below][0] - 1 if below < len(sections) else len(self.page),
         )
 
 
-def _enclosing(sections: Sequence[Lines]) -> list[int | None]:
-    """For each the last one before it that ends later, so that nobody has to walk over all between."""
-    found: list[int | None] = []
+def _enclosing_sections(sections: Sequence[Lines]) -> list[int | None]:
+    """Return for each section the index of the last one before it that ends later, in linear time."""
+    enclosing: list[int | None] = []
     open: list[int] = []
-    for at, (_, end) in enumerate(sections):
+    for index, (_, end) in enumerate(sections):
         while open and sections[open[-1]][1] <= end:
             open.pop()
-        found.append(open[-1] if open else None)
-        open.append(at)
-    return found
+        enclosing.append(open[-1] if open else None)
+        open.append(index)
+    return enclosing
 
 
 def entry_levels(entry: Entry) -> Iterator[tuple[Level, ...]]:
-    """Of every passage of a document, in order."""
-    leaf = Leaf(DocumentLines(entry.document.text), entry.document.outline)
-    # Of several with one id the first counts, as it does where a reader is asked.
-    parents = {each.id: each.lines for each in reversed(entry.sections)}
-    for at, chunk in enumerate(entry.chunks):
-        reach = reach_of(chunk, 1)
-        near = entry.chunks[max(0, at - reach) : at + reach + 1]
+    """Yield the context levels of every passage of a document, in order."""
+    document = OutlinedPage(DocumentLines(entry.document.text), entry.document.outline)
+    # Of several sections with one id the first counts, as in `Reader.section`.
+    parents = {section.id: section.lines for section in reversed(entry.sections)}
+    for index, chunk in enumerate(entry.chunks):
+        reach = neighbour_reach(chunk, 1)
+        near = entry.chunks[max(0, index - reach) : index + reach + 1]
         parent = [parents[chunk.parent]] if chunk.parent in parents else []
-        parts = {"neighbours": beside(chunk, near, 1), "parent": parent}
-        yield levels_of(chunk, leaf, parts.__getitem__)
+        parts = {"neighbours": neighbour_lines(chunk, near, 1), "parent": parent}
+        yield context_levels(chunk, document, parts.__getitem__)
 
 
-def levels_of(chunk: Chunk, leaf: Leaf, parts: Parts) -> tuple[Level, ...]:
-    """Each with its size, the narrowest first; one that adds nothing to the one before it is left out."""
-    page, own = leaf.page, narrowest(chunk)
-    found = [Level(own, chunk.lines, len(chunk.text))]
-    wider = {
-        name: lines_of(chunk, name, leaf, parts) for name in LEVELS if name not in ("passage", own)
+def context_levels(chunk: Chunk, document: OutlinedPage, parts: Parts) -> tuple[Level, ...]:
+    """Return the levels with their sizes, smallest first; one that adds nothing is left out."""
+    page, own = document.page, base_level(chunk)
+    levels = [Level(own, chunk.lines, len(chunk.text))]
+    larger = {
+        name: level_lines(chunk, name, document, parts)
+        for name in LEVELS
+        if name not in ("passage", own)
     }
-    for name, lines in sorted(wider.items(), key=lambda one: page.length(one[1])):
-        if lines != found[-1].lines or (len(found) == 1 and _is_part(chunk, page)):
-            found.append(Level(name, lines, page.length(lines)))
-    return tuple(found)
+    for name, lines in sorted(larger.items(), key=lambda item: page.length(item[1])):
+        if lines != levels[-1].lines or (len(levels) == 1 and _is_part_of_lines(chunk, page)):
+            levels.append(Level(name, lines, page.length(lines)))
+    return tuple(levels)
 
 
-def lines_of(chunk: Chunk, level: str, leaf: Leaf, parts: Parts) -> Lines:
-    """Which lines a level has; never fewer than the passage itself."""
-    page, own = leaf.page, chunk.lines
+def level_lines(chunk: Chunk, level: str, document: OutlinedPage, parts: Parts) -> Lines:
+    """Return the lines of a level; at least those of the passage."""
+    page, own = document.page, chunk.lines
     match level:
         case "passage":
             return own
         case "neighbours" | "parent":
-            found = parts(level)
-            return page.trimmed(_around(own, *found)) if found else own
+            lines = parts(level)
+            return page.trimmed(_span(own, *lines)) if lines else own
         case "block":
             return page.block(own, chunk.kind)
         case "section":
-            return page.trimmed(_around(own, leaf.section(own)))
+            return page.trimmed(_span(own, document.section(own)))
         case _:
             return page.trimmed((1, len(page)))
 
 
-def narrowest(chunk: Chunk) -> str:
-    """A parent may stand in place of a passage, and begins where that would end."""
+def base_level(chunk: Chunk) -> str:
+    """Return the smallest level: `parent` for a section that replaced its passages."""
     return "parent" if chunk.id == chunk.parent else "passage"
 
 
-def reach_of(chunk: Chunk, count: int) -> int:
-    """How many passages before and after must be looked at for so many beside it."""
-    return count if narrowest(chunk) == "passage" else count + MOST_IN_PARENT
+def neighbour_reach(chunk: Chunk, count: int) -> int:
+    """Return how many passages on each side to read to find this number of neighbours."""
+    return count if base_level(chunk) == "passage" else count + MAX_PASSAGES_PER_PARENT
 
 
-def beside(chunk: Chunk, near: Sequence[Chunk], count: int) -> list[Lines]:
-    """The lines of it and of so many passages on both sides, out of those near it."""
+def neighbour_lines(chunk: Chunk, near: Sequence[Chunk], count: int) -> list[Lines]:
+    """Return the lines of a passage and its neighbours on both sides, out of the passages near it."""
     first = last = chunk.ordinal
-    if narrowest(chunk) == "parent":
-        # It stands between the passages before its first and those after its last.
-        within = [each.ordinal for each in near if each.parent == chunk.id]
-        if not within:
+    if base_level(chunk) == "parent":
+        # The neighbours of a section come before its first passage and after its last.
+        inside = [other.ordinal for other in near if other.parent == chunk.id]
+        if not inside:
             return []
-        first, last = within[0], within[-1]
-    return [each.lines for each in near if first - count <= each.ordinal <= last + count]
+        first, last = inside[0], inside[-1]
+    return [other.lines for other in near if first - count <= other.ordinal <= last + count]
 
 
-def _is_part(chunk: Chunk, page: DocumentLines) -> bool:
-    """Whether its lines hold more than the passage: those of a long line all stand on that one."""
+def _is_part_of_lines(chunk: Chunk, page: DocumentLines) -> bool:
+    """Return True if its lines contain more than the passage, such as those of a long line that was split."""
     return not page.holds_only(chunk.lines, chunk.text)
 
 
-def _around(*parts: Lines) -> Lines:
+def _span(*parts: Lines) -> Lines:
     return min(first for first, _ in parts), max(last for _, last in parts)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import math
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marklight import search
 from marklight.answer import Filters, Hit, Hits, Mode, Query, Why, best_first
 from marklight.library import compose
 from marklight.model import Chunk
@@ -58,6 +61,15 @@ QUERIES = [
 ]
 
 
+class LengthReranker:
+    """Scores a passage by its length."""
+
+    name = "length"
+
+    def score(self, query: str, passages: Sequence[str], budget_ms: float) -> list[float]:
+        return [1 / (1 + len(text)) for text in passages][:8]
+
+
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
     """A small library that is really there, and everything else that a stage may ask for."""
@@ -81,6 +93,7 @@ SCORES = st.dictionaries(
 FUSED = st.floats(0.0, 1.0) | st.sampled_from([0.0, 0.5, 1.0])
 """What fusion gives, ties and both ends among them."""
 WILD = st.floats(-1.0, 30.0)
+PROBABILITIES = st.none() | st.floats(0.0, 1.0)
 
 
 def drawn(data: st.DataObject, scores: st.SearchStrategy[float], tools: Tools) -> Hits:
@@ -88,7 +101,7 @@ def drawn(data: st.DataObject, scores: st.SearchStrategy[float], tools: Tools) -
     known = [*passages(tools), chunk("gone")]
     chosen = data.draw(st.lists(st.sampled_from(known), unique_by=lambda each: each.id))
     return best_first(
-        Hit(each, score, (Why("reciprocal", score / 30), Why("test", score)))
+        Hit(each, score, (Why("test", score),), data.draw(PROBABILITIES), score / 30)
         for each in chosen
         for score in [data.draw(scores)]
     )
@@ -202,6 +215,83 @@ def test_refining_stands_scores_that_no_fusion_gives(
     found: Hits = stage()(query, hits, tools)
     assert found == best_first(found)
     assert not any(math.isnan(hit.score) for hit in found)
+
+
+def assert_traced(stage: type, before: Hits, after: Hits) -> None:
+    """A stage appends to the trace of each hit; of a changed score the last entry has the new value."""
+    known = {hit.chunk.id: hit for hit in before}
+    for hit in after:
+        old = known.get(hit.chunk.id)
+        if old is None:  # its last entry accounts for its score all the same
+            assert hit.why[-1].value == hit.score
+            continue
+        assert hit.why[: len(old.why)] == old.why
+        if hit.score != old.score:
+            added = hit.why[len(old.why) :]
+            assert added
+            assert {entry.stage for entry in added} == {compose.stage_name(stage)}
+            assert added[-1].value == hit.score
+
+
+@pytest.mark.parametrize("stage", pipeline.REFINE, ids=compose.stage_name)
+@given(data=st.data())
+def test_refining_only_appends_to_the_trace_and_records_every_new_score(
+    stage: type, data: st.DataObject, tools: Tools
+) -> None:
+    query, hits = data.draw(st.sampled_from(QUERIES)), drawn(data, FUSED, tools)
+    missing = data.draw(st.sampled_from(["", "deploy/scale.md"]))
+    reranker = LengthReranker() if data.draw(st.booleans()) else None
+    tools = replace(tools, exists=lambda document: document.path != missing, reranker=reranker)
+    assert_traced(stage, hits, stage()(query, hits, tools))
+
+
+@pytest.mark.parametrize("stage", pipeline.FUSE, ids=compose.stage_name)
+@given(one=SCORES, other=SCORES)
+def test_fusion_keeps_the_entries_of_the_retrievers_and_records_the_score(
+    stage: type, one: dict[str, float], other: dict[str, float], tools: Tools
+) -> None:
+    lists = {"keyword": hits_of(one, by="keyword"), "semantic": hits_of(other, by="semantic")}
+    for hit in stage()(lists, QUERIES[0], tools):
+        found_by = [entry.stage for entry in hit.why[:2] if entry.stage in lists]
+        assert found_by == [
+            name for name in lists if hit.chunk.id in {"keyword": one, "semantic": other}[name]
+        ]
+        assert hit.why[-1].stage == compose.stage_name(stage)
+        assert hit.why[-1].value == hit.score
+
+
+@pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=compose.stage_name)
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.text)
+def test_retrieving_records_the_score(stage: type, query: Query, tools: Tools) -> None:
+    assert all(hit.why[-1].value == hit.score for hit in stage()(query, tools))
+
+
+def test_no_stage_reads_the_trace() -> None:
+    """`why` is read where it is extended (`*hit.why` in a longer tuple) and nowhere else."""
+    for path in sorted(Path(search.__file__).parent.rglob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        extended = {
+            id(part)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Tuple)
+            for item in node.elts
+            if isinstance(item, ast.Starred)
+            for part in [item.value]
+        }
+        extended |= {
+            id(part)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.keyword)
+            and node.arg == "why"
+            and isinstance(node.value, ast.BinOp)
+            for part in (node.value.left, node.value.right)
+        }
+        reads = [
+            node.lineno
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and node.attr == "why" and id(node) not in extended
+        ]
+        assert not reads, f"{path} reads the trace in lines {reads}"
 
 
 @pytest.mark.parametrize("stage", pipeline.REFINE, ids=compose.stage_name)

@@ -81,7 +81,7 @@ def clone() -> Iterator[None]:
 
 
 def printed(command: str) -> str:
-    """What a line in a shell prints: `marklight`, with `printf` before it and `head` or `tail` behind."""
+    """What a line in a shell prints: `marklight`, with `printf` before it and `head`, `tail` or `grep` behind."""
     text = aside = ""
     for part in command.split(" | "):
         name, *words = shlex.split(part)
@@ -91,6 +91,8 @@ def printed(command: str) -> str:
             text = "\n".join(text.splitlines()[: int(words[1])])
         elif name == "tail":
             text = "\n".join(text.splitlines()[-int(words[1]) :])
+        elif name == "grep":
+            text = "\n".join(line for line in text.splitlines() if re.search(words[0], line))
         else:
             assert name == "marklight", command
             text, said = _ran(words, text, piped=not command.endswith(part))

@@ -9,7 +9,7 @@ import pytest
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
 from tests.making import library, write
-from tests.search.weighing import PAGES
+from tests.search.building import PAGES
 
 
 @pytest.fixture(scope="module")

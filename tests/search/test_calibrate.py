@@ -13,6 +13,7 @@ from marklight.search.fuse.reciprocal import Reciprocal
 from marklight.search.fuse.weighted_sum import WeightedSum
 from marklight.search.refine.calibrate import Calibrate
 from tests.making import hits_of, no_snapshot
+from tests.search.stage_settings import build_stage
 
 TOOLS = Tools(no_snapshot())
 QUERY = Query("anything")
@@ -34,7 +35,7 @@ def test_the_curve_can_be_set_and_its_middle_is_as_likely_as_not() -> None:
     (hit,) = Calibrate(slope=10, middle=1 / 61)(QUERY, fused, TOOLS)
     assert hit.score == pytest.approx(0.5)
     with pytest.raises(SettingsError, match="slope"):
-        Calibrate(slope=0)
+        build_stage(Calibrate, slope=0)
 
 
 def test_the_order_of_ranks_stays() -> None:

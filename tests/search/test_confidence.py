@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from marklight.answer import Filters, Hit, Hits, Query, Why
+from marklight.answer import Filters, Hit, Hits, Query
 from marklight.ports import Tools
 from marklight.search.refine.confidence import Confidence
 from tests.making import chunk, hits_of, no_snapshot
@@ -14,7 +14,7 @@ from tests.making import chunk, hits_of, no_snapshot
 
 def told(score: float, answer: float) -> Hits:
     (hit,) = hits_of({"a": score})
-    return (replace(hit, why=(*hit.why, Why("answer", answer))),)
+    return (replace(hit, answer_probability=answer),)
 
 
 def test_nothing_is_said_where_an_answer_is_unlikely_however_the_hits_compare() -> None:
@@ -50,7 +50,7 @@ def test_who_asks_for_what_filters_make_certain_is_answered_however_far_its_mean
 
 def test_of_many_that_share_an_answer_the_best_stand_however_small_their_share_is() -> None:
     def kept(**scores: float) -> list[str]:
-        hits = tuple(replace(hit, why=(*hit.why, Why("answer", 0.9))) for hit in hits_of(scores))
+        hits = tuple(replace(hit, answer_probability=0.9) for hit in hits_of(scores))
         return [hit.chunk.id for hit in Confidence()(Query("x"), hits, Tools(no_snapshot()))]
 
     assert kept(a=0.4, b=0.005, c=0.004) == ["a", "b"]
@@ -58,11 +58,9 @@ def test_of_many_that_share_an_answer_the_best_stand_however_small_their_share_i
 
 
 def test_what_holds_the_question_as_typed_is_shown_from_three_documents_however_unlikely() -> None:
-    answer, literal = Why("answer", 0.9), Why("literal", 2.0)
-
     def kept(*found: tuple[str, str, float, bool]) -> list[str]:
         hits = tuple(
-            Hit(chunk(id, path=path), score, (answer, literal) if holds else (answer,))
+            Hit(chunk(id, path=path), score, answer_probability=0.9, contains_query=holds)
             for id, path, score, holds in found
         )
         return [hit.chunk.id for hit in Confidence()(Query("x"), hits, Tools(no_snapshot()))]

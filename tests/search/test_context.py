@@ -14,6 +14,7 @@ from marklight.ports import Snapshot, Tools
 from marklight.search.refine.context import Context
 from marklight.search.refine.parents import Parents
 from tests.making import library, write
+from tests.search.stage_settings import build_stage
 
 WORDS = " ".join(f"w{number}" for number in range(60))
 PAGE = "# Page\n\n" + "\n\n".join(
@@ -121,4 +122,4 @@ def test_a_part_of_a_very_long_line_stays_a_part(snapshot: Snapshot) -> None:
 
 def test_room_for_nothing_is_no_setting() -> None:
     with pytest.raises(SettingsError, match="most_characters"):
-        Context(most_characters=0)
+        build_stage(Context, most_characters=0)

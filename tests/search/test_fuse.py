@@ -14,6 +14,7 @@ from marklight.search.fuse.reciprocal import Reciprocal
 from marklight.search.fuse.score_aware import ScoreAware
 from marklight.search.fuse.weighted_sum import WeightedSum
 from tests.making import chunk, hits_of, library, no_snapshot, write
+from tests.search.stage_settings import build_stage
 
 TOOLS = Tools(no_snapshot())
 QUERY = Query("anything")
@@ -24,7 +25,11 @@ def ranked(*ids: str) -> tuple[Hit, ...]:
 
 
 def sums(hits: tuple[Hit, ...]) -> dict[str, float]:
-    return {hit.chunk.id: hit.why[-1].value for hit in hits}
+    return {hit.chunk.id: hit.rank_sum or 0.0 for hit in hits}
+
+
+def cosine_of(hit: Hit) -> float:
+    return next(why.value for why in hit.why if why.stage == "semantic")
 
 
 def test_ranks_three_five_and_two_add_up() -> None:
@@ -212,7 +217,7 @@ def test_whatever_suits_the_question_scores_stay_between_0_and_1(
 )
 def test_weights_that_make_no_sense_are_refused(stage: Any, given: dict[str, Any]) -> None:
     with pytest.raises(SettingsError):
-        stage(**given)
+        build_stage(stage, **given)
 
 
 def test_a_passage_that_only_words_found_has_the_cosine_that_it_has(tmp_path: Path) -> None:
@@ -222,6 +227,6 @@ def test_a_passage_that_only_words_found_has_the_cosine_that_it_has(tmp_path: Pa
         near = {"search": {"semantic": {"least": 2}}}
         answer = lib.search("xylophone about b", limit=1, explain=True, settings=near)
         whole = lib.search("xylophone about b", limit=50, min_confidence=0.0, explain=True)
-    known = {hit.chunk.id: dict(hit.why)["semantic"] for hit in whole.hits}
+    known = {hit.chunk.id: cosine_of(hit) for hit in whole.hits}
     for hit in answer.hits:
-        assert dict(hit.why)["semantic"] == pytest.approx(known[hit.chunk.id], abs=1e-6)
+        assert cosine_of(hit) == pytest.approx(known[hit.chunk.id], abs=1e-6)

@@ -14,44 +14,56 @@ from marklight import models
 from marklight.answer import Mode, Query
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
-from marklight.search.evidence import SEEN, Bearing
-from marklight.search.fuse.learned import STRANGE, Learned
-from marklight.search.likelihood import (
-    ANY,
-    Curve,
-    Weights,
-    is_measured,
-    measured,
+from marklight.search.calibration import (
+    ANY_MODEL,
+    FusionWeights,
+    LogisticCurve,
+    all_weights,
+    is_calibrated,
     weights_for,
 )
+from marklight.search.features import POOL_SIZE, QueryFeatures
+from marklight.search.fuse.learned import NON_LATIN, Learned
 from tests.making import library, write
-from tests.search.weighing import listed
+from tests.search.building import listed
 
-FLAT = Bearing(
-    best=8.0,
-    few=7.0,
-    spread=1.0,
-    worded=7.5,
-    covered=0.5,
-    lead=0.1,
-    near=0.4,
-    length=log(5),
-    size=log(1001),
+FLAT = QueryFeatures(
+    best_cosine=8.0,
+    top5_cosine=7.0,
+    cosine_range=1.0,
+    lexical_cosine=7.5,
+    best_coverage=0.5,
+    coverage_lead=0.1,
+    top3_coverage=0.4,
+    query_length=log(5),
+    corpus_size=log(1001),
 )
 
 
-def weights(temper: float = 1.0) -> Weights:
-    return Weights(
-        {"words": 2.0},
-        temper,
-        answer=Curve(0.0, {"covered": 2.0}),
-        word=Curve(-100.0, {}),
-        hit=Curve(0.0, {"share": 1.0}),
+def weights(temperature: float = 1.0) -> FusionWeights:
+    return FusionWeights(
+        {"lexical": 2.0},
+        temperature,
+        answer=LogisticCurve(0.0, {"best_coverage": 2.0}),
+        single_term_answer=LogisticCurve(-100.0, {}),
+        relevance=LogisticCurve(0.0, {"log_share": 1.0}),
     )
 
 
+def scored(
+    sums: dict[str, float],
+    rivals: list[str],
+    query: QueryFeatures,
+    certain: bool = False,
+    weights: FusionWeights = weights(),  # noqa: B008
+) -> tuple[float, dict[str, float]]:
+    """The answer probability, and the score of each passage."""
+    found = weights.probabilities(sums, rivals, query, certain)
+    return found.answer, {id: found.score(id) for id in sums}
+
+
 def test_a_probability_is_that_of_an_answer_times_that_of_this_passage() -> None:
-    answer, likely = weights().likelihoods({"a": 1.0, "b": 0.0}, ["a", "b"], FLAT)
+    answer, likely = scored({"a": 1.0, "b": 0.0}, ["a", "b"], FLAT)
     assert answer == pytest.approx(1 / (1 + exp(-2 * 0.5)))
     # Of the two sums e and 1: the share of the first is e / (e + 1), and odds of that share.
     share = exp(1) / (exp(1) + 1)
@@ -61,26 +73,26 @@ def test_a_probability_is_that_of_an_answer_times_that_of_this_passage() -> None
 
 def test_where_it_is_certain_that_something_answers_only_which_passage_does_is_asked() -> None:
     given = {"a": 1.0, "b": 0.0}, ["a", "b"], FLAT
-    doubted, likely = weights().likelihoods(*given)
-    answer, certain = weights().likelihoods(*given, certain=True)
+    doubted, likely = scored(*given)
+    answer, certain = scored(*given, certain=True)
     assert answer == 1.0
     assert certain == pytest.approx({id: each / doubted for id, each in likely.items()})
 
 
 def test_a_single_word_has_a_curve_of_its_own() -> None:
-    assert weights().answered(FLAT) > 0.5
-    assert weights().answered(FLAT._replace(length=log(1 + 1))) < 1e-9
+    assert weights().answer_probability(FLAT) > 0.5
+    assert weights().answer_probability(FLAT._replace(query_length=log(1 + 1))) < 1e-9
 
 
 def test_passages_of_one_document_do_not_stand_in_each_others_way() -> None:
-    _, alone = weights().likelihoods({"a": 1.0}, ["a"], FLAT)
-    _, beside = weights().likelihoods({"a": 1.0, "same": 0.9}, ["a"], FLAT)
+    _, alone = scored({"a": 1.0}, ["a"], FLAT)
+    _, beside = scored({"a": 1.0, "same": 0.9}, ["a"], FLAT)
     assert beside["a"] == alone["a"]
 
 
 FINITE = st.floats(-30, 30)
-BEARINGS = st.builds(
-    Bearing,
+QUERY_FEATURES = st.builds(
+    QueryFeatures,
     *(st.floats(0, 10) for _ in range(4)),
     *(st.floats(0, 1) for _ in range(3)),
     st.floats(log(2), 5),
@@ -88,16 +100,17 @@ BEARINGS = st.builds(
 )
 
 
-@pytest.mark.parametrize("mode", measured())
+@pytest.mark.parametrize("mode", all_weights())
 @given(
-    sums=st.dictionaries(st.text("abc", min_size=1), st.floats(-30, 30), min_size=1), seen=BEARINGS
+    sums=st.dictionaries(st.text("abc", min_size=1), st.floats(-30, 30), min_size=1),
+    seen=QUERY_FEATURES,
 )
 def test_what_was_learned_keeps_the_order_and_stays_between_0_and_1(
-    mode: str, sums: dict[str, float], seen: Bearing
+    mode: str, sums: dict[str, float], seen: QueryFeatures
 ) -> None:
-    for one in measured()[mode].values():
+    for one in all_weights()[mode].values():
         order = sorted(sums, key=lambda each: -sums[each])
-        answer, likely = one.likelihoods(sums, order, seen)
+        answer, likely = scored(sums, order, seen, weights=one)
         assert 0 <= answer <= 1
         assert all(0 <= each <= answer for each in likely.values())
         ranked = [likely[each] for each in order]
@@ -106,18 +119,23 @@ def test_what_was_learned_keeps_the_order_and_stays_between_0_and_1(
 
 def test_every_way_of_searching_has_weights_for_any_model_and_the_default_one_its_own() -> None:
     for mode in ("hybrid", "semantic"):
-        assert is_measured(mode, models.load().fingerprint)
-        assert not is_measured(mode, "another")
-        assert weights_for(mode, "another") == measured()[mode][ANY]
-    assert weights_for("keyword", "") == measured()["keyword"][ANY]
+        assert is_calibrated(mode, models.load().fingerprint)
+        assert not is_calibrated(mode, "another")
+        assert weights_for(mode, "another") == all_weights()[mode][ANY_MODEL]
+    assert weights_for("keyword", "") == all_weights()["keyword"][ANY_MODEL]
     assert weights_for("code", "") is None
 
 
 def test_a_model_that_was_not_measured_is_judged_by_the_order_of_its_cosines() -> None:
     for mode in ("hybrid", "semantic"):
-        one = measured()[mode][ANY]
-        used = {*one.evidence, *one.answer.slopes, *one.word.slopes, *one.hit.slopes}
-        assert not used & {"meaning", "best", "few", "spread", "worded"}
+        one = all_weights()[mode][ANY_MODEL]
+        used = {
+            *one.features,
+            *one.answer.weights,
+            *one.single_term_answer.weights,
+            *one.relevance.weights,
+        }
+        assert not used & {"cosine", "best_cosine", "top5_cosine", "cosine_range", "lexical_cosine"}
 
 
 def test_in_other_letters_a_question_is_answered_by_words_or_not_at_all(tmp_path: Path) -> None:
@@ -126,12 +144,12 @@ def test_in_other_letters_a_question_is_answered_by_words_or_not_at_all(tmp_path
         lib.index()
         found = lib.search("备份保留多久")
         assert found.hits[0].chunk.path == "a.md"
-        assert STRANGE in found.notices
+        assert NON_LATIN in found.notices
         # How are roses pruned? Cosines alone are as sure of this one.
         roses = lib.search("玫瑰怎么修剪")
         assert not roses.hits
         assert (roses.abstained or "").startswith("No confident match")
-        assert STRANGE not in lib.search("how do I prune roses, à la carte").notices
+        assert NON_LATIN not in lib.search("how do I prune roses, à la carte").notices
 
 
 COPIES = {f"{page}.md": "# Copy\n\nReturn to an earlier revision.\n" for page in "abcd"}
@@ -151,7 +169,7 @@ def test_copies_of_a_passage_do_not_share_its_probability(tmp_path: Path) -> Non
 
 
 def test_a_score_does_not_hang_on_how_many_are_looked_at(tmp_path: Path) -> None:
-    titles = ["Page"] * SEEN + ["Wide question"] * 5
+    titles = ["Page"] * POOL_SIZE + ["Wide question"] * 5
     pages = {f"{chr(97 + at)}.md": f"# {title}\n\n{at}\n" for at, title in enumerate(titles)}
     with library(write(tmp_path, pages), engine="memory:") as lib:
         lib.index()
@@ -161,7 +179,7 @@ def test_a_score_does_not_hang_on_how_many_are_looked_at(tmp_path: Path) -> None
             near = listed(tools, "semantic", **cosines)
             few, many = (
                 Learned()({"semantic": near[:depth], "keyword": ()}, Query("wide question"), tools)
-                for depth in (SEEN, SEEN + 5)
+                for depth in (POOL_SIZE, POOL_SIZE + 5)
             )
     # What only the longer list reaches is called so and comes among the first ten.
     assert "Wide question" in {hit.chunk.title for hit in many[:10]}
@@ -176,13 +194,14 @@ def test_fusion_tells_every_part_of_a_score(tools: Tools) -> None:
     }
     first, *_ = Learned()(lists, Query("rollback replicas"), tools)
     said = {why.stage: why.value for why in first.why}
-    one = measured()["hybrid"][ANY]
+    one = all_weights()["hybrid"][ANY_MODEL]
     # What adds nothing is not told: the question has two words, the path none of them, and of three
     # passages no word is rare.
-    nothing = {"literal", "path", "rare"}
-    told = {"semantic", "keyword", *one.evidence, "answer", "learned"} - nothing
+    nothing = {"exact_phrase", "path", "rare_terms"}
+    steps = {"log_share", "relevance_base", "relevance", "answer", "learned"}
+    told = {"semantic", "keyword", *one.features, *steps} - nothing
     assert told == set(said)
-    assert said["title"] == pytest.approx(one.evidence["title"] * 0.5)
+    assert said["title"] == pytest.approx(one.features["title"] * 0.5)
     assert said["learned"] == first.score < said["answer"]
 
 

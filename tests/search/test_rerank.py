@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.answer import Hit, Hits, Query, Why, best_first
+from marklight.answer import Hit, Hits, Query, best_first
 from marklight.errors import SettingsError
 from marklight.models import load_reranker
 from marklight.ports import Tools
 from marklight.search.refine.rerank import Rerank
 from tests.making import chunk, hits_of, no_snapshot
 from tests.models import pairs
+from tests.search.stage_settings import build_stage
 
 ASKED = Query("how do I undo a rollout")
 
@@ -117,10 +118,7 @@ def test_an_answer_that_ran_out_of_time_says_so() -> None:
 
 
 def test_what_is_called_exactly_as_the_question_is_not_put_back() -> None:
-    named = [
-        Hit(chunk(id), score, (Why("exact_title", score),))
-        for id, score in [("a", 0.9), ("b", 0.8)]
-    ]
+    named = [Hit(chunk(id), score, exact_match=True) for id, score in [("a", 0.9), ("b", 0.8)]]
     hits = best_first([*named, *hits_of({"c": 0.7, "d": 0.6})])
     found = Rerank()(ASKED, hits, Tools(no_snapshot(), reranker=Reader([0.1, 0.95, 0.9, 1.0])))
     # The others end below 0.8, in the order that the model gives them.
@@ -129,7 +127,7 @@ def test_what_is_called_exactly_as_the_question_is_not_put_back() -> None:
 
 
 def test_what_was_lifted_among_others_is_read_as_they_are() -> None:
-    lifted = Hit(chunk("b"), 0.4, (Why("exact_title", 0.4),))
+    lifted = Hit(chunk("b"), 0.4, exact_match=True)
     hits = best_first([lifted, *hits_of({"a": 0.9, "c": 0.1})])
     found = Rerank()(ASKED, hits, Tools(no_snapshot(), reranker=Reader([0.7, 0.2, 0.9])))
     assert told(found) == [("c", 0.9), ("a", 0.7), ("b", 0.2)]
@@ -151,4 +149,4 @@ def test_a_real_cross_encoder_puts_the_answer_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [{"candidates": 0}, {"budget_ms": -1.0}, {"words": -1}])
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(SettingsError, match=f"search.rerank.{next(iter(wrong))}"):
-        Rerank(**wrong)
+        build_stage(Rerank, **wrong)

@@ -13,7 +13,7 @@ from marklight.answer import Mode, Query
 from marklight.errors import SettingsError
 from marklight.model import Batch
 from marklight.ports import Tools
-from marklight.search.evidence import gathered
+from marklight.search.features import passage_features
 from marklight.search.rewrite.spelling import Spelling, one_edit
 from tests.contracts.builders import entry
 from tests.search.stage_settings import build_stage
@@ -169,11 +169,14 @@ def test_a_passage_has_the_words_in_whichever_spelling_it_has_more_of_them(tools
     found = tools.snapshot.lexical.search(["password", "stand"], {"body": 1.0}, query.filters, 9)
     lists = {"keyword": tools.hits(found, by="keyword")}
     evidence = {each.chunk.path: each.chunk.id for each in lists["keyword"]}
-    told = gathered(lists, query, tools)
-    assert (told[evidence["net.md"]].covered, told[evidence["net.md"]].literal) == (1.0, 1.0)
-    assert (told[evidence["mail.md"]].covered, told[evidence["mail.md"]].literal) == (0.0, 0.0)
-    as_typed = gathered(lists, Query("wifi"), tools)
-    assert as_typed[evidence["net.md"]].covered == 0.0
+    told = passage_features(lists, query, tools)
+    assert (told[evidence["net.md"]].coverage, told[evidence["net.md"]].exact_phrase) == (1.0, 1.0)
+    assert (told[evidence["mail.md"]].coverage, told[evidence["mail.md"]].exact_phrase) == (
+        0.0,
+        0.0,
+    )
+    as_typed = passage_features(lists, Query("wifi"), tools)
+    assert as_typed[evidence["net.md"]].coverage == 0.0
 
 
 @given(st.text("abcde", min_size=8, max_size=9), st.data())

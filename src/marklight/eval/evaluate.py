@@ -95,7 +95,9 @@ def evaluate(
 
 def changes(baseline: Pipeline, settings: Settings, mode: str) -> Iterator[Change]:
     """Yield the ablations: each active stage left out, each inactive one added, each other fusion."""
-    retrievers = [name for name in baseline.retrieve if name in pipeline.ASKED[Mode(mode)]]
+    retrievers = [
+        name for name in baseline.retrieve if name in pipeline.RETRIEVERS_BY_MODE[Mode(mode)]
+    ]
     # Without its only retriever a search has no results, which needs no measuring.
     removable = retrievers if len(retrievers) > 1 else []
     for name in (*baseline.rewrite, *removable, *baseline.refine):

@@ -12,7 +12,7 @@ from marklight.eval import metrics
 from marklight.eval.collection import Collection, Place
 from marklight.eval.dataset import Dataset, JudgedQuery
 from marklight.ports import Progress, silent
-from marklight.search.present import within_budget
+from marklight.search.context import within_budget
 
 DEPTH = 100
 """Passages in a ranking: the maximum of a search."""

@@ -16,7 +16,7 @@ from marklight.library.search import PreparedSearch, prepare, run
 from marklight.library.validation import CommitRequest
 from marklight.ports import Embedder, Progress, Rewrite, Tools
 from marklight.report import Report
-from marklight.search import present
+from marklight.search import context
 from marklight.search.pipeline import Pipeline
 from marklight.search.refine.per_document import PerDocument
 
@@ -106,7 +106,7 @@ def _search(
         *prepared.first_use_notices(library),
         *library.commits_engine.take_notices(),
     ]
-    found = present.within_budget(replace(found, modified=modified, notices=()))
+    found = context.within_budget(replace(found, modified=modified, notices=()))
     if found.notices:
         shorter = f"the answer is cut to stay within {query.max_tokens} tokens"
         notices.append(f"{shorter}; `git show` shows a commit whole")

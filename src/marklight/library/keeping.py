@@ -14,7 +14,7 @@ from marklight.library.commits import keep_commits, told_status
 from marklight.model import DocumentId
 from marklight.ports import Progress
 from marklight.report import Report
-from marklight.search.likelihood import is_measured
+from marklight.search.calibration import is_calibrated
 
 if TYPE_CHECKING:
     from marklight.library import Library
@@ -91,7 +91,7 @@ def status(library: Library) -> dict[str, Any]:
         "model": library.settings["model.name"],
         **({"model_address": server.address} if server else {}),
         **({"model_problem": problem} if problem else {}),
-        "calibrated": is_measured("hybrid", fingerprint),
+        "calibrated": is_calibrated("hybrid", fingerprint),
         "reranker": library.settings["reranker.name"] or "none",
         **({"reranker_address": reranker.address} if reranker else {}),
         **({"reranker_problem": unfit} if (unfit := library.models.reranker_problem()) else {}),

@@ -22,7 +22,7 @@ from marklight.library.upkeep import Freshness
 from marklight.library.validation import SearchRequest
 from marklight.model import DocumentId
 from marklight.ports import Embedder, Progress, Reranker, Snapshot, Tools, with_time_limit
-from marklight.search import present, widen
+from marklight.search.context import OpenDocuments, levels, within_budget
 from marklight.search.pipeline import GONE, Pipeline
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def search(
         explain=request.explain,
         several_collections=len(library.collections) > 1,
     )
-    answer = present.within_budget(answer)
+    answer = within_budget(answer)
     if request.with_history:
         from marklight.library.commits import search_beside_documents
 
@@ -141,7 +141,7 @@ def _search_documents(
                 answer,
                 modified=snapshot.documents.modified_times(documents),
                 dates=snapshot.documents.dates(documents),
-                levels=widen.levels((hit.chunk for hit in answer.hits), widen.Leaves(snapshot)),
+                levels=levels((hit.chunk for hit in answer.hits), OpenDocuments(snapshot)),
                 abstained=UNREADABLE if denied and answer.abstained == GONE else answer.abstained,
                 notices=[
                     *answer.notices,

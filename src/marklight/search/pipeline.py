@@ -1,4 +1,4 @@
-"""THE QUERY PAGE: the order of stages as data, and one short loop that runs, times and counts them."""
+"""THE QUERY PAGE: the search pipeline as data (rewrite, retrieve, fuse, refine), and the loop that runs and times it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from marklight.search.fuse.score_aware import ScoreAware
 from marklight.search.fuse.weighted_sum import WeightedSum
 from marklight.search.refine.calibrate import Calibrate
 from marklight.search.refine.community import Community
-from marklight.search.refine.confidence import Confidence, answered
+from marklight.search.refine.confidence import Confidence, answer_probability
 from marklight.search.refine.context import Context
 from marklight.search.refine.current_collection import CurrentCollection
 from marklight.search.refine.diversity import Diversity
@@ -50,17 +50,16 @@ REFINE: tuple[type[Refine], ...] = (
 )
 
 OFF = ("graph", "calibrate", "diversity")
-"""Stages that run only where `search.use` names them; all others run unless `search.skip` does."""
+"""Stages that run only if `search.use` names them; all others run unless `search.skip` does."""
 
-ASKED = {
+RETRIEVERS_BY_MODE = {
     Mode.HYBRID: ("semantic", "keyword", "graph"),
     Mode.SEMANTIC: ("semantic",),
     Mode.KEYWORD: ("keyword",),
     Mode.CODE: ("code",),
 }
-"""Which retrievers answer in which mode."""
 
-COUNTED = {
+STATS = {
     "original_count": "fuse",
     "after_threshold": "confidence",
     "after_same_text": "exact_duplicates",
@@ -68,14 +67,14 @@ COUNTED = {
     "after_same_meaning": "semantic_duplicates",
     "after_doc_limit": "per_document",
 }
-"""What `stats` calls the number of hits that a stage left; a stage that did not run left all."""
+"""Keys of `stats`, each with the stage whose number of hits it has; a stage that did not run keeps all."""
 
 GONE = "The matching files no longer exist"
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The stages in force, by name; a pipeline is a value and can be compared and printed."""
+    """The stages in force, by name; a value that can be compared and printed."""
 
     rewrite: Mapping[str, Rewrite]
     retrieve: Mapping[str, Retrieve]
@@ -86,57 +85,61 @@ class Pipeline:
         steps: list[Step] = []
         for name, rewrite in self.rewrite.items():
             query = timed(steps, name, rewrite, query, tools=tools)
-        asked = [name for name in self.retrieve if name in ASKED[query.mode]]
-        found = tools.run_parallel(
-            [partial(timed, steps, name, self.retrieve[name], query, tools=tools) for name in asked]
-        )
-        lists = dict(zip(asked, found, strict=True))
-        steps.sort(key=lambda step: [*self.rewrite, *asked].index(step.stage))
+        lists = self._candidates(steps, query, tools)
         hits = timed(steps, "fuse", self.fuse, lists, query, tools=tools)
         last = hits
         for name, refine in self.refine.items():
             last, hits = hits or last, timed(steps, name, refine, query, hits, tools=tools)
-        abstained, below = (None, False) if hits else empty_reason(query, steps, last, tools)
+        reason, below = (None, False) if hits else empty_reason(query, steps, last, tools)
         return Answer(
             query=query,
             hits=hits[: query.limit],
-            abstained=abstained,
+            abstained=reason,
             below_threshold=below,
             stats=stats(steps),
             steps=tuple(steps),
         )
+
+    def _candidates(self, steps: list[Step], query: Query, tools: Tools) -> dict[str, Hits]:
+        """Run the retrievers of the query's mode in parallel and return their candidates by name."""
+        names = [name for name in self.retrieve if name in RETRIEVERS_BY_MODE[query.mode]]
+        results = tools.run_parallel(
+            [partial(timed, steps, name, self.retrieve[name], query, tools=tools) for name in names]
+        )
+        steps.sort(key=lambda step: [*self.rewrite, *names].index(step.stage))
+        return dict(zip(names, results, strict=True))
 
 
 Value = TypeVar("Value")
 
 
 def timed(
-    steps: list[Step], name: str, stage: Callable[..., Value], *given: object, tools: Tools
+    steps: list[Step], name: str, stage: Callable[..., Value], *arguments: object, tools: Tools
 ) -> Value:
-    """Run one stage and note how long it took and how many hits it left."""
+    """Run a stage and record its duration and the number of hits it returned."""
     tools.check_cancelled()
     start = perf_counter()
-    result = stage(*given, tools)
+    result = stage(*arguments, tools)
     count = len(result) if isinstance(result, tuple) else 0
     steps.append(Step(name, count, (perf_counter() - start) * 1000))
     return result
 
 
 def stats(steps: list[Step]) -> dict[str, int]:
-    """How many hits were left after each stage that drops some."""
-    left = {step.stage: step.count for step in steps}
-    counted: dict[str, int] = {}
+    """Return the number of hits after each stage that drops some."""
+    counts = {step.stage: step.count for step in steps}
+    values: dict[str, int] = {}
     last = 0
-    for key, stage in COUNTED.items():
-        last = counted[key] = left.get(stage, last)
-    counted["clusters_merged"] = counted["after_same_text"] - counted["after_same_meaning"]
-    return counted
+    for key, stage in STATS.items():
+        last = values[key] = counts.get(stage, last)
+    values["clusters_merged"] = values["after_same_text"] - values["after_same_meaning"]
+    return values
 
 
 def empty_reason(query: Query, steps: list[Step], last: Hits, tools: Tools) -> tuple[str, bool]:
-    """In words: was nothing found at all, or was all that was left in the end too unlikely?
+    """Return why there are no results, and True if the default threshold left out candidates.
 
-    And whether it was held back by a measure that the asker did not choose.
+    `last` are the hits before the stage that dropped all of them.
     """
     among = ""
     if query.filters:
@@ -146,11 +149,11 @@ def empty_reason(query: Query, steps: list[Step], last: Hits, tools: Tools) -> t
         return none or f"No passage matches the query{among}", False
     if any(step.stage == "existing_files" and step.count == 0 for step in steps):
         return GONE, False
-    if (least := query.min_confidence) is not None:
+    if (threshold := query.min_confidence) is not None:
         best, count = max(hit.score for hit in last), stats(steps)["original_count"]
         return (
-            f"The best of {count} candidates scores {best:.2f}, below the threshold of {least}",
+            f"The best of {count} candidates scores {best:.2f}, below the threshold of {threshold}",
             False,
         )
-    likely = max(answered(hit) for hit in last)
-    return f"No confident match (best {likely:.2f}){among}", True
+    probability = max(answer_probability(hit) for hit in last)
+    return f"No confident match (best {probability:.2f}){among}", True

@@ -11,7 +11,7 @@ from marklight.errors import NotFound, UsageError
 from marklight.model import Chunk, Document, DocumentId, Heading
 from marklight.ports import Snapshot
 from marklight.report import Extract
-from marklight.search import widen
+from marklight.search import context
 from marklight.text import bounded_key
 from marklight.text.lines import DocumentLines
 
@@ -62,13 +62,16 @@ def extract_at_level(extract: Extract, level: str, snapshot: Snapshot, count: in
     # If the reference names a heading above the passage, wider levels include it.
     first = chunk.lines[0] if level == "passage" else min(line, chunk.lines[0])
     wanted = replace(chunk, lines=(first, chunk.lines[1]))
-    return replace(widen.widen(wanted, level, widen.Leaves(snapshot), count), levels=extract.levels)
+    return replace(
+        context.expand(wanted, level, context.OpenDocuments(snapshot), count), levels=extract.levels
+    )
 
 
 def _passage(chunk: Chunk, snapshot: Snapshot) -> Extract:
-    leaves = widen.Leaves(snapshot)
+    documents = context.OpenDocuments(snapshot)
     return replace(
-        widen.widen(chunk, "passage", leaves), levels=widen.levels([chunk], leaves)[chunk.id]
+        context.expand(chunk, "passage", documents),
+        levels=context.levels([chunk], documents)[chunk.id],
     )
 
 
@@ -77,7 +80,7 @@ def _section(id: str, snapshot: Snapshot) -> Chunk | None:
     section = snapshot.documents.section(id)
     chunks = snapshot.documents.chunks_of(section[0]) if section else []
     child = next((chunk for chunk in chunks if chunk.parent == id), None)
-    return widen.parent(child, widen.Leaves(snapshot)) if child else None
+    return context.parent_section(child, context.OpenDocuments(snapshot)) if child else None
 
 
 def find_document(name: str, snapshot: Snapshot) -> Document | None:

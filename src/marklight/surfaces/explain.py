@@ -1,111 +1,218 @@
-"""Why an answer is as it is: two tables, of its stages and of its hits."""
+"""Print an explanation of an answer: stages with timings, features × weights, and every step of each score.
+
+The printed numbers suffice to recompute each score by hand; `tests/surfaces/test_explain.py` does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from marklight.formatting import place
 
 if TYPE_CHECKING:
-    from marklight.answer import Answer
+    from marklight.answer import Answer, Hit, Why
 
 WIDTH = 100
-"""Columns that a table keeps to where its places can be cut short."""
-LEAST_PLACE = 24
-"""Of a place that much is always shown."""
-FOUND, EVIDENCE, ANY, AFTER = "found by", "evidence", "any", "score after"
-"""Groups of columns; the third has one, and reads "any answer"."""
+"""Columns of a line with a place, which is cut to fit."""
+MIN_PLACE = 24
+"""Characters of a place that are always shown."""
+INDENT = "    "
+RETRIEVERS = ("semantic", "keyword", "code", "graph")
+
+QUERY_ENTRIES = {"answer": "answer", "relevance_base": "relevance"}
+"""Trace entries that are the same for all results, with the name of their curve."""
+FOUND_BY = "found by"
+
+LEGEND = {
+    "semantic": "cosine similarity of query and passage embeddings",
+    "keyword": "BM25 of the query terms",
+    "code": "BM25 of the names in code",
+    "graph": "share of the best BM25 that links pass on",
+    "cosine": "10 × cosine similarity",
+    "relative_cosine": "cosine, scaled to 1 for the best candidate and 0 for the last",
+    "relative_bm25": "BM25 divided by the best BM25",
+    "lexical": "relative BM25 ^ 0.7 × term coverage × (number of query terms) ^ 0.75",
+    "rare_terms": "part of the term coverage that is due to very rare terms",
+    "exact_phrase": "the passage contains the query as typed",
+    "title": "term coverage of the title",
+    "path": "share of the query terms in the path",
+    "links": "log2(1 + number of linked documents)",
+    "best_cosine": "10 × highest cosine of all candidates",
+    "top5_cosine": "10 × mean of the five highest cosines",
+    "cosine_range": "10 × (highest cosine - 20th)",
+    "lexical_cosine": "10 × mean cosine of the three best by BM25",
+    "best_coverage": "highest term coverage of a passage or its path",
+    "coverage_lead": "highest term coverage - third highest",
+    "top3_coverage": "mean term coverage of the three nearest passages",
+    "query_length": "log(1 + number of query terms); one term for an exact phrase",
+    "corpus_size": "log(1 + number of passages that pass the filters)",
+    "gap": "highest sum of features - lowest, over the 20 best documents",
+    "sum": "sum of value × weight, plus the bias",
+    "sigmoid": "sigmoid(x) = 1 / (1 + exp(-x))",
+    "answer": "answer probability: does the library contain an answer to the query?",
+    "log_share": "log of the share in a softmax over the 20 best documents: (sum - best) / temperature - log_total",
+    "relevance": "probability that the passage is relevant if there is an answer",
+    "learned": "score after fusion: answer × relevance",
+    "reciprocal": "score after reciprocal rank fusion",
+    "weighted_sum": "score after fusion by weighted sum",
+    "score_aware": "score after fusion by weighted sum, with flat lists counting less",
+    "calibrate": "score by a fixed curve over the sum of rank fusion",
+    "current_collection": "boost of the collection of the current folder",
+    "recency": "boost of recent documents",
+    "community": "boost of documents linked with the best",
+    "exact_title": "exact titles, headings and keywords first; other high scores make room",
+    "diversity": "moved behind a result that adds something new",
+    "rerank": "score by the cross-encoder; the rest is scaled below",
+    "next_above": "next_above(x): the next number above x",
+    "next_below": "next_below(x): the next number below x",
+}
+"""Descriptions of names in an explanation, in the order of the legend."""
+
+_TERM = re.compile(r"([+-]) ([\d.e-]+) × (\w+)")
+_BIAS = re.compile(r"-?[\d.]+(?:e-?\d+)?")
+_NAME = re.compile(r"[a-z_][a-z_0-9]*")
 
 
 def explanation(answer: Answer) -> str:
-    """Stages with what they left and how long they took; hits with what speaks for them and their scores."""
-    return f"{_stages(answer)}\n\n{_hits(answer)}".rstrip()
+    """Return stages, query features, passage features, the steps of each score, and a legend."""
+    parts = [_stages(answer)]
+    if answer.hits:
+        parts += [_query_table(answer.hits), _feature_table(answer.hits)]
+        parts += [
+            "\n\n".join(_result(answer, rank, hit) for rank, hit in enumerate(answer.hits, 1))
+        ]
+    text = "\n\n".join(part for part in parts if part)
+    legend = _legend(answer.hits)
+    return f"{text}\n\n{legend}" if legend else text
 
 
 def _stages(answer: Answer) -> str:
     from marklight.library.compose import stage_name
     from marklight.search.pipeline import REWRITE
 
-    # A stage that looks at the question has no hits to count.
-    before = {stage_name(stage) for stage in REWRITE}
+    without_hits = {stage_name(stage) for stage in REWRITE}
     rows = [
-        (step.stage, "" if step.stage in before else str(step.count), f"{step.ms:.2f}")
+        (step.stage, "" if step.stage in without_hits else str(step.count), f"{step.ms:.2f}")
         for step in answer.steps
     ]
-    whole = ("all", str(len(answer.hits)), f"{answer.took_ms:.2f}")
-    return _table([("stage", "hits", "ms"), *rows, whole], left=(0,))
+    total = ("all", str(len(answer.hits)), f"{answer.took_ms:.2f}")
+    return _table([("stage", "hits", "ms"), *rows, total], left=(0,))
 
 
-def _hits(answer: Answer) -> str:
-    from marklight.search.evidence import Evidence
-
-    if not answer.hits:
+def _query_table(hits: Sequence[Hit]) -> str:
+    """Return query features with their weights in both curves, and the answer probability."""
+    by_stage = {why.stage: why for hit in hits for why in hit.why}
+    entries = {stage: by_stage[stage] for stage in QUERY_ENTRIES if stage in by_stage}
+    curves = {stage: entry for stage, entry in entries.items() if entry.formula}
+    if not curves:
         return ""
-    order = {step.stage: at for at, step in enumerate(answer.steps)}
+    values = dict(chain.from_iterable(entry.inputs.items() for entry in curves.values()))
+    weights = {stage: _weights(entry.formula) for stage, entry in curves.items()}
+    rows = [("query feature", "value", *(f"weight in {QUERY_ENTRIES[stage]}" for stage in curves))]
+    for name, value in values.items():
+        own = (weights[stage].get(name) for stage in curves)
+        rows.append((name, f"{value:.4f}", *("" if one is None else f"{one:.4f}" for one in own)))
+    biases = [float(_BIAS.search(entry.formula)[0]) for entry in curves.values()]  # type: ignore[index]
+    rows.append(("bias", "", *(f"{bias:.4f}" for bias in biases)))
+    sums = {
+        stage: bias + sum(weight * values[name] for name, weight in weights[stage].items())
+        for (stage, bias) in zip(curves, biases, strict=True)
+    }
+    rows.append(("sum", "", *(f"{one:.4f}" for one in sums.values())))
+    table = _table(rows, left=(0,))
+    if answer := curves.get("answer"):
+        return f"{table}\nanswer {answer.value:.4f} = sigmoid({sums['answer']:.4f})"
+    return f"{table}\nanswer 1.0000: the query has no other terms than its filters"
 
-    def column(stage: str) -> tuple[int, int, int]:
-        # A fusion is called by its own name here, and `fuse` among the stages; so it is with its parts.
-        at, group = order.get(stage, order.get("fuse", 0)), _group(stage)
-        part = Evidence._fields.index(stage) if group == EVIDENCE else 0
-        return at, (FOUND, EVIDENCE, ANY, AFTER).index(group), part
 
-    stages = sorted({why.stage for hit in answer.hits for why in hit.why}, key=column)
-    groups = [_group(stage) for stage in stages]
-    heads = (
-        stage.rjust(len(group)) if groups.count(group) == 1 else stage
-        for stage, group in zip(stages, groups, strict=True)
+def _weights(formula: str) -> dict[str, float]:
+    return {
+        name: float(weight) * (-1 if sign == "-" else 1)
+        for sign, weight, name in _TERM.findall(formula)
+    }
+
+
+def _feature_table(hits: Sequence[Hit]) -> str:
+    """Return the passage features, one row per result, with their weights in the first row."""
+    features = [
+        {why.stage: why.inputs for why in hit.why if "feature" in why.inputs} for hit in hits
+    ]
+    weights = {name: one["weight"] for row in features for name, one in row.items()}
+    names = [name for name in LEGEND if name in weights]
+    if not names:
+        return ""
+    rows = [("passage feature", *names, "sum"), ("weight", *_cells(weights, names), "")]
+    for rank, row in enumerate(features, 1):
+        values = {name: one["feature"] for name, one in row.items()}
+        total = sum(value * weights[name] for name, value in values.items())
+        rows.append((f"[{rank}]", *_cells(values, names), f"{total:.4f}" if row else ""))
+    return _table(rows, left=(0,))
+
+
+def _cells(values: Mapping[str, float], names: Iterable[str]) -> Iterable[str]:
+    return (f"{values[name]:.4f}" if name in values else "" for name in names)
+
+
+def _result(answer: Answer, rank: int, hit: Hit) -> str:
+    """Return the place of a result, then one line per step: name, value, and the formula with numbers."""
+    head = f"[{rank}] {hit.score:.2f}  "
+    where = place(hit.chunk, answer.several_collections)
+    lines = [head + _cut(where, max(MIN_PLACE, WIDTH - len(head)))]
+    steps = [why for why in hit.why if _is_step(why)]
+    width = max(len(FOUND_BY), *(len(why.stage) for why in steps)) if steps else 0
+    raw = [f"{why.stage} {_number(why.value)}" for why in hit.why if why.stage in RETRIEVERS]
+    if raw:
+        lines.append(f"{INDENT}{FOUND_BY:{width}}  {', '.join(raw)}")
+    for why in steps:
+        formula = f" = {_substituted(why)}" if why.formula else ""
+        lines.append(f"{INDENT}{why.stage:{width}}  {why.value:.4f}{formula}")
+    return "\n".join(lines)
+
+
+def _is_step(why: Why) -> bool:
+    if why.stage in QUERY_ENTRIES or "feature" in why.inputs:
+        return False
+    return why.stage not in RETRIEVERS
+
+
+def _substituted(why: Why) -> str:
+    """Return the formula with numbers in place of names."""
+    return _NAME.sub(
+        lambda match: _number(why.inputs[match[0]]) if match[0] in why.inputs else match[0],
+        why.formula,
     )
-    rows: list[tuple[str, ...]] = [("", "score", *heads, "place")]
-    for rank, hit in enumerate(answer.hits, 1):
-        said = {why.stage: _number(why.value, _group(why.stage)) for why in hit.why}
-        where = place(hit.chunk, answer.several_collections)
-        scores = (said.get(stage, "") for stage in stages)
-        rows.append((f"[{rank}]", f"{hit.score:.2f}", *scores, where))
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
-    room = max(LEAST_PLACE, WIDTH - sum(widths) - 2 * len(widths))
-    table = _table([(*row[:-1], _cut(row[-1], room)) for row in rows], left=(len(rows[0]) - 1,))
-    return f"{_above(('', '', *groups), widths)}\n{table}"
 
 
-def _group(stage: str) -> str:
-    """What stands above the columns: who found a hit, what speaks for it, how its score came about."""
-    from marklight.search.evidence import Evidence
-    from marklight.search.shares import RETRIEVERS
-
-    if stage in RETRIEVERS:
-        return FOUND
-    if stage in Evidence._fields:
-        return EVIDENCE
-    return ANY if stage == "answer" else AFTER
+def _number(value: float) -> str:
+    return f"{value:.6g}"
 
 
-def _above(groups: Sequence[str], widths: Sequence[int]) -> str:
-    """Each group over the first of its columns."""
-    line = ""
-    for at, group in enumerate(groups):
-        if group not in groups[:at]:
-            line = line.ljust(sum(widths[:at]) + 2 * at) + group
-    return line
+def _legend(hits: Sequence[Hit]) -> str:
+    """Return a description of each stage, feature and function in the explanation."""
+    entries = [why for hit in hits for why in hit.why]
+    names = {why.stage for why in entries} | {name for why in entries for name in why.inputs}
+    names |= {name for why in entries for name in _NAME.findall(why.formula)}
+    rows = [(name, meaning) for name, meaning in LEGEND.items() if name in names]
+    if any("term coverage" in meaning for _, meaning in rows):
+        rows.append(("term coverage", "share of the query terms in a text, weighted by idf"))
+    return _table(rows, left=(0, 1)) if rows else ""
 
 
-def _number(value: float, group: str) -> str:
-    """As exact as there is room for: BM25 may be far above 1."""
-    return f"{value:.2f}" if group in (EVIDENCE, ANY) or abs(value) >= 10 else f"{value:.4f}"
-
-
-def _cut(text: str, room: int) -> str:
-    """The end of it, where files and lines are told apart."""
-    return text if len(text) <= room else f"…{text[1 - room :]}"
+def _cut(text: str, width: int) -> str:
+    """Return the end of a place, where files and lines differ."""
+    return text if len(text) <= width else f"…{text[1 - width :]}"
 
 
 def _table(rows: Sequence[Sequence[str]], left: Sequence[int]) -> str:
-    """Columns side by side; numbers end below each other, the columns in `left` begin so."""
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    """Align columns: those in `left` to the left, all others to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
         "  ".join(
-            cell.ljust(widths[at]) if at in left else cell.rjust(widths[at])
-            for at, cell in enumerate(row)
+            cell.ljust(widths[column]) if column in left else cell.rjust(widths[column])
+            for column, cell in enumerate(row)
         ).rstrip()
         for row in rows
     )

@@ -1,50 +1,59 @@
-"""Fuse lists by rank alone: reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009)."""
+"""Fuse lists by rank: reciprocal rank fusion, RRF (Cormack, Clarke and Büttcher, SIGIR 2009)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
-from marklight.answer import Hits, Query, Why, best_first
+from marklight.answer import Hits, Query, best_first
 from marklight.errors import SettingsError
 from marklight.ports import Tools
-from marklight.search.shares import RETRIEVERS, merged, shares
-from marklight.settings import demand_within
+from marklight.search.score_normalization import RETRIEVERS, merge_lists, normalized_weights
+from marklight.settings import Within
+
+MAX_WEIGHT = 1e6
+"""Keeps sums finite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reciprocal:
-    """Sum of weight / (k + rank) over the lists that found something, divided by the most it could be."""
+    """Sum of weight / (k + rank) over the lists with candidates, divided by the highest possible sum."""
 
-    k: float = 60.0
-    """How little the very first ranks stand out."""
+    k: Annotated[float, Within(0, 1_000_000)] = 60.0
+    """Smoothing constant: the higher, the smaller the lead of the first ranks."""
     weights: Mapping[str, float] = field(default_factory=dict)
-    """By retriever; 1 where none is given."""
+    """Weights by retriever; 1 where none is given."""
 
     def __post_init__(self) -> None:
-        demand_within("search.reciprocal", self, k=(0, 1_000_000))
         for name in self.weights:
             if name not in RETRIEVERS:
                 raise SettingsError(
                     f"search.reciprocal.weights names an unknown retriever {name!r}",
                     f"Known: {', '.join(RETRIEVERS)}",
                 )
-        if not all(0 < weight < 1e6 for weight in self.weights.values()):
+        if not all(0 < weight < MAX_WEIGHT for weight in self.weights.values()):
             raise SettingsError("search.reciprocal.weights must be positive")
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
-        found = {name: hits for name, hits in lists.items() if hits}
-        weights = {name: self.weights.get(name, 1.0) for name in found}
-        whole = sum(weights.values())
-        share = shares(weights, query.weights, total=whole)
+        candidates = {name: hits for name, hits in lists.items() if hits}
+        own = {name: self.weights.get(name, 1.0) for name in candidates}
+        total = sum(own.values())
+        weights = normalized_weights(own, query.weights, total=total)
         sums: dict[str, float] = {}
-        for name, hits in found.items():
+        terms: dict[str, list[str]] = {}
+        for name, hits in candidates.items():
             for rank, hit in enumerate(hits, 1):
-                sums[hit.chunk.id] = sums.get(hit.chunk.id, 0.0) + share[name] / (self.k + rank)
-        most = whole / (self.k + 1)
+                id = hit.chunk.id
+                sums[id] = sums.get(id, 0.0) + weights[name] / (self.k + rank)
+                terms.setdefault(id, []).append(f"{weights[name]:.6g} / ({self.k:.6g} + {rank})")
+        highest = total / (self.k + 1)
         return best_first(
-            replace(
-                hit, score=min(1.0, sums[id] / most), why=(*hit.why, Why("reciprocal", sums[id]))
+            replace(hit, rank_sum=sums[id]).rescored(
+                min(1.0, sums[id] / highest),
+                "reciprocal",
+                f"min(1, ({' + '.join(terms[id])}) / highest)",
+                highest=highest,
             )
-            for id, hit in merged(found.values()).items()
+            for id, hit in merge_lists(candidates.values()).items()
         )

@@ -1,105 +1,119 @@
-"""Fuse lists by their scores, and trust a list less the flatter it is."""
+"""Fuse lists by a weighted sum of scores in which a list with flat scores counts less."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from marklight.answer import Hits, Query, best_first
 from marklight.ports import Tools
-from marklight.search.shares import (
-    completed,
-    demand_weights,
-    merged,
-    on_one_scale,
-    shares,
-    summed,
-    weights_of,
+from marklight.search.score_normalization import (
+    check_weights,
+    inputs_by_passage,
+    merge_lists,
+    normalized_scores,
+    normalized_weights,
+    retriever_weights,
+    sum_formula,
+    weighted_sums,
+    with_missing_cosines,
 )
-from marklight.settings import ABOVE_ZERO, demand_within
+from marklight.settings import ABOVE_ZERO, Within
 
-LEAST = 0.25
-"""Part of the best score that the worst hit has, so that in a small library the third of three is
-not left out for being far behind the first."""
+MIN_SHARE = 0.25
+"""Share of the best score that the worst hit keeps, so that in a small library the third of three is not
+dropped for being far behind the first. Hand-set; not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreAware:
-    """A weighted sum with weights times max(floor, variance / 0.1), brought back to their old sum.
+    """A weighted sum with weights × max(floor, variance / 0.1), scaled back to their sum.
 
-    Before cosines meet another list they are stretched: a model puts all of them close together (.69
-    to .86 on the Kubernetes pages), so that as they are the words decide alone. Over the eight
-    development sets, on which it was also chosen, the whole pipeline has an nDCG@10 of .754 with it and
-    of .734 with the plain weighted sum. The best hit has the score that it would have without that;
-    the others stand below it.
+    Cosines are stretched before they are added to other scores: a model places all of them close together
+    (.69 to .86 on the Kubernetes pages), so that unstretched the keyword scores decide alone. Over the eight
+    development sets, on which it was also chosen, the pipeline has an nDCG@10 of .754 with it and of .734 with
+    the plain weighted sum. The best hit keeps its unstretched score; the others follow below it.
     """
 
-    keyword: float = 0.4
+    keyword: Annotated[float, Within(0, 1)] = 0.4
     """Weight of the keyword score, divided by the best one."""
-    semantic: float = 0.6
-    """Weight of the cosine, stretched."""
-    graph: float = 0.2
-    """Weight of what links lead to, whose score is a part of the best keyword score."""
-    code: float = 0.2
+    semantic: Annotated[float, Within(0, 1)] = 0.6
+    """Weight of the stretched cosine."""
+    graph: Annotated[float, Within(0, 1)] = 0.2
+    """Weight of the link score, which is a share of the best keyword score."""
+    code: Annotated[float, Within(0, 1)] = 0.2
     """Weight of the score in code, divided by the best one."""
-    span: float = 0.15
-    """A cosine this much below the best one counts nothing beside other lists."""
-    floor: float = 0.1
-    """What is left of the weight of a list whose scores are all the same."""
-    variance: float = 0.1
-    """From this variance of its scores on, a list has its whole weight and more."""
-    compared: int = 10
-    """How many of the best scores of a list are looked at: further down every list is flat."""
+    span: Annotated[float, Within(ABOVE_ZERO, 1)] = 0.15
+    """A cosine this much below the best one counts 0 beside other lists."""
+    floor: Annotated[float, Within(ABOVE_ZERO, 1)] = 0.1
+    """Share of its weight that a list keeps whose scores are all equal."""
+    variance: Annotated[float, Within(ABOVE_ZERO, 1)] = 0.1
+    """Variance of scores at which a list has its full weight; above it, more."""
+    compared: Annotated[int, Within(2, 1000)] = 10
+    """Number of best scores of a list whose variance is computed: further down every list is flat."""
 
     def __post_init__(self) -> None:
-        demand_weights("search.score_aware", weights_of(self))
-        whole = (ABOVE_ZERO, 1)
-        demand_within(
-            "search.score_aware", self, span=whole, floor=whole, variance=whole, compared=(2, 1000)
-        )
+        check_weights("search.score_aware", retriever_weights(self))
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
-        lists = completed(lists, query, tools)
-        plain = on_one_scale(lists)
-        fused = dict(plain)
-        if stretched := "semantic" in plain and len(plain) > 1:
-            fused["semantic"] = _stretched(plain["semantic"], self.span)
-        own = weights_of(self)
-        share = shares(
+        lists = with_missing_cosines(lists, query, tools)
+        plain = normalized_scores(lists)
+        scores = dict(plain)
+        if stretch := "semantic" in plain and len(plain) > 1:
+            scores["semantic"] = _stretched(plain["semantic"], self.span)
+        own = retriever_weights(self)
+        weights = normalized_weights(
             {name: own[name] for name in plain},
             query.weights,
-            {name: self._clearness(name, each) for name, each in fused.items()},
+            {name: self._discrimination(name, by_id) for name, by_id in scores.items()},
             total=1.0,
         )
-        sums = summed(fused, share)
-        if stretched:
-            sums = _brought_back(sums, max(summed(plain, share).values()))
+        sums, inputs = weighted_sums(scores, weights), inputs_by_passage(scores)
+        rescaling: dict[str, float] = {}
+        if stretch:
+            rescaling = {
+                "best": max(weighted_sums(plain, weights).values()),
+                "highest": max(sums.values()) or 1.0,
+            }
         return best_first(
-            hit.rescored(min(1.0, sums[id]), by="score_aware")
-            for id, hit in merged(lists.values()).items()
+            hit.rescored(
+                min(1.0, _rescaled(sums[id], **rescaling)),
+                "score_aware",
+                _formula(sum_formula(inputs[id], weights), stretch),
+                **inputs[id],
+                **rescaling,
+            )
+            for id, hit in merge_lists(lists.values()).items()
         )
 
-    def _clearness(self, name: str, scores: Mapping[str, float]) -> float:
+    def _discrimination(self, name: str, scores: Mapping[str, float]) -> float:
+        """Return the factor on the weight of a list: the higher, the more its scores vary."""
         best = sorted(scores.values(), reverse=True)[: self.compared]
         if name != "semantic":
-            # What holds none of the words scores 0: the only passage that does stands out.
+            # A passage without any of the terms scores 0: the only one that has them stands out.
             best += [0.0] * (self.compared - len(best))
         return max(self.floor, _variance(best) / self.variance)
 
 
 def _variance(values: Sequence[float]) -> float:
-    # By hand: `statistics` loads decimals and fractions, which every command would wait for.
+    # Not `statistics.pvariance`, which is many times slower.
     mean = sum(values) / len(values)
     return sum((value - mean) ** 2 for value in values) / len(values)
 
 
 def _stretched(cosines: Mapping[str, float], span: float) -> dict[str, float]:
-    """1 for the best, 0 for what is a span or more below it."""
+    """Map the best cosine to 1 and those a span or more below it to 0."""
     best = max(cosines.values())
-    return {id: max(0.0, 1 - (best - each) / span) for id, each in cosines.items()}
+    return {id: max(0.0, 1 - (best - cosine) / span) for id, cosine in cosines.items()}
 
 
-def _brought_back(sums: Mapping[str, float], best: float) -> dict[str, float]:
-    """The same order, from the score that the best has without stretching down to a part of it."""
-    most = max(sums.values()) or 1.0
-    return {id: best * (LEAST + (1 - LEAST) * each / most) for id, each in sums.items()}
+def _rescaled(sum: float, best: float = 0.0, highest: float = 0.0) -> float:
+    """Map the highest sum to the best unstretched score, and 0 to a share of that."""
+    return best * (MIN_SHARE + (1 - MIN_SHARE) * sum / highest) if highest else sum
+
+
+def _formula(terms: str, stretch: bool) -> str:
+    if not stretch:
+        return f"min(1, {terms})"
+    return f"min(1, best × ({MIN_SHARE} + {1 - MIN_SHARE} × ({terms}) / highest))"

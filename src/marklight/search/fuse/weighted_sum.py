@@ -1,43 +1,58 @@
-"""Fuse lists by what their scores say: keyword scores by their maximum, cosines as they are."""
+"""Fuse lists by a weighted sum of normalized scores: keyword scores by their maximum, cosines unchanged."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from marklight.answer import Hits, Query, best_first
 from marklight.ports import Tools
-from marklight.search.shares import demand_weights, merged, on_one_scale, shares, summed, weights_of
+from marklight.search.score_normalization import (
+    check_weights,
+    inputs_by_passage,
+    merge_lists,
+    normalized_scores,
+    normalized_weights,
+    retriever_weights,
+    sum_formula,
+    weighted_sums,
+)
+from marklight.settings import Within
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedSum:
-    """Keyword score / maximum x 0.4 + cosine x 0.6; links and code have their part where they answer.
+    """Keyword score / maximum × 0.4 + cosine × 0.6; links and code have weights where they have candidates.
 
-    A rank forgets by how much the first was better than the second, and this does not; over the eight
-    development sets it is about as good as rank fusion all the same (.734 and .738 nDCG@10). The weights
-    of the lists that found something are brought to a sum of 1: a library without vectors, or a question
-    that only one retriever can answer, is scored on the same scale as any other.
+    Unlike ranks, scores keep by how much the first was better than the second; over the eight development
+    sets the nDCG@10 is about that of rank fusion all the same (.734 and .738). The weights of the lists with
+    candidates are scaled to a sum of 1, so that a library without vectors is scored on the same scale.
     """
 
-    keyword: float = 0.4
+    keyword: Annotated[float, Within(0, 1)] = 0.4
     """Weight of the keyword score, divided by the best one."""
-    semantic: float = 0.6
+    semantic: Annotated[float, Within(0, 1)] = 0.6
     """Weight of the cosine."""
-    graph: float = 0.2
-    """Weight of what links lead to, whose score is a part of the best keyword score."""
-    code: float = 0.2
+    graph: Annotated[float, Within(0, 1)] = 0.2
+    """Weight of the link score, which is a share of the best keyword score."""
+    code: Annotated[float, Within(0, 1)] = 0.2
     """Weight of the score in code, divided by the best one."""
 
     def __post_init__(self) -> None:
-        demand_weights("search.weighted_sum", weights_of(self))
+        check_weights("search.weighted_sum", retriever_weights(self))
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
-        scores = on_one_scale(lists)
-        own = weights_of(self)
-        share = shares({name: own[name] for name in scores}, query.weights, total=1.0)
-        sums = summed(scores, share)
+        scores = normalized_scores(lists)
+        own = retriever_weights(self)
+        weights = normalized_weights({name: own[name] for name in scores}, query.weights, total=1.0)
+        sums, inputs = weighted_sums(scores, weights), inputs_by_passage(scores)
         return best_first(
-            hit.rescored(min(1.0, sums[id]), by="weighted_sum")
-            for id, hit in merged(lists.values()).items()
+            hit.rescored(
+                min(1.0, sums[id]),
+                "weighted_sum",
+                f"min(1, {sum_formula(inputs[id], weights)})",
+                **inputs[id],
+            )
+            for id, hit in merge_lists(lists.values()).items()
         )

@@ -1,44 +1,47 @@
-"""Turn the sum of ranks into a probability by a plain curve."""
+"""Turn the sum of reciprocal rank fusion into a probability by a fixed logistic curve."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import exp
+from typing import Annotated
 
-from marklight.answer import Hit, Hits, Query, best_first
+from marklight.answer import Hits, Query, best_first
 from marklight.ports import Tools
-from marklight.settings import ABOVE_ZERO, demand_within
+from marklight.settings import ABOVE_ZERO, Within
+
+MAX_EXPONENT = 700.0
+"""exp() overflows above 709."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrate:
-    """The sigmoid 1 / (1 + exp(-150 (r - 0.035))) over the sum r of rank fusion; off unless asked for.
+    """The sigmoid 1 / (1 + exp(-150 (r - 0.035))) over the sum r of rank fusion; off by default.
 
     First in one list is 1/61 and gives 0.06, first in two gives 0.42, first in three 0.89.
     """
 
-    slope: float = 150.0
-    """How steep the curve is."""
+    slope: Annotated[float, Within(ABOVE_ZERO, 10_000)] = 150.0
+    """Steepness of the curve."""
     middle: float = 0.035
-    """The sum of ranks that is as likely as not."""
-
-    def __post_init__(self) -> None:
-        demand_within("search.calibrate", self, slope=(ABOVE_ZERO, 10_000))
+    """The sum of rank fusion with probability 0.5."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        sums = {hit.chunk.id: sum_of_ranks(hit) for hit in hits}
-        if None in sums.values():
-            tools.notify('calibrate needs search.fuse = "reciprocal"; scores are as they were')
+        if any(hit.rank_sum is None for hit in hits):
+            tools.notify('calibrate needs search.fuse = "reciprocal"; scores are unchanged')
             return hits
         return best_first(
-            hit.rescored(self._likelihood(sums[hit.chunk.id] or 0.0), by="calibrate")
+            hit.rescored(
+                self._probability(rank_sum),
+                "calibrate",
+                "sigmoid(slope × (rank_sum - middle))",
+                rank_sum=rank_sum,
+                slope=self.slope,
+                middle=self.middle,
+            )
             for hit in hits
+            for rank_sum in [hit.rank_sum or 0.0]
         )
 
-    def _likelihood(self, sum: float) -> float:
-        return 1.0 / (1.0 + exp(min(700.0, -self.slope * (sum - self.middle))))
-
-
-def sum_of_ranks(hit: Hit) -> float | None:
-    """What rank fusion gave this hit; None when another fusion did."""
-    return next((why.value for why in hit.why if why.stage == "reciprocal"), None)
+    def _probability(self, rank_sum: float) -> float:
+        return 1.0 / (1.0 + exp(min(MAX_EXPONENT, -self.slope * (rank_sum - self.middle))))

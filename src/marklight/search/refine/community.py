@@ -1,39 +1,40 @@
-"""Lift what belongs to the best hits by its links."""
+"""Boost documents in the link community of the best hits."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from math import inf
+from typing import Annotated
 
 from marklight.answer import Hits, Query
 from marklight.ports import Tools
-from marklight.search.lift import lift
-from marklight.settings import demand_within
+from marklight.search.score_normalization import boost
+from marklight.settings import Within
 
 
 @dataclass(frozen=True, slots=True)
 class Community:
-    """Documents in the community of the best hits times 1.1.
+    """Multiply the scores of documents in the communities of the best hits by 1.1.
 
-    A high score is lifted less, so that none reaches 1: what it lacks of that is divided by as much. A
-    document that stands alone among the hits is not lifted: belonging takes two.
+    High scores are raised less, so that none reaches 1: their distance to 1 is divided by the factor. A
+    community with a single document among the hits is not boosted.
     """
 
-    boost: float = 1.1
-    """1 switches it off."""
-    best: int = 3
-    """Hits, from the first, whose communities count."""
-
-    def __post_init__(self) -> None:
-        demand_within("search.community", self, boost=(1, 10), best=(1, inf))
+    boost: Annotated[float, Within(1, 10)] = 1.1
+    """Factor; 1 switches it off."""
+    best: Annotated[int, Within(1)] = 3
+    """Number of best hits whose communities count."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if self.boost == 1:
             return hits
-        known = tools.snapshot.links.communities({hit.chunk.document for hit in hits})
-        members = Counter(known.values())
+        communities = tools.snapshot.links.communities({hit.chunk.document for hit in hits})
+        sizes = Counter(communities.values())
         leading = {hit.chunk.document for hit in hits[: self.best]}
-        lifting = {group for id, group in known.items() if id in leading and members[group] > 1}
-        factors = {id: self.boost for id, group in known.items() if group in lifting}
-        return lift(hits, factors, by="community")
+        boosted = {
+            community
+            for id, community in communities.items()
+            if id in leading and sizes[community] > 1
+        }
+        factors = {id: self.boost for id, community in communities.items() if community in boosted}
+        return boost(hits, factors, by="community")

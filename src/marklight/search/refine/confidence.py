@@ -1,64 +1,56 @@
-"""Leave out what is too unlikely: fewer or no results rather than noise."""
+"""Abstain: drop improbable hits, and all of them where the answer probability is low."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from marklight.answer import Hit, Hits, Query
 from marklight.model import DocumentId
 from marklight.ports import Tools
 from marklight.search.filters import filters_cover_query
-from marklight.settings import demand_within
+from marklight.settings import Within
 
-_SEVERAL = 3
-"""Documents that answer a broad question, where so many do. Of the 400 commonest words of
-FastAPI's pages 32 were else answered from one or two, as a page that is named so leaves others no likelihood."""
+MIN_DOCUMENTS = 3
+"""Documents that contain the query as typed and are kept whatever their score. Without it 32 of the 400 commonest
+words of FastAPI's pages had results from one or two documents only, as an exact title leaves others little probability."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """Nothing where an answer is unlikely, else all hits that are likely at all.
+    """Return nothing where the answer probability is low, else all hits above a small score.
 
-    What holds the question as it is typed is shown from up to three documents, however unlikely the others are.
+    Passages that contain the query as typed are kept from up to three documents, whatever their score.
 
-    With the threshold, on sets that the scores were not learned from, 3 of 100 questions that nothing
-    answers are answered, and 1 of 100 that something answers is not (docs/quality.md). A caller's own
-    `--min-confidence` is asked of every hit. Who asks for a phrase in quotes, or for nothing but a tag
-    or another field, is answered by whatever has it.
+    With the threshold, on sets that the weights were not learned from, 3 of 100 queries without an answer
+    get results, and 1 of 100 with an answer gets none (docs/quality.md). `--min-confidence` applies to every
+    hit instead. A query with a quoted phrase, or with filters only, is never abstained from.
     """
 
-    threshold: float = 0.3
-    """Where an answer is less likely than this nothing is said; `--min-confidence` is for one search."""
-    tail: float = 0.005
-    """Lower scores are left out; where many share an answer and all are lower, those below half of the best."""
-
-    def __post_init__(self) -> None:
-        demand_within("search.confidence", self, threshold=(0, 1), tail=(0, 1))
+    threshold: Annotated[float, Within(0, 1)] = 0.3
+    """Answer probability below which a search abstains; `--min-confidence` applies to one search."""
+    tail: Annotated[float, Within(0, 1)] = 0.005
+    """Lower scores are dropped; where all are lower, those below half of the best."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if query.min_confidence is not None:
             return tuple(hit for hit in hits if hit.score >= query.min_confidence)
-        # Who quotes a phrase beside other words wants what holds it, however far its meaning is.
+        # A quoted phrase is a condition: passages that contain it are wanted at any distance in meaning.
         if query.filters.phrases or filters_cover_query(query):
             return hits
-        if all(answered(hit) < self.threshold for hit in hits):
+        if all(answer_probability(hit) < self.threshold for hit in hits):
             return ()
-        least = min(self.tail, max(hit.score for hit in hits) / 2)
+        lowest = min(self.tail, max(hit.score for hit in hits) / 2)
         kept: list[Hit] = []
         documents: set[DocumentId] = set()
         for hit in hits:
-            new = len(documents) < _SEVERAL and hit.chunk.document not in documents
-            if hit.score >= least or (new and literal(hit)):
+            is_new = len(documents) < MIN_DOCUMENTS and hit.chunk.document not in documents
+            if hit.score >= lowest or (is_new and hit.contains_query):
                 kept.append(hit)
                 documents.add(hit.chunk.document)
         return tuple(kept)
 
 
-def answered(hit: Hit) -> float:
-    """How likely it is that there is an answer at all; at least as likely as that this is one."""
-    return max([hit.score, *(why.value for why in hit.why if why.stage == "answer")])
-
-
-def literal(hit: Hit) -> bool:
-    """Whether it holds the question as it is typed."""
-    return any(why.stage == "literal" for why in hit.why)
+def answer_probability(hit: Hit) -> float:
+    """Return the probability of an answer, which is at least the hit's own score."""
+    return max(hit.score, hit.answer_probability or hit.score)

@@ -1,27 +1,25 @@
-"""Lift what stands in the collection that the asker stands in, without hiding the others."""
+"""Boost documents of the collection of the current folder."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from marklight.answer import Hits, Query
 from marklight.ports import Tools
-from marklight.search.lift import lift
-from marklight.settings import demand_within
+from marklight.search.score_normalization import boost
+from marklight.settings import Within
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentCollection:
-    """Scores of the asker's own collection times the boost.
+    """Multiply the scores of documents in the current collection by 1.2.
 
-    A high score is lifted less, so that none reaches 1: what it lacks of that is divided by as much.
+    High scores are raised less, so that none reaches 1: their distance to 1 is divided by the factor.
     """
 
-    boost: float = 1.2
-    """1 switches it off."""
-
-    def __post_init__(self) -> None:
-        demand_within("search.current_collection", self, boost=(0, 10))
+    boost: Annotated[float, Within(0, 10)] = 1.2
+    """Factor; 1 switches it off."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not query.current_collection:
@@ -29,4 +27,4 @@ class CurrentCollection:
         own = {
             hit.chunk.document for hit in hits if hit.chunk.collection == query.current_collection
         }
-        return lift(hits, dict.fromkeys(own, self.boost), by="current_collection")
+        return boost(hits, dict.fromkeys(own, self.boost), by="current_collection")

@@ -1,15 +1,15 @@
-"""Prefer hits that say something else than those before them: maximal marginal relevance (Carbonell and Goldstein, SIGIR 1998)."""
+"""Diversify hits by maximal marginal relevance, MMR (Carbonell and Goldstein, SIGIR 1998)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, nextafter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from marklight.answer import Hit, Hits, Query, best_first
 from marklight.ports import Tools
-from marklight.search.likeness import sketch
-from marklight.settings import demand_within
+from marklight.search.duplicates import signatures
+from marklight.settings import Within
 from marklight.text import normalize
 
 if TYPE_CHECKING:
@@ -18,50 +18,50 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Diversity:
-    """0.7 x score - 0.3 x likeness to the nearest hit already chosen; off unless asked for.
+    """0.7 × score - 0.3 × similarity to the most similar hit already chosen; off by default.
 
-    A hit that a worse one is put before gets a score just below that one's.
+    A hit that is moved behind a lower score gets a score just below that one.
     """
 
-    relevance: float = 0.7
-    """How much a hit's own score counts: 1 changes nothing, 0 asks for differences only."""
-
-    def __post_init__(self) -> None:
-        demand_within("search.diversity", self, relevance=(0, 1))
+    relevance: Annotated[float, Within(0, 1)] = 0.7
+    """Weight of a hit's own score: 1 changes nothing, 0 uses dissimilarity only."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if len(hits) < 3:
             return hits
         import numpy as np
 
-        alike = likeness(hits, tools)
-        worth = self.relevance * np.array([hit.score for hit in hits])
-        nearest = np.full(len(hits), -1.0)
+        similarity = pairwise_similarity(hits, tools)
+        value = self.relevance * np.array([hit.score for hit in hits])
+        closest = np.full(len(hits), -1.0)
         chosen: list[Hit] = []
-        at, below = 0, inf
+        index, limit = 0, inf
         for _ in hits:
-            hit = hits[at]
-            score = min(hit.score, below)
-            chosen.append(hit if score == hit.score else hit.rescored(score, by="diversity"))
-            below = max(min(0.0, score), nextafter(score, -inf))
-            worth[at] = -inf
-            nearest = np.maximum(nearest, alike[at])
-            at = int(np.argmax(worth - (1 - self.relevance) * nearest))
+            hit = hits[index]
+            score = min(hit.score, limit)
+            if score != hit.score:
+                hit = hit.rescored(
+                    score, "diversity", "next_below(previous)", previous=chosen[-1].score
+                )
+            chosen.append(hit)
+            limit = max(min(0.0, score), nextafter(score, -inf))
+            value[index] = -inf
+            closest = np.maximum(closest, similarity[index])
+            index = int(np.argmax(value - (1 - self.relevance) * closest))
         return best_first(chosen)
 
 
-def likeness(hits: Hits, tools: Tools) -> Matrix:
-    """Of each pair: the cosine of their vectors, or how many characters they share where one has none."""
+def pairwise_similarity(hits: Hits, tools: Tools) -> Matrix:
+    """Return the cosine of each pair's vectors, or the Jaccard similarity of trigrams where one has none."""
     import numpy as np
 
     model = tools.embedder.fingerprint if tools.embedder else ""
-    known = tools.snapshot.vectors.get(model, [hit.chunk.id for hit in hits]) if model else {}
-    have = [at for at, hit in enumerate(hits) if hit.chunk.id in known]
-    alike: Matrix = np.zeros((len(hits), len(hits)), np.float32)
-    if len(have) < len(hits):
-        texts = sketch([normalize(hit.chunk.text) for hit in hits])
-        alike = texts.shared / (texts.set[:, None] + texts.set - texts.shared)
-    if have:
-        vectors = np.stack([known[hits[at].chunk.id] for at in have])
-        alike[np.ix_(have, have)] = np.vecdot(vectors[:, None], vectors)
-    return alike
+    by_id = tools.snapshot.vectors.get(model, [hit.chunk.id for hit in hits]) if model else {}
+    embedded = [index for index, hit in enumerate(hits) if hit.chunk.id in by_id]
+    similarity: Matrix = np.zeros((len(hits), len(hits)), np.float32)
+    if len(embedded) < len(hits):
+        similarity = signatures([normalize(hit.chunk.text) for hit in hits]).approximate_jaccard
+    if embedded:
+        vectors = np.stack([by_id[hits[index].chunk.id] for index in embedded])
+        similarity[np.ix_(embedded, embedded)] = np.vecdot(vectors[:, None], vectors)
+    return similarity

@@ -1,4 +1,4 @@
-"""Show each text once: of passages with the very same words the best one stays."""
+"""Drop exact duplicates: of passages with the same text the best one is kept."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from marklight.answer import Hits, Query
 from marklight.ports import Tools
-from marklight.search.likeness import distinct
+from marklight.search.duplicates import distinct
 
 
 @dataclass(frozen=True, slots=True)
 class ExactDuplicates:
-    """Exact duplicates, but for white space, by their content."""
+    """Keep one of the passages whose texts differ in white space only."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        return tuple(hits[at] for at in distinct([hit.chunk.text for hit in hits]))
+        return tuple(hits[index] for index in distinct([hit.chunk.text for hit in hits]))

@@ -1,123 +1,193 @@
-"""Put first what is called exactly as the question: a document by its title, alias or file name, a section by its heading."""
+"""Put exact matches first: documents by title, alias or file name, sections by heading, documents by keyword."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
-from typing import ClassVar, NamedTuple
+from itertools import islice
+from math import nextafter
+from typing import Annotated, ClassVar, NamedTuple
 
 from marklight.answer import Hit, Hits, Mode, Query, best_first
 from marklight.model import Chunk
 from marklight.ports import Tools
-from marklight.search.keyed import with_keyed
-from marklight.settings import demand_within
+from marklight.settings import Within
 from marklight.text import normalize
 
-_READ = 200
-"""Names that are looked at: a heading such as `Examples` may stand in every document."""
-_CROWDED = 0.9
-"""Scores above it move into half the room while something is named, to make place for that."""
+STAGE = "exact_title"
+MAX_TITLES_READ = 200
+"""Titles and headings that are read: a heading such as `Examples` may occur in every document."""
+COMPRESSED_ABOVE = 0.9
+"""Scores above it are compressed into half the range where there is an exact title, to make room above them.
+Hand-set; not measured."""
+COMPRESSION = f"{COMPRESSED_ABOVE} + (before - {COMPRESSED_ABOVE}) / 2"
+HEADING_LEVEL, ALIAS_LEVEL, TITLE_LEVEL = 3 / 6, 4 / 6, 5 / 6
+"""Where the range of each kind of title begins, as a share of the room between the best score and 1: in sixths,
+so that titles come before other names, and those before headings."""
+OWN_SHARE = 1 / 7
+"""Share of a hit's own score that is added within its range: less than the sixth that the range is wide."""
+RAISED = "best + (1 - best) × (level + before / 7)"
 
-_HEADING, _OTHER_NAME, _TITLE = 3 / 6, 4 / 6, 5 / 6
-"""Where each sort of name begins in the room above the others, as a share of it."""
-_SPREAD = 1 / 7
-"""How far their own scores set those of one sort apart: less than the sixth that is theirs."""
+MIN_KEYWORD_SCORE = 2 / 6
+"""Lowest score of a document with the query among its keywords, above the default threshold. Without it, of
+FastAPI's pages with two words of other pages for a keyword, 2 of 155 were found by these: most such queries
+seem to have no answer, as the keyword does not occur in the text."""
+KEYWORD = "max(before, 1 / 3 + before / 7)"
+HITS_BEFORE_KEYWORDS, MAX_KEYWORD_HITS = 3, 2
+"""Hits that stay before documents with the keyword, and how many of those are raised: together the first five."""
+MAX_KEYWORD_DOCUMENTS = 200
+"""Documents that are listed: a word such as `howto` may be a keyword of all."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExactTitle:
-    """Brings in what is called so where no retriever did, and lifts it above the rest.
+    """Add passages whose title equals the query where no retriever did, and rank them first.
 
-    A document by its title comes before one by another of its names, and that before a section. What has
-    the question among the keywords of its frontmatter comes into the first five.
+    A document by its title comes before one by an alias or file name, and that before a section by its
+    heading. Documents with the query among the keywords of their frontmatter come into the first five.
     """
 
     invents: ClassVar[bool] = True
-    """The first passage of what is called so, where the hits have none of it."""
+    """It adds the first passage of a document or section without hits."""
 
-    most: int = 3
-    """How many are put first; of more that are called so the best ones."""
-
-    def __post_init__(self) -> None:
-        demand_within("search.exact_title", self, most=(1, inf))
+    most: Annotated[int, Within(1)] = 3
+    """Most matches that are put first; of more, the best ones."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if query.mode is Mode.CODE:
             return hits
-        called = called_so(query, hits, tools)[: self.most]
-        return with_keyed(query, _with_called(hits, called), tools)
+        matches = title_matches(query, hits, tools)[: self.most]
+        return with_keyword_matches(query, _raised(hits, matches), tools)
 
 
-class Called(NamedTuple):
-    """What is called so, by its best passage among the hits or else its first."""
+class Match(NamedTuple):
+    """A document or section whose title equals the query, by its best hit or else its first passage."""
 
-    share: float
-    """Of the room between the best score and 1."""
+    level: float
     hit: Hit
 
+    @property
+    def own(self) -> float:
+        """Return the hit's score, clipped to 0 to 1."""
+        return min(1.0, max(0.0, self.hit.score))
 
-def _with_called(hits: Hits, called: Sequence[Called]) -> Hits:
-    if not called:
+    @property
+    def share(self) -> float:
+        """Return the share of the room between the best score and 1."""
+        return self.level + OWN_SHARE * self.own
+
+
+def _raised(hits: Hits, matches: Sequence[Match]) -> Hits:
+    if not matches:
         return hits
-    lifted = {one.hit.chunk.id for one in called}
-    others = [_squeezed(hit) for hit in hits if hit.chunk.id not in lifted]
-    # Their own scores count as well: what is lifted must not end lower than it was.
-    best = max(hit.score for hit in (*others, *(_squeezed(one.hit) for one in called)))
+    ids = {match.hit.chunk.id for match in matches}
+    others = [_compressed(hit) for hit in hits if hit.chunk.id not in ids]
+    # The scores of the matches count as well: a match must not end lower than it was.
+    best = max(hit.score for hit in (*others, *(_compressed(match.hit) for match in matches)))
     return best_first(
         (
             *others,
-            *(one.hit.rescored(best + (1.0 - best) * one.share, "exact_title") for one in called),
+            *(
+                replace(match.hit, exact_match=True).rescored(
+                    best + (1.0 - best) * match.share,
+                    STAGE,
+                    RAISED,
+                    best=best,
+                    level=match.level,
+                    before=match.own,
+                )
+                for match in matches
+            ),
         )
     )
 
 
-def called_so(query: Query, hits: Hits, tools: Tools) -> list[Called]:
-    """Documents, and sections of other documents, the strongest name and the best passage first."""
-    wanted = {normalize(name) for name in query.title_candidates}
-    found = [
+def title_matches(query: Query, hits: Hits, tools: Tools) -> list[Match]:
+    """Return documents, and sections of other documents, whose title equals the query; titles and best hits first."""
+    titles = query.title_candidates
+    wanted = {normalize(title) for title in titles}
+    named = [
         one
-        for name in query.title_candidates
-        for one in tools.snapshot.documents.find_by_title(name, query.filters, _READ)
+        for title in titles
+        for one in tools.snapshot.documents.find_by_title(title, query.filters, MAX_TITLES_READ)
     ]
-    whole = {one.chunk_id for one in found if one.score == 1.0}
-    chunks = tools.snapshot.documents.chunks(list(dict.fromkeys(one.chunk_id for one in found)))
+    whole = {one.chunk_id for one in named if one.score == 1.0}
+    chunks = tools.snapshot.documents.chunks(list(dict.fromkeys(one.chunk_id for one in named)))
     documents = {chunk.document for chunk in chunks if chunk.id in whole}
-    called: dict[str, Called] = {}
+    matches: dict[str, Match] = {}
     for chunk in chunks:
         if chunk.id in whole:
-            hit, floor = _best(hits, chunk, ()), _OTHER_NAME
+            hit, level = _best_hit(hits, chunk, ()), ALIAS_LEVEL
             if normalize(chunk.title) in wanted:
-                floor = _TITLE
+                level = TITLE_LEVEL
         elif chunk.document not in documents:
-            hit, floor = _best(hits, chunk, _part(chunk, wanted)), _HEADING
+            hit, level = _best_hit(hits, chunk, _section(chunk, wanted)), HEADING_LEVEL
         else:
             continue
         if tools.exists(chunk.document):
-            share = floor + _SPREAD * min(1.0, max(0.0, hit.score))
-            called.setdefault(hit.chunk.id, Called(share, hit))
-    return sorted(called.values(), key=lambda one: (-one.share, one.hit.chunk.id))
+            matches.setdefault(hit.chunk.id, Match(level, hit))
+    return sorted(matches.values(), key=lambda match: (-match.share, match.hit.chunk.id))
 
 
-def _best(hits: Hits, first: Chunk, part: tuple[str, ...]) -> Hit:
-    """The best hit of this document below these headings, or its first passage."""
+def _best_hit(hits: Hits, first: Chunk, section: tuple[str, ...]) -> Hit:
+    """Return the best hit of the document below these headings, or its first passage."""
     for hit in hits:
         own = hit.chunk.document == first.document
-        if own and (hit.chunk.headings[: len(part)] == part or hit.chunk.id == first.id):
+        if own and (hit.chunk.headings[: len(section)] == section or hit.chunk.id == first.id):
             return hit
     return Hit(first, 0.0)
 
 
-def _part(chunk: Chunk, wanted: set[str]) -> tuple[str, ...]:
-    """The headings down to the one that is wanted; all and one more where it was merged into another."""
+def _section(chunk: Chunk, wanted: set[str]) -> tuple[str, ...]:
+    """Return the headings down to the wanted one; all and one more if it was merged into another."""
     for depth, heading in enumerate(chunk.headings, 1):
         if normalize(heading) in wanted:
             return chunk.headings[:depth]
     return (*chunk.headings, "")
 
 
-def _squeezed(hit: Hit) -> Hit:
-    """Without a word in its `why`, which tells those that are called so from the others."""
-    if hit.score <= _CROWDED:
+def _compressed(hit: Hit) -> Hit:
+    if hit.score <= COMPRESSED_ABOVE:
         return hit
-    return replace(hit, score=_CROWDED + (hit.score - _CROWDED) / 2)
+    score = COMPRESSED_ABOVE + (hit.score - COMPRESSED_ABOVE) / 2
+    return hit.rescored(score, STAGE, COMPRESSION, before=hit.score)
+
+
+def with_keyword_matches(query: Query, hits: Hits, tools: Tools) -> Hits:
+    """Raise the best documents with the query among their keywords to rank 4 or higher."""
+    raised: dict[str, Hit] = {}
+    for hit in islice(_keyword_matches(query, hits, tools), MAX_KEYWORD_HITS):
+        score = max(hit.score, MIN_KEYWORD_SCORE + OWN_SHARE * max(0.0, hit.score))
+        formula, inputs = KEYWORD, {"before": max(0.0, hit.score)}
+        fourth = hits[HITS_BEFORE_KEYWORDS].score if len(hits) > HITS_BEFORE_KEYWORDS else 0.0
+        if score < fourth:
+            score = nextafter(fourth, 1.0)
+            formula, inputs = "next_above(fourth)", {"fourth": fourth}
+        if score != hit.score:
+            hit = replace(hit, exact_match=True).rescored(score, STAGE, formula, **inputs)
+        raised[hit.chunk.id] = hit
+    if not raised:
+        return hits
+    return best_first((*raised.values(), *(hit for hit in hits if hit.chunk.id not in raised)))
+
+
+def _keyword_matches(query: Query, hits: Hits, tools: Tools) -> Iterator[Hit]:
+    """Yield each document with the keyword by its best hit, best first; then the others by their first passage."""
+    if not tools.snapshot.metadata.has_key("keywords"):
+        return
+    filters = query.filters
+    conditions = [(*filters.where, ("keywords", title)) for title in query.title_candidates]
+    listed = (
+        tools.snapshot.metadata.matching_documents(
+            replace(filters, where=where), MAX_KEYWORD_DOCUMENTS
+        )
+        for where in conditions
+    )
+    documents = {id: None for ids in listed for id in ids if tools.exists(id)}
+    for hit in hits:
+        if hit.chunk.document in documents:
+            del documents[hit.chunk.document]
+            yield hit
+    # With filters on passages, the first passage of a document need not pass.
+    for id in documents if not filters.restrict_passages else ():
+        yield from (Hit(first, 0.0) for first in tools.snapshot.documents.chunks_around(id, 0, 0))

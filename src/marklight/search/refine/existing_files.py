@@ -1,8 +1,8 @@
-"""Leave out what is no longer on the disk, whatever the index still knows of it."""
+"""Drop hits whose file no longer exists, though the index still has it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from marklight.answer import Hit, Hits, Query
 from marklight.model import DocumentId
@@ -11,27 +11,23 @@ from marklight.ports import Tools
 
 @dataclass(frozen=True, slots=True)
 class ExistingFiles:
-    """Keeps hits whose file exists; what spoke for the others speaks for none of these."""
+    """Keep hits whose file exists, and subtract the probabilities of the others from the answer probability."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        # All of them, whatever is asked for: a later stage may lift any to the front.
+        # All hits, whatever the limit: a later stage may move any of them to the front.
         documents = {hit.chunk.document for hit in hits}
-        gone = {document for document in documents if not tools.exists(document)}
-        if not gone:
+        missing = {document for document in documents if not tools.exists(document)}
+        if not missing:
             return hits
         best: dict[DocumentId, float] = {}
         for hit in hits:
-            if (id := hit.chunk.document) in gone:
+            if (id := hit.chunk.document) in missing:
                 best[id] = max(best.get(id, 0.0), hit.score)
-        return tuple(
-            _without(hit, sum(best.values())) for hit in hits if hit.chunk.document not in gone
-        )
+        lost = sum(best.values())
+        return tuple(_reduced(hit, lost) for hit in hits if hit.chunk.document not in missing)
 
 
-def _without(hit: Hit, lost: float) -> Hit:
-    """That there is an answer at all was also said of what is gone: so much is left of it."""
-    left = (
-        why._replace(value=max(0.0, why.value - lost)) if why.stage == "answer" else why
-        for why in hit.why
-    )
-    return Hit(hit.chunk, hit.score, tuple(left))
+def _reduced(hit: Hit, lost: float) -> Hit:
+    if hit.answer_probability is None:
+        return hit
+    return replace(hit, answer_probability=max(0.0, hit.answer_probability - lost))

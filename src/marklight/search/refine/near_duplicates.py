@@ -1,61 +1,57 @@
-"""Show nearly the same text once: the best of those that share most of their characters."""
+"""Drop near duplicates: passages with a high Jaccard similarity of their character trigrams (shingles)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any
 
 from marklight.answer import Hits, Query
 from marklight.ports import Tools
-from marklight.search.asked import Asked
-from marklight.search.likeness import sketch
-from marklight.settings import ABOVE_ZERO, demand_within
+from marklight.search.duplicates import QueryTerms, signatures
+from marklight.settings import ABOVE_ZERO, Within
 from marklight.text import normalize
 
-_ROUNDING = 1e-6
-"""What a product may lack of the whole number that it stands for."""
+ROUNDING_ERROR = 1e-6
+"""A product of floats may be this much below the integer that it represents."""
 
 
 @dataclass(frozen=True, slots=True)
 class NearDuplicates:
-    """Passages whose sets of three characters overlap by 0.7 or more (Jaccard).
+    """Keep one of the passages whose trigram sets have a Jaccard similarity of 0.7 or more.
 
-    The best one stays, and each that has a word of the question which all before it lack.
+    The best one is kept, and each with a query term that all before it lack.
     """
 
-    overlap: float = 0.7
-    """Share of their runs of three characters that two passages have in common, of all that either has."""
-
-    def __post_init__(self) -> None:
-        demand_within("search.near_duplicates", self, overlap=(ABOVE_ZERO, 1))
+    overlap: Annotated[float, Within(ABOVE_ZERO, 1)] = 0.7
+    """Jaccard similarity from which two passages are near duplicates; 1 keeps all that differ."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if len(hits) < 2:
             return hits
         import numpy as np
 
-        known = sketch([normalize(hit.chunk.text) for hit in hits])
-        # Two sets that overlap by j differ in 1 - j of all that either holds, and that is at most
-        # the size of either one / j: nearly all pairs are told apart by their sketches alone. No set
-        # is larger than its text is long; how large it is need be known of few.
-        longest = np.array([len(each) for each in known.runs])
-        differing = known.differing
-        near = differing <= self._most(np.minimum(longest[:, None], longest))
-        asked, dropped = Asked(query), set[int]()
+        texts = signatures([normalize(hit.chunk.text) for hit in hits])
+        # Two sets with similarity j differ in 1 - j of their union, which is at most the size of either
+        # one / j: the signatures alone rule out nearly all pairs. The length of a text is an upper bound
+        # of the size of its set, which is computed for few.
+        longest = np.array([len(trigrams) for trigrams in texts.trigrams])
+        differing = texts.differing
+        near = differing <= self._max_difference(np.minimum(longest[:, None], longest))
+        terms, dropped = QueryTerms(query), set[int]()
         for worse, better in np.argwhere(np.tril(near, -1)).tolist():
             if worse in dropped or better in dropped:
                 continue
-            smaller = min(len(known.runs_of(worse)), len(known.runs_of(better)))
-            if differing[worse, better] > self._most(smaller):
+            smaller = min(len(texts.unique_trigrams(worse)), len(texts.unique_trigrams(better)))
+            if differing[worse, better] > self._max_difference(smaller):
                 continue
-            if known.jaccard(worse, better) < self.overlap:
+            if texts.jaccard(worse, better) < self.overlap:
                 continue
-            others = (hits[at] for at in range(worse) if at not in dropped)
-            if not asked.adds(hits[worse], to=chain((hits[better],), others)):
+            before = (hits[index] for index in range(worse) if index not in dropped)
+            if not terms.adds(hits[worse], to=chain((hits[better],), before)):
                 dropped.add(worse)
-        return tuple(hit for at, hit in enumerate(hits) if at not in dropped)
+        return tuple(hit for index, hit in enumerate(hits) if index not in dropped)
 
-    def _most(self, size: Any) -> Any:
-        """Runs in which two sets may differ, the smaller of which has so many."""
-        return size * (1 / self.overlap - 1) + _ROUNDING
+    def _max_difference(self, size: Any) -> Any:
+        """Return the most trigrams in which near duplicates differ, given the size of the smaller set."""
+        return size * (1 / self.overlap - 1) + ROUNDING_ERROR

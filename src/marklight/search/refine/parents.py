@@ -1,4 +1,4 @@
-"""Return whole sections in place of the passages found in them."""
+"""Replace passages by the sections that contain them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import ClassVar
 
 from marklight.answer import Hit, Hits, Query, best_first
 from marklight.ports import Tools
-from marklight.search.widen import Leaves, parent
+from marklight.search.context import OpenDocuments, parent_section
 
 
 @dataclass(frozen=True, slots=True)
 class Parents:
-    """Each section once, with the score of its best passage; only where the asker wants sections."""
+    """Return each section once, with the score of its best passage; only with `--parents`."""
 
     invents: ClassVar[bool] = True
-    """What it returns is called by the section's id."""
+    """It returns passages with the ids of sections."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not query.parents:
             return hits
-        leaves = Leaves(tools.snapshot)
-        found: dict[str, Hit] = {}
+        documents = OpenDocuments(tools.snapshot)
+        sections: dict[str, Hit] = {}
         for hit in hits:
-            section = parent(hit.chunk, leaves)
-            found.setdefault(section.id, replace(hit, chunk=section))
-        return best_first(found.values())
+            section = parent_section(hit.chunk, documents)
+            sections.setdefault(section.id, replace(hit, chunk=section))
+        return best_first(sections.values())

@@ -1,4 +1,4 @@
-"""Let no document crowd out the others."""
+"""Limit the number of passages per document."""
 
 from __future__ import annotations
 
@@ -6,63 +6,63 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
+from typing import Annotated
 
 from marklight.answer import Hit, Hits, Query, best_first
 from marklight.model import DocumentId
 from marklight.ports import Tools
-from marklight.search.asked import Asked
-from marklight.settings import demand_within
+from marklight.search.duplicates import QueryTerms
+from marklight.settings import Within
 
-_SEEN = 5
-"""Hits that are seen whatever is asked for: what comes further behind is often not even shown."""
-_RARE = 0.1
-"""Of the hits, those that a rare word stands in at most: that `get` is missing tells nothing."""
+VISIBLE_HITS = 5
+"""Hits that are seen with the default limit: with more, a replaced passage would often not be shown."""
+RARE_SHARE = 0.1
+"""Share of the hits that contain a rare term, at most: that a common one is missing says little. Hand-set; not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class PerDocument:
-    """At most so many passages of one document, its best ones.
+    """Keep the best passages of each document, up to a limit.
 
-    Where so few documents answer that all is seen, as with a diary in one file, the last of these gives
-    way to one with a rare word of the question that all of them lack.
+    Where few documents have hits, as with a diary in one file, the last passage of a document is replaced
+    by one with a rare query term that all kept passages lack.
     """
 
-    most: int = 2
-    """Passages of one document in one answer."""
-
-    def __post_init__(self) -> None:
-        demand_within("search.per_document", self, most=(1, inf))
+    most: Annotated[int, Within(1)] = 2
+    """Most passages of one document."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        taken: Counter[DocumentId] = Counter()
+        counts: Counter[DocumentId] = Counter()
         kept: list[Hit] = []
-        beyond: list[Hit] = []
+        rest: list[Hit] = []
         for hit in hits:
-            taken[hit.chunk.document] += 1
-            (kept if taken[hit.chunk.document] <= self.most else beyond).append(hit)
-        if beyond and self.most > 1 and len(kept) <= _SEEN:
-            kept = with_rare_word(kept, beyond, Asked(query))
+            counts[hit.chunk.document] += 1
+            (kept if counts[hit.chunk.document] <= self.most else rest).append(hit)
+        if rest and self.most > 1 and len(kept) <= VISIBLE_HITS:
+            kept = with_rare_term(kept, rest, QueryTerms(query))
         return tuple(kept)
 
 
-def with_rare_word(kept: list[Hit], beyond: list[Hit], asked: Asked) -> list[Hit]:
-    """Hits of which the last of a document made way for one with a rare word that all lack."""
-    lacking = asked.lacking(kept)
-    if not lacking:
+def with_rare_term(kept: list[Hit], rest: list[Hit], terms: QueryTerms) -> list[Hit]:
+    """Replace the last passage of a document by one with a rare query term that all kept ones lack."""
+    missing = terms.missing(kept)
+    if not missing:
         return kept
-    every = (*kept, *beyond)
-    held_by = Counter(chain.from_iterable(map(asked.seeming, every)))
+    every = (*kept, *rest)
+    frequency = Counter(chain.from_iterable(map(terms.possible_in, every)))
 
-    def rarity(hit: Hit) -> float:
-        return min((held_by[word] for word in asked.seeming(hit) & lacking), default=inf)
+    def rarest_term(hit: Hit) -> float:
+        return min((frequency[term] for term in terms.possible_in(hit) & missing), default=inf)
 
-    rarest = min(beyond, key=rarity)
-    few = rarity(rarest)
-    if few > max(1, len(every) * _RARE):
+    candidate = min(rest, key=rarest_term)
+    rarity = rarest_term(candidate)
+    if rarity > max(1, len(every) * RARE_SHARE):
         return kept
-    *_, last = (hit for hit in kept if hit.chunk.document == rarest.chunk.document)
+    *_, last = (hit for hit in kept if hit.chunk.document == candidate.chunk.document)
     others = [hit for hit in kept if hit is not last]
-    own = asked.seeming(last) & asked.lacking(others)
-    if any(held_by[word] <= few for word in own) or not asked.has(rarest, lacking):
+    only_in_last = terms.possible_in(last) & terms.missing(others)
+    if any(frequency[term] <= rarity for term in only_in_last):
         return kept
-    return list(best_first([*others, rarest]))
+    if not terms.occur(missing, candidate):
+        return kept
+    return list(best_first([*others, candidate]))

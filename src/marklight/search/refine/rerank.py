@@ -1,39 +1,35 @@
-"""Let a cross-encoder read the question together with each of the best hits."""
+"""Re-rank the best hits with a cross-encoder."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import takewhile
-from math import inf, nextafter
+from math import nextafter
+from typing import Annotated
 
-from marklight.answer import Hit, Hits, Query, best_first
+from marklight.answer import Hits, Query, best_first
 from marklight.errors import ModelServerError
 from marklight.ports import Tools
-from marklight.settings import demand_within
+from marklight.settings import Within
 from marklight.text import analyze, chunk_embedding_text
 
 
 @dataclass(frozen=True, slots=True)
 class Rerank:
-    """The best candidates by the score of a model that sees both texts at once, then the rest."""
+    """Score the best candidates with a model that reads query and passage together; the rest follow."""
 
-    candidates: int = 10
-    """How many of the best hits the model reads."""
-    budget_ms: float = 500.0
-    """When this time is over, what is read already counts; the time to load the model is not part of it."""
-    words: int = 3
-    """A question of fewer words is left as it is, unless re-ranking is asked for: there is little to read in it."""
-
-    def __post_init__(self) -> None:
-        demand_within(
-            "search.rerank", self, candidates=(1, inf), budget_ms=(0, inf), words=(0, inf)
-        )
+    candidates: Annotated[int, Within(1)] = 10
+    """Number of best hits that the model scores."""
+    budget_ms: Annotated[float, Within(0)] = 500.0
+    """Time limit; passages scored by then count. Loading the model is not included."""
+    words: Annotated[int, Within(0)] = 3
+    """Queries of fewer words are not re-ranked unless `--rerank` is given: they contain too little to read."""
 
     def wants(self, query: Query) -> bool:
-        """Whether this question is one to re-rank for, if there is a model."""
+        """Return True if this query is to be re-ranked, given a model."""
         if query.rerank is not None:
             return query.rerank and bool(query.text.strip())
-        return _length(query.text) >= max(1, self.words)
+        return _word_count(query.text) >= max(1, self.words)
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if tools.reranker is None or not hits or not self.wants(query):
@@ -49,29 +45,34 @@ class Rerank:
             tools.notify(
                 f"re-ranked {len(scores)} of {len(chosen)} candidates within {self.budget_ms:.0f} ms"
             )
-        # What is called exactly as the question stays above all others, however they read.
-        named = sum(1 for _ in takewhile(_is_named, chosen))
-        room = nextafter(chosen[named - 1].score, 0.0) if named else 1.0
-        read = [
-            hit if at < named else hit.rescored(score * room, by="rerank")
-            for at, (hit, score) in enumerate(zip(chosen, scores, strict=False))
+        # Exact titles stay first, whatever the model's scores.
+        exact = sum(1 for _ in takewhile(lambda hit: hit.exact_match, chosen))
+        limit = nextafter(chosen[exact - 1].score, 0.0) if exact else 1.0
+        ranked = [
+            hit
+            if index < exact
+            else hit.rescored(
+                score * limit, "rerank", "cross_encoder × limit", cross_encoder=score, limit=limit
+            )
+            for index, (hit, score) in enumerate(zip(chosen, scores, strict=False))
         ]
-        least = min(hit.score for hit in read)
-        return best_first([*read, *_below(least, hits[len(scores) :])])
+        lowest = min(hit.score for hit in ranked)
+        return best_first([*ranked, *_scaled_below(lowest, hits[len(scores) :])])
 
 
-def _is_named(hit: Hit) -> bool:
-    return any(why.stage == "exact_title" for why in hit.why)
-
-
-def _below(least: float, rest: Hits) -> Hits:
-    """Hits in their order with all scores below this one: scaled, since a bare bound would make ties."""
-    if not rest or rest[0].score <= 0 or rest[0].score < least:
+def _scaled_below(limit: float, rest: Hits) -> Hits:
+    """Scale the scores of hits below a limit, so that their order stays and no ties arise."""
+    if not rest or rest[0].score <= 0 or rest[0].score < limit:
         return rest
-    factor = nextafter(least, 0.0) / rest[0].score
-    return tuple(hit.rescored(hit.score * factor, by="rerank") for hit in rest)
+    factor = nextafter(limit, 0.0) / rest[0].score
+    return tuple(
+        hit.rescored(
+            hit.score * factor, "rerank", "before × factor", before=hit.score, factor=factor
+        )
+        for hit in rest
+    )
 
 
-def _length(text: str) -> int:
-    """Words of a question; Chinese, Japanese and Korean write them without spaces between."""
+def _word_count(text: str) -> int:
+    """Count words; Chinese, Japanese and Korean are written without spaces."""
     return sum(1 if run.isascii() else max(1, len(analyze(run))) for run in text.split())

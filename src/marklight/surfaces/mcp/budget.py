@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from marklight.escaping import quoted
-from marklight.search.present import SHOWS_WHOLE
+from marklight.search.context import SHOWS_WHOLE
 from marklight.surfaces.mcp.wording import room_of
 from marklight.text import truncate_at_sentence
 

@@ -15,7 +15,7 @@ from marklight.errors import SettingsError
 from marklight.model import Batch, DocumentId, Vectors
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
-from marklight.search.likeness import sketch
+from marklight.search.duplicates import signatures
 from marklight.search.refine.diversity import Diversity
 from marklight.search.refine.exact_duplicates import ExactDuplicates
 from marklight.search.refine.near_duplicates import NearDuplicates
@@ -23,6 +23,7 @@ from marklight.search.refine.semantic_duplicates import SemanticDuplicates
 from marklight.text import normalize
 from tests.contracts.builders import entry
 from tests.making import chunk, hits_of, no_snapshot
+from tests.search.stage_settings import build_stage
 
 QUERY = Query("anything")
 TOOLS = Tools(no_snapshot())
@@ -143,9 +144,11 @@ def test_near_text_is_exactly_what_comparing_all_pairs_would_give(
 
 @given(st.lists(st.text(max_size=30).map(normalize), min_size=1, max_size=6))
 def test_sketches_never_differ_in_more_than_their_texts_do(texts: list[str]) -> None:
-    known = sketch(texts)
+    known = signatures(texts)
     sets = [trigrams(text.ljust(3, "\0")) for text in texts]
-    assert [len(known.runs_of(at)) for at in range(len(sets))] == [len(each) for each in sets]
+    assert [len(known.unique_trigrams(at)) for at in range(len(sets))] == [
+        len(each) for each in sets
+    ]
     for at, one in enumerate(sets):
         for place, other in enumerate(sets):
             assert known.differing[at, place] <= len(one ^ other)
@@ -155,7 +158,7 @@ def test_sketches_never_differ_in_more_than_their_texts_do(texts: list[str]) -> 
 @pytest.mark.parametrize("overlap", [0.0, 1.1])
 def test_an_overlap_is_a_share(overlap: float) -> None:
     with pytest.raises(SettingsError, match="overlap"):
-        NearDuplicates(overlap)
+        build_stage(NearDuplicates, overlap=overlap)
 
 
 # Meaning: passages a to d at these angles, so that their cosines are known.
@@ -224,7 +227,7 @@ def test_without_a_model_nothing_means_the_same(meanings: tuple[Tools, dict[str,
     other = FakeEmbedder(dimension=3)
     assert SemanticDuplicates(0.85)(QUERY, hits, replace(meanings[0], embedder=other)) == hits
     with pytest.raises(SettingsError, match="cosine"):
-        SemanticDuplicates(0)
+        build_stage(SemanticDuplicates, cosine=0)
 
 
 def test_something_else_comes_before_more_of_the_same(
@@ -244,7 +247,7 @@ def test_where_only_relevance_counts_nothing_moves(meanings: tuple[Tools, dict[s
     hits = meant(meanings, {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6})
     assert Diversity(relevance=1)(QUERY, hits, meanings[0]) == hits
     with pytest.raises(SettingsError, match="relevance"):
-        Diversity(relevance=2)
+        build_stage(Diversity, relevance=2)
 
 
 def test_texts_tell_what_differs_where_there_are_no_vectors() -> None:

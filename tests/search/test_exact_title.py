@@ -9,7 +9,7 @@ import pytest
 import marklight
 from marklight.answer import Filters, Hits, Query
 from marklight.ports import Tools
-from marklight.search.keyed import with_keyed
+from marklight.search.refine.exact_title import with_keyword_matches
 from tests.making import hits_of, library, write
 
 LOUD = {
@@ -51,7 +51,9 @@ def test_a_keyword_puts_its_document_into_the_first_five(lib: marklight.Library,
 
 def lifted(lib: marklight.Library, text: str, hits: Hits, filters: Filters | None = None) -> Hits:
     with lib.engine.snapshot() as snapshot:
-        return with_keyed(Query(text, filters=filters or Filters()), hits, Tools(snapshot))
+        return with_keyword_matches(
+            Query(text, filters=filters or Filters()), hits, Tools(snapshot)
+        )
 
 
 def test_three_stay_before_it_and_its_score_is_enough_to_be_an_answer(
@@ -81,4 +83,6 @@ def test_who_is_brought_in_passes_the_filters(lib: marklight.Library) -> None:
 
 def test_a_document_that_is_gone_is_not_brought_back(lib: marklight.Library) -> None:
     with lib.engine.snapshot() as snapshot:
-        assert with_keyed(Query("rare"), (), Tools(snapshot, exists=lambda _: False)) == ()
+        assert (
+            with_keyword_matches(Query("rare"), (), Tools(snapshot, exists=lambda _: False)) == ()
+        )

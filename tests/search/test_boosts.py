@@ -13,12 +13,13 @@ from marklight.answer import Hit, Hits, Query, best_first
 from marklight.errors import SettingsError
 from marklight.model import Batch, DocumentId
 from marklight.ports import Engine, Tools
-from marklight.search.lift import lift, likelier
 from marklight.search.refine.community import Community
 from marklight.search.refine.current_collection import CurrentCollection
 from marklight.search.refine.recency import Recency
+from marklight.search.score_normalization import boost, boosted_score
 from tests.contracts.builders import entry
 from tests.making import chunk, hits_of, no_snapshot
+from tests.search.stage_settings import build_stage
 
 QUERY = Query("anything")
 DAY = 86_400
@@ -97,7 +98,7 @@ def test_strength_scales_what_recency_adds() -> None:
     }
     assert dated({"d0.md": 0.5}, strength=0) == {"d0.md": 0.5}
     with pytest.raises(SettingsError, match="strength"):
-        Recency(strength=-1)
+        build_stage(Recency, strength=-1)
 
 
 def test_recency_can_change_who_comes_first() -> None:
@@ -119,14 +120,14 @@ def test_what_is_likely_becomes_less_doubtful_and_never_certain() -> None:
 )
 def test_lifting_all_alike_changes_nothing(given_scores: dict[str, float], factor: float) -> None:
     before = hits_of(given_scores)
-    assert lift(before, {hit.chunk.document: factor for hit in before}, by="test") == before
+    assert boost(before, {hit.chunk.document: factor for hit in before}, by="test") == before
 
 
 @given(st.lists(st.floats(0, 1), min_size=2), st.floats(1.0, 5.0))
 def test_what_is_lifted_keeps_its_order_and_stays_below_1(
     values: list[float], factor: float
 ) -> None:
-    lifted = [likelier(value, factor) for value in sorted(values)]
+    lifted = [boosted_score(value, factor) for value in sorted(values)]
     assert lifted == sorted(lifted)
     assert all(0 <= value <= each <= 1 for value, each in zip(sorted(values), lifted, strict=True))
 

@@ -11,7 +11,7 @@ from marklight.errors import UsageError
 from marklight.levels import LEVELS
 from marklight.model import Chunk
 from marklight.ports import Snapshot
-from marklight.search.widen import Leaves, levels, widen
+from marklight.search.context import OpenDocuments, expand, levels
 from tests.making import library, write
 
 CODE = "\n".join(f"call({number})  # {'x' * 60}" for number in range(120))
@@ -63,8 +63,8 @@ def test_levels_go_from_the_passage_to_the_document_and_say_how_much_each_is(
     snapshot: Snapshot,
 ) -> None:
     chunk = passage(snapshot, "call(30)")
-    leaves = Leaves(snapshot)
-    found = levels([chunk], leaves)[chunk.id]
+    documents = OpenDocuments(snapshot)
+    found = levels([chunk], documents)[chunk.id]
     assert found[0].name == "passage"
     assert found[-1].name == "document"
     assert {level.name for level in found} >= {"neighbours", "block", "section"}
@@ -72,38 +72,38 @@ def test_levels_go_from_the_passage_to_the_document_and_say_how_much_each_is(
     assert sizes == sorted(sizes)
     assert len({level.lines for level in found}) == len(found)
     for level in found:
-        extract = widen(chunk, level.name, leaves)
+        extract = expand(chunk, level.name, documents)
         assert (extract.lines, len(extract.text)) == (level.lines, level.characters)
         assert chunk.text in extract.text
 
 
 def test_what_adds_nothing_is_no_level(snapshot: Snapshot) -> None:
     chunk = passage(snapshot, "introduction")
-    names = [level.name for level in levels([chunk], Leaves(snapshot))[chunk.id]]
+    names = [level.name for level in levels([chunk], OpenDocuments(snapshot))[chunk.id]]
     assert "block" not in names, "prose is no part of a code block"
 
 
 def test_a_block_is_all_of_the_code_with_its_fences(snapshot: Snapshot) -> None:
-    block = widen(passage(snapshot, "call(30)"), "block", Leaves(snapshot))
+    block = expand(passage(snapshot, "call(30)"), "block", OpenDocuments(snapshot))
     assert block.text == f"```python\n{CODE}\n```"
 
 
 def test_a_section_is_all_that_stands_under_its_heading(snapshot: Snapshot) -> None:
-    leaves = Leaves(snapshot)
-    offline = widen(passage(snapshot, "Without a network"), "section", leaves)
+    documents = OpenDocuments(snapshot)
+    offline = expand(passage(snapshot, "Without a network"), "section", documents)
     assert offline.text.startswith("### Offline\n")
     assert offline.text.endswith("before you.")
-    install = widen(passage(snapshot, "Install it with"), "section", leaves)
+    install = expand(passage(snapshot, "Install it with"), "section", documents)
     assert install.text.startswith("## Install\n")
     assert "### Offline" in install.text
     assert "Long code" not in install.text
 
 
 def test_under_a_title_a_section_reaches_from_one_heading_to_the_next(snapshot: Snapshot) -> None:
-    leaves = Leaves(snapshot)
+    documents = OpenDocuments(snapshot)
     chunk = passage(snapshot, "introduction")
-    assert widen(chunk, "section", leaves).text.split("\n")[0] == "# Guide"
-    assert "## Install" not in widen(chunk, "section", leaves).text
+    assert expand(chunk, "section", documents).text.split("\n")[0] == "# Guide"
+    assert "## Install" not in expand(chunk, "section", documents).text
 
 
 def test_a_section_without_a_heading_begins_below_the_frontmatter(tmp_path: Path) -> None:
@@ -111,25 +111,25 @@ def test_a_section_without_a_heading_begins_below_the_frontmatter(tmp_path: Path
     with library(write(tmp_path, {"a.md": text}), engine="memory:") as lib:
         lib.index()
         with lib.engine.snapshot() as snapshot:
-            section = widen(passage(snapshot, "first"), "section", Leaves(snapshot))
+            section = expand(passage(snapshot, "first"), "section", OpenDocuments(snapshot))
     assert (section.lines, section.text) == ((5, 5), "first words")
 
 
 def test_neighbours_are_as_many_as_asked_for_and_end_with_the_document(snapshot: Snapshot) -> None:
-    leaves = Leaves(snapshot)
+    documents = OpenDocuments(snapshot)
     chunk = passage(snapshot, "call(30)")
     chunks = snapshot.documents.chunks_of(chunk.document)
     for count in (1, 2, 99):
-        wide = widen(chunk, "neighbours", leaves, count)
+        wide = expand(chunk, "neighbours", documents, count)
         first = chunks[max(0, chunk.ordinal - count)]
         last = chunks[min(len(chunks) - 1, chunk.ordinal + count)]
         assert wide.lines == (first.lines[0], last.lines[1])
-    assert widen(chunk, "neighbours", leaves, 0).lines == chunk.lines
+    assert expand(chunk, "neighbours", documents, 0).lines == chunk.lines
 
 
 def test_a_level_that_does_not_exist_is_a_clear_error(snapshot: Snapshot) -> None:
     with pytest.raises(UsageError, match=r"no level is called 'chapter'.*neighbours"):
-        widen(passage(snapshot, "introduction"), "chapter", Leaves(snapshot))
+        expand(passage(snapshot, "introduction"), "chapter", OpenDocuments(snapshot))
 
 
 def test_passages_of_one_long_line_can_be_widened_to_it(tmp_path: Path) -> None:
@@ -138,16 +138,16 @@ def test_passages_of_one_long_line_can_be_widened_to_it(tmp_path: Path) -> None:
         lib.index()
         with lib.engine.snapshot() as snapshot:
             chunk = snapshot.documents.chunks_of(next(iter(snapshot.documents.files())))[2]
-            found = levels([chunk], Leaves(snapshot))[chunk.id]
+            found = levels([chunk], OpenDocuments(snapshot))[chunk.id]
     assert [level.lines for level in found] == [(1, 1), (1, 1)]
     assert [level.characters for level in found] == [len(chunk.text), len(line)]
 
 
 def test_every_level_has_its_lines(snapshot: Snapshot) -> None:
-    leaves = Leaves(snapshot)
+    documents = OpenDocuments(snapshot)
     for chunk in snapshot.documents.chunks_of(next(iter(snapshot.documents.files()))):
         for level in LEVELS:
-            first, last = leaves.lines(chunk, level)
+            first, last = documents.lines(chunk, level)
             assert first <= chunk.lines[0]
             assert chunk.lines[1] <= last
 
@@ -156,6 +156,6 @@ def test_what_is_kept_of_levels_is_what_looking_at_the_page_gives(snapshot: Snap
     (id,) = snapshot.documents.files()
     chunks = snapshot.documents.chunks_of(id)
     kept = snapshot.documents.context_levels([chunk.id for chunk in chunks])
-    leaves = Leaves(snapshot)
-    assert kept == {chunk.id: leaves.levels(chunk) for chunk in chunks}
+    documents = OpenDocuments(snapshot)
+    assert kept == {chunk.id: documents.levels(chunk) for chunk in chunks}
     assert snapshot.documents.context_levels(["nobody"]) == {}

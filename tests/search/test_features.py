@@ -11,9 +11,14 @@ import marklight
 from marklight.answer import Filters, Query
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
-from marklight.search.evidence import Bearing, bearing, gathered, told_by_words
+from marklight.search.features import (
+    QueryFeatures,
+    needs_lexical_weights,
+    passage_features,
+    query_features,
+)
 from tests.making import library, write
-from tests.search.weighing import PAGES, listed
+from tests.search.building import PAGES, listed
 
 
 def test_evidence_is_what_each_list_says_and_what_the_passage_has_of_the_words(
@@ -23,16 +28,18 @@ def test_evidence_is_what_each_list_says_and_what_the_passage_has_of_the_words(
         "semantic": listed(tools, "semantic", a=0.9, b=0.8, c=0.7),
         "keyword": listed(tools, "keyword", a=6.0, b=3.0),
     }
-    one, two, three = gathered(lists, Query("rollback replicas"), tools).values()
+    one, two, three = passage_features(lists, Query("rollback replicas"), tools).values()
     # Each word stands in one of three passages, so each is half of the question; one is a title.
-    assert (one.covered, one.title) == (two.covered, 0.5) == (0.5, 0.5)
-    assert (two.title, three.covered) == (0.0, 0.0)
-    assert one.rare == 0  # in so small a library no word is
-    assert (one.meaning, two.meaning, three.meaning) == pytest.approx((9, 8, 7))
-    assert (one.nearness, two.nearness, three.nearness) == pytest.approx((1, 0.5, 0))
-    assert (one.keyword, two.keyword, three.keyword) == (1.0, 0.5, 0.0)
+    assert (one.coverage, one.title) == (two.coverage, 0.5) == (0.5, 0.5)
+    assert (two.title, three.coverage) == (0.0, 0.0)
+    assert one.rare_terms == 0  # in so small a library no word is
+    assert (one.cosine, two.cosine, three.cosine) == pytest.approx((9, 8, 7))
+    assert (one.relative_cosine, two.relative_cosine, three.relative_cosine) == pytest.approx(
+        (1, 0.5, 0)
+    )
+    assert (one.relative_bm25, two.relative_bm25, three.relative_bm25) == (1.0, 0.5, 0.0)
     # Half of the words times the part of the best to the power of 0.7; two tell 2 ** 0.75 times as much as one.
-    assert (one.words, two.words, three.words) == pytest.approx((2**-0.25, 2**-0.95, 0.0))
+    assert (one.lexical, two.lexical, three.lexical) == pytest.approx((2**-0.25, 2**-0.95, 0.0))
     # The first two are linked with each other both ways: two links, and log2(1 + 2).
     assert (one.links, three.links) == pytest.approx((log2(3), 0.0))
 
@@ -42,7 +49,9 @@ def test_a_page_of_words_is_no_surer_of_an_answer_than_a_long_question(tools: To
 
     def length(count: int) -> float:
         query = Query(" ".join(f"w{number}" for number in range(count)))
-        return bearing(lists, gathered(lists, query, tools), query, tools).length
+        return query_features(
+            lists, passage_features(lists, query, tools), query, tools
+        ).query_length
 
     assert [length(count) for count in (2, 20, 300)] == pytest.approx([log(3), log(21), log(21)])
 
@@ -55,8 +64,8 @@ def test_words_tell_the_more_the_longer_a_question_is_up_to_twenty(tools: Tools)
 
     def told(count: int) -> float:
         text = " ".join(["rollback", *(f"w{number}" for number in range(1, count))])
-        (one,) = gathered(lists, Query(text), tools).values()
-        return one.words / one.covered
+        (one,) = passage_features(lists, Query(text), tools).values()
+        return one.lexical / one.coverage
 
     assert [told(count) for count in (1, 16, 20, 30)] == pytest.approx([1, 8, 20**0.75, 20**0.75])
 
@@ -82,10 +91,10 @@ def test_a_document_may_be_meant_by_the_words_of_its_path(
         with lib.engine.snapshot() as snapshot:
             tools = Tools(snapshot, FakeEmbedder())
             lists = {"semantic": listed(tools, "semantic", d=0.9), "keyword": ()}
-            (one,) = gathered(lists, Query(text), tools).values()
+            (one,) = passage_features(lists, Query(text), tools).values()
             assert one.path == pytest.approx(share)
             # By meaning alone no word counts.
-            (one,) = gathered({"semantic": lists["semantic"]}, Query(text), tools).values()
+            (one,) = passage_features({"semantic": lists["semantic"]}, Query(text), tools).values()
             assert one.path == 0
 
 
@@ -97,7 +106,7 @@ def test_a_passage_that_is_not_embedded_may_be_as_near_as_its_words_tell(tools: 
     unseen = lists["keyword"][0].chunk.id
 
     def meaning(query: Query) -> float:
-        return gathered(lists, query, tools)[unseen].meaning
+        return passage_features(lists, query, tools)[unseen].cosine
 
     assert meaning(Query("espresso")) == pytest.approx(9)
     # Each of the two words stands in one passage, so each is half of the question.
@@ -115,7 +124,7 @@ def test_words_tell_of_an_answer_where_what_has_most_of_them_is_not_embedded(too
 
     def told(text: str, hypothesis: str = "") -> bool:
         query = Query(text, hypothesis=hypothesis)
-        return told_by_words(lists, gathered(lists, query, tools), query)
+        return needs_lexical_weights(lists, passage_features(lists, query, tools), query)
 
     assert told("espresso")
     assert told("espresso machine rollback")
@@ -142,8 +151,8 @@ def test_words_that_mean_nearly_the_same_count_as_far_as_they_do_where_nobody_ha
     lists = {"semantic": listed(tools, "semantic", a=0.9, c=0.7), "keyword": ()}
 
     def covered(text: str, **near: float) -> list[float]:
-        found = gathered(lists, Query(text, expanded_with=near), tools)
-        return [each.covered for each in found.values()]
+        found = passage_features(lists, Query(text, expanded_with=near), tools)
+        return [each.coverage for each in found.values()]
 
     assert covered("undo") == [0.0, 0.0]
     assert covered("undo", rollback=0.6) == [0.6, 0.0]
@@ -158,17 +167,17 @@ def test_a_name_alone_is_a_single_word_though_it_is_looked_for_in_its_parts(
     tools: Tools, name: str
 ) -> None:
     lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8), "keyword": ()}
-    found = gathered(lists, Query(name), tools)
-    assert bearing(lists, found, Query(name), tools).length == pytest.approx(log(2))
+    found = passage_features(lists, Query(name), tools)
+    assert query_features(lists, found, Query(name), tools).query_length == pytest.approx(log(2))
 
 
 def test_what_stands_in_a_passage_as_it_is_typed_is_meant_to_the_letter(tools: Tools) -> None:
     lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8), "keyword": ()}
 
     def asked(text: str) -> tuple[float, float, float]:
-        one, two = (found := gathered(lists, Query(text), tools)).values()
-        length = bearing(lists, found, Query(text), tools).length
-        return one.literal, two.literal, exp(length) - 1
+        one, two = (found := passage_features(lists, Query(text), tools)).values()
+        length = query_features(lists, found, Query(text), tools).query_length
+        return one.exact_phrase, two.exact_phrase, exp(length) - 1
 
     assert asked("earlier-revision") == pytest.approx((1.0, 0.0, 1))
     assert asked("revision-earlier") == pytest.approx((0.0, 0.0, 2))
@@ -183,13 +192,13 @@ def test_what_stands_in_a_passage_as_it_is_typed_is_meant_to_the_letter(tools: T
 
 def test_a_passage_has_a_name_that_it_writes_in_other_letters(tools: Tools) -> None:
     lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8), "keyword": ()}
-    one, two = gathered(lists, Query("RollBack"), tools).values()
+    one, two = passage_features(lists, Query("RollBack"), tools).values()
     # It says neither `roll` nor `back`.
-    assert (one.covered, one.literal, one.title) == (1.0, 1.0, 1.0)
-    assert two.covered == 0.0
+    assert (one.coverage, one.exact_phrase, one.title) == (1.0, 1.0, 1.0)
+    assert two.coverage == 0.0
     # Two words, each in one passage.
-    one, two = gathered(lists, Query("RollBack replicas"), tools).values()
-    assert (one.covered, one.literal, two.covered) == (0.5, 0.0, 0.5)
+    one, two = passage_features(lists, Query("RollBack replicas"), tools).values()
+    assert (one.coverage, one.exact_phrase, two.coverage) == (0.5, 0.0, 0.5)
 
 
 def test_what_links_lead_to_counts_where_words_do_not(tools: Tools) -> None:
@@ -198,8 +207,12 @@ def test_what_links_lead_to_counts_where_words_do_not(tools: Tools) -> None:
         "keyword": listed(tools, "keyword", a=6.0),
         "graph": listed(tools, "graph", b=0.4),
     }
-    assert [each.words for each in gathered(lists, Query("rollback"), tools).values()] == [1.0, 0.4]
-    words = [each.words for each in gathered(lists, Query("rollback now"), tools).values()]
+    assert [
+        each.lexical for each in passage_features(lists, Query("rollback"), tools).values()
+    ] == [1.0, 0.4]
+    words = [
+        each.lexical for each in passage_features(lists, Query("rollback now"), tools).values()
+    ]
     assert words[1] == pytest.approx(0.4 * 2**0.75)
 
 
@@ -209,18 +222,18 @@ def test_a_question_is_judged_by_the_best_of_each_list(tools: Tools) -> None:
         "keyword": listed(tools, "keyword", a=6.0, b=3.0),
     }
     query = Query("rollback replicas")
-    seen = bearing(lists, gathered(lists, query, tools), query, tools)
+    seen = query_features(lists, passage_features(lists, query, tools), query, tools)
     assert seen == pytest.approx(
-        Bearing(
-            best=9,
-            few=8,
-            spread=2,
-            worded=(9 + 8) / 2,
-            covered=0.5,
-            lead=0.5,
-            near=(0.5 + 0.5 + 0) / 3,
-            length=log(3),
-            size=log(4),
+        QueryFeatures(
+            best_cosine=9,
+            top5_cosine=8,
+            cosine_range=2,
+            lexical_cosine=(9 + 8) / 2,
+            best_coverage=0.5,
+            coverage_lead=0.5,
+            top3_coverage=(0.5 + 0.5 + 0) / 3,
+            query_length=log(3),
+            corpus_size=log(4),
         )
     )
 
@@ -232,7 +245,9 @@ def test_a_passage_leads_where_no_more_than_one_other_has_as_much_of_the_words(
 
     def lead(text: str) -> float:
         query = Query(text)
-        return bearing(lists, gathered(lists, query, tools), query, tools).lead
+        return query_features(
+            lists, passage_features(lists, query, tools), query, tools
+        ).coverage_lead
 
     assert lead("rollback revision") == pytest.approx(1)
     # `see` stands in two of them, which both lead; `the` is looked for in none.
@@ -258,8 +273,8 @@ def test_a_question_within_a_filter_is_asked_of_a_library_of_what_passes(
         lib.index()
         with lib.engine.snapshot() as snapshot:
             tools, query = Tools(snapshot, FakeEmbedder()), Query("rain", filters=filters)
-            seen = bearing({}, {}, query, tools)
-    assert seen.size == pytest.approx(log(1 + passages))
+            seen = query_features({}, {}, query, tools)
+    assert seen.corpus_size == pytest.approx(log(1 + passages))
 
 
 @pytest.mark.parametrize(
@@ -275,8 +290,8 @@ def test_what_all_of_a_path_says_tells_of_an_answer_and_a_folder_alone_does_not(
         with lib.engine.snapshot() as snapshot:
             tools, query = Tools(snapshot, FakeEmbedder()), Query(text)
             lists = {"semantic": listed(tools, "semantic", r=0.9), "keyword": ()}
-            seen = bearing(lists, gathered(lists, query, tools), query, tools)
-    assert seen.covered == pytest.approx(share)
+            seen = query_features(lists, passage_features(lists, query, tools), query, tools)
+    assert seen.best_coverage == pytest.approx(share)
 
 
 def test_where_nothing_has_the_words_they_agree_with_meaning_as_little_as_the_last_does(
@@ -284,5 +299,5 @@ def test_where_nothing_has_the_words_they_agree_with_meaning_as_little_as_the_la
 ) -> None:
     lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8, c=0.7), "keyword": ()}
     query = Query("rollback replicas")
-    seen = bearing(lists, gathered(lists, query, tools), query, tools)
-    assert seen.worded == pytest.approx(7)
+    seen = query_features(lists, passage_features(lists, query, tools), query, tools)
+    assert seen.lexical_cosine == pytest.approx(7)

@@ -1,0 +1,340 @@
+"""Compute the features of learned fusion: per passage (cosine, BM25, term coverage) and per query (answerability)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from math import log, log2
+from statistics import fmean
+from typing import NamedTuple
+
+from marklight.answer import Hits, Query
+from marklight.model import Chunk
+from marklight.ports import TermCoverage, Tools
+from marklight.text import (
+    analyze,
+    contains_sequence,
+    has_words,
+    matches_phrases,
+    query_terms,
+    trim_stop_words,
+)
+
+POOL_SIZE = 20
+"""Best candidates of each list that query features and the softmax use, so that scores do not depend on
+the requested number of results. Hand-set; not measured."""
+MAX_DEGREE = 8
+"""Linked documents counted per direction: beyond it a page is no more important. Hand-set; not measured."""
+MIN_COSINE_RANGE = 0.05
+"""Smaller ranges of cosines are noise, not a ranking. Hand-set; not measured."""
+MIN_BM25 = 1e-6
+"""Avoids a division by zero where no candidate has a query term."""
+LENGTH_EXPONENT = 0.75
+"""Power of the query length in `lexical`: the more terms there are, the more their agreement counts.
+Of 0, 0.25, 0.5, 0.75 and 1 the best on held-out development sets."""
+BM25_EXPONENT = 0.7
+"""Power of the relative BM25 score in `lexical`: dampens term frequency. On the development sets 0.5 and
+0.7 are as good as 1 or better, 0.35 and 1.4 worse."""
+LEADERS = 2
+"""Passages that may share the lead in coverage: the answer may occur twice. Hand-set; not measured."""
+MAX_QUERY_LENGTH = 20
+"""Terms beyond which a query counts as no longer: the development sets have hardly any longer ones."""
+MIN_CORPUS_SIZE = 25
+"""Passages below which nothing was learned about answerability; fewer that pass a filter count as so many."""
+MAX_PHRASE_WORDS = 6
+"""Longest query that is also matched as a phrase. Hand-set; not measured."""
+FULL_COVERAGE = 0.999
+"""Coverage from which a passage has all terms, with room for rounding."""
+PHRASE_WEIGHT = 0.3
+"""Value of `exact_phrase` for several words, of 1 for a single one. With 1 the right page of one link text
+in ten is below the threshold, as another page has those words; with 0.3 the ranking of all sets is unchanged."""
+PATH_CACHE_SIZE = 4096
+"""Paths whose terms are cached."""
+_NON_LATIN = re.compile(r"[^\W\d_A-Za-z\u00aa-\u024f\u1e00-\u1eff]")
+NO_COVERAGE = TermCoverage(0.0, 0.0)
+
+
+class PassageFeatures(NamedTuple):
+    """Ranking features of one passage; 0 where a feature is unknown."""
+
+    cosine: float
+    """Ten times the cosine similarity of passage and query."""
+    relative_cosine: float
+    """The cosine scaled to 1 for the best and 0 for the last of the pool, for any embedding model."""
+    relative_bm25: float
+    """BM25 divided by the best BM25; at most the last one's where keyword search did not return the passage."""
+    lexical: float
+    """Damped relative BM25 × term coverage (or the link score, if higher) × a power of the query length."""
+    coverage: float
+    """Term coverage: idf-weighted share of the query terms that the passage contains."""
+    rare_terms: float
+    """The part of the coverage due to very rare terms: tells near-identical passages apart, such as diary entries."""
+    exact_phrase: float
+    """The query occurs as typed: coverage for a single term or a term such as `v1.20`, a constant divided by
+    the number of matching documents for several words."""
+    title: float
+    """Term coverage of the title."""
+    path: float
+    """Share of the query terms that occur in the path, unweighted."""
+    links: float
+    """log2(1 + number of linked documents)."""
+
+
+class QueryFeatures(NamedTuple):
+    """Features of a query and its candidates from which the answer probability is computed."""
+
+    best_cosine: float
+    """Ten times the highest cosine."""
+    top5_cosine: float
+    """Ten times the mean of the five highest cosines."""
+    cosine_range: float
+    """Ten times the difference between the highest and the last cosine of the pool."""
+    lexical_cosine: float
+    """Ten times the mean cosine of the three best passages by BM25: high where both retrievers agree."""
+    best_coverage: float
+    """Highest term coverage of a passage, or of its path."""
+    coverage_lead: float
+    """Highest coverage minus the third highest."""
+    top3_coverage: float
+    """Mean coverage of the three nearest passages by cosine, or by BM25 without vectors."""
+    query_length: float
+    """log(1 + number of query terms)."""
+    corpus_size: float
+    """log(1 + number of passages that pass the filters)."""
+
+
+def passage_features(
+    lists: Mapping[str, Hits], query: Query, tools: Tools
+) -> dict[str, PassageFeatures]:
+    """Return the features of every passage in the lists, by passage id."""
+    chunks = {hit.chunk.id: hit.chunk for hits in lists.values() for hit in hits}
+    cosines = {hit.chunk.id: hit.score for hit in lists.get("semantic", ())}
+    bm25 = {hit.chunk.id: hit.score for hit in lists.get("keyword", ())}
+    linked = {hit.chunk.id: hit.score for hit in lists.get("graph", ())}
+    nearest, farthest = _pool_ends(cosines)
+    highest, last = _pool_ends(bm25)
+    highest = max(highest, MIN_BM25)
+    lexical = "keyword" in lists
+    by_spelling = term_coverage(query, tools, list(chunks)) if lexical else {}
+    coverage = _best_spelling(by_spelling.values())
+    owners = {chunk.document for chunk in chunks.values()} if lexical else ()
+    degrees = tools.snapshot.links.degrees(list(owners), MAX_DEGREE)
+    length_factor = min(term_count(query.text), MAX_QUERY_LENGTH) ** LENGTH_EXPONENT
+    term_sets = {terms for text in by_spelling for terms in _term_sets(text)}
+    phrases = [exact_phrase(text, chunks, covered) for text, covered in by_spelling.items()]
+    features, unembedded = {}, unembedded_candidates(lists, query)
+    for id, chunk in chunks.items():
+        own, cosine = coverage.get(id, NO_COVERAGE), cosines.get(id, farthest)
+        if id in unembedded:  # estimated from its coverage until it has a vector
+            cosine += (nearest - farthest) * own.anywhere
+        beyond = min(last / highest, own.anywhere) if len(bm25) >= POOL_SIZE else 0.0
+        relative_bm25 = max(0.0, bm25[id]) / highest if id in bm25 else beyond
+        features[id] = PassageFeatures(
+            cosine=10 * cosine,
+            relative_cosine=(cosine - farthest) / max(nearest - farthest, MIN_COSINE_RANGE),
+            relative_bm25=relative_bm25,
+            lexical=length_factor
+            * max(relative_bm25**BM25_EXPONENT * own.anywhere, linked.get(id, 0.0)),
+            coverage=own.anywhere,
+            rare_terms=own.rare,
+            exact_phrase=max((values.get(id, 0.0) for values in phrases), default=0.0),
+            title=own.title,
+            path=_path_coverage(chunk.path, term_sets),
+            links=log2(1 + degrees.get(chunk.document, 0)),
+        )
+    return features
+
+
+def query_features(
+    lists: Mapping[str, Hits],
+    features: Mapping[str, PassageFeatures],
+    query: Query,
+    tools: Tools,
+) -> QueryFeatures:
+    """Return the features of a query, computed over the best candidates of each list."""
+    near = [
+        *(hit.chunk.id for hit in lists.get("semantic", ())),
+        *sorted(unembedded_candidates(lists, query)),
+    ]
+    nearest = sorted((features[id] for id in near), key=lambda one: -one.cosine)[:POOL_SIZE]
+    lexical = [features[hit.chunk.id] for hit in lists.get("keyword", ())[:POOL_SIZE]]
+    pool = {hit.chunk.id for hits in lists.values() for hit in hits[:POOL_SIZE]}
+    cosines = [one.cosine for one in nearest] or [0.0]
+    coverage = [max(one.coverage, _path_evidence(one.path)) for one in (*nearest, *lexical)]
+    is_phrase_match = any(one.exact_phrase for one in (*nearest, *lexical))
+    length = 1 if is_phrase_match else min(term_count(query.text), MAX_QUERY_LENGTH)
+    return QueryFeatures(
+        best_cosine=cosines[0],
+        top5_cosine=fmean(cosines[:5]),
+        cosine_range=cosines[0] - cosines[-1],
+        lexical_cosine=fmean(one.cosine for one in lexical[:3]) if lexical else cosines[-1],
+        best_coverage=max(coverage, default=0.0),
+        coverage_lead=_lead([features[id].coverage for id in pool]),
+        top3_coverage=fmean(coverage[:3]) if coverage else 0.0,
+        query_length=log(1 + length),
+        corpus_size=log(1 + _corpus_size(query, tools)),
+    )
+
+
+def unembedded_candidates(lists: Mapping[str, Hits], query: Query) -> set[str]:
+    """Return the candidates without a vector; none for a hypothesis, whose list is not completed."""
+    near = lists.get("semantic")
+    if not near or query.hypothesis:
+        return set()
+    return {hit.chunk.id for hits in lists.values() for hit in hits} - {
+        hit.chunk.id for hit in near
+    }
+
+
+def needs_lexical_weights(
+    lists: Mapping[str, Hits], features: Mapping[str, PassageFeatures], query: Query
+) -> bool:
+    """Return True if a candidate without a vector has the highest coverage: cosines then mislead."""
+    unembedded = unembedded_candidates(lists, query)
+    highest = max(
+        (one.coverage for id, one in features.items() if id not in unembedded), default=0.0
+    )
+    return any(features[id].coverage > highest for id in unembedded)
+
+
+def is_non_latin(query: Query) -> bool:
+    """Return True if most letters are not Latin, unlike the queries that the weights were learned from.
+
+    An English model places all Chinese text close contains_sequence, relevant or not.
+    """
+    text = query.hypothesis or query.text
+    if text.isascii():
+        return False
+    return 2 * len(_NON_LATIN.findall(text)) > sum(map(str.isalpha, text))
+
+
+def term_count(text: str) -> int:
+    """Return the number of query terms; `PostgreSQL` counts once, though its parts are searched too."""
+    return 1 if len(set(analyze(text))) == 1 else len(set(query_terms(text)))
+
+
+def term_coverage(
+    query: Query, tools: Tools, chunks: Sequence[str]
+) -> dict[str, Mapping[str, TermCoverage]]:
+    """Return the term coverage of passages by spelling of the query, else by the terms it was expanded with.
+
+    A passage with an expansion term counts by the similarity of the two terms. Of single words without a
+    match whose nearest term had one, one in seven was answered right, with scores that promised nine in ten.
+    """
+    by_spelling = {text: _coverage(text, tools, chunks) for text in query.spellings}
+    if any(by_spelling.values()) or not query.expanded_with:
+        return by_spelling
+    expanded = (
+        {
+            id: TermCoverage(similarity * own.anywhere, similarity * own.title)
+            for id, own in _coverage(term, tools, chunks).items()
+        }
+        for term, similarity in query.expanded_with.items()
+    )
+    return {query.text: _best_spelling(expanded)}
+
+
+def exact_phrase(
+    text: str, chunks: Mapping[str, Chunk], coverage: Mapping[str, TermCoverage]
+) -> Mapping[str, float]:
+    """Return the passages that contain the query as typed: a single term, or several words in a row.
+
+    Of `when is the pen test` the subject is matched. Several words count less the more documents contain
+    them; a text typed without blanks, such as a version, a date or an address, must occur as a whole word.
+    """
+    if term_count(text) == 1:
+        return {id: own.anywhere for id, own in coverage.items()}
+    text = trim_stop_words(text)
+    word_count = len(text.split())
+    if word_count > MAX_PHRASE_WORDS:
+        return {}
+    if word_count == 1:
+        if not has_words(text):
+            return {}
+        matches = [
+            id for id, chunk in chunks.items() if matches_phrases((text,), (), _fields(chunk))
+        ]
+        return {id: coverage.get(id, NO_COVERAGE).anywhere for id in matches}
+    full = [id for id in chunks if coverage.get(id, NO_COVERAGE).anywhere > FULL_COVERAGE]
+    matches = [id for id in full if contains_sequence(text, "\0".join(_fields(chunks[id])).lower())]
+    documents = {chunks[id].document for id in matches}
+    return dict.fromkeys(matches, PHRASE_WEIGHT / max(1, len(documents)))
+
+
+def _fields(chunk: Chunk) -> tuple[str, ...]:
+    return (chunk.text, chunk.title, *chunk.headings, *chunk.merged)
+
+
+def _coverage(text: str, tools: Tools, chunks: Sequence[str]) -> Mapping[str, TermCoverage]:
+    """Return the coverage by compound names or by their parts, whichever is higher."""
+    names, parts = analyze(text), query_terms(text)
+    by_parts = tools.snapshot.lexical.term_coverage(parts, chunks)
+    if not names or len(names) == len(parts):
+        return by_parts
+    return _higher(by_parts, tools.snapshot.lexical.term_coverage(names, chunks))
+
+
+def _best_spelling(by_spelling: Iterable[Mapping[str, TermCoverage]]) -> Mapping[str, TermCoverage]:
+    best: Mapping[str, TermCoverage] = {}
+    for coverage in by_spelling:
+        best = _higher(best, coverage) if best else coverage
+    return best
+
+
+def _higher(
+    one: Mapping[str, TermCoverage], two: Mapping[str, TermCoverage]
+) -> dict[str, TermCoverage]:
+    return {
+        id: TermCoverage(*map(max, one.get(id, NO_COVERAGE), two.get(id, NO_COVERAGE)))
+        for id in one.keys() | two.keys()
+    }
+
+
+def _term_sets(text: str) -> set[frozenset[str]]:
+    """Return the terms of a query with compound names whole, and with their parts."""
+    return {frozenset(analyze(text)), frozenset(query_terms(text))} - {frozenset()}
+
+
+def _path_coverage(path: str, term_sets: Iterable[frozenset[str]]) -> float:
+    own = _path_terms(path)
+    return max((len(terms & own) / len(terms) for terms in term_sets), default=0.0)
+
+
+@lru_cache(maxsize=PATH_CACHE_SIZE)
+def _path_terms(path: str) -> frozenset[str]:
+    return frozenset().union(*map(_part_terms, path.split("/")))
+
+
+@lru_cache(maxsize=PATH_CACHE_SIZE)
+def _part_terms(part: str) -> frozenset[str]:
+    return frozenset(query_terms(part))
+
+
+def _path_evidence(share: float) -> float:
+    """Map the share of terms in a path to coverage: 0 for half of them, 1 for all.
+
+    A page about pancakes in a folder of recipes need not contain `recipe`; but the folder alone is half of
+    `recipe for sushi`, which no page there answers. Hand-set; not measured.
+    """
+    return 2 * share - 1
+
+
+def _corpus_size(query: Query, tools: Tools) -> int:
+    """Return the number of passages that pass the filters, at least `MIN_CORPUS_SIZE` if there are so many."""
+    total = tools.snapshot.status.counts("").chunks
+    if not query.filters:
+        return total
+    return min(total, max(MIN_CORPUS_SIZE, tools.snapshot.metadata.count_matching(query.filters)))
+
+
+def _lead(coverage: Iterable[float]) -> float:
+    ordered = sorted(coverage, reverse=True)
+    follower = ordered[LEADERS] if len(ordered) > LEADERS else 0.0
+    return ordered[0] - follower if ordered else 0.0
+
+
+def _pool_ends(scores: Mapping[str, float]) -> tuple[float, float]:
+    """Return the best score and the last one of the pool."""
+    pool = list(scores.values())[:POOL_SIZE] or [0.0]
+    return pool[0], pool[-1]
