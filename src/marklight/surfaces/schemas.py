@@ -58,7 +58,15 @@ RESULT = object_of(
         ),
         "levels": LEVELS,
         "why": _list(
-            object_of({"stage": TEXT, "value": NUMBER}),
+            object_of(
+                {
+                    "stage": TEXT,
+                    "value": NUMBER,
+                    "formula": _of("string", "How the value was computed from `inputs`."),
+                    "inputs": _of("object", "Numbers by name.", additionalProperties=NUMBER),
+                },
+                optional=("formula", "inputs"),
+            ),
             "Each stage's part in the score; empty unless an explanation is asked for.",
         ),
     }

@@ -1,46 +1,46 @@
-// Why an answer is as it is: what speaks for a hit, and what each stage left.
+// Explanation of an answer: the trace of each score, and the stages with their timings.
 
 import { counted, make } from "./dom.js";
 
-// Names of stages and of evidence in the JSON, as a person would say them.
-const FOUND = {
-  semantic: ["found by meaning", "how near the passage is to the question, as a cosine"],
-  keyword: ["found by words", "BM25; only compares passages of this question"],
-  code: ["found by names in code", "BM25; only compares passages of this question"],
-  graph: ["found by links", "how close it is to the best passages"],
-};
-const EVIDENCE = {
-  meaning: ["nearness in meaning", "ten times the cosine"],
-  nearness: ["among the nearest", "1 is the nearest of those seen, 0 the last"],
-  words: ["words", "score by words, times the share of the question's words"],
-  covered: ["words it has", "share of the question's words; rare ones count more"],
-  rare: ["rare words it has", "share of the question's words that hardly any passage has"],
-  literal: ["the very word", "for questions of one word"],
-  title: ["words in its title", "share of the question's words"],
-  links: ["how well linked", "documents that it is linked with, by doublings"],
-};
-const AFTER = {
-  answer: ["is there an answer at all", "probability, for the question as a whole"],
-  learned: ["all of that together", "probability that this passage answers"],
-  reciprocal: ["ranks together", "reciprocal rank fusion"],
-  weighted_sum: ["scores together", "weighted sum"],
-  score_aware: ["scores together", "trusting flat lists less"],
-  calibrate: ["as a probability", ""],
-  current_collection: ["in your collection", "score after the lift"],
-  recency: ["how recent", "score after it"],
-  community: ["belongs to the best by links", "score after the lift"],
-  exact_title: ["is called so", "score after the lift"],
-  rerank: ["read with the question", "score by the cross-encoder"],
+// Labels and descriptions of retrievers, features (× weight) and stages in the JSON.
+const LABELS = {
+  semantic: ["found by meaning", "cosine similarity of query and passage"],
+  keyword: ["found by words", "BM25; comparable within this search only"],
+  code: ["found by names in code", "BM25; comparable within this search only"],
+  graph: ["found by links", "share of the best BM25 that links pass on"],
+  cosine: ["similarity in meaning", "10 × cosine similarity"],
+  relative_cosine: ["similarity in meaning", "1 for the best candidate, 0 for the last"],
+  relative_bm25: ["words", "BM25 divided by the best"],
+  lexical: ["words", "BM25 × share of the query's words"],
+  rare_terms: ["rare words", "share of the query's words that hardly any passage has"],
+  exact_phrase: ["contains the query as typed", ""],
+  title: ["words in the title", "share of the query's words"],
+  path: ["words in the path", "share of the query's words"],
+  links: ["links", "log2(1 + number of linked documents)"],
+  log_share: ["share among the best documents", "logarithm"],
+  relevance_base: ["base of the relevance curve", "the same for all results"],
+  relevance: ["relevance", "probability that it is relevant, if there is an answer"],
+  answer: ["answer probability", "does the library contain an answer? The same for all results"],
+  learned: ["score after fusion", "answer probability × relevance"],
+  reciprocal: ["score after fusion", "reciprocal rank fusion"],
+  weighted_sum: ["score after fusion", "weighted sum"],
+  score_aware: ["score after fusion", "weighted sum in which flat lists count less"],
+  calibrate: ["score as a probability", ""],
+  current_collection: ["boost of the current collection", "score after it"],
+  recency: ["boost of recent documents", "score after it"],
+  community: ["boost of linked documents", "score after it"],
+  exact_title: ["exact title", "score after it"],
+  diversity: ["moved behind another result", "score after it"],
+  rerank: ["cross-encoder", "score after it"],
 };
 const NUMBERS = ["value", "left", "ms"]; // heads of columns that end below each other
-const ALL = { ...FOUND, ...EVIDENCE, ...AFTER };
 
 export function why(hit) {
   const rows = hit.why.map(({ stage, value }) => {
-    const [name, meaning] = ALL[stage] ?? [stage.replaceAll("_", " "), ""];
+    const [name, meaning] = LABELS[stage] ?? [stage.replaceAll("_", " "), ""];
     return make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "number" }, number(value)), make("td", {}, meaning));
   });
-  return table("What speaks for this passage", ["", "value", "what it is"], rows);
+  return table("How the score of this passage was computed", ["", "value", "what it is"], rows);
 }
 
 export function stages(answer, measured) {
