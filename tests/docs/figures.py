@@ -62,6 +62,8 @@ def value(expression: str) -> str:
     }
     # The expressions are part of this repository; no builtins but these are needed.
     computed = eval(source or expression, {"__builtins__": {"round": round, "len": len}}, names)
+    if form == "short":  # .123, as is usual for measures of retrieval
+        return f"{computed:.3f}".removeprefix("0")
     return format(computed, form) if source else str(computed)
 
 
