@@ -80,6 +80,6 @@ def test_a_document_with_a_bomb_as_frontmatter_is_indexed_without_it(tmp_path: P
     with library(tmp_path) as lib:
         report = lib.index()
         assert [said for _, said in report.remarks] == [
-            "frontmatter could not be read: line 1: a key has more than 20 parts"
+            "frontmatter could not be parsed: line 1: a key has more than 20 parts"
         ]
         assert lib.search("wombat", mode="keyword").hits

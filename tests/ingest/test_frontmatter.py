@@ -127,5 +127,5 @@ def test_a_rule_at_the_top_is_no_frontmatter() -> None:
 
 def test_a_remark_names_the_line_of_the_file() -> None:
     assert split("---\ntitle: x\nbad: [1, 2\n---\n").remark == (
-        "frontmatter could not be read: line 4: did not find expected ',' or ']'"
+        "frontmatter could not be parsed: line 4: did not find expected ',' or ']'"
     )

@@ -94,7 +94,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
         read(link)
     with pytest.raises(TemporarilyUnreadable, match="not a regular file"):
         read(folder)
-    with pytest.raises(Refused, match="gone"):
+    with pytest.raises(Refused, match="no longer exists"):
         read(tmp_path / "never.md")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket.md"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from marklight.ingest.document import parse_document
 from marklight.ingest.read import Source
-from marklight.ingest.render import MOST_LINES, Rendered, render
+from marklight.ingest.render import MAX_LINES, Rendered, render
 from marklight.model import DocumentId, FileState
 from tests.hostile import HOSTILE
 
@@ -171,7 +171,7 @@ def test_of_a_long_document_the_part_around_a_line_is_shown(line: int) -> None:
     found = shown(text, line=line)
     first, last = found.lines
     assert first <= line <= last
-    assert last - first < MOST_LINES
+    assert last - first < MAX_LINES
     assert f'data-lines="{min(line, 19_999) // 4 * 4 + 1}' in found.html
 
 

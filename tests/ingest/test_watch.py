@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight.ingest.discover import Discover
-from marklight.ingest.watch import MANY, Watch, file_system, merged
+from marklight.ingest.watch import MAX_RANGES, Watch, file_system, merged
 from marklight.ports import PathRange
 from tests.making import write
 
@@ -40,7 +40,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def watch(root: Path) -> Iterator[Watch]:
     watch = Watch(Discover(), {"docs": root}, QUIET_MS)
-    watch.cover(Discover()({"docs": root}).folders)
+    watch.add_folders(Discover()({"docs": root}).folders)
     assert not watch.problem
     yield watch
     watch.close()
@@ -54,7 +54,7 @@ def told(watch: Watch, root: Path, *paths: str) -> None:
         left -= {
             path for path in left if any(s.first <= path < (s.end or "\U0010ffff") for s in spans)
         }
-        watch.cover(Discover()({"docs": root}, spans).folders, spans)
+        watch.add_folders(Discover()({"docs": root}, spans).folders, spans)
     assert not left
 
 
@@ -122,7 +122,7 @@ def test_rules_that_change_mean_their_whole_folder(watch: Watch, root: Path) -> 
 def test_very_many_changes_mean_everything(watch: Watch, root: Path) -> None:
     write(root, {f"many/{number}.md": "" for number in range(3)})
     told(watch, root, "many/1.md")
-    write(root, {f"many/{number}.md": "x" for number in range(MANY + 20)})
+    write(root, {f"many/{number}.md": "x" for number in range(MAX_RANGES + 20)})
     until = time.monotonic() + SECONDS
     while (spans := watch.wait(SECONDS, Event())) != [PathRange("docs")]:
         assert time.monotonic() < until, spans
@@ -139,7 +139,7 @@ def test_a_wake_ends_the_waiting_and_loses_nothing(watch: Watch, root: Path) -> 
 def test_the_deepest_collection_is_told(root: Path) -> None:
     collections = {"all": root, "guide": root / "guide"}
     watch = Watch(Discover(), collections, 30)
-    watch.cover(Discover()(collections).folders)
+    watch.add_folders(Discover()(collections).folders)
     write(root, {"guide/b.md": "2"})
     assert watch.wait(SECONDS, Event()) == [PathRange("guide", "b.md", "b.md0")]
     watch.close()
@@ -154,12 +154,10 @@ def test_a_limit_of_the_system_is_a_problem_that_can_pass(
     watch = Watch(Discover(), {"docs": root}, 30)
     with monkeypatch.context() as patch:
         patch.setattr(watchfiles._rust_notify, "RustNotify", full)
-        watch.cover(Discover()({"docs": root}).folders)
-    assert watch.problem == (
-        "the system cannot tell what changes in 2 folders (OS file watch limit reached)"
-    )
+        watch.add_folders(Discover()({"docs": root}).folders)
+    assert watch.problem == ("2 folders cannot be watched (OS file watch limit reached)")
     assert watch.wait(0.01, Event()) == []
-    watch.renew()
+    watch.restart()
     assert not watch.problem
     write(root, {"a.md": "2"})
     told(watch, root, "a.md")

@@ -1,4 +1,4 @@
-"""What a document says about itself: YAML or TOML at its top, as values that JSON can hold."""
+"""Parse frontmatter: YAML or TOML at the top of a document, as values that JSON can represent."""
 
 from __future__ import annotations
 
@@ -10,38 +10,40 @@ from datetime import date, datetime, time
 from functools import cache
 from typing import Any
 
-LIMIT_CHARS = 100_000
-"""More than this is no description of a document; YAML of such size takes seconds to read."""
-_MOST_VALUES = 10_000
-"""Aliases let a few lines of YAML stand for millions of values; nobody means that."""
-_DEEPEST = 20
+MAX_CHARS = 100_000
+"""Longer frontmatter is text; YAML of this size takes seconds to parse."""
+_MAX_VALUES = 10_000
+"""A few lines of YAML with aliases can expand to millions of values (billion laughs)."""
+_MAX_DEPTH = 20
 _SAFE_CHARS = 1000
-"""So short a text cannot be nested deeply enough to do harm."""
-_CLOSED = {"---": ("---", "..."), "+++": ("+++",)}
+"""A text this short cannot be nested deeply enough to overflow the C parser's stack."""
+_CLOSING_FENCES = {"---": ("---", "..."), "+++": ("+++",)}
 
 
 @dataclass(frozen=True, slots=True)
 class Frontmatter:
-    """The values, how many lines they take at the top, and what was wrong with them."""
+    """The values, the number of lines that they take, and a remark."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     lines: int = 0
     remark: str = ""
-    """Why the values could not be read; the lines are then text like any other."""
+    """Why the values could not be parsed; the lines are then text."""
 
 
 def split(text: str) -> Frontmatter:
-    """The frontmatter of a text; one that cannot be read has no values but a remark."""
+    """Return the frontmatter of a text; if it cannot be parsed, no values and a remark."""
     fence = text[:3]
-    if fence not in _CLOSED or text[3 : text.find("\n") if "\n" in text else None].strip(" \t"):
+    if fence not in _CLOSING_FENCES or text[3 : text.find("\n") if "\n" in text else None].strip(
+        " \t"
+    ):
         return Frontmatter()
-    lines = text[: LIMIT_CHARS + 1].split("\n")
+    lines = text[: MAX_CHARS + 1].split("\n")
     for number, line in enumerate(lines[1:], 1):
-        if line.rstrip() in _CLOSED[fence]:
+        if line.rstrip() in _CLOSING_FENCES[fence]:
             return _load(fence, "\n".join(lines[1:number]), number + 1)
     if (len(lines) > 1 and ":" in lines[1]) or fence == "+++":
-        why = "is too long" if len(text) > LIMIT_CHARS else "is not closed"
-        return Frontmatter(remark=f"frontmatter {why}, so it was read as text")
+        problem = "is too long" if len(text) > MAX_CHARS else "is not closed"
+        return Frontmatter(remark=f"frontmatter {problem}, so it is indexed as text")
     return Frontmatter()
 
 
@@ -51,17 +53,17 @@ def _load(fence: str, source: str, lines: int) -> Frontmatter:
         if loaded is None:
             return Frontmatter(lines=lines)
         if not isinstance(loaded, dict):
-            raise ValueError(f"it holds a {type(loaded).__name__}, not keys and values")
-        budget = [_MOST_VALUES]
-        values = {_key(key): _plain(value, budget, 0) for key, value in loaded.items()}
+            raise ValueError(f"it is a {type(loaded).__name__}, not keys and values")
+        budget = [_MAX_VALUES]
+        values = {_key(key): _json_value(value, budget, 0) for key, value in loaded.items()}
     except Exception as error:
-        # Whatever a parser of foreign text may raise, the document itself must not be lost.
-        return Frontmatter(lines=lines, remark=f"frontmatter could not be read: {_reason(error)}")
+        # Whatever a parser raises, the document itself must be indexed.
+        return Frontmatter(lines=lines, remark=f"frontmatter could not be parsed: {_reason(error)}")
     return Frontmatter(values, lines)
 
 
 def _reason(error: Exception) -> str:
-    """In one line; the YAML parser counts lines from 0 and begins after the fence."""
+    """Return an error in one line; the YAML parser counts lines from 0 and starts after the fence."""
     mark = getattr(error, "problem_mark", None)
     if mark is not None:
         return f"line {mark.line + 2}: {getattr(error, 'problem', None) or 'not valid YAML'}"
@@ -77,7 +79,7 @@ def _toml(source: str) -> Any:
 def _yaml(source: str) -> Any:
     if not source.strip():
         return None
-    # A tab that only indents or trails is the commonest reason why YAML is refused.
+    # Tabs as indentation are the most frequent error in YAML.
     return _yaml_loader()(source.replace("\t", "    "))
 
 
@@ -86,21 +88,21 @@ def _yaml_loader() -> Callable[[str], Any]:
     import yaml
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        """The safe loader, but dates and numbers that are none stay what was written."""
+        """The safe loader, but invalid dates and numbers stay strings."""
 
         def flatten_mapping(self, node: Any) -> None:
-            """Merging keys multiplies them, so `<<` is a key like any other."""
+            """Do not merge: merging multiplies keys, so `<<` is an ordinary key."""
 
     def as_written(name: str) -> Callable[[Any, Any], Any]:
         tag = f"tag:yaml.org,2002:{name}"
-        made = yaml.SafeLoader.yaml_constructors[tag]
+        constructor = yaml.SafeLoader.yaml_constructors[tag]
 
         def construct(loader: Any, node: Any) -> Any:
             try:
-                value = made(loader, node)
+                value = constructor(loader, node)
             except (ValueError, OverflowError):
                 return node.value
-            # `1.10` is a version and `12:30` a time of day: a number prints as it was written.
+            # `1.10` is a version and `12:30` a time: a number is kept only if it prints as it was written.
             return value if name == "timestamp" or str(value) == node.value else node.value
 
         return construct
@@ -111,13 +113,13 @@ def _yaml_loader() -> Callable[[str], Any]:
     Loader.add_multi_constructor("!", lambda loader, _, node: _untagged(loader, node))
 
     def load(source: str) -> Any:
-        # The C parser builds nested values by recursion without a bound: deep ones end the process.
+        # The C parser recurses without a limit: deep nesting would crash the process.
         if len(source) > _SAFE_CHARS:
             depth = 0
             for event in yaml.parse(source, Loader):
                 depth += isinstance(event, yaml.CollectionStartEvent)
                 depth -= isinstance(event, yaml.CollectionEndEvent)
-                if depth > _DEEPEST:
+                if depth > _MAX_DEPTH:
                     raise ValueError("it is nested too deeply")
         return yaml.load(source, Loader)
 
@@ -138,10 +140,11 @@ def _key(key: object) -> str:
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff]")
 
 
-def _plain(value: object, budget: list[int], depth: int) -> Any:
+def _json_value(value: object, budget: list[int], depth: int) -> Any:
+    """Convert a value to one that JSON can represent, within a budget of values."""
     budget[0] -= 1
-    if budget[0] < 0 or depth > _DEEPEST:
-        raise ValueError("it stands for too many values")
+    if budget[0] < 0 or depth > _MAX_DEPTH:
+        raise ValueError("it expands to too many values")
     if isinstance(value, str):
         return _CONTROL.sub("\ufffd", value)
     if value is None or isinstance(value, bool):
@@ -153,7 +156,7 @@ def _plain(value: object, budget: list[int], depth: int) -> Any:
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, dict):
-        return {_key(key): _plain(item, budget, depth + 1) for key, item in value.items()}
+        return {_key(key): _json_value(item, budget, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item, budget, depth + 1) for item in value]
+        return [_json_value(item, budget, depth + 1) for item in value]
     return _CONTROL.sub("\ufffd", str(value))

@@ -1,4 +1,7 @@
-"""A document as HTML that can be shown: every block with its lines, headings with their anchors, links that lead on."""
+"""Render a document as sanitised HTML: blocks with their lines, headings with anchors, resolved links.
+
+The output of markdown-it is unsafe until nh3 has removed everything that runs, loads or sends.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from markdown_it.renderer import RendererHTML
@@ -18,31 +21,61 @@ from marklight.escaping import visible
 from marklight.ingest import frontmatter
 from marklight.ingest.links import is_media, keys_for, wiki_parts
 from marklight.ingest.parse import Style, parser
-from marklight.ingest.parse.blocks import blocks
 from marklight.ingest.parse.inline import Inline, too_costly
+from marklight.ingest.parse.markdown import blocks
 from marklight.ingest.parse.mentions import CUSTOM_ANCHOR
 from marklight.ingest.recipe import PARSERS, parser_for
-from marklight.ingest.sanitise import INSIDE, PREFIX, sanitise
 from marklight.model import Document
 from marklight.text import strip_markup
 
-Find = Callable[[tuple[str, ...]], str | None]
-"""What a document is called that a link means by one of these keys; None if there is none."""
+if TYPE_CHECKING:
+    import nh3
 
-MOST_LINES = 4_000
-MOST_CHARS = 400_000
-"""More is shown in part: what a browser lays out takes a thousand times its text, and nobody reads it at once."""
-_MOST_TAGS = 20_000
-"""Of HTML in a document: more is shown as it is written, for a parser's work may grow with its square."""
+Find = Callable[[tuple[str, ...]], str | None]
+"""Returns the name of the document that a link with these keys leads to; None if there is none."""
+
+MAX_LINES = 4_000
+MAX_CHARS = 400_000
+"""Of a longer document a part is rendered: a browser's layout takes a thousand times the memory of the text."""
+_MAX_TAGS = 20_000
+"""HTML tags in a document beyond this are shown as text: the work of a parser may grow with their square."""
 _TASK = re.compile(r"\[([ xX])\]\s")
 _TAG_OPEN = re.compile(r"<[a-zA-Z!/?]")
 _LONG_TAG = re.compile(r"<[^<>]{10000}")
-"""Attributes of one tag are compared with each other."""
+"""Too long for the sanitiser, which compares the attributes of a tag with each other."""
+_WIKI = "./[["
+"""Prefix of the target of a wikilink on its way through the sanitiser: no address of Markdown begins so."""
+
+SCHEME = "marklight"
+"""The scheme of links to documents of the library: `marklight:guide/auth.md#expiry`."""
+ID_PREFIX = "part-"
+"""Prefix of every id: `<a id="forms">` in a document must not become `document.forms` of the page around it."""
+
+_ALLOWED_TAGS = frozenset(
+    "a abbr b bdi blockquote br caption cite code col colgroup dd del details dfn div dl dt em figcaption "
+    "figure h1 h2 h3 h4 h5 h6 hr i img ins kbd li mark ol p pre q rp rt ruby s samp small span strong sub "
+    "summary sup table tbody td tfoot th thead time tr u ul var wbr".split()
+)
+_REMOVED_TAGS = frozenset(
+    "script style template noscript noembed noframes iframe object embed applet svg math title textarea xmp "
+    "select option plaintext audio video canvas frameset".split()
+)
+"""Removed with their content: it is not text of the document, and some are parsed by rules of their own."""
+_ATTRIBUTES = {
+    "*": {"id", "title", "lang", "dir", "data-lines", "data-plain"},
+    "a": {"href"},
+    "img": {"alt"},  # no src: a document must not cause a request
+    "ol": {"start"},
+    "td": {"align", "colspan", "rowspan"},
+    "th": {"align", "colspan", "rowspan", "scope"},
+    "details": {"open"},
+    "time": {"datetime"},
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """HTML, and the lines of the document that it shows."""
+    """HTML, and the lines of the document that it contains."""
 
     html: str
     lines: tuple[int, int]
@@ -51,43 +84,43 @@ class Rendered:
 def render(
     document: Document, name: str, find: Find, line: int = 1, parsers: Mapping[str, str] = PARSERS
 ) -> Rendered:
-    """The document, or of a long one the part around a line; `name` is what links inside it call it."""
+    """Render a document, or the part of a long one around a line; `name` is its name in links to itself."""
     lines = document.text.split("\n")
     front = frontmatter.split(document.text)
     body = min(front.lines, len(lines))
     first, last = _window(document, lines, min(max(line - 1, 0), len(lines) - 1))
-    shown = lines[max(first, body) : last]
+    body_lines = lines[max(first, body) : last]
     kind = parser_for(document.id.path, parsers) or "plain"
     writer = _Writer(document, max(first, body))
-    html = writer.markdown(shown) if kind == "markdown" else writer.plain(shown)
+    html = writer.markdown(body_lines) if kind == "markdown" else writer.plain(body_lines)
     if front.remark and body and first < body:
-        # It could not be read as fields, so it is searched, and shown, as the text that it is.
+        # Frontmatter that could not be parsed is searched, and shown, as text.
         html = f'<pre data-lines="1-{body}">{escape(chr(10).join(lines[:body]))}</pre>\n{html}'
-    # Last, since a character may be written as an entity, which the sanitiser resolves.
-    safe = visible(sanitise(html, writer.leading(name, find)))
+    # Last, since the sanitiser resolves entities to characters.
+    safe = visible(sanitise(html, writer.resolver(name, find)))
     return Rendered(safe, (first + 1, max(last, first + 1)))
 
 
 def _window(document: Document, lines: Sequence[str], at: int) -> tuple[int, int]:
-    """Which lines are shown: all, or so many around one, from the start of a section if one is near."""
-    if len(lines) <= MOST_LINES and len(document.text) <= MOST_CHARS:
+    """Return the lines to render: all, or a part around one, from the start of a section if one is near."""
+    if len(lines) <= MAX_LINES and len(document.text) <= MAX_CHARS:
         return 0, len(lines)
     first, last, size = at, at, 0
-    while size < MOST_CHARS and last - first < MOST_LINES and (first > 0 or last < len(lines)):
-        # A quarter of it before, for what led there.
+    while size < MAX_CHARS and last - first < MAX_LINES and (first > 0 or last < len(lines)):
+        # A quarter of the part is context before the line.
         if last < len(lines) and (first == 0 or 3 * (at - first) >= last - at):
             size += len(lines[last]) + 1
             last += 1
         else:
             first -= 1
             size += len(lines[first]) + 1
-    begins = [heading.lines[0] - 1 for heading in document.outline]
-    # Between sections no list, quote or fence is cut in two.
-    return next((each for each in begins if first and first <= each <= at), first), last
+    sections = [heading.lines[0] - 1 for heading in document.outline]
+    # At the start of a section no list, quote or fence is cut in two.
+    return next((each for each in sections if first and first <= each <= at), first), last
 
 
 class _Writer:
-    """Writes HTML that is not safe yet."""
+    """Writes unsafe HTML."""
 
     def __init__(self, document: Document, first: int) -> None:
         self.document = document
@@ -95,7 +128,7 @@ class _Writer:
         self.anchors = {heading.lines[0]: heading.anchor for heading in document.outline}
 
     def plain(self, lines: list[str]) -> str:
-        """Paragraphs with their line ends as they are."""
+        """Return paragraphs that keep their line breaks."""
         begins = [block.line for block in parser("plain").parse(lines, 0).blocks]
         ends = [*begins[1:], len(lines)]
         written = []
@@ -107,32 +140,32 @@ class _Writer:
         return "\n".join(written)
 
     def markdown(self, lines: list[str]) -> str:
-        """All blocks, then what stands in them: a link may be defined below its use."""
+        """Parse all blocks, then their inline content: a link may be defined below its use."""
         env: dict[str, Any] = {"tags": 0}
         tokens: list[Token] = []
         for block in blocks("\n".join(lines), env):
             tokens += block
         heading = False
         for token in tokens:
-            self._place(token)
+            self._set_attributes(token)
             if token.type == "inline":
                 content = CUSTOM_ANCHOR.sub("", token.content) if heading else token.content
                 token.children = _inlines(content, env)
             heading = token.type == "heading_open"
         return _Renderer().render(tokens, _inline().options, env)
 
-    def leading(self, name: str, find: Find) -> Callable[[str], str | None]:
-        """Where addresses lead that stay inside the library."""
+    def resolver(self, name: str, find: Find) -> Callable[[str], str | None]:
+        """Return a function that resolves addresses without a scheme to links into the library."""
         known: dict[str, str | None] = {}
 
-        def lead(address: str) -> str | None:
+        def resolve(address: str) -> str | None:
             if address not in known:
-                known[address] = self._lead(address, name, find)
+                known[address] = self._resolve(address, name, find)
             return known[address]
 
-        return lead
+        return resolve
 
-    def _lead(self, address: str, name: str, find: Find) -> str | None:
+    def _resolve(self, address: str, name: str, find: Find) -> str | None:
         if address.startswith(_WIKI):
             style = Style.WIKI
             target, fragment = wiki_parts(address.removeprefix(_WIKI))
@@ -140,23 +173,19 @@ class _Writer:
             style = Style.MARKDOWN
             target, _, fragment = address.partition("#")
             fragment = unquote(fragment)
-        found = find(keys_for(target, self.document.id, style)) if target else name
-        if found is None:
+        document = find(keys_for(target, self.document.id, style)) if target else name
+        if document is None:
             return None
-        return f"{INSIDE}:{quote(found)}" + (f"#{quote(fragment)}" if fragment else "")
+        return f"{SCHEME}:{quote(document)}" + (f"#{quote(fragment)}" if fragment else "")
 
-    def _place(self, token: Token) -> None:
+    def _set_attributes(self, token: Token) -> None:
         if token.map is None or token.nesting < 0 or token.type == "inline":
             return
         begin, end = token.map[0] + self.first + 1, token.map[1] + self.first
         token.attrSet("data-lines", f"{begin}-{max(begin, end)}")
         if token.type == "heading_open" and (anchor := self.anchors.get(begin)):
-            # Here already, for the sanitiser takes one that begins so for one that has it.
-            token.attrSet("id", PREFIX + anchor)
-
-
-_WIKI = "./[["
-"""Before the target of a wikilink, on its way through the sanitiser: no address of Markdown begins so."""
+            # With the prefix already: the sanitiser adds it only where it is missing.
+            token.attrSet("id", ID_PREFIX + anchor)
 
 
 @cache
@@ -171,7 +200,7 @@ def _inlines(content: str, env: MutableMapping[str, Any]) -> list[Token]:
 
 
 class _Renderer(RendererHTML):
-    """What markdown-it writes, and how notes and sites differ from it."""
+    """The HTML renderer of markdown-it, adapted for notes and websites."""
 
     def fence(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
         return self.code_block(tokens, at, options, env)
@@ -182,7 +211,7 @@ class _Renderer(RendererHTML):
         return f'<pre data-lines="{lines}"><code>{escape(token.content)}</code></pre>\n'
 
     def html_block(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
-        # Not around it: what it opens may be closed by a later block.
+        # Not around the block: a later block may close a tag that it opens.
         lines = escape(str(tokens[at].attrs.get("data-lines", "")))
         return f'<span data-lines="{lines}"></span>{_html(tokens[at].content, env)}'
 
@@ -191,15 +220,15 @@ class _Renderer(RendererHTML):
 
     def image(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
         token = tokens[at]
-        said = self.renderInlineAsText(token.children or [], options, env)
-        return _image(said or str(token.attrs.get("src", "")).rpartition("/")[2])
+        alt = self.renderInlineAsText(token.children or [], options, env)
+        return _image(alt or str(token.attrs.get("src", "")).rpartition("/")[2])
 
     def wikilink(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
         token = tokens[at]
-        target, said = str(token.meta["target"]), token.content
+        target, label = str(token.meta["target"]), token.content
         if token.meta["embeds"] and is_media(target):
-            return _image(said)
-        return f'<a href="{escape(_WIKI + target)}">{escape(said)}</a>'
+            return _image(label)
+        return f'<a href="{escape(_WIKI + target)}">{escape(label)}</a>'
 
     def shortcode(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
         return escape(strip_markup(tokens[at].content))
@@ -217,7 +246,7 @@ class _Renderer(RendererHTML):
         return escape(content)
 
     def text_special(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
-        """An entity or an escaped character, as the character that it means."""
+        """Write an entity or an escaped character as the character."""
         return escape(tokens[at].content)
 
     def th_open(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
@@ -227,16 +256,40 @@ class _Renderer(RendererHTML):
         return self._cell(tokens[at])
 
     def _cell(self, token: Token) -> str:
-        # Styles are taken away, and this one says something.
+        # The sanitiser removes styles, so the alignment becomes an attribute.
         side = str(token.attrs.get("style", "")).partition("text-align:")[2]
         return f'<{token.tag} align="{escape(side)}">' if side else f"<{token.tag}>"
 
 
 def _html(content: str, env: MutableMapping[str, Any]) -> str:
     env["tags"] += len(_TAG_OPEN.findall(content))
-    tame = env["tags"] <= _MOST_TAGS and not _LONG_TAG.search(content)
-    return content if tame else escape(content)
+    within_limits = env["tags"] <= _MAX_TAGS and not _LONG_TAG.search(content)
+    return content if within_limits else escape(content)
 
 
-def _image(said: str) -> str:
-    return f'<img alt="{escape(said)}">'
+def _image(alt: str) -> str:
+    return f'<img alt="{escape(alt)}">'
+
+
+def sanitise(html: str, resolve: Callable[[str], str | None]) -> str:
+    """Remove everything that runs, loads, sends or imitates the page around the document.
+
+    `resolve` returns the address of a link without a scheme; None removes the link.
+    """
+    return _cleaner(resolve).clean(html)
+
+
+def _cleaner(resolve: Callable[[str], str | None]) -> nh3.Cleaner:
+    import nh3
+
+    return nh3.Cleaner(
+        tags=set(_ALLOWED_TAGS),
+        clean_content_tags=set(_REMOVED_TAGS),
+        attributes={tag: set(names) for tag, names in _ATTRIBUTES.items()},
+        url_schemes={"http", "https", "mailto", SCHEME},
+        url_relative=resolve,
+        link_rel="noopener noreferrer",
+        set_tag_attribute_values={"a": {"target": "_blank"}},
+        id_prefix=ID_PREFIX,
+        strip_comments=True,
+    )

@@ -144,16 +144,16 @@ class Following:
         limits, reading = self.library.limits, self.library.reading
         watch = Watch(reading.discover, reading.collections, limits.debounce_ms)
         try:
-            watch.cover(self._read(None).folders)
+            watch.add_folders(self._read(None).folders)
             # Once more at once, since files may have changed before their folder was watched.
             everything_at, renewed_at = 0.0, time.monotonic()
             while not self._over.is_set():
                 began = time.monotonic()
                 if began >= everything_at:
                     if watch.problem and began >= renewed_at + limits.reconcile_seconds:
-                        watch.renew()
+                        watch.restart()
                         renewed_at = began
-                    watch.cover(self._read(None).folders)
+                    watch.add_folders(self._read(None).folders)
                     everything_at = time.monotonic() + self._pause(watch, time.monotonic() - began)
                 embedding = self._embed()
                 self._say(watch)
@@ -162,7 +162,7 @@ class Following:
                 if not self._over.is_set():
                     self._wake.clear()
                 if spans:
-                    watch.cover(self._read(spans).folders, spans)
+                    watch.add_folders(self._read(spans).folders, spans)
                     everything_at = min(everything_at, time.monotonic() + self._pause(watch, 0))
         finally:
             watch.close()

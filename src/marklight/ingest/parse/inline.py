@@ -1,4 +1,4 @@
-"""Mentions inside a paragraph: inline rules for wikilinks, tags, block ids and Hugo's shortcodes."""
+"""Inline rules of Markdown: wikilinks, tags, block ids and Hugo shortcodes, besides CommonMark's links and images."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from markdown_it.rules_inline.image import image
 from markdown_it.rules_inline.link import link
 from markdown_it.token import Token
 
-LIMIT_CHARS = 50_000
-"""A paragraph longer than this is data, not prose."""
+MAX_CHARS = 50_000
+"""A longer paragraph is data, not prose."""
 
 _BRACKET = re.compile(r"[\[\]]")
 _FEW_BRACKETS = 50
-_LIMIT_WORK = 500_000
-"""Characters looked through for closing brackets; real paragraphs stay below a tenth of it."""
+_MAX_WORK = 500_000
+"""Characters scanned for closing brackets; real paragraphs stay below a tenth of it."""
 
 _TAG = re.compile(r"#((?:[^\W_]|[-_/]|[\U0001F000-\U0001FAFF\u2600-\u27BF\u200D\uFE0F])+)")
 _NAME = re.compile(r"[^\d/_-]")
@@ -31,24 +31,24 @@ HREF = re.compile(
     r"<a\s[^<>]{0,500}?href\s*=\s*(?:\"(?=\{\{)|\"([^\"\n]*)\"|'([^'\n]*)')", re.IGNORECASE
 )
 _SHELL = re.compile(r"\s(?:-|.*[$\"'=<>&!])")
-"""`[[ -f x ]]` and `[[ $x == y ]]` are shell tests, wherever they stand."""
+"""`[[ -f x ]]` and `[[ $x == y ]]` are shell tests, not wikilinks."""
 
 
-def ref_target(found: re.Match[str]) -> str:
-    """The page that Hugo's `ref` names, however it is quoted."""
-    return next(filter(None, found.groups()), "")
+def ref_target(match: re.Match[str]) -> str:
+    """Return the page of a Hugo `ref` shortcode, without its quotes."""
+    return next(filter(None, match.groups()), "")
 
 
-WORTH = re.compile(
-    r"\](?:\((?!\s*(?:https?:|mailto:|#))|\[)"  # a link that may stay within the library
+MAY_MENTION = re.compile(
+    r"\](?:\((?!\s*(?:https?:|mailto:|#))|\[)"  # a link that may lead to another document
     r"|\[\[|\{\{[<%]|<a\s"
     r"|(?:^|\s)(?:#[^\s#]|\^[A-Za-z0-9-]+[ \t]*(?:\n|$))"
 )
-"""What a paragraph must hold to be worth the time of the inline rules."""
+"""A paragraph without a match has no mentions, so the inline rules are skipped."""
 
 
 class Inline(MarkdownIt):
-    """The inline rules that matter for mentions; addresses stay as they were written."""
+    """The inline rules needed for mentions; link targets stay as written."""
 
     def __init__(self, *, text: bool) -> None:
         super().__init__("commonmark")
@@ -61,38 +61,38 @@ class Inline(MarkdownIt):
         if text:
             self.enable(["strikethrough"])
         else:
-            # Emphasis changes no mention, and is what takes longest on hostile text.
+            # Emphasis does not change mentions, and is the slowest rule on hostile text.
             self.disable(["emphasis", "entity", "newline", "balance_pairs", "fragments_join"])
 
     def normalizeLink(self, url: str) -> str:  # noqa: N802
-        """The address as written: it is a path, not something to put into HTML."""
+        """Return the target as written: it is a path, not a URL for HTML."""
         return url
 
     def validateLink(self, url: str) -> bool:  # noqa: N802, ARG002
-        """Nothing is rendered, so nothing is dangerous."""
+        """Accept every target: nothing is rendered from here."""
         return True
 
     def tokens(self, content: str, env: MutableMapping[str, Any]) -> list[Token]:
-        """The inline tokens of a paragraph."""
+        """Return the inline tokens of a paragraph."""
         env["shortcodes"] = "{{" in content
         return self.inline.parse(content, self, env, [])
 
 
 def too_costly(content: str) -> bool:
-    """Whether a paragraph is data, not prose, or its brackets would be matched in quadratic time."""
-    if len(content) > LIMIT_CHARS:
+    """Return true if a paragraph is too long, or matching its brackets would take quadratic time."""
+    if len(content) > MAX_CHARS:
         return True
     if content.count("[") < _FEW_BRACKETS:
         return False
-    # The parser looks from each bracket to the one that closes it, or to the end.
+    # The parser scans from each opening bracket to the closing one, or to the end.
     opened: list[int] = []
     work = 0
-    for found in _BRACKET.finditer(content):
-        if found[0] == "[":
-            opened.append(found.start())
+    for bracket in _BRACKET.finditer(content):
+        if bracket[0] == "[":
+            opened.append(bracket.start())
         elif opened:
-            work += found.start() - opened.pop()
-    return work + sum(len(content) - at for at in opened) > _LIMIT_WORK
+            work += bracket.start() - opened.pop()
+    return work + sum(len(content) - at for at in opened) > _MAX_WORK
 
 
 def _link(state: StateInline, silent: bool) -> bool:
@@ -105,7 +105,7 @@ def _link(state: StateInline, silent: bool) -> bool:
     if not link(state, silent):
         return False
     if not silent:
-        _place(state, before, start, "link_open")
+        _set_position(state, before, start, "link_open")
     return True
 
 
@@ -118,11 +118,11 @@ def _image(state: StateInline, silent: bool) -> bool:
     if not image(state, silent):
         return False
     if not silent:
-        _place(state, before, start, "image")
+        _set_position(state, before, start, "image")
     return True
 
 
-def _place(state: StateInline, before: int, start: int, kind: str) -> None:
+def _set_position(state: StateInline, before: int, start: int, kind: str) -> None:
     for token in state.tokens[before : before + 2]:
         if token.type == kind:
             token.meta = {"pos": start}
@@ -130,7 +130,7 @@ def _place(state: StateInline, before: int, start: int, kind: str) -> None:
 
 
 def _ref_link(state: StateInline, silent: bool) -> bool:
-    """`[text]({{< ref "page" >}}#part)`, which CommonMark would not take for a link."""
+    """Parse `[text]({{< ref "page" >}}#part)`, which is no link in CommonMark."""
     start, maximum = state.pos, state.posMax
     label_end = state.md.helpers.parseLinkLabel(state, start, True)
     if label_end < 0 or state.src[label_end + 1 : label_end + 2] != "(":
@@ -138,13 +138,13 @@ def _ref_link(state: StateInline, silent: bool) -> bool:
     at = label_end + 2
     while at < maximum and state.src[at] in " \t":
         at += 1
-    found = REF.match(state.src, at)
-    end = state.src.find("}}", found.end()) if found else -1
+    match = REF.match(state.src, at)
+    end = state.src.find("}}", match.end()) if match else -1
     close = state.src.find(")", end) if end > 0 else -1
-    if not found or end < 0 or close < 0 or close >= maximum:
+    if not match or end < 0 or close < 0 or close >= maximum:
         return False
     if not silent:
-        target = ref_target(found) + state.src[end + 2 : close].strip()
+        target = ref_target(match) + state.src[end + 2 : close].strip()
         token = state.push("link_open", "a", 1)
         token.attrs, token.meta = {"href": target}, {"pos": start}
         state.pos, state.posMax = start + 1, label_end
@@ -155,7 +155,7 @@ def _ref_link(state: StateInline, silent: bool) -> bool:
 
 
 def _wikilink(state: StateInline, silent: bool, start: int | None = None) -> bool:
-    """`[[Target#Heading|text]]`, with `!` before it an embed."""
+    """Parse `[[Target#Heading|text]]`, or an embed `![[…]]`."""
     at = state.pos if start is None else start
     source = state.src
     if not source.startswith("[[", at):
@@ -168,9 +168,9 @@ def _wikilink(state: StateInline, silent: bool, start: int | None = None) -> boo
     if source[end + 2 : end + 3] == "(" or _SHELL.match(inner) or inner.isspace():
         return False
     if not silent:
-        target, _, shown = inner.partition("|")
+        target, _, label = inner.partition("|")
         token = state.push("wikilink", "", 0)
-        token.content = shown.strip() or target.rstrip("\\").strip()
+        token.content = label.strip() or target.rstrip("\\").strip()
         token.meta = {"pos": at, "target": target.rstrip("\\").strip(), "embeds": start is not None}
     state.pos = end + 2
     return True
@@ -180,14 +180,14 @@ def _tag(state: StateInline, silent: bool) -> bool:
     at = state.pos
     if state.src[at] != "#" or (at and not state.src[at - 1].isspace()) or state.linkLevel:
         return False
-    found = _TAG.match(state.src, at, state.posMax)
-    name = found[1].strip("/") if found else ""
-    if not found or not _NAME.search(name):
+    match = _TAG.match(state.src, at, state.posMax)
+    name = match[1].strip("/") if match else ""
+    if not match or not _NAME.search(name):
         return False
     if not silent:
         token = state.push("tag", "", 0)
-        token.content, token.meta = found[0], {"name": name}
-    state.pos = found.end()
+        token.content, token.meta = match[0], {"name": name}
+    state.pos = match.end()
     return True
 
 
@@ -195,18 +195,18 @@ def _block_id(state: StateInline, silent: bool) -> bool:
     at = state.pos
     if state.src[at] != "^" or (at and not state.src[at - 1].isspace()):
         return False
-    found = _BLOCK_ID.match(state.src, at, state.posMax)
-    if not found:
+    match = _BLOCK_ID.match(state.src, at, state.posMax)
+    if not match:
         return False
     if not silent:
         token = state.push("block_id", "", 0)
-        token.meta = {"pos": at, "name": found[1]}
-    state.pos = found.end()
+        token.meta = {"pos": at, "name": match[1]}
+    state.pos = match.end()
     return True
 
 
 def _shortcode(state: StateInline, silent: bool) -> bool:
-    """`{{< name … >}}`: its words are text, never links or tags, unless it is a reference."""
+    """Parse `{{< name … >}}`: plain text without links and tags, unless it is a `ref`."""
     at = state.pos
     source = state.src
     if not source.startswith(("{{<", "{{%"), at):
@@ -217,8 +217,8 @@ def _shortcode(state: StateInline, silent: bool) -> bool:
     if not silent:
         token = state.push("shortcode", "", 0)
         token.content = source[at : end + 3]
-        found = REF.match(source, at)
-        target = ref_target(found) if found else ""
+        match = REF.match(source, at)
+        target = ref_target(match) if match else ""
         token.meta = {"pos": at, "target": target}
     state.pos = end + 3
     return True

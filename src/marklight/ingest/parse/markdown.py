@@ -1,16 +1,23 @@
-"""Markdown: CommonMark with tables by markdown-it, and what notes and sites add to it."""
+"""Markdown parser: CommonMark with tables by markdown-it, plus wikilinks, tags and Hugo shortcodes.
+
+Blocks are parsed one after the other, so that memory stays bounded whatever the length of the text.
+"""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock, blockquote, list_block, table
 from markdown_it.token import Token
 
 from marklight.ingest.parse import Block, Code, Structure
-from marklight.ingest.parse.blocks import blocks
-from marklight.ingest.parse.inline import WORTH
-from marklight.ingest.parse.mentions import HTML, Text, mentions
+from marklight.ingest.parse.inline import MAY_MENTION
+from marklight.ingest.parse.mentions import HTML, Text, add_mentions
 from marklight.model import Kind
 
 _LEAVES = {
@@ -27,44 +34,55 @@ _CONTAINERS = frozenset(
 )
 _LISTS = frozenset(("bullet_list_open", "ordered_list_open"))
 _LIST_ENDS = frozenset(("bullet_list_close", "ordered_list_close"))
-_MOST_HEADINGS = 20_000
-"""Sections take far more memory than their text; the specification of HTML has 2,000 of them."""
+_MAX_HEADINGS = 20_000
+"""A section takes far more memory than its text; the specification of HTML has 2,000 of them."""
 _LANGUAGE = re.compile(r"[\s{.]*([\w+#/-][\w+#./-]*)(?!\S*=)")
-"""The first word after a fence, also as `{.python}`; `title=…` is none."""
+"""The first word after a fence, also as `{.python}`; `title=…` is no language."""
+
+_WINDOW_LINES = 5_000
+_WINDOW_CHARS = 200_000
+"""A longer list, quote or table is parsed as several: tokens take 400 times the memory of their text."""
+_MAX_DEPTH = 60
+"""Deeper lists and quotes are text; at its own limit the parser drops everything that follows."""
+_MAX_COLUMNS = 1_000
+_MAX_MISSING_CELLS = 2_000
+"""Short table rows are padded: without a limit a few bytes become 65,536 cells."""
+
+_Rule = Callable[[StateBlock, int, int, bool], bool]
 
 
 def parse(lines: list[str], first: int) -> Structure:
-    """The structure of the lines from `first` on."""
+    """Return the structure of the lines from `first` on."""
     env: dict[str, Any] = {}
-    walk = _Walk(first)
+    collector = _Collector(first)
     for tokens in blocks("\n".join(lines[first:]) if first else "\n".join(lines), env):
-        walk.over(tokens)
-    mentions(walk.texts, env, walk.found)
-    if walk.headings == _MOST_HEADINGS:
-        walk.found.remarks.append(f"only the first {_MOST_HEADINGS:,} headings were read as such")
-    return walk.found
+        collector.add(tokens)
+    structure = collector.structure
+    add_mentions(collector.texts, env, structure)
+    if collector.headings == _MAX_HEADINGS:
+        structure.remarks.append(f"only the first {_MAX_HEADINGS:,} headings are used")
+    return structure
 
 
-class _Walk:
-    """Notes the blocks of a document, and the texts that are read when all links are defined."""
+class _Collector:
+    """Collects the blocks of a document, and the texts to parse once all link definitions are known."""
 
     def __init__(self, first: int) -> None:
-        self.found = Structure()
+        self.structure = Structure()
         self.texts: list[Text] = []
         self.first = first
         self.headings = 0
 
-    def over(self, tokens: list[Token]) -> None:
-        """One top-level block."""
-        found, first = self.found, self.first
-        opened: Token | None = None  # the outermost container that the next leaf begins
+    def add(self, tokens: list[Token]) -> None:
+        """Add one top-level block."""
+        opened: Token | None = None  # the outermost container that starts with the next leaf
         lists = 0
         heading = 0
         for token in tokens:
             kind = token.type
             if kind == "inline":
-                if heading or WORTH.search(token.content) or "[" in token.content:
-                    self._text(token, heading)
+                if heading or MAY_MENTION.search(token.content) or "[" in token.content:
+                    self._add_text(token, heading)
                 heading = 0
             elif kind in _LEAVES:
                 assert token.map is not None
@@ -75,16 +93,16 @@ class _Walk:
                     opened = None
                 leaf = _LEAVES[kind]
                 if leaf is Kind.CODE:
-                    self._code(token)
-                elif kind == "heading_open" and token.level == 0 and self.headings < _MOST_HEADINGS:
+                    self._add_code(token)
+                elif kind == "heading_open" and token.level == 0 and self.headings < _MAX_HEADINGS:
                     self.headings += 1
                     heading = int(token.tag[1])
                     continue
                 elif leaf is Kind.PROSE:
                     leaf = Kind.LIST if lists else Kind.PROSE
                     if kind == "html_block" and "<a" in token.content:
-                        self._text(token, HTML)
-                found.blocks.append(Block(leaf, line + first, depth))
+                        self._add_text(token, HTML)
+                self.structure.blocks.append(Block(leaf, line + self.first, depth))
             elif kind in _CONTAINERS:
                 lists += kind in _LISTS
                 if opened is None or opened.level > token.level:
@@ -92,16 +110,86 @@ class _Walk:
             elif kind in _LIST_ENDS:
                 lists -= 1
 
-    def _text(self, token: Token, level: int) -> None:
+    def _add_text(self, token: Token, level: int) -> None:
         assert token.map is not None
         start, end = token.map
         self.texts.append(Text(token.content, start + self.first, end + self.first, level))
 
-    def _code(self, token: Token) -> None:
+    def _add_code(self, token: Token) -> None:
         assert token.map is not None
         fenced = token.type == "fence"
-        found = _LANGUAGE.match(token.info) if fenced else None
-        language = found[1].lower() if found else ""
+        match = _LANGUAGE.match(token.info) if fenced else None
+        language = match[1].lower() if match else ""
         start = token.map[0] + self.first + fenced
         lines = token.content.removesuffix("\n").split("\n")
-        self.found.code.append(Code(start, language, lines))
+        self.structure.code.append(Code(start, language, lines))
+
+
+def blocks(source: str, env: dict[str, Any]) -> Iterator[list[Token]]:
+    """Return the tokens of each top-level block; after the last one `env` has all link definitions."""
+    md = _parser()
+    tokens: list[Token] = []
+    state = StateBlock(source, md, env, tokens)
+    rules = md.block.ruler.getRules("")
+    end = state.lineMax
+    line = state.skipEmptyLines(0)
+    while line < end:
+        state.line = line
+        for rule in rules:
+            if rule(state, line, end, False):
+                break
+        if tokens:
+            yield tokens
+            tokens.clear()
+        line = state.skipEmptyLines(max(state.line, line + 1))
+
+
+@cache
+def _parser() -> MarkdownIt:
+    md = MarkdownIt("commonmark", {"maxNesting": 2 * _MAX_DEPTH}).enable("table")
+    after = ["paragraph", "reference"]
+    md.block.ruler.at("table", _bounded_table, {"alt": after})
+    md.block.ruler.at("list", _bounded(list_block), {"alt": [*after, "blockquote"]})
+    md.block.ruler.at("blockquote", _bounded(blockquote), {"alt": [*after, "blockquote", "list"]})
+    return md
+
+
+def _bounded(rule: _Rule) -> _Rule:
+    """Return a block rule with limits on nesting and length."""
+
+    def within(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+        if state.level > _MAX_DEPTH:
+            return False
+        if silent or state.level:
+            return rule(state, start, end, silent)
+        begins = rule(state, start, end, True)
+        return begins and rule(state, start, _window_end(state, start, end), False)
+
+    return within
+
+
+def _window_end(state: StateBlock, start: int, end: int) -> int:
+    """Return the last line of a window of limited size, at least one line below the start."""
+    last = min(end, start + _WINDOW_LINES)
+    return max(
+        start + 1, bisect_right(state.eMarks, state.bMarks[start] + _WINDOW_CHARS, start, last)
+    )
+
+
+def _bounded_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    begins = table(state, start, end, True)
+    if silent or not begins:
+        return begins
+    columns = _cells(state, start)
+    if columns > _MAX_COLUMNS:
+        return False
+    missing, last = 0, start + 2
+    end = max(last, _window_end(state, start, end))
+    while last < end and not state.isEmpty(last) and missing <= _MAX_MISSING_CELLS:
+        missing += max(0, columns - _cells(state, last))
+        last += 1
+    return table(state, start, last, False)
+
+
+def _cells(state: StateBlock, line: int) -> int:
+    return state.src.count("|", state.bMarks[line], state.eMarks[line])

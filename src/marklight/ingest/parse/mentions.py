@@ -1,4 +1,4 @@
-"""The texts of a document: its headings, and what its paragraphs mention."""
+"""Parse the inline text of headings and paragraphs: heading text, anchors, mentions and tags."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from marklight.ingest.parse import Mention, Structure, Style, Title
-from marklight.ingest.parse.inline import HREF, REF, WORTH, Inline, ref_target, too_costly
+from marklight.ingest.parse.inline import HREF, MAY_MENTION, REF, Inline, ref_target, too_costly
 from marklight.text import strip_markup
 
 HTML = -1
+"""In place of a heading level: an HTML block."""
 
 _HEADING_CHARS = 300
-"""A longer line is no name for a section; the whole line stays in the section's text."""
+"""A longer heading is cut; the whole line stays in the section's text."""
 CUSTOM_ANCHOR = re.compile(r"\s*\{:?\s*#([\w:.-]+)[^{}]*\}\s*$")
 _MARKUP = re.compile(r"[\\`*_\[\]<&!~{#^]")
 _SLUG_DROPS = re.compile(r"[^\w\- ]")
@@ -22,13 +23,13 @@ _EMPHASIS = re.compile(r"\*+|~~|(?<!\w)_+|_+(?!\w)")
 
 
 class Text(NamedTuple):
-    """A text of the source, which can be read only when all links are defined."""
+    """Inline text of the source, parsed once all link definitions are known."""
 
     content: str
     line: int
     end: int
     level: int
-    """Of a heading; 0 for a paragraph, `HTML` for a block of it."""
+    """Level of a heading; 0 for a paragraph, `HTML` for an HTML block."""
 
 
 @cache
@@ -36,11 +37,11 @@ def _inline(*, text: bool) -> Inline:
     return Inline(text=text)
 
 
-def mentions(texts: Iterable[Text], env: dict[str, Any], found: Structure) -> None:
-    """Add the headings and all that is mentioned to what was found."""
-    reader = _Reader(env, found)
+def add_mentions(texts: Iterable[Text], env: dict[str, Any], structure: Structure) -> None:
+    """Add headings, mentions, tags and block ids to the structure."""
+    reader = _Reader(env, structure)
     references = env.get("references") or {}
-    refers = any(
+    has_local_references = any(
         not reference["href"].startswith(("http:", "https:", "mailto:"))
         for reference in references.values()
     )
@@ -49,30 +50,30 @@ def mentions(texts: Iterable[Text], env: dict[str, Any], found: Structure) -> No
             reader.heading(text)
         elif text.level == HTML:
             reader.html(text)
-        elif refers or WORTH.search(text.content):
+        elif has_local_references or MAY_MENTION.search(text.content):
             reader.paragraph(text)
 
 
 class _Reader:
-    """Reads the texts of one document in their order."""
+    """Parses the texts of one document, in order."""
 
-    def __init__(self, env: dict[str, Any], found: Structure) -> None:
+    def __init__(self, env: dict[str, Any], structure: Structure) -> None:
         self.env = env
-        self.found = found
+        self.structure = structure
         self.anchors: dict[str, int] = {}
 
     def html(self, text: Text) -> None:
-        """The links of an HTML block."""
-        content, place = text.content, _Place(text)
-        for found in HREF.finditer(content):
-            self._mention(_address(found), "", place.line(found.start()))
+        """Add the links of an HTML block."""
+        content, place = text.content, _LineCounter(text)
+        for match in HREF.finditer(content):
+            self._mention(_href_target(match), "", place.line(match.start()))
 
     def heading(self, heading: Text) -> None:
-        """Its words without markup, and its anchor."""
+        """Add a heading: its text without markup, and its anchor."""
         content, custom = heading.content, ""
-        if content.endswith("}") and (found := CUSTOM_ANCHOR.search(content[-200:])):
-            custom = found[1]
-            content = content[: len(content) - len(found[0])]
+        if content.endswith("}") and (match := CUSTOM_ANCHOR.search(content[-200:])):
+            custom = match[1]
+            content = content[: len(content) - len(match[0])]
         text = content
         if _MARKUP.search(content) and not too_costly(content):
             text = self._read(heading._replace(content=content))
@@ -80,10 +81,10 @@ class _Reader:
         if len(text) > _HEADING_CHARS:
             text = text[: _HEADING_CHARS - 1].rstrip() + "…"
         anchor = self._anchor(custom or _SLUG_DROPS.sub("", text.lower()).replace(" ", "-"))
-        self.found.titles.append(Title(heading.level, text, anchor, heading.line, heading.end))
+        self.structure.titles.append(Title(heading.level, text, anchor, heading.line, heading.end))
 
     def _anchor(self, slug: str) -> str:
-        """As GitHub does it: the second of its name ends in -1."""
+        """Return a unique anchor as GitHub does: the second of the same slug ends in -1."""
         unique = slug
         while unique in self.anchors:
             self.anchors[slug] += 1
@@ -92,19 +93,19 @@ class _Reader:
         return unique
 
     def paragraph(self, paragraph: Text) -> None:
-        """What it mentions, unless it is made to take forever."""
+        """Add the mentions of a paragraph, unless that would take too long."""
         if too_costly(paragraph.content):
-            self.found.remarks.append(
-                f"line {paragraph.line + 1}: no links or tags were looked for "
+            self.structure.remarks.append(
+                f"line {paragraph.line + 1}: links and tags are ignored "
                 f"in a paragraph of {len(paragraph.content):,} characters"
             )
             return
         self._read(paragraph)
 
     def _read(self, text: Text) -> str:
-        """Note what a text mentions; returns its words without markup."""
-        found, shown, text_at = self.found, [], 0
-        place = _Place(text)
+        """Add the mentions of a text; return the text without markup."""
+        structure, shown, text_at = self.structure, [], 0
+        place = _LineCounter(text)
         open_link: tuple[str, int] | None = None
         for token in _inline(text=text.level > 0).tokens(text.content, self.env):
             kind = token.type
@@ -129,26 +130,26 @@ class _Reader:
                     token.meta["target"], token.content, at, Style.WIKI, token.meta["embeds"]
                 )
             elif kind == "tag":
-                found.tags.append(token.meta["name"])
+                structure.tags.append(token.meta["name"])
             elif kind == "shortcode" and token.meta["target"]:
                 self._mention(token.meta["target"], "", place.line(token.meta["pos"]))
             elif kind == "html_inline" and (address := HREF.match(token.content)):
-                self._mention(_address(address), "", place.number)
+                self._mention(_href_target(address), "", place.number)
             elif kind == "block_id":
                 at = place.line(token.meta["pos"])
-                found.marks.setdefault(token.meta["name"].lower(), at)
+                structure.marks.setdefault(token.meta["name"].lower(), at)
         return "".join(shown)
 
     def _mention(
         self, target: str, text: str, line: int, style: Style = Style.MARKDOWN, embeds: bool = False
     ) -> None:
         shown = " ".join(_EMPHASIS.sub("", text).split())
-        heading = len(self.found.titles) - 1
-        self.found.mentions.append(Mention(style, target, shown, line, heading, embeds))
+        heading = len(self.structure.titles) - 1
+        self.structure.mentions.append(Mention(style, target, shown, line, heading, embeds))
 
 
-class _Place:
-    """Lines of a paragraph, found in order: each line end is looked at once."""
+class _LineCounter:
+    """Maps ascending offsets of a paragraph to lines; each line end is counted once."""
 
     def __init__(self, text: Text) -> None:
         self.content = text.content
@@ -156,14 +157,14 @@ class _Place:
         self.number = text.line
 
     def line(self, at: int) -> int:
-        """The line of an offset that is not before the last one asked for."""
+        """Return the line of an offset, which must not be before the last one."""
         if at > self.at:
             self.number += self.content.count("\n", self.at, at)
             self.at = at
         return self.number
 
 
-def _address(found: re.Match[str]) -> str:
-    """Where an HTML link leads: to a page, or to one that a shortcode names."""
-    inner = REF.match(found[1] or found[2] or "") or REF.match(found.string, found.end())
-    return ref_target(inner) if inner else found[1] or found[2] or ""
+def _href_target(match: re.Match[str]) -> str:
+    """Return the target of an HTML link: an address, or the page of a `ref` shortcode."""
+    inner = REF.match(match[1] or match[2] or "") or REF.match(match.string, match.end())
+    return ref_target(inner) if inner else match[1] or match[2] or ""

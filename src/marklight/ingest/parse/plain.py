@@ -1,4 +1,4 @@
-"""Plain text: paragraphs between blank lines, and nothing else."""
+"""Plain text parser: paragraphs separated by blank lines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from marklight.model import Kind
 
 
 def parse(lines: list[str], first: int) -> Structure:
-    """Every paragraph of the lines from `first` on as a block."""
+    """Return every paragraph of the lines from `first` on as a block."""
     blocks: list[Block] = []
     blank = True
     for number in range(first, len(lines)):
