@@ -26,8 +26,7 @@ from benchmarks._measure import corpus, in_a_process, questions, real_index, rea
 from marklight import models
 from marklight.answer import Filters
 from marklight.engines.embedded.engine import EmbeddedEngine
-from marklight.engines.embedded.passages import question as tantivy_query
-from marklight.engines.embedded.passages import schema
+from marklight.engines.embedded.lexical_search import bm25_query
 from marklight.ports import FIELD_BOOSTS, Embedder
 from marklight.text import query_terms
 
@@ -172,7 +171,7 @@ def legs(index: Path, asked: Sequence[str]) -> dict[str, Any]:
         return np.argpartition(matrix @ vector, len(matrix) - CANDIDATES)[-CANDIDATES:]
 
     def tantivy_top(few: Sequence[str]) -> object:
-        query = tantivy_query(schema(), few, FIELD_BOOSTS, None)
+        query = bm25_query(few, FIELD_BOOSTS)
         return opened.searcher().search(query, limit=CANDIDATES, count=False).hits
 
     with engine.snapshot() as snapshot:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from marklight import engines
 from marklight.answer import Filters
-from marklight.engines.embedded import pairing
+from marklight.engines.embedded import links
 from marklight.engines.embedded.engine import EXACT_MOST, EmbeddedEngine
 from marklight.model import Batch, DocumentId, Entry, Failure, FileState
 from marklight.ports import FIELD_BOOSTS, Engine, ScoredChunk, Snapshot
@@ -99,7 +99,7 @@ def both(exact_most: int, followed: int) -> Iterator[tuple[Engine, Engine]]:
         tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(pairing, "MOST", followed)
+        patch.setattr(links, "MAX_LINKS_RESOLVED", followed)
         engine = EmbeddedEngine(Path(folder) / "library", exact_most)
         yield engines.open("memory:"), engine
         engine.close()
@@ -120,9 +120,9 @@ def same_tables(one: Snapshot, two: Snapshot) -> None:
     assert one.status.counts("m") == two.status.counts("m")
     assert one.documents.files() == two.documents.files()
     assert list(one.status.failures()) == list(two.status.failures())
-    assert (one.status.manifest(), one.vectors.models()) == (
+    assert (one.status.manifest(), one.status.models()) == (
         two.status.manifest(),
-        two.vectors.models(),
+        two.status.models(),
     )
     assert one.links.unresolved() == two.links.unresolved()
     for key in ("s", " T ", "title", "none"):
@@ -264,7 +264,7 @@ def same_ranking(
     asked=st.lists(filters | worded, min_size=4, max_size=4),
     limit=st.integers(1, 12),
     exact_most=st.sampled_from([EXACT_MOST, 0]),
-    followed=st.sampled_from([pairing.MOST, 0]),
+    followed=st.sampled_from([links.MAX_LINKS_RESOLVED, 0]),
 )
 def test_a_filtered_search_equals_brute_force(
     steps: list[tuple[Batch, int]],

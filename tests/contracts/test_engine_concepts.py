@@ -213,6 +213,6 @@ def test_words_can_have_vectors_before_any_passage_has(engine: Engine) -> None:
     put(engine, entry("a.md", "apple"))
     commit(engine, Batch(concepts=vectors(["apple"])))
     with engine.snapshot() as snapshot:
-        assert snapshot.vectors.models() == {}
+        assert snapshot.status.models() == {}
         assert snapshot.status.counts("m").embedded == 0
     assert engine.check() == []

@@ -75,7 +75,7 @@ def test_a_text_that_left_and_came_back_is_not_embedded_again(engine: Engine) ->
     assert engine.count_unused_vectors() == 1
     with engine.snapshot() as snapshot:
         assert snapshot.status.counts("m").embedded == 0
-        assert snapshot.vectors.models() == {}
+        assert snapshot.status.models() == {}
         assert snapshot.vectors.search(vector("q"), "m", Filters(), 5) == []
     put(engine, entry("a.md", "one"))
     assert engine.count_unused_vectors() == 0
@@ -126,7 +126,7 @@ def test_models_stand_side_by_side(engine: Engine) -> None:
     commit(engine, embedding(one, two))
     commit(engine, embedding(one, model="n"))
     with engine.snapshot() as snapshot:
-        assert snapshot.vectors.models() == {"m": 2, "n": 1}
+        assert snapshot.status.models() == {"m": 2, "n": 1}
         assert (snapshot.status.counts("m").embedded, snapshot.status.counts("n").embedded) == (
             2,
             1,
@@ -147,11 +147,11 @@ def test_cleaning_drops_what_nobody_uses_and_nothing_else(engine: Engine) -> Non
         expected = before.vectors.search(vector("q"), "m", Filters(), 9)
         other = before.vectors.search(vector("q"), "n", Filters(), 9)
         assert engine.clean(keep=["m"]) == 6
-        assert before.vectors.models() == {"m": 2, "n": 2}
+        assert before.status.models() == {"m": 2, "n": 2}
         assert before.vectors.search(vector("q"), "n", Filters(), 9) == other
     assert (engine.count_unused_vectors(), engine.clean(keep=["m"])) == (0, 0)
     with engine.snapshot() as snapshot:
-        assert snapshot.vectors.models() == {"m": 2}
+        assert snapshot.status.models() == {"m": 2}
         assert snapshot.vectors.search(vector("q"), "m", Filters(), 9) == expected
     put(engine, gone)
     commit(engine, embedding(gone))

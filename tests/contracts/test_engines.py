@@ -41,7 +41,7 @@ def test_a_new_library_is_empty(engine: Engine) -> None:
         assert snapshot.metadata.tags() == {}
         assert snapshot.status.failures() == []
         assert snapshot.status.manifest() == {}
-        assert snapshot.vectors.models() == {}
+        assert snapshot.status.models() == {}
         assert snapshot.documents.get(id_of("a.md")) is None
         assert snapshot.documents.chunks(["x"]) == []
         assert snapshot.documents.section("x") is None

@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from marklight import engines
-from marklight.engines.embedded import pairing
-from marklight.engines.embedded.snapshot import EmbeddedLinks
+from marklight.engines.embedded import links
+from marklight.engines.embedded.snapshot import EmbeddedSnapshot
 from marklight.model import Batch
 from tests.contracts.builders import entry, id_of, link
 
@@ -35,7 +35,7 @@ def steps(folder: Path, links: int, kept: bool) -> tuple[int, int]:
 
     found = []
     with engine.snapshot() as snapshot:
-        connection: sqlite3.Connection = cast(EmbeddedLinks, snapshot.links)._session.connection
+        connection: sqlite3.Connection = cast(EmbeddedSnapshot, snapshot).session.connection
         connection.set_progress_handler(count, 10)
         for ask in (snapshot.links.neighbours, snapshot.links.degrees):
             counted = 0
@@ -50,7 +50,7 @@ def steps(folder: Path, links: int, kept: bool) -> tuple[int, int]:
 def test_a_hub_costs_the_same_however_many_links_lead_to_it(
     tmp_path: Path, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pairing, "MOST", 0)
+    monkeypatch.setattr(links, "MAX_LINKS_RESOLVED", 0)
     few, many = steps(tmp_path / "few", 1_000, kept), steps(tmp_path / "many", 20_000, kept)
     assert many[0] < 1.2 * few[0]
     assert many[1] < 1.2 * few[1]

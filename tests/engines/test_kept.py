@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from marklight.answer import Filters
-from marklight.engines.embedded import kept
+from marklight.engines.embedded import snapshot as snapshots
 from marklight.engines.embedded.engine import EmbeddedEngine
-from marklight.engines.embedded.kept import Recent
 from marklight.engines.embedded.records import texts, unpacked
+from marklight.engines.embedded.snapshot import BoundedCache
 from marklight.model import Batch, Entry, Vectors
 from marklight.ports import FIELD_BOOSTS, Snapshot
 from marklight.text import analyze
@@ -42,10 +42,10 @@ def test_only_what_is_not_known_is_read() -> None:
         asked.append(keys)
         return {key: 2 * key for key in keys if key < 9}
 
-    recent = Recent[int, int](10)
-    assert recent.of([1, 2], double) == {1: 2, 2: 4}
-    assert recent.of([2, 3, 9], double) == {2: 4, 3: 6}
-    assert recent.of([1, 2, 3], double) == {1: 2, 2: 4, 3: 6}
+    recent = BoundedCache[int, int](10)
+    assert recent.get([1, 2], double) == {1: 2, 2: 4}
+    assert recent.get([2, 3, 9], double) == {2: 4, 3: 6}
+    assert recent.get([1, 2, 3], double) == {1: 2, 2: 4, 3: 6}
     assert asked == [[1, 2], [3, 9]]
 
 
@@ -53,11 +53,11 @@ def test_all_is_forgotten_before_it_becomes_too_much() -> None:
     def same(keys: list[int]) -> dict[int, int]:
         return {key: key for key in keys}
 
-    recent = Recent[int, int](3)
-    recent.of([1, 2], same)
-    assert recent.of([2, 3, 4], same) == {2: 2, 3: 3, 4: 4}
+    recent = BoundedCache[int, int](3)
+    recent.get([1, 2], same)
+    assert recent.get([2, 3, 4], same) == {2: 2, 3: 3, 4: 4}
     assert recent.known(range(9)) == {3: 3, 4: 4}
-    assert recent.of(range(9), same) == same(list(range(9)))
+    assert recent.get(range(9), same) == same(list(range(9)))
     assert len(recent.known(range(9))) <= 3
 
 
@@ -99,8 +99,8 @@ def test_views_of_two_commits_keep_apart_what_they_read(engine: EmbeddedEngine) 
 def test_much_more_than_is_kept_can_be_read(
     engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("PASSAGES", "DOCUMENTS", "PLACES"):
-        monkeypatch.setattr(kept, name, 2)
+    for name in ("MAX_PASSAGES", "MAX_DOCUMENTS", "MAX_VECTORS"):
+        monkeypatch.setattr(snapshots, name, 2)
     put(engine, entry("a.md", "apple one", "apple two", "apple", "a pear"), entry("b.md", "apple"))
     with engine.snapshot() as snapshot:
         assert everything(snapshot) == everything(snapshot)
@@ -141,7 +141,7 @@ def test_where_no_library_was_made_nothing_piles_up_either(engine: EmbeddedEngin
     for _ in range(9):
         with engine.snapshot() as snapshot:
             assert snapshot.status.counts("").documents == 0
-    assert len(engine._parts.kept) == 1
+    assert len(engine._parts.caches) == 1
     put(engine, entry("a.md", "apple"))
     with engine.snapshot() as snapshot:
         assert snapshot.status.counts("").documents == 1

@@ -23,7 +23,7 @@ from marklight import engines
 engine = engines.open(sys.argv[1])
 with engine.snapshot() as snapshot:
     snapshot.status.counts("m"), snapshot.documents.files(), snapshot.status.failures()
-    snapshot.status.manifest(), snapshot.vectors.models()
+    snapshot.status.manifest(), snapshot.status.models()
 with engine.writing(1), engine.snapshot() as snapshot:
     snapshot.vectors.pending("m", 5)
 engine.count_unused_vectors(), engine.sizes(), engine.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.engines.embedded import pairing
+from marklight.engines.embedded import links
 from marklight.model import Batch, Entry
 from marklight.ports import Engine
 from tests.contracts.builders import entry, id_of, link
@@ -68,7 +68,7 @@ def test_an_edit_is_followed_at_once(engine: Engine, tmp_path: Path) -> None:
 def test_more_links_than_a_commit_follows_wait_until_documents_are_grouped(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pairing, "MOST", 4)
+    monkeypatch.setattr(links, "MAX_LINKS_RESOLVED", 4)
     put(engine, entry("hub.md", "word"), *spokes(5))
     assert not is_kept(tmp_path)
     assert leads_to_hub(engine) == 5
@@ -80,7 +80,7 @@ def test_more_links_than_a_commit_follows_wait_until_documents_are_grouped(
 def test_a_hub_whose_words_change_keeps_all_that_lead_to_it(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pairing, "MOST", 4)
+    monkeypatch.setattr(links, "MAX_LINKS_RESOLVED", 4)
     put(engine, entry("hub.md", "word"), *spokes(9), grouped=True)
     put(engine, entry("hub.md", "other words"))
     assert is_kept(tmp_path)
@@ -109,7 +109,7 @@ def test_a_commit_that_fails_leaves_them_as_they_were(
         raise OSError("the disk is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pairing, "resolved", fail)  # when edges of the hub have gone already
+        patch.setattr(links, "resolved_edges", fail)  # when edges of the hub have gone already
         with pytest.raises(OSError, match="gone"):
             put(engine, entry("hub.md", "word", links=(link("0"),)))
     assert is_kept(tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from marklight.answer import Filters
-from marklight.engines.embedded import read
+from marklight.engines.embedded import filters as embedded_filters
 from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.model import Batch
 from tests.contracts.builders import entry
@@ -35,6 +35,6 @@ def test_of_many_documents_their_part_of_all_is_told(
         engine.commit(Batch(entries=tuple(pages)))
     with engine.snapshot() as snapshot:
         assert snapshot.metadata.count_matching(filters) == counted
-        monkeypatch.setattr(read, "_COUNTED", 1)
+        monkeypatch.setattr(embedded_filters, "MAX_DOCUMENTS_COUNTED", 1)
         assert snapshot.metadata.count_matching(filters) == told
     engine.close()

@@ -23,7 +23,7 @@ import tantivy
 from marklight import engines, ownership
 from marklight.answer import Filters
 from marklight.engines.memory import MemoryEngine
-from marklight.engines.memory.engine import snapshot_of
+from marklight.engines.memory.engine import MemorySnapshot
 from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Snapshot
 from marklight.text import analyze
@@ -122,11 +122,11 @@ def look(folder: Path, expected: list[object]) -> None:
 def expected_answers() -> list[object]:
     """What each generation must answer, by brute force."""
     memory = MemoryEngine()
-    expected = [answers(snapshot_of(memory.state))]
+    expected = [answers(MemorySnapshot(memory.state))]
     with memory.writing(0):
         for batch in batches():
             memory.commit(batch)
-            expected.append(answers(snapshot_of(memory.state)))
+            expected.append(answers(MemorySnapshot(memory.state)))
     return expected
 
 

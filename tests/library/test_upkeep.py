@@ -176,7 +176,7 @@ def test_a_new_model_embeds_anew_and_the_old_one_answers_meanwhile(
         lib.index()
         assert not lib.search("espresso machine").notices
         with lib.engine.snapshot() as snapshot:
-            assert old not in snapshot.vectors.models()
+            assert old not in snapshot.status.models()
 
 
 def test_one_bad_file_is_a_line_in_the_status(folder: Path, engine: str) -> None:

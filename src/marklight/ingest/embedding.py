@@ -105,7 +105,7 @@ class Indexing(ABC):
         with self.engine.snapshot() as snapshot:
             counts, models = (
                 snapshot.status.counts(self.embedder.fingerprint),
-                snapshot.vectors.models(),
+                snapshot.status.models(),
             )
         if counts.pending:
             return

@@ -156,7 +156,7 @@ def choose_embedder(
                 "Configure a model, or use --mode keyword",
             )
         return None, []
-    embedded, total = snapshot.vectors.models(), snapshot.status.counts("").chunks
+    embedded, total = snapshot.status.models(), snapshot.status.counts("").chunks
     have = embedded.get(configured.fingerprint, 0)
     if have >= total:
         return configured, []
@@ -172,7 +172,7 @@ def model_in_use(snapshot: Snapshot, configured: Callable[[], str]) -> str:
 
     `configured` returns the fingerprint of the configured model; it is called only if there are several.
     """
-    embedded = snapshot.vectors.models()
+    embedded = snapshot.status.models()
     wanted = configured() if len(embedded) > 1 else ""
     if wanted in embedded:
         return wanted

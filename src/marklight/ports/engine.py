@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 from marklight.model import Batch, Counts, DocumentId, Failure
@@ -22,6 +21,9 @@ class StatusReader(Protocol):
     def counts(self, model: str) -> Counts:
         """Return the numbers of documents and passages, and of those with a vector of this model."""
 
+    def models(self) -> Mapping[str, int]:
+        """Return the fingerprints of models with the number of passages that have a vector."""
+
     def manifest(self) -> Mapping[str, str]:
         """Return the key-value pairs that commits have stored."""
 
@@ -38,19 +40,33 @@ class StatusReader(Protocol):
         """Return the documents of which any stored part does not match its checksum."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Protocol):
     """Consistent view of one commit, one reader per duty; an engine may take them from different stores."""
 
-    generation: int
-    """Number of the commit; 0 before the first."""
-    documents: DocumentReader
-    metadata: MetadataReader
-    lexical: LexicalReader
-    vectors: VectorReader
-    links: LinkReader
-    vocabulary: VocabularyReader
-    status: StatusReader
+    @property
+    def generation(self) -> int:
+        """Return the number of the commit; 0 before the first."""
+
+    @property
+    def documents(self) -> DocumentReader: ...
+
+    @property
+    def metadata(self) -> MetadataReader: ...
+
+    @property
+    def lexical(self) -> LexicalReader: ...
+
+    @property
+    def vectors(self) -> VectorReader: ...
+
+    @property
+    def links(self) -> LinkReader: ...
+
+    @property
+    def vocabulary(self) -> VocabularyReader: ...
+
+    @property
+    def status(self) -> StatusReader: ...
 
 
 class Engine(Protocol):

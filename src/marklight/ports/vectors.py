@@ -42,6 +42,3 @@ class VectorReader(Protocol):
 
     def pending(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
         """Return distinct texts without a vector of this model, the passages in `first` before others."""
-
-    def models(self) -> Mapping[str, int]:
-        """Return the fingerprints of models with the number of passages that have a vector."""

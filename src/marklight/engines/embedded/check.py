@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from marklight.engines.embedded import edges, mend, pairing, refill, vector_writer
+from marklight.engines.embedded import links, mend, refill, vector_writer
 from marklight.engines.embedded.binary_vectors import BinaryVectorFile
 from marklight.engines.embedded.checksums import damaged_documents, damaged_vectors
 from marklight.engines.embedded.counters import COUNTERS, counting_waste
-from marklight.engines.embedded.derived import Parts
 from marklight.engines.embedded.session import Session, json_list
+from marklight.engines.embedded.snapshot import Parts
 from marklight.engines.embedded.sqlite_errors import damaged
 from marklight.engines.embedded.vector_files import FileInUse, VectorFile, vector_file_info
 from marklight.engines.embedded.write import apply
@@ -133,9 +133,9 @@ def _concepts(session: Session) -> str:
 
 
 def _edges(session: Session) -> str:
-    if not edges.right(session):
+    if not links.is_up_to_date(session):
         return ""  # nobody reads them before they are resolved anew
-    if set(session.all("SELECT source, target FROM edges")) == pairing.resolved(session):
+    if set(session.all("SELECT source, target FROM edges")) == links.resolved_edges(session):
         return ""
-    pairing.renew(session)
+    links.rebuild(session)
     return "Which documents link to which was found out anew"

@@ -7,17 +7,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from marklight.engines.embedded.counters import counting_waste
-from marklight.engines.embedded.derived import Derived, Parts
 from marklight.engines.embedded.lexical_index import LexicalIndex
 from marklight.engines.embedded.session import Session
-from marklight.engines.embedded.snapshot import snapshot_of
+from marklight.engines.embedded.snapshot import EmbeddedSnapshot, Parts
 from marklight.engines.embedded.store import Store
 from marklight.engines.embedded.vector_files import MappedVectors
 from marklight.engines.embedded.write import apply
 from marklight.engines.embedded.writer_lock import WriterLock
 from marklight.errors import StoreError
 from marklight.model import Batch
-from marklight.ports import Snapshot
 
 EXACT_MOST = 50_000
 """Vectors up to which every one is multiplied: it takes about as long as embedding the question, 3 ms.
@@ -40,10 +38,10 @@ class EmbeddedEngine:
         )
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
+    def snapshot(self) -> Iterator[EmbeddedSnapshot]:
         self._renew()
         with self._parts.store.snapshot() as session:
-            yield snapshot_of(session, Derived(self._parts, session))
+            yield EmbeddedSnapshot(self._parts, session)
 
     @contextmanager
     def writing(self, wait_seconds: float) -> Iterator[None]:
@@ -86,9 +84,9 @@ class EmbeddedEngine:
                 session, self.folder, self._library(session), batch.vectors, self._parts.exact_most
             )
         if batch.concepts is not None:
-            from marklight.engines.embedded import concepts
+            from marklight.engines.embedded import vocabulary
 
-            concepts.add(session, batch.concepts)
+            vocabulary.add_vectors(session, batch.concepts)
 
     def _renew_words(self) -> None:
         if self._parts.lexical.drifted(self._session()):
@@ -99,7 +97,7 @@ class EmbeddedEngine:
                 renew(self._parts.lexical, self._session())
 
     def clean(self, keep: Iterable[str]) -> int:
-        from marklight.engines.embedded import concepts, vector_writer
+        from marklight.engines.embedded import vector_writer, vocabulary
 
         if not self._parts.store.exists:
             return 0
@@ -107,7 +105,7 @@ class EmbeddedEngine:
             session = self._session()
             kept = tuple(keep)
             with session.transaction():
-                dropped = concepts.clean(session, kept)
+                dropped = vocabulary.delete_unused_vectors(session, kept)
                 dropped += vector_writer.clean(session, self.folder, self._library(session), kept)
                 if dropped:
                     session.run("UPDATE state SET generation = generation + 1")
@@ -152,20 +150,14 @@ class EmbeddedEngine:
         return f"file:{self.folder}"
 
     def close(self) -> None:
-        self._parts.mapped_vectors.clear()
-        self._parts.concepts.clear()
-        self._parts.kept.clear()
-        self._parts.lexical.forget()
+        self._parts.forget()
         self._parts.store.close()
 
     def _renew(self) -> bool:
         """Forget all that was known of a library that is no longer there."""
         if not self._parts.store.lost():
             return False
-        self._parts.mapped_vectors.clear()
-        self._parts.concepts.clear()
-        self._parts.kept.clear()
-        self._parts.lexical.forget()
+        self._parts.forget()
         return True
 
     def _session(self) -> Session:

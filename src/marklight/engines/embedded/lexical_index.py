@@ -29,7 +29,7 @@ from marklight.engines.embedded.lexical_files import (
     open_writer,
     sound,
 )
-from marklight.engines.embedded.session import Session, json_list
+from marklight.engines.embedded.session import Session
 from marklight.engines.embedded.sqlite_errors import explain
 from marklight.engines.lexical import analyzer_fingerprint
 from marklight.private_files import read_private, write_private
@@ -239,23 +239,3 @@ class LexicalIndex:
         except Unfit as error:
             self.abandon()
             raise explain(error, self.folder) from error
-
-
-def living(session: Session, rows: Sequence[int]) -> dict[int, str]:
-    """Of these passages, the ones that the view has."""
-    return dict(
-        session.all(
-            "SELECT c.row, c.id FROM json_each(?) r CROSS JOIN chunks c ON c.row = r.value",
-            [json_list(rows)],
-        )
-    )
-
-
-def rows_of(session: Session, chunks: Sequence[str]) -> dict[int, str]:
-    """The rows of these passages; those that the view does not have are left out."""
-    return dict(
-        session.all(
-            "SELECT c.row, c.id FROM json_each(?) j CROSS JOIN chunks c ON c.id = j.value",
-            [json_list(chunks)],
-        )
-    )

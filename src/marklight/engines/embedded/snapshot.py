@@ -1,167 +1,254 @@
-"""Readers of one snapshot: the tables as one transaction sees them, with indexes as old as it."""
+"""Snapshot of the embedded engine: readers over one transaction, built on first use, and what they cache.
+
+Snapshots of the same commit share a cache, so that a search does not read again what the one before it read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from marklight.answer import Filters, Level
-from marklight.engines.embedded import (
-    checksums,
-    edges,
-    graph,
-    nearby,
-    read,
-    records,
-    stored,
-    vocabulary,
-)
-from marklight.engines.embedded.allowed import Allowed, allowed
-from marklight.engines.embedded.named import named
+from marklight.answer import Filters
+from marklight.engines.embedded import records
 from marklight.engines.embedded.session import Session
-from marklight.engines.embedded.worded import worded
-from marklight.engines.lexical import CODE
-from marklight.model import (
-    Chunk,
-    Counts,
-    Document,
-    DocumentId,
-    Failure,
-    Heading,
-    ResolvedLink,
-    Section,
-)
-from marklight.ports import (
-    IndexedFile,
-    PathRange,
-    Pending,
-    ScoredChunk,
-    ScoredTerm,
-    Snapshot,
-    TermCoverage,
-)
+from marklight.model import Counts, DocumentId, Failure, FileState
+from marklight.once import once
 
 if TYPE_CHECKING:
-    from marklight.engines.embedded.derived import Derived
-    from marklight.model import Vector
-
-
-def snapshot_of(session: Session, derived: Derived) -> Snapshot:
-    """Return the readers of one transaction."""
-    filters = FilterCache(session, derived)
-    return Snapshot(
-        int(derived.generation),
-        EmbeddedDocuments(session, derived, filters),
-        EmbeddedMetadata(session, filters),
-        EmbeddedLexical(derived, filters),
-        EmbeddedVectors(session, derived, filters),
-        EmbeddedLinks(session, derived),
-        EmbeddedVocabulary(session, derived),
-        EmbeddedStatus(session),
+    from marklight.engines.embedded.documents import (
+        DocumentFacts,
+        EmbeddedDocuments,
+        StoredPassage,
     )
+    from marklight.engines.embedded.filters import RowFilter
+    from marklight.engines.embedded.lexical_index import LexicalIndex
+    from marklight.engines.embedded.lexical_search import EmbeddedLexical
+    from marklight.engines.embedded.links import EmbeddedLinks
+    from marklight.engines.embedded.store import Store
+    from marklight.engines.embedded.vector_files import MappedVectors, VectorFileInfo
+    from marklight.engines.embedded.vector_search import EmbeddedVectors
+    from marklight.engines.embedded.vocabulary import EmbeddedVocabulary, TermVectors
+    from marklight.engines.embedded.writer_lock import WriterLock
+
+MAX_PASSAGES, MAX_DOCUMENTS, MAX_VECTORS = 4096, 8192, 16384
+"""Most cached entries of each kind, some 15 MB together. Half of the passages that a search reads were read by
+one of the hundred searches before it (benchmarks/searching.py, 19,415 passages)."""
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
-class FilterCache:
-    """Rows that match filters, found once, since all retrievers of a query have the same filters."""
+class BoundedCache(Generic[Key, Value]):
+    """Values by key, all dropped at once when they become too many.
 
-    def __init__(self, session: Session, derived: Derived) -> None:
-        self._session = session
-        self._derived = derived
-        self._lock = Lock()
-        self._allowed: dict[Filters, Allowed | None] = {}
+    Needs no lock: entries are added to the dictionary or it is replaced; none is ever removed.
+    """
 
-    def allowed(self, filters: Filters) -> Allowed | None:
-        """Return the rows that match; None if all do."""
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._known: dict[Key, Value] = {}
+
+    def known(self, keys: Iterable[Key]) -> dict[Key, Value]:
+        """Return the cached ones."""
+        known = self._known
+        return {key: known[key] for key in keys if key in known}
+
+    def get(
+        self, keys: Collection[Key], read: Callable[[list[Key]], Mapping[Key, Value]]
+    ) -> dict[Key, Value]:
+        """Return the values that exist; only those that are not cached are read."""
+        known = self.known(keys)
+        if len(known) == len(keys):
+            return known
+        fresh = read([key for key in keys if key not in known])
+        self.add(fresh)
+        return {**known, **fresh}
+
+    def add(self, fresh: Mapping[Key, Value]) -> None:
+        """Cache values that were read."""
+        known = self._known
+        if len(known) + len(fresh) > self._size:
+            known = self._known = {}
+        if len(fresh) <= self._size:
+            known.update(fresh)
+
+
+class VectorCache(NamedTuple):
+    """Passages of the rows of one vector file, both ways."""
+
+    ids: BoundedCache[int, tuple[str, ...]]
+    places: BoundedCache[str, int]
+
+
+class SnapshotCache:
+    """Rows read by the snapshots of one generation."""
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
+        self.passages: BoundedCache[str, StoredPassage] = BoundedCache(MAX_PASSAGES)
+        self.documents: BoundedCache[DocumentId, DocumentFacts] = BoundedCache(MAX_DOCUMENTS)
+        self.ids: BoundedCache[int, str] = BoundedCache(MAX_VECTORS)
+        """Ids of passages by row."""
+        self._degrees: dict[int, BoundedCache[DocumentId, int]] = {}
+        self._vectors: dict[tuple[int, int], VectorCache] = {}
+
+    def degrees_up_to(self, limit: int) -> BoundedCache[DocumentId, int]:
+        """Return the cache of degrees counted up to a limit."""
+        return self._degrees.setdefault(limit, BoundedCache(MAX_DOCUMENTS))
+
+    def of_vectors(self, info: VectorFileInfo) -> VectorCache:
+        """Return the cache of a vector file."""
+        new = VectorCache(BoundedCache(MAX_VECTORS), BoundedCache(MAX_VECTORS))
+        return self._vectors.setdefault((info.model_row, info.epoch), new)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Resources of an engine that its snapshots share."""
+
+    folder: Path
+    writer_lock: WriterLock
+    store: Store
+    lexical: LexicalIndex
+    mapped_vectors: MappedVectors
+    exact_most: int
+    """Vectors up to which all are compared with the query."""
+    term_vectors: dict[str, TermVectors] = field(default_factory=dict)
+    """Term vectors of the newest generation by model."""
+    caches: dict[str, SnapshotCache] = field(default_factory=dict)
+    """Cache of the newest generation by library."""
+
+    def cache_of(self, library: str, generation: int) -> SnapshotCache:
+        """Return the cache of a generation; that of the newest one is kept."""
+        last = self.caches.get(library)
+        if last and last.generation == generation:
+            return last
+        cache = SnapshotCache(generation)
+        if last is None or last.generation < generation:
+            self.caches[library] = cache
+        return cache
+
+    def forget(self) -> None:
+        """Drop everything that was read or mapped."""
+        self.mapped_vectors.clear()
+        self.term_vectors.clear()
+        self.caches.clear()
+        self.lexical.forget()
+
+
+class EmbeddedSnapshot:
+    """Consistent view of one commit; its readers import what they need when they are first used."""
+
+    def __init__(self, parts: Parts, session: Session) -> None:
+        self.parts = parts
+        self.session = session
+        self.opened_at = time.monotonic()
+        state = session.all(
+            "SELECT generation, library, opstamp, lexical_commit, chunks, waste FROM state"
+        )[0]
+        self.generation: int = state[0]
+        self.library: str = state[1]
+        self.opstamp: int = state[2]
+        self.lexical_commit: str = state[3]
+        self.chunk_count: int = state[4]
+        self.unused_vectors: int = state[5]
+        self.cache = parts.cache_of(self.library, self.generation)
+        self.status = EmbeddedStatus(session)
+        self.metadata = EmbeddedMetadata(self)
+        self._filter_lock = Lock()
+        self._row_filters: dict[Filters, RowFilter | None] = {}
+        if parts.lexical.loaded:
+            self.lexical.open_early()
+
+    @once
+    def documents(self) -> EmbeddedDocuments:
+        from marklight.engines.embedded.documents import EmbeddedDocuments
+
+        return EmbeddedDocuments(self)
+
+    @once
+    def lexical(self) -> EmbeddedLexical:
+        from marklight.engines.embedded.lexical_search import EmbeddedLexical
+
+        return EmbeddedLexical(self)
+
+    @once
+    def vectors(self) -> EmbeddedVectors:
+        from marklight.engines.embedded.vector_search import EmbeddedVectors
+
+        return EmbeddedVectors(self)
+
+    @once
+    def links(self) -> EmbeddedLinks:
+        from marklight.engines.embedded.links import EmbeddedLinks
+
+        return EmbeddedLinks(self)
+
+    @once
+    def vocabulary(self) -> EmbeddedVocabulary:
+        from marklight.engines.embedded.vocabulary import EmbeddedVocabulary
+
+        return EmbeddedVocabulary(self)
+
+    def row_filter(self, filters: Filters) -> RowFilter | None:
+        """Return the rows that match, found once for all retrievers of a query; None if all match."""
         if not filters:
             return None
-        with self._lock:
-            if filters not in self._allowed:
-                rows = allowed(self._session, filters)
-                self._allowed[filters] = worded(self._session, filters, rows, self._derived.holding)
-            return self._allowed[filters]
+        from marklight.engines.embedded.filters import matching_rows
 
+        with self._filter_lock:
+            if filters not in self._row_filters:
+                self._row_filters[filters] = matching_rows(
+                    self.session, filters, lambda *given: self.lexical.rows_with_terms(*given)
+                )
+            return self._row_filters[filters]
 
-class EmbeddedDocuments:
-    """Documents, their files, passages and sections."""
-
-    def __init__(self, session: Session, derived: Derived, filters: FilterCache) -> None:
-        self._session = session
-        self._cache = derived.kept
-        self._filters = filters
-
-    def files(self, ranges: Sequence[PathRange] | None = None) -> Mapping[DocumentId, IndexedFile]:
-        if ranges is None:
-            return read.files(self._session)
-        found = [read.files_within(self._session, part) for part in ranges]
-        return {id: file for files in found for id, file in files.items()}
-
-    def files_of(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, IndexedFile]:
-        return {id: facts.indexed for id, facts in self._facts(documents).items()}
-
-    def modified_times(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
-        return {id: facts.indexed.file.mtime_ns for id, facts in self._facts(documents).items()}
-
-    def dates(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, float]:
-        return {id: facts.moment for id, facts in self._facts(documents).items()}
-
-    def _facts(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, read.Facts]:
-        return self._cache.facts(self._session, set(documents))
-
-    def get(self, id: DocumentId) -> Document | None:
-        return read.document(self._session, id)
-
-    def text_and_outline(self, id: DocumentId) -> tuple[str, tuple[Heading, ...]] | None:
-        return read.text_of(self._session, id)
-
-    def find_by_path(self, path: str) -> list[DocumentId]:
-        return read.find(self._session, path)
-
-    def find_by_title(self, title: str, filters: Filters, limit: int) -> list[ScoredChunk]:
-        return named(self._session, title, lambda: self._filters.allowed(filters), limit)
-
-    def chunks(self, ids: Sequence[str]) -> list[Chunk]:
-        known = self._cache.of(self._session, ids)
-        return [known[id].chunk for id in ids if id in known]
-
-    def chunks_of(self, document: DocumentId) -> list[Chunk]:
-        return stored.chunks_of(self._session, document)
-
-    def chunks_around(self, document: DocumentId, ordinal: int, count: int) -> list[Chunk]:
-        return stored.beside(self._session, document, ordinal, count)
-
-    def owners(self, chunks: Sequence[str]) -> Mapping[str, DocumentId]:
-        return self._cache.owners(self._session, chunks)
-
-    def context_levels(self, ids: Sequence[str]) -> Mapping[str, tuple[Level, ...]]:
-        known = self._cache.of(self._session, ids)
-        return {id: records.levels(each.levels) for id, each in known.items() if each.levels}
-
-    def section(self, id: str) -> tuple[DocumentId, Section] | None:
-        return stored.section(self._session, id)
+    def sql_condition(self, filters: Filters) -> tuple[str, list[str]]:
+        """Return the SQL condition on a passage `c` that selects those that match."""
+        rows = self.row_filter(filters)
+        return rows.condition() if rows else ("true", [])
 
 
 class EmbeddedMetadata:
     """Frontmatter keys, values and tags, and the documents that match filters."""
 
-    def __init__(self, session: Session, filters: FilterCache) -> None:
-        self._session = session
-        self._filters = filters
+    def __init__(self, snapshot: EmbeddedSnapshot) -> None:
+        self._snapshot = snapshot
+        self._session = snapshot.session
 
     def matching_documents(self, filters: Filters, limit: int) -> list[DocumentId]:
-        return read.listed_documents(self._session, self._filters.allowed(filters), limit)
+        from marklight.engines.embedded.filters import matching_documents
+
+        return matching_documents(self._session, self._snapshot.row_filter(filters), limit)
 
     def count_matching(self, filters: Filters) -> int:
-        return read.passing(self._session, self._filters.allowed(filters))
+        from marklight.engines.embedded.filters import count_matching
+
+        return count_matching(self._session, self._snapshot.row_filter(filters))
 
     def has_key(self, key: str) -> bool:
-        return read.knows(self._session, key)
+        key = key.strip().lower()
+        return bool(self._session.value("SELECT 1 FROM facts WHERE key = ? LIMIT 1", [key]))
 
     def values(self, key: str, limit: int) -> Mapping[str, int]:
-        return read.values_of(self._session, key, limit)
+        rows = self._session.all(
+            "SELECT value, count(*) FROM facts WHERE key = ? GROUP BY value"
+            " ORDER BY 2 DESC, 1 LIMIT ?",
+            [key.strip().lower(), max(0, limit)],
+        )
+        return dict(rows)
 
     def tags(self) -> Mapping[str, int]:
-        return read.tags(self._session)
+        from marklight.engines.metadata_filters import TAG
+
+        rows = self._session.all(
+            "SELECT value, count(*) FROM facts WHERE key = ? GROUP BY value", [TAG]
+        )
+        return dict(rows)
 
 
 class EmbeddedStatus:
@@ -172,174 +259,61 @@ class EmbeddedStatus:
         self._counts: dict[str, Counts] = {}
 
     def counts(self, model: str) -> Counts:
+        # From counters that every commit updates: the size of the library does not matter.
         if model not in self._counts:
-            self._counts[model] = read.counts(self._session, model)
+            documents, chunks, generation = self._session.all(
+                "SELECT documents, chunks, generation FROM state"
+            )[0]
+            embedded = "SELECT embedded FROM models WHERE name = ?"
+            self._counts[model] = Counts(
+                documents=documents,
+                chunks=chunks,
+                embedded=self._session.value(embedded, [model]) or 0,
+                failed=self._session.value("SELECT count(*) FROM failures"),
+                generation=generation,
+                model=model,
+            )
         return self._counts[model]
-
-    def manifest(self) -> Mapping[str, str]:
-        return dict(self._session.all("SELECT key, value FROM manifest"))
-
-    def failures(self) -> Sequence[Failure]:
-        return read.failures(self._session)
-
-    def remarks(self) -> list[tuple[DocumentId, str]]:
-        return read.remarks(self._session)
-
-    def damaged_chunks(self, ids: Sequence[str]) -> set[DocumentId]:
-        return checksums.damaged_passages(self._session, ids)
-
-    def damaged_documents(self, documents: Iterable[DocumentId]) -> set[DocumentId]:
-        rows: Mapping[DocumentId, int] = read.column(self._session, "row", documents)
-        damaged = set(checksums.damaged_documents(self._session, list(rows.values())))
-        return {id for id, row in rows.items() if row in damaged}
-
-
-class EmbeddedLinks:
-    """Links between documents."""
-
-    def __init__(self, session: Session, derived: Derived) -> None:
-        self._session = session
-        self._cache = derived.kept
-
-    def last_changed(self) -> int:
-        return int(self._session.value("SELECT linked FROM state"))
-
-    def outgoing(self, document: DocumentId) -> list[ResolvedLink]:
-        return graph.links_from(self._session, document)
-
-    def incoming(self, document: DocumentId, limit: int | None = None) -> list[ResolvedLink]:
-        return graph.links_to(self._session, document, limit)
-
-    def unresolved(self) -> list[ResolvedLink]:
-        return graph.unresolved(self._session)
-
-    def resolve(self, keys: Sequence[str], collection: str) -> DocumentId | None:
-        return graph.resolve(self._session, keys, collection)
-
-    def neighbours(
-        self, documents: Sequence[DocumentId], limit: int
-    ) -> Mapping[DocumentId, Sequence[DocumentId]]:
-        query = edges.neighbours if self._has_edges else nearby.neighbours
-        return query(self._session, documents, limit)
-
-    def degrees(self, documents: Sequence[DocumentId], limit: int) -> Mapping[DocumentId, int]:
-        return self._cache.degrees(self._session, documents, limit)
-
-    def edges(self) -> Iterable[tuple[DocumentId, DocumentId]]:
-        query = edges.pairs if self._has_edges else nearby.pairs
-        return query(self._session)
-
-    def orphans(self) -> list[DocumentId]:
-        query = edges.orphans if self._has_edges else nearby.orphans
-        return query(self._session)
-
-    def communities(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
-        known = self._cache.facts(self._session, set(documents))
-        return {id: facts.community for id, facts in known.items() if facts.community is not None}
-
-    @property
-    def _has_edges(self) -> bool:
-        """True if the edge table is up to date in this snapshot."""
-        return edges.right(self._session)
-
-
-class LastSearch(NamedTuple):
-    """The last keyword search: several retrievers of one query repeat it, some with a lower limit."""
-
-    key: tuple[object, ...]
-    limit: int
-    found: list[ScoredChunk]
-
-
-class EmbeddedLexical:
-    """Keyword search in the lexical index."""
-
-    def __init__(self, derived: Derived, filters: FilterCache) -> None:
-        self._derived = derived
-        self._filters = filters
-        self._last = LastSearch((), 0, [])
-
-    def search(
-        self, terms: Sequence[str], boosts: Mapping[str, float], filters: Filters, limit: int
-    ) -> list[ScoredChunk]:
-        rows = self._filters.allowed(filters)
-        if not terms or limit <= 0 or (rows and rows.nothing):
-            return []
-        key = (*terms, *boosts.items(), filters)
-        last = self._last  # another thread may replace it meanwhile
-        if last.key != key or last.limit < limit:
-            found = self._derived.best(terms, boosts, rows, limit)
-            last = self._last = LastSearch(key, limit, found)
-        return last.found[:limit]
-
-    def search_code(self, terms: Sequence[str], filters: Filters, limit: int) -> list[ScoredChunk]:
-        return self.search(terms, {CODE: 1.0}, filters, limit)
-
-    def term_coverage(
-        self, terms: Sequence[str], chunks: Sequence[str]
-    ) -> Mapping[str, TermCoverage]:
-        return self._derived.covered(terms, chunks) if terms and chunks else {}
-
-    def existing_terms(self, terms: Sequence[str]) -> set[str]:
-        return self._derived.known(terms)
-
-
-class EmbeddedVectors:
-    """Vector search by cosine similarity."""
-
-    def __init__(self, session: Session, derived: Derived, filters: FilterCache) -> None:
-        self._session = session
-        self._derived = derived
-        self._filters = filters
-
-    def search(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[ScoredChunk]:
-        rows = self._filters.allowed(filters)
-        if limit <= 0 or (rows and rows.nothing):
-            return []
-        return self._derived.nearest(vector, model, rows, limit)
-
-    def best_per_document(
-        self, vector: Vector, model: str, filters: Filters
-    ) -> Mapping[DocumentId, ScoredChunk]:
-        rows = self._filters.allowed(filters)
-        return {} if rows and rows.nothing else self._derived.leading(vector, model, rows)
-
-    def get(self, model: str, chunks: Sequence[str]) -> Mapping[str, Vector]:
-        return self._derived.vectors(model, chunks)
-
-    def pending(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
-        return stored.unembedded(self._session, model, limit, first)
 
     def models(self) -> Mapping[str, int]:
         return dict(self._session.all("SELECT name, embedded FROM models WHERE embedded > 0"))
 
+    def manifest(self) -> Mapping[str, str]:
+        return dict(self._session.all("SELECT key, value FROM manifest"))
 
-class EmbeddedVocabulary:
-    """Terms with document frequencies and vectors."""
+    @records.stored
+    def failures(self) -> Sequence[Failure]:
+        return [
+            Failure(
+                DocumentId(collection, path),
+                reason,
+                None if size is None else FileState(size, mtime_ns, ctime_ns),
+            )
+            for collection, path, reason, size, mtime_ns, ctime_ns in self._session.all(
+                "SELECT collection, path, reason, size, mtime_ns, ctime_ns FROM failures ORDER BY 1, 2"
+            )
+        ]
 
-    def __init__(self, session: Session, derived: Derived) -> None:
-        self._session = session
-        self._derived = derived
+    @records.stored
+    def remarks(self) -> list[tuple[DocumentId, str]]:
+        return [
+            (DocumentId(collection, path), remark)
+            for collection, path, remark in self._session.all(
+                "SELECT d.collection, d.path, each.value FROM documents d"
+                " JOIN contents c ON c.document = d.row, json_each(c.record, '$.remarks') each"
+                " ORDER BY d.collection, d.path, each.key"
+            )
+        ]
 
-    def document_frequencies(self, terms: Sequence[str]) -> Mapping[str, int]:
-        return vocabulary.counts(self._session, terms)
+    def damaged_chunks(self, ids: Sequence[str]) -> set[DocumentId]:
+        from marklight.engines.embedded.checksums import damaged_passages
 
-    def terms_with_prefix(
-        self, prefix: str, min_length: int, max_length: int, limit: int
-    ) -> Mapping[str, int]:
-        return vocabulary.like(self._session, prefix, min_length, max_length, limit)
+        return damaged_passages(self._session, ids)
 
-    def nearest_terms(self, vector: Vector, model: str, limit: int) -> list[ScoredTerm]:
-        held = self._derived.concepts(model) if limit > 0 else None
-        return held.nearest(vector, limit) if held else []
+    def damaged_documents(self, documents: Iterable[DocumentId]) -> set[DocumentId]:
+        from marklight.engines.embedded import checksums
+        from marklight.engines.embedded.documents import column
 
-    def term_vectors(self, model: str, terms: Sequence[str]) -> Mapping[str, Vector]:
-        held = self._derived.concepts(model)
-        return held.vectors(terms) if held else {}
-
-    def mean_vector(self, model: str) -> Vector | None:
-        held = self._derived.concepts(model)
-        return held.centre if held and held.terms else None
-
-    def terms_without_vector(self, model: str, limit: int) -> list[str]:
-        return vocabulary.unembedded(self._session, model, limit)
+        rows: Mapping[DocumentId, int] = column(self._session, "row", documents)
+        damaged = set(checksums.damaged_documents(self._session, list(rows.values())))
+        return {id for id, row in rows.items() if row in damaged}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from marklight.engines.embedded import pairing, ties
+from marklight.engines.embedded import links
 from marklight.engines.embedded.checksums import seal
 from marklight.engines.embedded.counters import count_embedded
+from marklight.engines.embedded.documents import column
 from marklight.engines.embedded.insert import Placed, add_chunks, add_documents, add_links
-from marklight.engines.embedded.read import column
 from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.embedded.vocabulary import counting
 from marklight.engines.metadata_filters import clamp_times, timestamp
@@ -24,10 +24,10 @@ def apply(session: Session, batch: Batch) -> list[Placed]:
     leaving: dict[DocumentId, int] = column(session, "row", ids)
     placed = []
     if leaving or entering:
-        tied = ties.stored(session, leaving)
+        tied = links.stored_keys(session, leaving)
         # A document that comes again stays where it belonged.
         grouped = column(session, "community", leaving)
-        paired = pairing.leaving(session, leaving.values())
+        paired = links.edges_of(session, leaving.values())
         with counting(session, leaving.values(), entering):
             _remove(session, sorted(leaving.values()))
             placed = _add(session, entering)
@@ -56,15 +56,15 @@ def apply(session: Session, batch: Batch) -> list[Placed]:
         _regroup(session, batch.communities)
     session.run("UPDATE state SET generation = generation + 1")
     if leaving or entering:
-        arrived = ties.arriving(entering)
+        arrived = links.new_keys(entering)
         if arrived != tied:
             session.run("UPDATE state SET linked = generation")
         if paired is not None:
             rows = {each.entry.document.id: each.document for each in placed}
             moved = {row: rows[id] for id, row in leaving.items() if id in rows}
-            pairing.follow(session, paired, moved, tied, arrived)
+            links.update(session, paired, moved, tied, arrived)
     if batch.communities is not None:
-        pairing.renew(session)
+        links.rebuild(session)
     return placed
 
 

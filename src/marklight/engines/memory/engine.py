@@ -18,7 +18,20 @@ from marklight.engines.memory.state import Known, State
 from marklight.engines.memory.tables import MemoryDocuments, MemoryMetadata, MemoryStatus
 from marklight.errors import Busy
 from marklight.model import Batch
-from marklight.ports import Snapshot
+
+
+class MemorySnapshot:
+    """Readers of one state, which never changes."""
+
+    def __init__(self, state: State) -> None:
+        self.generation = state.generation
+        self.documents = MemoryDocuments(state)
+        self.metadata = MemoryMetadata(state)
+        self.lexical = MemoryLexical(state)
+        self.vectors = MemoryVectors(state)
+        self.links = MemoryLinks(state)
+        self.vocabulary = MemoryVocabulary(state)
+        self.status = MemoryStatus(state)
 
 
 @dataclass(slots=True)
@@ -30,8 +43,8 @@ class MemoryEngine:
     holders: int = 0
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
-        yield snapshot_of(self.state)
+    def snapshot(self) -> Iterator[MemorySnapshot]:
+        yield MemorySnapshot(self.state)
 
     @contextmanager
     def writing(self, wait_seconds: float) -> Iterator[None]:
@@ -87,20 +100,6 @@ class MemoryEngine:
 
 WAIT_SECONDS = 10.0
 """How long cleaning waits for another writer."""
-
-
-def snapshot_of(state: State) -> Snapshot:
-    """Return the readers of one state."""
-    return Snapshot(
-        state.generation,
-        MemoryDocuments(state),
-        MemoryMetadata(state),
-        MemoryLexical(state),
-        MemoryVectors(state),
-        MemoryLinks(state),
-        MemoryVocabulary(state),
-        MemoryStatus(state),
-    )
 
 
 def _used(vectors: Known, models: set[str], used: set[str]) -> Known:

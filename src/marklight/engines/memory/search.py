@@ -134,13 +134,6 @@ class MemoryVectors:
                 waiting.setdefault(chunk.digest, Pending(chunk.digest, chunk))
         return list(waiting.values())[: max(0, limit)]
 
-    def models(self) -> Mapping[str, int]:
-        used = {
-            model: sum(chunk.digest in known for chunk in self.state.chunks())
-            for model, known in self.state.vectors.items()
-        }
-        return {model: count for model, count in used.items() if count}
-
     def _scores(self, vector: Vector, model: str) -> dict[str, float]:
         known, query = self.state.vectors.get(model, {}), unit_rows(vector)
         for row in known.values():

@@ -168,6 +168,13 @@ class MemoryStatus:
             model=model,
         )
 
+    def models(self) -> Mapping[str, int]:
+        used = {
+            model: sum(chunk.digest in known for chunk in self.state.chunks())
+            for model, known in self.state.vectors.items()
+        }
+        return {model: count for model, count in used.items() if count}
+
     def manifest(self) -> Mapping[str, str]:
         return dict(self.state.notes)
 

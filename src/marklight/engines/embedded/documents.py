@@ -1,0 +1,237 @@
+"""Documents, their files, passages and sections, as the tables of one snapshot have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from marklight.answer import Filters, Level
+from marklight.engines.embedded import records
+from marklight.engines.embedded.session import Session, json_list
+from marklight.model import Chunk, Document, DocumentId, FileState, Heading, Section
+from marklight.ports import IndexedFile, PathRange, ScoredChunk
+from marklight.text import normalize
+
+if TYPE_CHECKING:
+    from marklight.engines.embedded.snapshot import EmbeddedSnapshot
+
+GIVEN_DOCUMENTS = (
+    "json_each(?1) s CROSS JOIN documents x"
+    " ON x.path = json_extract(s.value, '$[1]') AND x.collection = json_extract(s.value, '$[0]')"
+)
+"""Those of a list of documents that exist: each is `x`, its position in the list `s.key`."""
+
+_FILE = "d.size, d.mtime_ns, d.ctime_ns, d.digest, d.recipe"
+_FILES = f"SELECT d.collection, d.path, {_FILE} FROM documents d"
+_FACTS = f"{_FILE}, d.moment, d.community"
+_FACT_COUNT = len(_FACTS.split(","))
+_CHUNKS = f"SELECT {records.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
+
+
+class DocumentFacts(NamedTuple):
+    """Columns of a document that stages need for every result; read together with its passages."""
+
+    file: IndexedFile
+    date: float
+    community: int | None
+
+
+class StoredPassage(NamedTuple):
+    """A passage with its row and its context levels."""
+
+    row: int
+    levels: str
+    """Context levels as stored; empty if an older format stored the passage."""
+    chunk: Chunk
+
+
+class EmbeddedDocuments:
+    """Documents, their files, passages and sections."""
+
+    def __init__(self, snapshot: EmbeddedSnapshot) -> None:
+        self._snapshot = snapshot
+        self._session = snapshot.session
+
+    def files(self, ranges: Sequence[PathRange] | None = None) -> Mapping[DocumentId, IndexedFile]:
+        if ranges is None:
+            return _files(self._session.all(_FILES))
+        files: dict[DocumentId, IndexedFile] = {}
+        for part in ranges:
+            # By the index on paths: the number of other documents does not matter.
+            condition, values = "d.collection = ? AND d.path >= ?", [part.collection, part.first]
+            if part.end is not None:
+                condition, values = f"{condition} AND d.path < ?", [*values, part.end]
+            files.update(_files(self._session.all(f"{_FILES} WHERE {condition}", values)))
+        return files
+
+    def files_of(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, IndexedFile]:
+        facts = document_facts(self._snapshot, documents)
+        return {id: each.file for id, each in facts.items()}
+
+    def modified_times(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
+        facts = document_facts(self._snapshot, documents)
+        return {id: each.file.file.mtime_ns for id, each in facts.items()}
+
+    def dates(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, float]:
+        facts = document_facts(self._snapshot, documents)
+        return {id: each.date for id, each in facts.items()}
+
+    def get(self, id: DocumentId) -> Document | None:
+        row = document_row(self._session, id)
+        columns = self._session.one(
+            "SELECT collection, path, size, mtime_ns, ctime_ns, digest, recipe, date, record, text"
+            " FROM documents JOIN contents ON document = row WHERE row = ?",
+            [row],
+        )
+        if columns is None:
+            return None
+        links = f"SELECT {records.LINK} FROM links l WHERE document = ? ORDER BY row"
+        names = "SELECT key, strength FROM names WHERE document = ? ORDER BY row"
+        return records.document(
+            columns[:-1],
+            columns[-1],
+            self._session.all(links, [row]),
+            self._session.all(names, [row]),
+        )
+
+    def text_and_outline(self, id: DocumentId) -> tuple[str, tuple[Heading, ...]] | None:
+        # Without links and names, which are as many rows again.
+        row = self._session.one(
+            "SELECT text, record FROM contents WHERE document ="
+            " (SELECT row FROM documents WHERE collection = ? AND path = ?)",
+            id,
+        )
+        return (row[0], records.outline(row[1])) if row else None
+
+    def find_by_path(self, path: str) -> list[DocumentId]:
+        rows = self._session.all(
+            "SELECT collection, path FROM documents WHERE path = ? ORDER BY 1", [path]
+        )
+        return [DocumentId(*row) for row in rows]
+
+    def find_by_title(self, title: str, filters: Filters, limit: int) -> list[ScoredChunk]:
+        name = normalize(title)
+        known = "SELECT 1 FROM callings WHERE name = ?"
+        if limit <= 0 or self._session.value(known, [name]) is None:
+            return []
+        condition, values = self._snapshot.sql_condition(filters)
+        first = (
+            "SELECT c.id FROM chunks c WHERE c.document = n.document"
+            f" AND c.ordinal BETWEEN n.first AND n.last AND {condition} ORDER BY c.ordinal LIMIT 1"
+        )
+        rows = self._session.all(
+            f"SELECT id, max(score) FROM (SELECT ({first}) AS id, n.score FROM callings n"
+            " WHERE n.name = ?) WHERE id IS NOT NULL GROUP BY id ORDER BY 2 DESC, 1 LIMIT ?",
+            [*values, name, limit],
+        )
+        return [ScoredChunk(*row) for row in rows]
+
+    def chunks(self, ids: Sequence[str]) -> list[Chunk]:
+        known = self._passages(ids)
+        return [known[id].chunk for id in ids if id in known]
+
+    def chunks_of(self, document: DocumentId) -> list[Chunk]:
+        row = document_row(self._session, document)
+        return self._chunks("c.document = ?", [row])
+
+    def chunks_around(self, document: DocumentId, ordinal: int, count: int) -> list[Chunk]:
+        # By the index on ordinals, however long the document is.
+        condition = "d.collection = ? AND d.path = ? AND c.ordinal BETWEEN ? AND ?"
+        return self._chunks(condition, [*document, ordinal - count, ordinal + count])
+
+    def owners(self, chunks: Sequence[str]) -> Mapping[str, DocumentId]:
+        cached = self._snapshot.cache.passages.known(chunks)
+        owners = {id: each.chunk.document for id, each in cached.items()}
+        missing = [id for id in chunks if id not in owners]
+        if missing:
+            for id, collection, path in self._session.all(
+                "SELECT c.id, d.collection, d.path FROM json_each(?) j"
+                " CROSS JOIN chunks c ON c.id = j.value CROSS JOIN documents d ON d.row = c.document",
+                [json_list(missing)],
+            ):
+                owners[id] = DocumentId(collection, path)
+        return owners
+
+    def context_levels(self, ids: Sequence[str]) -> Mapping[str, tuple[Level, ...]]:
+        known = self._passages(ids)
+        return {id: records.levels(each.levels) for id, each in known.items() if each.levels}
+
+    def section(self, id: str) -> tuple[DocumentId, Section] | None:
+        row = self._session.one(
+            "SELECT d.collection, d.path, s.id, headings, anchor, first_line, last_line, span_from,"
+            " span_to FROM sections s JOIN documents d ON d.row = s.document WHERE s.id = ?"
+            " ORDER BY s.row",
+            [id],
+        )
+        return (DocumentId(row[0], row[1]), records.section(row[2:])) if row else None
+
+    def _chunks(self, condition: str, values: Sequence[Any]) -> list[Chunk]:
+        rows = self._session.all(f"{_CHUNKS} WHERE {condition} ORDER BY c.ordinal", values)
+        return [records.chunk(row) for row in rows]
+
+    def _passages(self, ids: Sequence[str]) -> Mapping[str, StoredPassage]:
+        return self._snapshot.cache.passages.get(ids, self._read_passages)
+
+    def _read_passages(self, ids: Sequence[str]) -> Mapping[str, StoredPassage]:
+        """Read passages, and the facts of their documents, which are needed next."""
+        passages: dict[str, StoredPassage] = {}
+        facts: dict[DocumentId, DocumentFacts] = {}
+        for row, levels, *columns in self._session.all(
+            f"SELECT c.row, c.levels, {_FACTS}, {records.CHUNK} FROM json_each(?) i"
+            " CROSS JOIN chunks c ON c.id = i.value CROSS JOIN documents d ON d.row = c.document",
+            [json_list(ids)],
+        ):
+            chunk = records.chunk(columns[_FACT_COUNT:])
+            passages[chunk.id] = StoredPassage(row, levels, chunk)
+            if chunk.document not in facts:
+                facts[chunk.document] = _facts(columns[:_FACT_COUNT])
+        self._snapshot.cache.documents.add(facts)
+        return passages
+
+
+def document_facts(
+    snapshot: EmbeddedSnapshot, documents: Iterable[DocumentId]
+) -> Mapping[DocumentId, DocumentFacts]:
+    """Return the facts of documents, from the cache or with one query; missing ids are skipped."""
+
+    def read(ids: Sequence[DocumentId]) -> Mapping[DocumentId, DocumentFacts]:
+        columns = _FACTS.replace("d.", "x.")
+        rows = snapshot.session.all(
+            f"SELECT s.key, {columns} FROM {GIVEN_DOCUMENTS}", [json_list(ids)]
+        )
+        return {ids[at]: _facts(columns) for at, *columns in rows}
+
+    return snapshot.cache.documents.get(set(documents), read)
+
+
+@records.stored
+def _facts(columns: Sequence[Any]) -> DocumentFacts:
+    *file, digest, recipe, timestamp, community = columns
+    date = datetime.fromisoformat(timestamp).timestamp()
+    return DocumentFacts(IndexedFile(FileState(*file), digest, recipe), date, community)
+
+
+@records.stored
+def _files(rows: Iterable[Sequence[Any]]) -> Mapping[DocumentId, IndexedFile]:
+    return {
+        DocumentId(collection, path): IndexedFile(
+            FileState(size, mtime_ns, ctime_ns), digest, recipe
+        )
+        for collection, path, size, mtime_ns, ctime_ns, digest, recipe in rows
+    }
+
+
+def document_row(session: Session, id: DocumentId) -> int | None:
+    """Return the row of a document."""
+    row: int | None = session.value(
+        "SELECT row FROM documents WHERE collection = ? AND path = ?", id
+    )
+    return row
+
+
+def column(session: Session, name: str, documents: Iterable[DocumentId]) -> dict[DocumentId, Any]:
+    """Return one column of documents, in one query; those without a value are skipped."""
+    ids = list(documents)
+    rows = session.all(f"SELECT s.key, x.{name} FROM {GIVEN_DOCUMENTS}", [json_list(ids)])
+    return {ids[at]: value for at, value in rows if value is not None}

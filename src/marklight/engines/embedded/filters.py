@@ -1,0 +1,224 @@
+"""Evaluate filters before ranking: the rows of matching documents or passages, and phrase filters on their text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from marklight.answer import Filters
+from marklight.engines.embedded.records import stored, unpacked
+from marklight.engines.embedded.session import Session, json_list
+from marklight.engines.metadata_filters import (
+    AUTHOR,
+    FILES,
+    TAG,
+    file_and_author_filters,
+    normalize_tag,
+    required_pairs,
+    time_bounds,
+)
+from marklight.model import DocumentId
+from marklight.text import has_words, matches_phrases, phrase_terms
+
+MAX_DOCUMENTS_COUNTED = 1_000
+"""Documents whose passages are counted exactly, which takes a millisecond; counting more takes longer than a search."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """Rows that match, or with `exclude` those that do not; of documents, or of single passages."""
+
+    column: str
+    """`document` or `row`."""
+    rows: list[int]
+    exclude: bool = False
+
+    @property
+    def matches_nothing(self) -> bool:
+        return not self.rows and not self.exclude
+
+    def condition(self) -> tuple[str, list[str]]:
+        """Return the SQL condition on a passage `c`, with its parameters."""
+        if self.exclude and not self.rows:
+            return "true", []
+        operator = "NOT IN" if self.exclude else "IN"
+        return f"c.{self.column} {operator} (SELECT value FROM json_each(?))", [
+            json_list(self.rows)
+        ]
+
+
+def sql_condition(rows: RowFilter | None) -> tuple[str, list[str]]:
+    """Return the SQL condition on a passage `c`; None matches all."""
+    return rows.condition() if rows else ("true", [])
+
+
+RowsWithTerms = Callable[[Sequence[str], RowFilter | None], Sequence[int]]
+"""Return the rows of passages with all of some terms in one field, by the lexical index."""
+
+
+def matching_rows(
+    session: Session, filters: Filters, rows_with_terms: RowsWithTerms
+) -> RowFilter | None:
+    """Return the rows that match the filters; None if all do."""
+    return _with_phrases(session, filters, _by_metadata(session, filters), rows_with_terms)
+
+
+def matching_documents(session: Session, rows: RowFilter | None, limit: int) -> list[DocumentId]:
+    """Return the documents with a matching passage, ordered by id."""
+    condition, values = sql_condition(rows)
+    # Few matching rows are looked up; else each document is checked for a matching passage.
+    matching = (
+        f"d.row IN (SELECT c.document FROM chunks c WHERE {condition})"
+        if rows and not rows.exclude
+        else f"EXISTS (SELECT 1 FROM chunks c WHERE c.document = d.row AND {condition})"
+    )
+    documents = session.all(
+        f"SELECT d.collection, d.path FROM documents d WHERE {matching} ORDER BY 1, 2 LIMIT ?",
+        [*values, max(0, limit)],
+    )
+    return [DocumentId(*row) for row in documents]
+
+
+def count_matching(session: Session, rows: RowFilter | None) -> int:
+    """Return the number of matching passages; estimated from the share of documents where those are many."""
+    documents, chunks = map(int, session.all("SELECT documents, chunks FROM state")[0])
+    if rows is None:
+        return chunks
+    if rows.column == "row":
+        return chunks - len(rows.rows) if rows.exclude else len(rows.rows)
+    matching = documents - len(rows.rows) if rows.exclude else len(rows.rows)
+    if matching > MAX_DOCUMENTS_COUNTED:
+        return round(chunks * matching / documents)
+    condition, values = sql_condition(rows)
+    return int(session.value(f"SELECT count(*) FROM chunks c WHERE {condition}", values))
+
+
+@stored
+def _by_metadata(session: Session, filters: Filters) -> RowFilter | None:
+    """Return the rows that match the filters on documents and languages; None if all do."""
+    filters = replace(filters, phrases=(), without=())
+    if not filters:
+        return None
+    conditions, values = _conditions(filters)
+    documents = f"SELECT d.row FROM documents d WHERE {' AND '.join(conditions) or 'true'}"
+    if filters.languages:
+        languages = json_list(language.lower() for language in filters.languages)
+        rows = session.all(
+            "SELECT DISTINCT c.row FROM languages l JOIN chunks c ON c.row = l.chunk"
+            " WHERE l.language IN (SELECT value FROM json_each(?))"
+            f" AND c.document IN ({documents})",
+            [languages, *values],
+        )
+        return RowFilter("row", [row for (row,) in rows])
+    matching = {row for (row,) in session.all(documents, values)}
+    if 2 * len(matching) <= session.value("SELECT documents FROM state"):
+        return RowFilter("document", sorted(matching))
+    # The shorter list makes the faster query.
+    every = session.all("SELECT row FROM documents")
+    return RowFilter("document", [row for (row,) in every if row not in matching], exclude=True)
+
+
+def _conditions(filters: Filters) -> tuple[list[str], list[str]]:
+    conditions: list[str] = []
+    values: list[str] = []
+
+    def add(condition: str, *given: str) -> None:
+        conditions.append(condition)
+        values.extend(given)
+
+    if filters.documents:
+        add(
+            "d.row IN (SELECT x.row FROM json_each(?) j CROSS JOIN documents x"
+            " ON x.path = json_extract(j.value, '$[1]') AND x.collection = json_extract(j.value, '$[0]'))",
+            json_list(filters.documents),
+        )
+    if filters.collections:
+        add("d.collection IN (SELECT value FROM json_each(?))", json_list(filters.collections))
+    if filters.within:
+        part = "(d.collection = ? AND (? = '' OR substr(d.path, 1, length(?) + 1) = ? || '/'))"
+        parts = " OR ".join([part] * len(filters.within))
+        add(
+            f"({parts})",
+            *(value for owner, folder in filters.within for value in (owner, *[folder] * 3)),
+        )
+    if filters.paths:
+        add("any_glob(d.path, ?)", json_list(filters.paths))
+    if filters.exclude:
+        add("NOT any_glob(d.path, ?)", json_list(filters.exclude))
+    has_pair = "d.row IN (SELECT document FROM facts WHERE key = ? AND value"
+    if filters.tags:
+        tags = json_list(normalize_tag(tag) for tag in filters.tags)
+        add(f"{has_pair} IN (SELECT value FROM json_each(?)))", TAG, tags)
+    for key, value in required_pairs(filters):
+        add(f"{has_pair} = ?)", key, value)
+    files, authors = file_and_author_filters(filters)
+    if files:
+        # Each path is compared once, however many commits changed it: without the LIMIT, SQLite would
+        # compare it for each of them.
+        add(
+            "d.row IN (SELECT document FROM facts WHERE key = ? AND value IN (SELECT p.value FROM"
+            " (SELECT DISTINCT value FROM facts WHERE key = ? LIMIT -1) p WHERE any_glob(p.value, ?)))",
+            *(FILES, FILES, json_list(files)),
+        )
+    if authors:
+        add(
+            "d.row IN (SELECT document FROM facts WHERE key = ? AND value IN (SELECT p.value FROM"
+            " (SELECT DISTINCT value FROM facts WHERE key = ? LIMIT -1) p JOIN json_each(?) j"
+            " ON instr(p.value, j.value) > 0))",
+            *(AUTHOR, AUTHOR, json_list(authors)),
+        )
+    begin, end = time_bounds(filters)
+    if begin:
+        add("d.moment >= ?", begin)
+    if end:
+        add("d.moment < ?", end)
+    if filters.also:
+        others, given = _conditions(filters.also)
+        add(" AND ".join(others) or "true", *given)
+    return conditions, values
+
+
+def _with_phrases(
+    session: Session, filters: Filters, rows: RowFilter | None, rows_with_terms: RowsWithTerms
+) -> RowFilter | None:
+    """Keep the rows that contain all required phrases and none of the excluded ones."""
+    phrases = [phrase for phrase in filters.phrases if has_words(phrase)]
+    without = [phrase for phrase in filters.without if has_words(phrase)]
+    if rows and rows.matches_nothing:
+        return rows
+    if phrases:
+        texts = _texts_with_terms(session, phrases, rows, rows_with_terms)
+        matching = [row for row, own in texts if matches_phrases(phrases, without, own)]
+        return RowFilter("row", matching)
+    if not without:
+        return rows
+    excluded = {
+        row
+        for phrase in without
+        for row, own in _texts_with_terms(session, [phrase], rows, rows_with_terms)
+        if matches_phrases([phrase], [], own)
+    }
+    if rows is None:
+        return RowFilter("row", sorted(excluded), exclude=True)
+    condition, values = sql_condition(rows)
+    every = session.all(f"SELECT c.row FROM chunks c WHERE {condition}", values)
+    return RowFilter("row", [row for (row,) in every if row not in excluded])
+
+
+def _texts_with_terms(
+    session: Session,
+    phrases: Sequence[str],
+    rows: RowFilter | None,
+    rows_with_terms: RowsWithTerms,
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the passages with all terms of the phrases, and their texts: no others are read."""
+    for phrase in phrases:
+        # Each phrase narrows the rows in which the next is searched.
+        if not (rows and rows.matches_nothing) and (terms := phrase_terms(phrase)):
+            rows = RowFilter("row", list(rows_with_terms(terms, rows)))
+    condition, values = sql_condition(rows)
+    for row, text, title, headings, merged in session.each(
+        f"SELECT c.row, c.text, c.title, c.headings, c.merged FROM chunks c WHERE {condition}",
+        values,
+    ):
+        yield row, [text, title, *unpacked(headings), *unpacked(merged)]

@@ -1,0 +1,397 @@
+"""Keyword search in the tantivy index: BM25 queries, term coverage, and the index that fits a snapshot.
+
+The index may contain more passages than the snapshot: those of later commits, and deleted ones. Results are
+filtered by rows that the snapshot has. An index that does not fit is repaired, or replaced by one in memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import tantivy
+from tantivy import Occur, Query
+
+from marklight.answer import Filters
+from marklight.engines.embedded.lexical_files import Unfit, sound
+from marklight.engines.embedded.lexical_index import GRACE_SECONDS, Opened, died
+from marklight.engines.embedded.passages import rows_at, schema
+from marklight.engines.embedded.session import json_list
+from marklight.engines.lexical import (
+    CODE,
+    PHRASE_FIELDS,
+    WHOLE,
+    coverage,
+    distinct_terms,
+    rare_term_weight,
+    term_weight,
+)
+from marklight.errors import StoreError
+from marklight.ports import ScoredChunk, TermCoverage
+
+if TYPE_CHECKING:
+    from marklight.engines.embedded.filters import RowFilter
+    from marklight.engines.embedded.snapshot import EmbeddedSnapshot
+
+Value = TypeVar("Value")
+
+SCORE_DIGITS = 4
+"""Decimals of a score: summing the same numbers in another order changes later ones, which must not change ranks."""
+
+
+class LastSearch(NamedTuple):
+    """The last search: several retrievers of one query repeat it, some with a lower limit."""
+
+    key: tuple[object, ...]
+    limit: int
+    results: list[ScoredChunk]
+
+
+class EmbeddedLexical:
+    """Keyword search in the index of one snapshot, opened on first use by one of several threads."""
+
+    def __init__(self, snapshot: EmbeddedSnapshot) -> None:
+        self._snapshot = snapshot
+        self._parts = snapshot.parts
+        self._index: Opened | None = None
+        self._opening = Lock()
+        self._deleted = died(snapshot.session)
+        self._last = LastSearch((), 0, [])
+
+    def search(
+        self, terms: Sequence[str], boosts: Mapping[str, float], filters: Filters, limit: int
+    ) -> list[ScoredChunk]:
+        rows = self._snapshot.row_filter(filters)
+        if not terms or limit <= 0 or (rows and rows.matches_nothing) or self._is_empty:
+            return []
+        key = (*terms, *boosts.items(), filters)
+        last = self._last  # another thread may replace it meanwhile
+        if last.key != key or last.limit < limit:
+            query = bm25_query(terms, boosts, rows)
+            results = self._run(lambda index: best(index.searcher, query, limit, self._living))
+            last = self._last = LastSearch(key, limit, results)
+        return last.results[:limit]
+
+    def search_code(self, terms: Sequence[str], filters: Filters, limit: int) -> list[ScoredChunk]:
+        return self.search(terms, {CODE: 1.0}, filters, limit)
+
+    def term_coverage(
+        self, terms: Sequence[str], chunks: Sequence[str]
+    ) -> Mapping[str, TermCoverage]:
+        rows = self._rows_of(chunks) if terms and chunks else {}
+        return self._run(lambda index: _coverage(index.searcher, terms, rows)) if rows else {}
+
+    def existing_terms(self, terms: Sequence[str]) -> set[str]:
+        if self._is_empty:
+            return set()
+
+        def existing(index: Opened) -> set[str]:
+            # Passages beyond the snapshot: those deleted since the index was built, and newer ones.
+            newer = max(0, index.searcher.num_docs - self._snapshot.chunk_count)
+            beyond = self._deleted - index.died + newer
+            frequencies = {
+                term: index.searcher.doc_freq(WHOLE, term) for term in dict.fromkeys(terms)
+            }
+            return {
+                term
+                for term, frequency in frequencies.items()
+                # A frequency above that is proof in a thousandth of the time of a search.
+                if frequency > beyond or (frequency and self._contains(index, term))
+            }
+
+        return self._run(existing)
+
+    def _contains(self, index: Opened, term: str) -> bool:
+        query = Query.term_query(schema(), WHOLE, term)
+        return bool(best(index.searcher, query, 1, self._living))
+
+    def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> list[int]:
+        """Return all passages with all of these terms in one field, in no order; some may be deleted."""
+        if self._is_empty:
+            return []
+        query = _restricted(
+            Query.boolean_query(
+                [
+                    (
+                        Occur.Should,
+                        Query.boolean_query(
+                            [
+                                (Occur.Must, Query.term_query(schema(), field, term))
+                                for term in terms
+                            ]
+                        ),
+                    )
+                    for field in PHRASE_FIELDS
+                ]
+            ),
+            rows,
+        )
+
+        def matching(index: Opened) -> list[int]:
+            everything = max(1, index.searcher.num_docs)
+            hits = index.searcher.search(query, limit=everything, count=False).hits
+            return rows_at(index.searcher, [address for _, address in hits])
+
+        return self._run(matching)
+
+    @property
+    def _is_empty(self) -> bool:
+        return not self._snapshot.chunk_count
+
+    def _living(self, rows: Collection[int]) -> Mapping[int, str]:
+        """Return the ids of those rows that the snapshot has."""
+
+        def read(missing: Sequence[int]) -> Mapping[int, str]:
+            query = "SELECT c.row, c.id FROM json_each(?) r CROSS JOIN chunks c ON c.row = r.value"
+            return dict(self._snapshot.session.all(query, [json_list(missing)]))
+
+        return self._snapshot.cache.ids.get(rows, read)
+
+    def _rows_of(self, chunks: Sequence[str]) -> Mapping[int, str]:
+        """Return passages by their rows; missing ids are skipped."""
+        cached = self._snapshot.cache.passages.known(chunks)
+        rows = {passage.row: id for id, passage in cached.items()}
+        missing = set(chunks).difference(rows.values())
+        if missing:
+            query = "SELECT c.row, c.id FROM json_each(?) j CROSS JOIN chunks c ON c.id = j.value"
+            rows.update(self._snapshot.session.all(query, [json_list(missing)]))
+        return rows
+
+    def _run(self, search: Callable[[Opened], Value]) -> Value:
+        """Search the index; if that fails, rebuild it and try once more."""
+        for last_try in (False, True):
+            index = self._index or self._open_once()
+            try:
+                with sound():
+                    return search(index)
+            except Unfit as error:
+                if last_try:
+                    raise StoreError(
+                        f"{self._parts.lexical.folder} cannot be searched ({error})",
+                        "Run `marklight doctor`",
+                    ) from error
+                self._replace(index)
+        raise AssertionError("unreachable")
+
+    def open_early(self) -> None:
+        """Open the index if that costs nothing, so that no later commit changes what this snapshot finds."""
+        if self._parts.lexical.loaded and not self._is_empty:
+            try:
+                self._index = self._on_disk()
+            except Unfit:
+                self._parts.lexical.forget()
+
+    def _open_once(self) -> Opened:
+        with self._opening:
+            self._index = self._index or self._open_or_repair()
+            return self._index
+
+    def _replace(self, unfit: Opened) -> None:
+        with self._opening:
+            if self._index is unfit:  # else another thread has done it
+                self._index = None
+                self._repair(anew=True)
+
+    def _open_or_repair(self) -> Opened:
+        from marklight.engines.embedded.mend import aside
+
+        # Passages that this snapshot still has may be deleted from the index by now.
+        late = (
+            time.monotonic() - self._snapshot.opened_at > GRACE_SECONDS / 2 and self._is_outdated()
+        )
+        if not late:
+            try:
+                return self._on_disk()
+            except Unfit:
+                self._repair()
+            try:
+                return self._on_disk()
+            except Unfit:
+                self._parts.lexical.forget()
+        return Opened(aside(self._snapshot.session).searcher(), self._deleted)
+
+    def _on_disk(self) -> Opened:
+        opened = self._open()
+        return self._open() if opened.ahead and self._catch_up() else opened
+
+    def _open(self) -> Opened:
+        snapshot = self._snapshot
+        return self._parts.lexical.opened(
+            snapshot.library,
+            snapshot.generation,
+            snapshot.opstamp,
+            snapshot.lexical_commit,
+            self._deleted,
+        )
+
+    def _is_outdated(self) -> bool:
+        with self._parts.store.snapshot() as session:
+            newest = session.value("SELECT generation FROM state")
+            return bool(newest != self._snapshot.generation)
+
+    def _catch_up(self) -> bool:
+        """Repair an index that is ahead of the newest tables too, if nobody is writing.
+
+        That is so after a crash, and where an older copy of the tables was restored.
+        """
+        from marklight.engines.embedded import mend
+
+        parts = self._parts
+        if parts.writer_lock.held:
+            return False
+        try:
+            with parts.writer_lock.hold(0):
+                session = parts.store.writing()
+                newest = session.value("SELECT lexical_commit FROM state")
+                if parts.lexical.stamp().commits[-1:] == [newest]:
+                    return False  # only the snapshot is older
+                parts.lexical.forget()
+                parts.lexical.abandon()
+                mend.words(parts.lexical, session, look=True)
+                return True
+        except StoreError:
+            return False
+
+    def _repair(self, anew: bool = False) -> None:
+        """Repair the index if nobody is writing; else the writer does, and this snapshot works without."""
+        from marklight.engines.embedded import mend
+
+        lexical = self._parts.lexical
+        lexical.forget()
+        try:
+            with self._parts.writer_lock.hold(0):
+                lexical.abandon()
+                mend.words(lexical, self._parts.store.writing(), look=True, anew=anew)
+        except StoreError:
+            return
+
+
+def bm25_query(
+    terms: Sequence[str], boosts: Mapping[str, float], rows: RowFilter | None = None
+) -> Query:
+    """Return a query for any of the terms in any of the boosted fields."""
+    any_term = Query.boolean_query(
+        [
+            (
+                Occur.Should,
+                Query.boost_query(Query.term_query(schema(), field, term), times * boost),
+            )
+            # A repeated term is one clause with a higher boost: a pasted text would cost more otherwise.
+            for term, times in Counter(terms).items()
+            for field, boost in boosts.items()
+            if boost > 0
+        ]
+    )
+    return _restricted(any_term, rows)
+
+
+def _restricted(query: Query, rows: RowFilter | None) -> Query:
+    """Restrict a query to matching rows, which do not change its scores."""
+    if rows is None or (rows.exclude and not rows.rows):
+        return query
+    those = Query.term_set_query(schema(), rows.column, rows.rows)
+    if rows.exclude:
+        return Query.boolean_query([(Occur.Must, query), (Occur.MustNot, those)])
+    return Query.boolean_query(
+        [(Occur.Must, query), (Occur.Must, Query.const_score_query(those, 0.0))]
+    )
+
+
+def best(
+    searcher: tantivy.Searcher,
+    query: Query,
+    limit: int,
+    living: Callable[[Sequence[int]], Mapping[int, str]],
+) -> list[ScoredChunk]:
+    """Return the best passages that the snapshot has, ties ordered by id.
+
+    Others are dropped, and more are requested until the limit is filled with everything that ties for it.
+    """
+    everything = max(1, searcher.num_docs)
+    requested = limit + limit // 4 + 8
+    while True:
+        requested = min(requested, everything)  # tantivy allocates memory for as many
+        hits = searcher.search(query, limit=requested, count=False).hits
+        rows = rows_at(searcher, [address for _, address in hits])
+        scores = [round(score, SCORE_DIGITS) for score, _ in hits]
+        # Each row is a page of the database to read: first as many as suffice if none was deleted.
+        enough = sum(score >= scores[limit - 1] for score in scores) if len(hits) > limit else 0
+        for count in (enough, len(hits)):
+            ids = living(rows[:count]) if count else {}
+            results = [
+                ScoredChunk(ids[row], score)
+                for row, score in zip(rows[:count], scores, strict=False)
+                if row in ids
+            ]
+            if len(results) >= limit and scores[-1] < results[limit - 1].score:
+                return _ranked(results, limit)
+        if len(hits) < requested or requested == everything:
+            return _ranked(results, limit)
+        requested *= 4
+
+
+def _ranked(results: list[ScoredChunk], limit: int) -> list[ScoredChunk]:
+    return sorted(results, key=lambda result: (-result.score, result.chunk_id))[:limit]
+
+
+TERMS_PER_QUERY = 12
+"""Terms in one coverage query: each has two bits of a score, a 32-bit float, whose integers are exact up to 24 bits."""
+_ANYWHERE = (1 << TERMS_PER_QUERY) - 1
+"""The lower bits of a score; those above are of terms in the title."""
+
+
+def _coverage(
+    searcher: tantivy.Searcher, terms: Sequence[str], chunks: Mapping[int, str]
+) -> dict[str, TermCoverage]:
+    """Return the term coverage of passages, given by their rows."""
+    wanted = distinct_terms(terms)
+    weights = {
+        term: term_weight(searcher.num_docs, searcher.doc_freq(WHOLE, term)) for term in wanted
+    }
+    rare = rare_term_weight(searcher.num_docs)
+    held: dict[int, int] = {}
+    in_title: dict[int, int] = {}
+    for at in range(0, len(wanted), TERMS_PER_QUERY):
+        for row, bits in _term_bits(searcher, wanted[at : at + TERMS_PER_QUERY], list(chunks)):
+            held[row] = held.get(row, 0) | (bits & _ANYWHERE) << at
+            in_title[row] = in_title.get(row, 0) | (bits >> TERMS_PER_QUERY) << at
+
+    @cache  # most passages have one of a few sets of terms
+    def shares(held: int, in_title: int) -> TermCoverage:
+        return coverage(weights, _selected(wanted, held), _selected(wanted, in_title), rare)
+
+    return {chunks[row]: shares(bits, in_title[row]) for row, bits in held.items()}
+
+
+def _term_bits(
+    searcher: tantivy.Searcher, terms: Sequence[str], rows: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """Return for each row with any of the terms a bit set of those terms, computed as a sum of scores."""
+    # One clause per row: a term set query walks over all terms of the field, which takes twice as long.
+    these = Query.boolean_query(
+        [(Occur.Should, Query.term_query(schema(), "row", row)) for row in rows]
+    )
+    any_term = Query.boolean_query(
+        [
+            (
+                Occur.Should,
+                Query.const_score_query(Query.term_query(schema(), field, term), float(1 << bit)),
+            )
+            for at, term in enumerate(terms)
+            for field, bit in ((WHOLE, at), ("title", at + TERMS_PER_QUERY))
+        ]
+    )
+    query = Query.boolean_query(
+        [(Occur.Must, any_term), (Occur.Must, Query.const_score_query(these, 0.0))]
+    )
+    hits = searcher.search(query, limit=len(rows), count=False).hits
+    matching = rows_at(searcher, [address for _, address in hits])
+    return zip(matching, (int(score) for score, _ in hits), strict=True)
+
+
+def _selected(terms: Sequence[str], bits: int) -> list[str]:
+    return [term for at, term in enumerate(terms) if bits >> at & 1]
