@@ -15,7 +15,7 @@ from pathlib import Path
 import marklight
 from benchmarks._measure import save
 from benchmarks.indexing import stat_walk
-from marklight.library.following import Following
+from marklight.library.watching import Watcher
 
 FILES, IN_A_FOLDER = 60_000, 100
 ROUNDS = 15
@@ -48,14 +48,14 @@ def measure(root: Path, index: Path) -> dict[str, float]:
             looked.append(timed(lambda: library.search(asked)))
         cost = statistics.median(looked) - statistics.median(bare)
         searches = 1
-        library.bookmark.keep(None)
+        library.cursor.save(None)
         (root / "zzz.md").write_text("# Zebra\n\nThe last one of all.\n")
         while not library.search("zebra").hits:
             searches += 1
         (root / "zzz.md").unlink()
         library.index()
         idle = idling(library)
-        budget = library.limits.look_ms
+        budget = library.limits.scan_ms
     return {
         "files": FILES,
         "budget_ms": budget,
@@ -71,9 +71,9 @@ def measure(root: Path, index: Path) -> dict[str, float]:
 
 
 def idling(library: marklight.Library) -> float:
-    following = Following(library)
+    following = Watcher(library)
     following.start()
-    while following.at is not None or not following.watching:
+    while following.progress is not None or not following.watching:
         time.sleep(0.1)
     time.sleep(1)
     began, worked = time.monotonic(), time.process_time()

@@ -11,7 +11,7 @@ import pytest
 
 from marklight import settings
 from marklight.errors import SettingsError
-from marklight.library.compose import SCHEMA, compose_pipeline, read_settings
+from marklight.library.configuration import SCHEMA, compose_pipeline, read_settings
 from marklight.settings import ABOVE_ZERO, Layer, Within, combine, current_name, known_keys
 
 

@@ -28,6 +28,7 @@ RENAMED: dict[str, str] = {
     "search.same_text": "search.exact_duplicates",
     "search.near_text": "search.near_duplicates",
     "search.same_meaning": "search.semantic_duplicates",
+    "index.look_ms": "index.scan_ms",
 }
 """Deprecated names, dotted, with the current ones: whole tables and single keys.
 

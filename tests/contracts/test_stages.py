@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from marklight import search
 from marklight.answer import Filters, Hit, Hits, Mode, Query, Why, best_first
-from marklight.library import compose
+from marklight.library import configuration
 from marklight.model import Chunk
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
@@ -110,14 +110,14 @@ def drawn(data: st.DataObject, scores: st.SearchStrategy[float], tools: Tools) -
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.__name__)
 def test_every_file_of_a_room_is_a_stage_on_the_page(room: Any) -> None:
     files = {module.name for module in pkgutil.iter_modules(room.__path__)}
-    assert files == {compose.stage_name(stage) for stage in ROOMS[room]}
+    assert files == {configuration.stage_name(stage) for stage in ROOMS[room]}
 
 
-@pytest.mark.parametrize("stage", compose.STAGES, ids=compose.stage_name)
+@pytest.mark.parametrize("stage", configuration.STAGES, ids=configuration.stage_name)
 def test_a_stage_has_one_name_everywhere(stage: type) -> None:
-    name = compose.stage_name(stage)
+    name = configuration.stage_name(stage)
     assert stage.__module__.rpartition(".")[2] == name
-    assert compose.SCHEMA[f"search.{name}"] is stage
+    assert configuration.SCHEMA[f"search.{name}"] is stage
     assert stage.__doc__
     assert importlib.import_module(stage.__module__).__doc__
 
@@ -134,12 +134,12 @@ def test_a_stage_has_one_name_everywhere(stage: type) -> None:
     ],
 )
 def test_a_stage_can_be_skipped_by_its_deprecated_name(old: str, new: str) -> None:
-    found = compose.read_settings(None, [f"search.skip={old}"], environ={})
+    found = configuration.read_settings(None, [f"search.skip={old}"], environ={})
     assert found["search.skip"] == (new,)
     assert any(old in notice and new in notice for notice in found.notices)
 
 
-@pytest.mark.parametrize("stage", pipeline.REWRITE, ids=compose.stage_name)
+@pytest.mark.parametrize("stage", pipeline.REWRITE, ids=configuration.stage_name)
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.text)
 def test_rewriting_changes_nothing_that_it_was_given_and_is_repeatable(
     stage: type, query: Query, tools: Tools
@@ -153,7 +153,7 @@ def test_rewriting_changes_nothing_that_it_was_given_and_is_repeatable(
     assert found.text.strip() or found.filters
 
 
-@pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=compose.stage_name)
+@pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=configuration.stage_name)
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.text)
 def test_retrieving_finds_passages_of_the_library_once_and_best_first(
     stage: type, query: Query, tools: Tools
@@ -164,11 +164,11 @@ def test_retrieving_finds_passages_of_the_library_once_and_best_first(
     assert len({hit.chunk.id for hit in found}) == len(found)
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
     assert not any(math.isnan(hit.score) for hit in found)
-    assert all(hit.why[-1].stage == compose.stage_name(stage) for hit in found)
+    assert all(hit.why[-1].stage == configuration.stage_name(stage) for hit in found)
     assert found == stage()(query, tools)
 
 
-@pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=compose.stage_name)
+@pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=configuration.stage_name)
 @pytest.mark.parametrize(
     "asked",
     [Filters(paths=("deploy/**",)), Filters(exclude=("auth.md",)), Filters(paths=("nowhere",))],
@@ -180,7 +180,7 @@ def test_retrieving_respects_the_filters(stage: type, asked: Filters, tools: Too
         assert {hit.chunk.document for hit in found} <= allowed
 
 
-@pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=compose.stage_name)
+@pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=configuration.stage_name)
 def test_retrieving_fetches_no_more_than_it_is_told(stage: type, tools: Tools) -> None:
     told = {field.name: 1 for field in fields(stage) if field.name in ("depth", "least")}
     for query in QUERIES:
@@ -188,7 +188,7 @@ def test_retrieving_fetches_no_more_than_it_is_told(stage: type, tools: Tools) -
         assert len(one) <= 1 or "least" not in told
 
 
-@pytest.mark.parametrize("stage", pipeline.REFINE, ids=compose.stage_name)
+@pytest.mark.parametrize("stage", pipeline.REFINE, ids=configuration.stage_name)
 @given(data=st.data())
 def test_refining_changes_nothing_that_it_was_given_and_is_repeatable(
     stage: type, data: st.DataObject, tools: Tools
@@ -206,7 +206,7 @@ def test_refining_changes_nothing_that_it_was_given_and_is_repeatable(
         assert set(ids) <= {hit.chunk.id for hit in hits}
 
 
-@pytest.mark.parametrize("stage", pipeline.REFINE, ids=compose.stage_name)
+@pytest.mark.parametrize("stage", pipeline.REFINE, ids=configuration.stage_name)
 @given(data=st.data())
 def test_refining_stands_scores_that_no_fusion_gives(
     stage: type, data: st.DataObject, tools: Tools
@@ -229,11 +229,11 @@ def assert_traced(stage: type, before: Hits, after: Hits) -> None:
         if hit.score != old.score:
             added = hit.why[len(old.why) :]
             assert added
-            assert {entry.stage for entry in added} == {compose.stage_name(stage)}
+            assert {entry.stage for entry in added} == {configuration.stage_name(stage)}
             assert added[-1].value == hit.score
 
 
-@pytest.mark.parametrize("stage", pipeline.REFINE, ids=compose.stage_name)
+@pytest.mark.parametrize("stage", pipeline.REFINE, ids=configuration.stage_name)
 @given(data=st.data())
 def test_refining_only_appends_to_the_trace_and_records_every_new_score(
     stage: type, data: st.DataObject, tools: Tools
@@ -245,7 +245,7 @@ def test_refining_only_appends_to_the_trace_and_records_every_new_score(
     assert_traced(stage, hits, stage()(query, hits, tools))
 
 
-@pytest.mark.parametrize("stage", pipeline.FUSE, ids=compose.stage_name)
+@pytest.mark.parametrize("stage", pipeline.FUSE, ids=configuration.stage_name)
 @given(one=SCORES, other=SCORES)
 def test_fusion_keeps_the_entries_of_the_retrievers_and_records_the_score(
     stage: type, one: dict[str, float], other: dict[str, float], tools: Tools
@@ -256,11 +256,11 @@ def test_fusion_keeps_the_entries_of_the_retrievers_and_records_the_score(
         assert found_by == [
             name for name in lists if hit.chunk.id in {"keyword": one, "semantic": other}[name]
         ]
-        assert hit.why[-1].stage == compose.stage_name(stage)
+        assert hit.why[-1].stage == configuration.stage_name(stage)
         assert hit.why[-1].value == hit.score
 
 
-@pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=compose.stage_name)
+@pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=configuration.stage_name)
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.text)
 def test_retrieving_records_the_score(stage: type, query: Query, tools: Tools) -> None:
     assert all(hit.why[-1].value == hit.score for hit in stage()(query, tools))
@@ -294,12 +294,12 @@ def test_no_stage_reads_the_trace() -> None:
         assert not reads, f"{path} reads the trace in lines {reads}"
 
 
-@pytest.mark.parametrize("stage", pipeline.REFINE, ids=compose.stage_name)
+@pytest.mark.parametrize("stage", pipeline.REFINE, ids=configuration.stage_name)
 def test_refining_nothing_gives_nothing(stage: type, tools: Tools) -> None:
     assert stage()(QUERIES[0], (), tools) == ()
 
 
-@pytest.mark.parametrize("stage", pipeline.FUSE, ids=compose.stage_name)
+@pytest.mark.parametrize("stage", pipeline.FUSE, ids=configuration.stage_name)
 @given(one=SCORES, other=SCORES)
 def test_fusion_keeps_every_passage_once_and_scores_it_between_0_and_1(
     stage: type, one: dict[str, float], other: dict[str, float], tools: Tools
@@ -312,7 +312,7 @@ def test_fusion_keeps_every_passage_once_and_scores_it_between_0_and_1(
     assert found == stage()(lists, QUERIES[0], tools)
 
 
-@pytest.mark.parametrize("stage", pipeline.FUSE, ids=compose.stage_name)
+@pytest.mark.parametrize("stage", pipeline.FUSE, ids=configuration.stage_name)
 def test_fusing_nothing_gives_nothing(stage: type, tools: Tools) -> None:
     assert stage()({}, QUERIES[0], tools) == ()
     assert stage()({"keyword": (), "semantic": ()}, QUERIES[0], tools) == ()

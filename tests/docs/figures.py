@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from marklight.library.compose import SCHEMA
+from marklight.library.configuration import SCHEMA
 from marklight.settings import combine
 
 from .examples import ROOT

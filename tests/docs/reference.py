@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from marklight.library.compose import SCHEMA
+from marklight.library.configuration import SCHEMA
 from marklight.library.folder_settings import ALLOWED
 from marklight.settings import Settings, combine
 from marklight.surfaces.cli.app import app

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from marklight.library.compose import SCHEMA, stage_name
+from marklight.library.configuration import SCHEMA, stage_name
 from marklight.search.pipeline import FUSE, REFINE, RETRIEVE, REWRITE
 from marklight.settings import Layer, combine, known_keys
 from marklight.surfaces.cli.app import app

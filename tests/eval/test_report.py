@@ -5,7 +5,7 @@ from __future__ import annotations
 from marklight.eval.dataset import JudgedQuery, Judgement
 from marklight.eval.report import Evaluation
 from marklight.eval.run import BUDGETS, Outcome, Run, compare
-from marklight.library.compose import SCHEMA
+from marklight.library.configuration import SCHEMA
 from marklight.settings import combine
 
 

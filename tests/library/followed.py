@@ -10,7 +10,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import marklight
-from marklight.library.following import Following
+from marklight.library.watching import Watcher
 from marklight.models.fake import FakeEmbedder
 from marklight.report import Report
 from tests.making import library
@@ -42,11 +42,11 @@ class Gated(FakeEmbedder):
 @contextmanager
 def following(
     folder: Path, engine: str, index: dict[str, float] | None = None, **settings: Any
-) -> Iterator[tuple[marklight.Library, Following, list[Report]]]:
+) -> Iterator[tuple[marklight.Library, Watcher, list[Report]]]:
     with library(folder, engine=engine, index={**QUICK, **(index or {})}, **settings) as lib:
-        follower = Following(lib)
+        follower = Watcher(lib)
         reports: list[Report] = []
-        follower.heard.append(reports.append)
+        follower.listeners.append(reports.append)
         follower.start()
         try:
             yield lib, follower, reports
@@ -54,6 +54,6 @@ def following(
             follower.close()
 
 
-def settled(lib: marklight.Library, follower: Following) -> bool:
+def settled(lib: marklight.Library, follower: Watcher) -> bool:
     """All is read and embedded, and somebody listens."""
-    return follower.at is None and follower.watching and not lib.ingest.has_pending()
+    return follower.progress is None and follower.watching and not lib.ingest.has_pending()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from marklight.errors import SettingsError
-from marklight.library import compose
-from marklight.library.compose import SCHEMA, compose_pipeline, read_settings
+from marklight.library import configuration
+from marklight.library.configuration import SCHEMA, compose_pipeline, read_settings
 from marklight.library.folder_settings import ALLOWED
 from marklight.settings import combine, known_keys, nested
 from marklight.surfaces.render import to_json
@@ -106,7 +106,7 @@ def test_a_new_setting_is_not_honoured_until_somebody_allows_it(
     class Made:
         up: int = 1
 
-    monkeypatch.setattr(compose, "SCHEMA", {**SCHEMA, "search.made": Made})
+    monkeypatch.setattr(configuration, "SCHEMA", {**SCHEMA, "search.made": Made})
     found = _settings(tmp_path, "search.made.up = 2\n")
     assert found["search.made.up"] == 1
     assert [one.key for one in found.ignored] == ["search.made.up"]

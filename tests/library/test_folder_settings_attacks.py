@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import marklight
-from marklight.library.compose import read_settings
+from marklight.library.configuration import read_settings
 from tests.making import library, write
 from tests.models.pairs import write_folder
 from tests.models.serving import Behaviour

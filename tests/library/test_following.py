@@ -17,7 +17,7 @@ from marklight.ingest import batch, embedding
 from marklight.ingest import read as reading
 from marklight.ingest.pipeline import Ingest
 from marklight.library import Library
-from marklight.library.following import At, Following
+from marklight.library.watching import IndexingProgress, Watcher
 from tests.library.conftest import paths
 from tests.library.followed import QUICK, SECONDS, Gated, following, settled
 from tests.making import library, write
@@ -60,9 +60,9 @@ def test_an_edit_is_found_at_once_while_vectors_are_made(
     model = Gated()
     with library(folder, engine=engine, index={**QUICK, "debounce_ms": 60_000.0}) as lib:
         lib.models.__dict__["embedder"] = model
-        follower = Following(lib)
+        follower = Watcher(lib)
         follower.start()
-        until(lambda: follower.at and not follower.reading)  # at the gate
+        until(lambda: follower.progress and not follower.is_reading)  # at the gate
         write(folder, {"zebra.md": "# Zebra\n\nA zebra has stripes.\n"})
         answer = lib.search("zebra stripes")
         assert paths(answer)[0] == "zebra.md"
@@ -87,7 +87,7 @@ def test_before_text_is_in_a_search_answers_at_once_and_says_how_far_it_is(
 
     monkeypatch.setattr(batch, "read", slow)
     with following(folder, engine) as (lib, follower, _):
-        until(lambda: follower.at and follower.at.total)
+        until(lambda: follower.progress and follower.progress.total)
         answer = lib.search("espresso", mode="keyword")
         assert not answer.hits
         (said,) = answer.notices  # nothing about what is there or not: nobody knows yet
@@ -133,12 +133,12 @@ def test_closing_in_the_middle_of_embedding_keeps_what_is_done(
     place, model = f"file:{tmp_path / 'index'}", Gated()
     with library(folder, engine=place, index=QUICK) as lib:
         lib.models.__dict__["embedder"] = model
-        follower = Following(lib)
+        follower = Watcher(lib)
         follower.start()
-        until(lambda: follower.at and not follower.reading)
+        until(lambda: follower.progress and not follower.is_reading)
         with ThreadPoolExecutor(1) as closing:
             closed = closing.submit(follower.close)
-            until(follower._over.is_set)
+            until(follower._stopping.is_set)
             model.gate.set()
             closed.result(SECONDS)
         counts = lib.ingest.counts()
@@ -228,7 +228,7 @@ def test_where_the_system_tells_nothing_the_disk_is_looked_at(
         write(folder, {"zebra.md": "# Zebra\n"})
         until(lambda: lib.reading.counts().documents == 5)
         until(lambda: "watch limit reached" in follower.remark)
-        assert "it is looked at every 0.1 s" in follower.to_dict()["problem"]
+        assert "it is scanned every 0.1 s" in follower.to_dict()["problem"]
         assert not follower.watching
         assert not follower.problem
 
@@ -249,7 +249,7 @@ def test_python_can_follow_along(folder: Path, engine: str) -> None:
         assert [id.path for id in report.added] == ["zebra.md"]
         assert report.index.embedded + report.index.pending == report.index.chunks > 0
         assert report.took_ms > 0
-        until(lambda: lib.following and lib.following.watching)
+        until(lambda: lib.watcher and lib.watcher.watching)
         (folder / "zebra.md").rename(folder / "horse.md")
         assert [(old.path, new.path) for old, new in next(changes).moved] == [
             ("zebra.md", "horse.md")
@@ -261,17 +261,17 @@ def test_python_can_follow_along(folder: Path, engine: str) -> None:
             removed += next(changes).removed
         assert {id.path for id in removed} == {"deploy/rollback.md", "deploy/scale.md"}
         changes.close()
-        assert lib.following is None
+        assert lib.watcher is None
 
 
 @pytest.mark.parametrize(
     ("at", "said"),
     [
-        (At("Reading text", 42, 100), "indexing, 42 % (reading text, 42 of 100)"),
-        (At("Looking at files", 0, 0), "indexing (looking at files)"),
+        (IndexingProgress("Reading text", 42, 100), "indexing, 42 % (reading text, 42 of 100)"),
+        (IndexingProgress("Scanning files", 0, 0), "indexing (scanning files)"),
     ],
 )
-def test_how_far_a_run_is_in_words(at: At, said: str) -> None:
+def test_how_far_a_run_is_in_words(at: IndexingProgress, said: str) -> None:
     assert str(at) == said
 
 
@@ -279,24 +279,24 @@ def test_who_follows_may_leave_at_any_moment_of_a_question(tmp_path: Path) -> No
     class Leaving(Library):
         """Whoever looks twice for who follows it finds them gone."""
 
-        there: Iterator[Following | None]
+        there: Iterator[Watcher | None]
 
         @property
-        def following(self) -> Following | None:
+        def following(self) -> Watcher | None:
             return next(self.there)
 
         @following.setter
-        def following(self, _: Following | None) -> None: ...
+        def following(self, _: Watcher | None) -> None: ...
 
     folder = write(tmp_path / "docs", {"a.md": "# Apple\n\nAn apple a day.\n"})
     with Leaving(folder, {"engine": "memory:", "model": {"name": "fake"}}) as lib:
         lib.there = repeat(None)
         lib.index()
         for verb in (
-            lambda: lib.upkeep(lib.reading),
+            lambda: lib.updater(lib.reading),
             lambda: lib.status(),
             lambda: lib.get("a.md"),
             lambda: lib.search("apple"),
         ):
-            lib.there = cycle([Following(lib), None])
+            lib.there = cycle([Watcher(lib), None])
             assert verb()

@@ -10,7 +10,7 @@ import pytest
 
 import marklight
 from marklight.ingest import embedding
-from marklight.library.following import Following
+from marklight.library.watching import Watcher
 from tests.library.followed import QUICK, SECONDS, Gated, following, settled
 from tests.making import library
 from tests.repository import Repository, needs_git
@@ -33,10 +33,10 @@ def test_vectors_of_commits_are_made_after_those_of_documents(tmp_path: Path, en
         lib.commits("espresso", mode="keyword")
         assert commits_pending(lib)
         lib.models.__dict__["embedder"] = model
-        follower = Following(lib)
+        follower = Watcher(lib)
         follower.start()
         try:
-            until(lambda: follower.at and follower.at.phase == "Embedding passages")
+            until(lambda: follower.progress and follower.progress.phase == "Embedding passages")
             assert commits_pending(lib)
             model.gate.set()
             until(lambda: not commits_pending(lib))
@@ -71,12 +71,14 @@ def test_closing_stops_the_vectors_of_commits_too(
         lib.index()
         lib.commits("espresso", mode="keyword")
         lib.models.__dict__["embedder"] = model = Gated()
-        follower = Following(lib)
+        follower = Watcher(lib)
         follower.start()
-        until(lambda: follower.at and follower.at.phase == "Embedding passages of commits")
+        until(
+            lambda: follower.progress and follower.progress.phase == "Embedding passages of commits"
+        )
         with ThreadPoolExecutor(1) as closing:
             closed = closing.submit(follower.close)
-            until(follower._over.is_set)
+            until(follower._stopping.is_set)
             model.gate.set()
             closed.result(SECONDS)
         assert not follower.problem

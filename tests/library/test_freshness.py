@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import marklight
 from marklight.errors import NotFound
 from marklight.ingest import batch, discover
-from marklight.library.bookmark import NAME
+from marklight.library.refresh import CURSOR_FILE
 from tests.library.conftest import paths
 from tests.making import library, write
 
@@ -67,7 +67,7 @@ def test_a_huge_tree_is_covered_by_several_searches_of_several_processes(
             if {"f/page.md", "e/new.md"} <= set(paths(answer)) and len(indexed(lib)) == 6:
                 break
     assert {"f/page.md", "e/new.md"} == set(paths(answer))
-    assert any("looked at 1 of about 6 files" in each for each in noticed)
+    assert any("Checked 1 of about 6 files" in each for each in noticed)
     with library(tree, engine=place) as lib:
         assert "b/page.md" not in {path for _, path, _ in indexed(lib)}
 
@@ -78,8 +78,8 @@ def test_a_small_tree_is_compared_whole_and_leaves_no_bookmark(tree: Path, tmp_p
         write(tree, {"z.md": "# Z\n\nA walrus.\n"})
         answer = lib.search("walrus")
     assert paths(answer)[0] == "z.md"
-    assert not [each for each in answer.notices if "looked" in each]
-    assert not (tmp_path / "index" / NAME).exists()
+    assert not [each for each in answer.notices if "Checked" in each]
+    assert not (tmp_path / "index" / CURSOR_FILE).exists()
 
 
 @pytest.mark.usefixtures("impatient")
@@ -96,7 +96,7 @@ def test_a_damaged_bookmark_does_no_harm(tree: Path, tmp_path: Path, damage: str
     with library(tree, engine=place) as lib:
         lib.index()
         before = indexed(lib)
-    (tmp_path / "index" / NAME).write_text(damage)
+    (tmp_path / "index" / CURSOR_FILE).write_text(damage)
     with library(tree, engine=place) as lib:
         for _ in range(15):
             lib.search("about", mode="keyword")
@@ -203,7 +203,7 @@ def test_without_a_look_a_changed_file_is_said(tree: Path, engine: str) -> None:
         write(tree, {"f/page.md": "# f\n\nAll about f and the walrus.\n"})
         answer = lib.search("all about f", mode="keyword", path="f/*", refresh=False)
         assert "walrus" not in answer.hits[0].chunk.text
-        assert any("shown as before the last change" in each for each in answer.notices)
+        assert any("shown as indexed before the last change" in each for each in answer.notices)
 
 
 def test_a_changed_hit_is_said_while_another_process_writes(tree: Path, tmp_path: Path) -> None:
@@ -214,8 +214,8 @@ def test_a_changed_hit_is_said_while_another_process_writes(tree: Path, tmp_path
         with other.engine.writing(1):
             answer = lib.search("all about f", mode="keyword", path="f/*")
         assert "walrus" not in answer.hits[0].chunk.text
-        assert any("another process is indexing" in each for each in answer.notices)
-        assert any("shown as before the last change" in each for each in answer.notices)
+        assert any("Another process is indexing" in each for each in answer.notices)
+        assert any("shown as indexed before the last change" in each for each in answer.notices)
 
 
 def test_a_file_that_can_no_longer_be_read_is_dropped(tree: Path, engine: str) -> None:
@@ -238,7 +238,7 @@ def test_many_changes_are_read_bit_by_bit_and_counted_meanwhile(
             unread.append(answer.index.unread)
             assert answer.to_dict()["index"]["pending"] == answer.index.pending
             assert answer.index.pending >= answer.index.unread
-            said = [each for each in answer.notices if "changed files are not read" in each]
+            said = [each for each in answer.notices if "changed files are not indexed" in each]
             assert bool(said) == bool(answer.index.unread)
     assert unread == [4, 2, 0]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from marklight.library.compose import read_settings
+from marklight.library.configuration import read_settings
 from tests.making import write
 
 

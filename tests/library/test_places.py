@@ -77,7 +77,7 @@ def test_a_path_from_where_one_stands_is_that_file_in_its_own_collection(tmp_pat
         },
     )
     with library(tmp_path, engine="memory:") as lib:
-        with pytest.raises(NotFound, match="nothing is indexed"):
+        with pytest.raises(NotFound, match="Nothing is indexed"):
             lib.get("b/README.md")
         lib.index()
         assert lib.get("b/README.md", near=tmp_path).document == ("two", "README.md")

@@ -76,7 +76,7 @@ def test_a_hit_is_compared_by_content_after_the_search_too(
         lib.index()
         write(tmp_path, page("marmot"))
         answer = lib.search("page", mode="keyword", refresh=False)
-        assert "a file is shown as before the last change" in " ".join(answer.notices)
+        assert "A file is shown as indexed before the last change" in " ".join(answer.notices)
         write(tmp_path, page("wombat"))
         assert not lib.search("page", mode="keyword", refresh=False).notices
 

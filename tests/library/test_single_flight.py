@@ -33,7 +33,7 @@ def test_many_searches_at_once_share_one_look(
             return look(*given, **more)
 
         monkeypatch.setattr(Ingest, "compare", slow)
-        monkeypatch.setattr("marklight.library.looking.MOMENT_SECONDS", SECONDS)
+        monkeypatch.setattr("marklight.library.refresh.SHORT_WAIT_SECONDS", SECONDS)
         with ThreadPoolExecutor(9) as threads:
             first = threads.submit(lib.search, "espresso")
             until(lambda: looks)

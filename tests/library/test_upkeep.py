@@ -235,7 +235,7 @@ def test_a_second_writer_is_told_and_a_reader_still_answers(folder: Path, tmp_pa
                 other.index()
             answer = other.search("espresso machine")
         assert paths(answer)[0] == "notes.txt"
-        assert any("another process" in notice for notice in answer.notices)
+        assert any("Another process" in notice for notice in answer.notices)
 
 
 def test_a_plan_made_before_another_process_wrote_is_not_followed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from marklight.library.compose import SCHEMA, stage_name
+from marklight.library.configuration import SCHEMA, stage_name
 from marklight.settings import Layer, combine
 
 Stage = TypeVar("Stage")

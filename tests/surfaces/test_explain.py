@@ -17,7 +17,7 @@ import pytest
 
 import marklight
 from marklight.answer import Answer, Hit, Query, Step, Why
-from marklight.library.compose import STAGES, stage_name
+from marklight.library.configuration import STAGES, stage_name
 from marklight.search.features import PassageFeatures, QueryFeatures
 from marklight.surfaces.cli.app import run
 from marklight.surfaces.explain import LEGEND, WIDTH, explanation

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from marklight.answer import Answer, Hit, Query
 from marklight.errors import SettingsError
-from marklight.library.compose import Terminal
+from marklight.library.configuration import Terminal
 from marklight.model import DocumentId, Heading
 from marklight.report import Extract, Outline
 from marklight.surfaces import render

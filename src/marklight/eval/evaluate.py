@@ -19,7 +19,7 @@ from marklight.eval.dataset import Dataset, sample
 from marklight.eval.reading import off_topic_queries, read_dataset
 from marklight.eval.report import Evaluation
 from marklight.eval.run import Comparison, Run, compare, run_queries
-from marklight.library.compose import stage_name
+from marklight.library.configuration import stage_name
 from marklight.ports import Progress, silent
 from marklight.search import pipeline
 from marklight.search.pipeline import Pipeline

@@ -15,13 +15,12 @@ from marklight.errors import UsageError
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.ingest.recipe import Chunker
-from marklight.library.bookmark import Bookmark
 from marklight.library.collections import CollectionFiles, scope_of
-from marklight.library.compose import Index, Serve, Terminal, compose_pipeline, read_settings
 from marklight.library.concurrency import SearchThreadPool, SingleFlight
+from marklight.library.configuration import Index, Serve, Terminal, compose_pipeline, read_settings
 from marklight.library.model_selection import ModelSelection
+from marklight.library.refresh import IndexUpdater, RefreshResult, ScanCursor
 from marklight.library.search import search as search_documents
-from marklight.library.upkeep import Freshness, Upkeep
 from marklight.library.validation import CommitFlags, CommitRequest, SearchFlags, SearchRequest
 from marklight.once import once, taken
 from marklight.place import Place, index_address, locate, nested_libraries, resolve_path
@@ -32,7 +31,7 @@ from marklight.settings import Settings, tables
 if TYPE_CHECKING:
     from marklight.commits import Commits
     from marklight.ingest.history.repository import Repository
-    from marklight.library.following import Following
+    from marklight.library.watching import Watcher
     from marklight.report import Extract, Graph, Links, Outline, Page, Register, Related, Report
 
 __all__ = ["Library"]
@@ -58,11 +57,11 @@ class Library:
         self.history_notice = ""
         self.models = ModelSelection(self.settings)
         self.threads = SearchThreadPool()
-        self.refreshes: SingleFlight[Freshness] = SingleFlight()
+        self.refreshes: SingleFlight[RefreshResult] = SingleFlight()
         self.embedding, self.embedding_commits = Lock(), Lock()
         self.repositories: Mapping[str, Repository] = {}
         """Git repositories of the collections, once they are known."""
-        self.following: Following | None = None
+        self.watcher: Watcher | None = None
         """The watcher of the files, while one runs; it may stop at any time."""
 
     # Resources
@@ -134,16 +133,16 @@ class Library:
         return replace(self.reading, embedder=self.models.embedder)
 
     @once
-    def bookmark(self) -> Bookmark:
+    def cursor(self) -> ScanCursor:
         """Return the scan cursor."""
         on_disk = self.address.startswith("file:")
-        return Bookmark(Path(self.address.removeprefix("file:")) if on_disk else None)
+        return ScanCursor(Path(self.address.removeprefix("file:")) if on_disk else None)
 
-    def upkeep(self, ingest: Ingest) -> Upkeep:
-        """Return what brings the index up to date, with or without vectors."""
-        following = self.following
-        watched = following is not None and following.watching
-        return Upkeep(ingest, self.limits, self.bookmark, self.refreshes, self.embedding, watched)
+    def updater(self, ingest: Ingest) -> IndexUpdater:
+        """Return the updater of the index, with or without vectors."""
+        watcher = self.watcher
+        watched = watcher is not None and watcher.watching
+        return IndexUpdater(ingest, self.limits, self.cursor, self.embedding, watched)
 
     def settings_with(
         self, given: Mapping[str, Any] | None, assignments: Sequence[str] = ()
@@ -222,7 +221,7 @@ class Library:
         **flags: Unpack[CommitFlags],
     ) -> Commits:
         """Find commits of the git repositories that contain the collections; new ones are indexed first."""
-        from marklight.library.commits import search_commits
+        from marklight.library.history import search_commits
 
         return search_commits(self, CommitRequest(text=text, **flags), progress, check_cancelled)
 
@@ -233,19 +232,19 @@ class Library:
 
         The history is indexed too if `history` is true, or if it was searched before.
         """
-        from marklight.library.keeping import index
+        from marklight.library.indexing import index
 
         return index(self, rebuild=rebuild, history=history, progress=progress)
 
     def watch(self) -> Generator[Report, None, None]:
         """Watch the files: yield a report for each batch of changes; errors are reports with notices only."""
-        from marklight.library.following import followed
+        from marklight.library.watching import watch
 
-        return followed(self)
+        return watch(self)
 
     def status(self) -> dict[str, Any]:
         """Return what is indexed, what is pending and what failed."""
-        from marklight.library.keeping import status
+        from marklight.library.indexing import status
 
         return status(self)
 
@@ -254,7 +253,7 @@ class Library:
 
         A path is relative to the current folder, else to the folder of a collection.
         """
-        from marklight.library.keeping import ignored
+        from marklight.library.indexing import ignored
 
         return ignored(self, path)
 

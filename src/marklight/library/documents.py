@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from marklight.answer import iso_seconds
 from marklight.errors import NotFound, StoreError, UsageError
-from marklight.library.looking import as_before, as_now, look_at_known, reread
 from marklight.library.model_selection import model_in_use
+from marklight.library.refresh import index_again, read_current, refresh_existing, stale_notice
 from marklight.library.validation import context_level, integer
 from marklight.model import DocumentId
 from marklight.ports import IndexedFile, Progress, Snapshot
@@ -49,7 +49,7 @@ def get(
         library.files.check_exists(extract.document)
         return reference.extract_at_level(extract, wanted, snapshot, count) if wanted else extract
 
-    return _read_current(library, read, near, progress)
+    return _about_document(library, read, near, progress)
 
 
 def outline(library: Library, path: str, near: Path | None, progress: Progress) -> Outline:
@@ -59,7 +59,7 @@ def outline(library: Library, path: str, near: Path | None, progress: Progress) 
         document = reference.require_document(path, snapshot, find)
         return Outline(document.id, tuple(document.outline))
 
-    return _read_current(library, read, near, progress)
+    return _about_document(library, read, near, progress)
 
 
 def page(library: Library, path: str, line: int, near: Path | None, progress: Progress) -> Page:
@@ -87,7 +87,7 @@ def page(library: Library, path: str, line: int, near: Path | None, progress: Pr
             dated=iso_seconds(snapshot.documents.dates([document.id])[document.id]),
         )
 
-    return _read_current(library, read, near, progress)
+    return _about_document(library, read, near, progress)
 
 
 def links(
@@ -102,7 +102,7 @@ def links(
         id = reference.require_document(path, snapshot, find).id
         return relations.links(id, snapshot, limit, library.files.exists)
 
-    return _read_current(library, read, near, progress)
+    return _about_document(library, read, near, progress)
 
 
 def related(
@@ -118,7 +118,7 @@ def related(
             model = model_in_use(snapshot, lambda: library.models.fingerprint()[0])
         return relations.related(document, snapshot, model, limit, library.files.exists)
 
-    return _read_current(library, read, near, progress)
+    return _about_document(library, read, near, progress)
 
 
 def graph(
@@ -132,7 +132,7 @@ def graph(
     """Return the link graph around a document; without one, around the documents with the most links."""
     integer("The depth", depth, 1, relations.MAX_DEPTH)
     integer("The limit", limit, 1, relations.MAX_NODES)
-    notices = look_at_known(library, progress)
+    notices = refresh_existing(library, progress)
     with library.engine.snapshot() as snapshot:
         if path is None:
             result = relations.graph_of_best_linked(snapshot, limit, library.files.exists)
@@ -143,14 +143,14 @@ def graph(
     return replace(result, notices=notices)
 
 
-def _read_current(
+def _about_document(
     library: Library,
     read: Callable[[Snapshot, FindDocument], Result],
     near: Path | None,
     progress: Progress,
 ) -> Result:
     """Return what `read` finds about a document, after its file was indexed again if it changed."""
-    notices = look_at_known(library, progress)
+    notices = refresh_existing(library, progress)
     unindexed: list[DocumentId] = []
     damaged: list[DocumentId] = []
 
@@ -162,17 +162,17 @@ def _read_current(
             return result, [*damaged, *library.files.changed(snapshot.documents.files_of(ids))]
 
     try:
-        result, stale = as_now(library, attempt, progress)
+        result, stale = read_current(library, attempt, progress)
     except NotFound as error:
-        indexed = reread(library, unindexed, progress)
+        indexed = index_again(library, unindexed, progress)
         if reason := _refusal(library, unindexed):
             raise NotFound(reason) from error
         if not indexed:
             raise
-        result, stale = as_now(library, attempt, progress)
+        result, stale = read_current(library, attempt, progress)
     if damaged:
         raise StoreError(f"{damaged[0].path} is damaged in the index", "Run `marklight doctor`")
-    return replace(result, notices=(*notices, *as_before(len(stale)), *result.notices))
+    return replace(result, notices=(*notices, *stale_notice(len(stale)), *result.notices))
 
 
 def _refusal(library: Library, documents: list[DocumentId]) -> str:

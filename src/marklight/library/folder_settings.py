@@ -11,12 +11,14 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from marklight import settings
 from marklight.ingest.recipe import OFF
-from marklight.settings import Ignored, Layer, Schema, typed_layer
-from marklight.trust import FolderFile, is_trusted, record_of
+from marklight.settings import Ignored, Layer, Schema, Settings, typed_layer
+from marklight.trust import FolderFile, is_trusted, read_folder_file, record_of
 
 NOT_ALLOWED = "only the user decides this"
 MOST_NAMED = 20
@@ -133,7 +135,25 @@ TOGETHER = ("chunk.",)
 """Tables of which all is honoured or nothing: their values must fit each other."""
 
 
-def split(file: FolderFile | None, schema: Schema) -> tuple[list[Layer], list[Ignored]]:
+def combine(
+    folder: Path, before: Sequence[Layer], after: Sequence[Layer], schema: Schema
+) -> Settings:
+    """Combine the layers with the honoured settings of a folder's file between them, and add notices about the others."""
+    file = read_folder_file(folder)
+    allowed, refused = _split_file(file, schema)
+    result = settings.combine([*before, *allowed, *after], schema)
+    if file and file.layer and refused:
+        trusted = settings.combine([*before, file.layer, *after], schema)
+        missed = [
+            setting
+            for setting in refused
+            if setting.in_force(trusted.values) != setting.in_force(result.values)
+        ]
+        result = replace(result, ignored=tuple(missed))
+    return replace(result, notices=(*result.notices, *_notices(file, result.ignored)))
+
+
+def _split_file(file: FolderFile | None, schema: Schema) -> tuple[list[Layer], list[Ignored]]:
     """Return the layer of a folder's file that is honoured, and the settings in it that are not."""
     if file is None or file.layer is None:
         return [], []
@@ -174,7 +194,7 @@ def _split(layer: Layer, folder: Path, schema: Schema) -> tuple[list[Layer], lis
     return [Layer(layer.source, kept, typed.deprecated)], ignored
 
 
-def notices(file: FolderFile | None, ignored: Sequence[Ignored]) -> tuple[str, ...]:
+def _notices(file: FolderFile | None, ignored: Sequence[Ignored]) -> tuple[str, ...]:
     """Return one sentence that names the file, what of it is not honoured and how to change that."""
     if file is None:
         return ()

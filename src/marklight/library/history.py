@@ -1,79 +1,96 @@
-"""Commits beside the documents: an index of their own, asked by the same pipeline and models."""
+"""History index: git commits as documents in an index of their own, searched by the same pipeline and models."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from marklight import engines, ownership
-from marklight.answer import Query
-from marklight.commits import SHORT, Commit
-from marklight.errors import Busy, HistoryError, ModelServerError, StoreError
+from marklight.answer import Filters, Query
+from marklight.commits import SHORT, Commit, Commits
+from marklight.errors import (
+    Busy,
+    HistoryError,
+    ModelServerError,
+    NotFound,
+    RepositoryOutside,
+    StoreError,
+)
 from marklight.ingest.embedding import passages_matching
 from marklight.ingest.history.commit_diff import indexed_state
 from marklight.ingest.history.pipeline import CommitIngest
 from marklight.ingest.history.repository import Repository, find
-from marklight.library.compose import Index
-from marklight.library.upkeep import MOMENT_SECONDS
+from marklight.library.configuration import History, Index
+from marklight.library.refresh import SHORT_WAIT_SECONDS
+from marklight.library.search import PreparedSearch, prepare, run
+from marklight.library.validation import CommitRequest
 from marklight.model import Document, DocumentId, Failure
 from marklight.ownership import Origin
-from marklight.ports import Engine, Progress, Snapshot
+from marklight.ports import Embedder, Engine, Progress, Rewrite, Snapshot, Tools
 from marklight.report import Report
+from marklight.search.context import within_budget
+from marklight.search.pipeline import Pipeline
+from marklight.search.refine.per_document import PerDocument
+
+if TYPE_CHECKING:
+    from marklight.library import Library
 
 FOLDER = "history"
-"""Where commits live, in the folder of the library's own index."""
+"""Folder of the history index, inside that of the library's index."""
+SKIPPED_STAGES = ("existing_files", "exact_duplicates", "near_duplicates", "semantic_duplicates")
+"""Stages that do not apply to commits: they have no file, and two commits with the same text are two results."""
 _SHORT_HASH = re.compile(r"[0-9a-f]{4,64}")
 
 
 def open_engine(address: str) -> tuple[Engine, str]:
-    """Open the engine of commits beside the one of documents; also return a notice where it is in another place."""
-    folder = engines.parse_address(address).folder
-    if folder is None:
+    """Open the engine of commits beside that of documents; also return a notice if it is in another place."""
+    if address == "memory:":
         return engines.open(address), ""
-    beside = folder / FOLDER
+    beside = Path(address.removeprefix("file:"), FOLDER)
     if ownership.origin(beside) is not Origin.FOREIGN:
-        return engines.open(beside), ""
+        return engines.open(f"file:{beside}"), ""
     away = ownership.place_away(beside)
     notice = f"{beside} was not made by you on this machine and is not used (delete it to keep the index of commits there), so that is in {away}"
-    return engines.open(away), notice
+    return engines.open(f"file:{away}"), notice
 
 
 def repositories(
     collections: Mapping[str, Path],
 ) -> tuple[dict[str, Repository], dict[str, HistoryError]]:
-    """The repositories that hold the collections, each under the name of its first; and which git refuses."""
+    """Return the repositories of the collections, each under the name of its first one, and those that git refuses."""
     found: dict[str, Repository] = {}
     refused: dict[str, HistoryError] = {}
     for name, folder in collections.items():
         try:
-            one = find(folder)
+            repository = find(folder)
         except HistoryError as error:
             refused[name] = error
             continue
-        if one and one.store not in {each.store for each in found.values()}:
-            found[name] = one
+        if repository and repository.store not in {other.store for other in found.values()}:
+            found[name] = repository
     return found, refused
 
 
 @dataclass(frozen=True, slots=True)
-class Annals:
-    """The history of a library, kept up to date and asked."""
+class HistoryIndex:
+    """The index of the commits of a library: indexing, refresh and lookups."""
 
     history: CommitIngest
     limits: Index
     read_seconds: float
     embedding: Lock
-    """Held by the one thread that makes vectors."""
+    """Held by the thread that embeds commits."""
 
     def run(self, progress: Progress, *, rebuild: bool = False) -> Report:
-        """All of it, however long it takes: messages and diffs first, then vectors."""
-        began, before = time.perf_counter(), self.history.counts()
+        """Index everything without a time limit: messages and diffs first, then vectors."""
+        started, before = time.perf_counter(), self.history.counts()
         with self.history.engine.writing(self.limits.wait_seconds):
             report = self.history.index_text(progress, rebuild=rebuild)
         with self.embedding:
@@ -85,121 +102,118 @@ class Annals:
             index=after,
             newly_embedded=max(0, after.embedded - before.embedded),
             notices=self.notices(),
-            took_ms=(time.perf_counter() - began) * 1000,
+            took_ms=(time.perf_counter() - started) * 1000,
         )
 
     def refresh(self, query: Query, progress: Progress) -> list[str]:
-        """What came and went, and vectors for a while; what could not be done is said and is not fatal."""
+        """Index new commits and embed passages for a time; return notices about what failed."""
         history, limits = self.history, self.limits
-        told: list[str] = []
+        notices: list[str] = []
         try:
             empty = not history.counts().documents
             if history.differs():
-                with history.engine.writing(limits.wait_seconds if empty else MOMENT_SECONDS):
+                with history.engine.writing(limits.wait_seconds if empty else SHORT_WAIT_SECONDS):
                     report = history.index_text(progress, time.monotonic() + self.read_seconds)
-                told += [*report.notices, *map(_unread, report.skipped)]
+                notices += [*report.notices, *map(_unread_notice, report.skipped)]
             if history.has_pending() and self.embedding.acquire(blocking=False):
+                seconds = limits.first_search_seconds if empty else limits.search_seconds
                 try:
-                    self._embed(
-                        query,
-                        progress,
-                        limits.first_search_seconds if empty else limits.search_seconds,
-                    )
+                    self._embed(query, progress, seconds)
                 finally:
                     self.embedding.release()
-            return told
+            return notices
         except ModelServerError as error:
-            return [*told, f"what is new could not be embedded: {error}"]
+            return [*notices, f"New commits could not be embedded: {error}"]
         except Busy:
-            return ["another process is reading the history; answering from what is there"]
+            return ["Another process is indexing the history; results come from the index as it is"]
         except (StoreError, HistoryError) as error:
             if not history.counts().documents:
                 raise
-            return [f"the history could not be brought up to date: {error}"]
+            return [f"The history index could not be updated: {error}"]
 
     def _embed(self, query: Query, progress: Progress, seconds: float) -> None:
         history, until = self.history, time.monotonic() + seconds
         first = partial(passages_matching, history.engine, query)
-        hurried, told = history.with_time_limit(seconds), _of_commits(progress)
-        hurried.embed_missing(told, until, first, self.limits.wait_seconds)
+        limited = history.with_time_limit(seconds)
+        limited.embed_missing(_of_commits(progress), until, first, self.limits.wait_seconds)
         history.drop_unused_vectors()
 
-    def embed_some(self, progress: Progress, seconds: float) -> bool:
-        """Vectors for a while; whether there is more to do. A question that makes some itself comes first."""
+    def embed_for_seconds(self, progress: Progress, seconds: float) -> bool:
+        """Embed commits for a time; return true if there is more to do. A search that embeds goes first."""
         history = self.history
         if not history.has_pending():
             return False
-        if not self.embedding.acquire(timeout=MOMENT_SECONDS):
+        if not self.embedding.acquire(timeout=SHORT_WAIT_SECONDS):
             return True
         try:
             before = history.counts().embedded
             until = time.monotonic() + seconds
-            history.embed_missing(_of_commits(progress), until, wait_seconds=MOMENT_SECONDS)
+            history.embed_missing(_of_commits(progress), until, wait_seconds=SHORT_WAIT_SECONDS)
             if history.has_pending():
-                # Where none was made there is something that cannot be done.
-                return history.counts().embedded != before
+                return history.counts().embedded != before  # else the rest cannot be embedded
             history.drop_unused_vectors()
             return False
         finally:
             self.embedding.release()
 
     def notices(self) -> tuple[str, ...]:
-        """What the asker should know of the repositories."""
-        said = []
+        """Return notices about the repositories: shallow, damaged or empty ones."""
+        notices = []
         with self.history.engine.snapshot() as snapshot:
             manifest = snapshot.status.manifest()
             count = snapshot.status.counts("").documents
-        for name, each in self.history.repositories.items():
-            if each.shallow_edge():
-                said.append(
-                    f"{each.folder} is a shallow clone, so older commits are not here;"
+        for name, repository in self.history.repositories.items():
+            folder, state = repository.folder, indexed_state(manifest, name)
+            if repository.shallow_edge():
+                notices.append(
+                    f"{folder} is a shallow clone without older commits;"
                     " `git fetch --unshallow` gets them"
                 )
-            read = indexed_state(manifest, name)
-            if read.problem:
-                said.append(
-                    f"{each.folder} is damaged, so some commits cannot be read: {read.problem}"
+            if state.problem:
+                notices.append(
+                    f"{folder} is damaged, so some commits cannot be read: {state.problem}"
                 )
-            if read.lacking:
-                said.append(
-                    f"diffs in {each.folder} cannot be read, so messages alone are searched: {read.lacking}"
+            if state.lacking:
+                notices.append(
+                    f"Diffs in {folder} cannot be read, so only messages are searched: {state.lacking}"
                 )
             if not count:
-                said.append(f"there are no commits in {each.folder} yet")
-        return tuple(said)
+                notices.append(f"There are no commits in {folder} yet")
+        return tuple(notices)
 
-    def commits(
-        self, snapshot: Snapshot, documents: Iterable[DocumentId]
-    ) -> dict[DocumentId, Commit]:
-        """Those with these names, and the branches and tags that mean them."""
-        found = [each for id in documents if (each := snapshot.documents.get(id))]
+    def commits(self, snapshot: Snapshot, ids: Iterable[DocumentId]) -> dict[DocumentId, Commit]:
+        """Return the commits with these ids, with the branches and tags that point to them."""
+        documents = [document for id in ids if (document := snapshot.documents.get(id))]
         refs: dict[str, list[str]] = {}
         for name, repository in self.history.repositories.items():
+            hashes = [document.id.path for document in documents if document.id.collection == name]
             with suppress(HistoryError):
-                refs |= repository.refs_at([each.id.path for each in found if each.id[0] == name])
-        return {each.id: _commit(each, refs.get(each.id.path, [])) for each in found}
+                refs |= repository.refs_at(hashes)
+        return {
+            document.id: _commit(document, refs.get(document.id.path, [])) for document in documents
+        }
 
-    def meant(self, text: str) -> str:
-        """The whole hash where a question is nothing but the beginning of one."""
+    def expand_hash(self, text: str) -> str:
+        """Return the full hash if a query is an abbreviated one; else the query."""
         if not _SHORT_HASH.fullmatch(text.strip()):
             return text
         for repository in self.history.repositories.values():
-            if whole := repository.full_hash(text.strip()):
-                return whole
+            if full := repository.full_hash(text.strip()):
+                return full
         return text
 
 
 def _of_commits(progress: Progress) -> Progress:
-    """Told apart from what is done for documents, whose phases have the same names."""
+    """Return a progress whose phases differ from those of documents."""
 
-    def tell(phase: str, done: int, total: int) -> None:
+    def report(phase: str, done: int, total: int) -> None:
         progress(f"{phase} of commits", done, total)
 
-    return tell
+    return report
 
 
-def _unread(failure: Failure) -> str:
-    return f"the commit {failure.document.path[:SHORT]} cannot be read: {failure.reason}"
+def _unread_notice(failure: Failure) -> str:
+    return f"Commit {failure.document.path[:SHORT]} cannot be read: {failure.reason}"
 
 
 def _commit(document: Document, refs: Iterable[str]) -> Commit:
@@ -214,3 +228,156 @@ def _commit(document: Document, refs: Iterable[str]) -> Commit:
         files=tuple(document.metadata["files"]),
         refs=tuple(refs),
     )
+
+
+def history_index(library: Library, embedder: Embedder | None) -> tuple[HistoryIndex, list[str]]:
+    """Return the history index of a library, and errors of repositories; `NotFound` if there is no repository."""
+    found, refused = library.repositories, dict[str, HistoryError]()
+    if not found:
+        found, refused = repositories(library.collections)
+        # A repository that git refuses now may be allowed later.
+        library.repositories = {} if refused else found
+    if refused and not found:
+        raise next(iter(refused.values()))
+    if not found:
+        folders = ", ".join(map(str, library.collections.values()))
+        raise NotFound(
+            f"There is no git repository around {folders}", "Only folders in git have a history"
+        )
+    limits = library.settings.build(History, "history")
+    # Commits of a repository that cannot be read now stay in the index; those of one that is not the library's do not.
+    unreadable = frozenset(
+        name for name, error in refused.items() if not isinstance(error, RepositoryOutside)
+    )
+    ingest = CommitIngest(library.commits_engine, embedder, found, limits.diff_lines, unreadable)
+    index = HistoryIndex(ingest, library.limits, limits.read_seconds, library.embedding_commits)
+    return index, [str(error) for error in refused.values()]
+
+
+def search_commits(
+    library: Library,
+    request: CommitRequest,
+    progress: Progress,
+    check_cancelled: Callable[[], None],
+) -> Commits:
+    """Return the best commits for a request; new commits are indexed first."""
+    settings = library.settings_with(request.settings, request.assignments)
+    pipeline = _commit_pipeline(library.pipeline_of(settings))
+    prepared = prepare(library, request.to_query(), pipeline, check_cancelled)
+    refreshing = progress if request.refresh else None
+    answer = _search(library, prepared, refreshing, explain=request.explain)
+    return replace(answer, notices=(*settings.notices, *answer.notices))
+
+
+def search_beside_documents(
+    library: Library, documents: PreparedSearch, progress: Progress | None, *, explain: bool
+) -> Commits:
+    """Return the best commits for the query of a search of documents."""
+    query, filters = documents.query, documents.query.filters
+    plain = Query(
+        text=query.text,
+        limit=query.limit,
+        mode=query.mode,
+        min_confidence=query.min_confidence,
+        max_tokens=query.max_tokens,
+        rerank=query.rerank,
+        filters=Filters(after=filters.after, before=filters.before),
+    )
+    pipeline = _commit_pipeline(documents.pipeline)
+    prepared = prepare(library, plain, pipeline, documents.check_cancelled)
+    return _search(library, prepared, progress, explain=explain)
+
+
+def _search(
+    library: Library, prepared: PreparedSearch, progress: Progress | None, *, explain: bool
+) -> Commits:
+    """Return commits by the passages of their messages and diffs; without a progress, as indexed."""
+    index, notices = history_index(library, prepared.embedder)
+    query = prepared.query
+    if (full := index.expand_hash(query.text)) != query.text:
+        prepared = replace(prepared, query=replace(query, text=full, raw_text=query.text))
+    if progress:
+        notices += index.refresh(prepared.query, progress)
+        if watcher := library.watcher:
+            watcher.wake()  # it embeds what there was no time for
+    notices += index.notices()
+    with library.threads.search_slot() as alone, library.commits_engine.snapshot() as snapshot:
+        answer = run(library, prepared, snapshot, alone=alone)
+        known = index.commits(snapshot, [hit.chunk.document for hit in answer.hits])
+        modified = snapshot.documents.modified_times(known)
+    notices += [
+        *answer.notices,
+        *prepared.first_use_notices(library),
+        *library.commits_engine.take_notices(),
+    ]
+    answer = within_budget(replace(answer, modified=modified, notices=()))
+    if answer.notices:
+        notices.append(
+            f"The answer is cut to {query.max_tokens} tokens; `git show` shows a commit in full"
+        )
+    answer = replace(
+        answer,
+        notices=tuple(notices),
+        explain=explain,
+        several_collections=len(index.history.repositories) > 1,
+        took_ms=prepared.took_ms,
+    )
+    return Commits(
+        **{field.name: getattr(answer, field.name) for field in fields(answer)}, known=known
+    )
+
+
+def _commit_pipeline(pipeline: Pipeline) -> Pipeline:
+    """Return the stages of a pipeline that apply to commits, with one result per commit."""
+    refine = {name: stage for name, stage in pipeline.refine.items() if name not in SKIPPED_STAGES}
+    if "per_document" in refine:
+        refine["per_document"] = PerDocument(most=1)
+    rewrite = dict(pipeline.rewrite)
+    if "operators" in rewrite:
+        rewrite["operators"] = _path_as_files(rewrite["operators"])
+    return replace(pipeline, rewrite=rewrite, refine=refine)
+
+
+def _path_as_files(operators: Rewrite) -> Rewrite:
+    """Return a stage in which `path:` in a query filters by the files that a commit changed."""
+
+    def rewrite(query: Query, tools: Tools) -> Query:
+        query = operators(query, tools)
+        filters = query.filters
+        if not filters.paths:
+            return query
+        if filters.files:
+            also = Filters(files=filters.paths)
+            return replace(query, filters=replace(filters, paths=(), also=also))
+        return replace(query, filters=replace(filters, paths=(), files=filters.paths))
+
+    return rewrite
+
+
+def index_history(
+    library: Library, wanted: bool | None, progress: Progress, *, rebuild: bool
+) -> Report | None:
+    """Index the whole history if that is wanted, or if it is None and the history was indexed before."""
+    if wanted is None:
+        with library.commits_engine.snapshot() as snapshot:
+            wanted = snapshot.generation > 0
+    if not wanted:
+        return None
+    try:
+        index, errors = history_index(library, library.models.embedder)
+        report = index.run(progress, rebuild=rebuild)
+    except (HistoryError, NotFound) as error:
+        return Report(notices=(str(error),))
+    return replace(report, notices=(*errors, *report.notices))
+
+
+def embed_commits_for_seconds(library: Library, progress: Progress, seconds: float) -> bool:
+    """Embed commits for a time if a history is indexed; return true if there is more to do."""
+    with library.commits_engine.snapshot() as snapshot:
+        if not snapshot.generation:
+            return False
+    limits = library.settings.build(History, "history")
+    # Nothing is read, so the repositories are not needed.
+    ingest = CommitIngest(library.commits_engine, library.models.embedder, {}, limits.diff_lines)
+    index = HistoryIndex(ingest, library.limits, limits.read_seconds, library.embedding_commits)
+    return index.embed_for_seconds(progress, seconds)

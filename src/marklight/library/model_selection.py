@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from marklight import models
 from marklight.answer import Mode, Query
 from marklight.errors import ModelError, UsageError
-from marklight.library.model_settings import Model, Reranking
+from marklight.library.configuration import Model, Reranking
 from marklight.models.query_cache import CachingEmbedder
 from marklight.once import once
 from marklight.ports import Embedder, Reranker, Snapshot, Unloadable

@@ -11,14 +11,13 @@ from marklight.answer import Answer, Mode, Query
 from marklight.errors import HistoryError, ModelServerError, NotFound
 from marklight.library.collections import unlisted_notice
 from marklight.library.concurrency import PARALLEL_PASSAGES
-from marklight.library.looking import as_before, as_now, look
 from marklight.library.model_selection import (
     EMBEDDING_MODES,
     IN_BACKGROUND,
     RUN_INDEX,
     choose_embedder,
 )
-from marklight.library.upkeep import Freshness
+from marklight.library.refresh import RefreshResult, read_current, refresh, stale_notice
 from marklight.library.validation import SearchRequest
 from marklight.model import DocumentId
 from marklight.ports import Embedder, Progress, Reranker, Snapshot, Tools, with_time_limit
@@ -79,7 +78,7 @@ def search(
     query = request.to_query(library.collections, library.scope)
     settings = library.settings_with(request.settings, request.assignments)
     prepared = prepare(library, query, library.pipeline_of(settings), check_cancelled)
-    fresh = look(library, query, progress) if request.refresh else Freshness()
+    fresh = refresh(library, query, progress) if request.refresh else RefreshResult()
     refreshing = progress if request.refresh else None
     answer = _search_documents(library, prepared, refreshing)
     answer = replace(
@@ -97,7 +96,7 @@ def search(
     )
     answer = within_budget(answer)
     if request.with_history:
-        from marklight.library.commits import search_beside_documents
+        from marklight.library.history import search_beside_documents
 
         try:
             commits = search_beside_documents(
@@ -113,10 +112,10 @@ def _search_documents(
     library: Library, prepared: PreparedSearch, progress: Progress | None
 ) -> Answer:
     """Return passages of files as they are now; without a progress, as they are indexed."""
-    following = library.following
-    rest = IN_BACKGROUND if following else RUN_INDEX
+    watcher = library.watcher
+    rest = IN_BACKGROUND if watcher else RUN_INDEX
     # While a library is indexed for the first time, the notice about its progress is enough.
-    indexing = following is not None and following.reading
+    indexing = watcher is not None and watcher.is_reading
     empty = [] if indexing else [f"There are no documents in {library.place.folder}"]
     damaged: list[set[DocumentId]] = []
 
@@ -152,7 +151,7 @@ def _search_documents(
             changed = library.files.changed(snapshot.documents.files_of(documents))
             return answer, [*damaged[-1], *changed]
 
-    answer, stale = as_now(library, attempt, progress) if progress else attempt()
+    answer, stale = read_current(library, attempt, progress) if progress else attempt()
     answer = _without_deleted(answer, stale, library.files.exists) if stale else answer
     return replace(answer, notices=[*answer.notices, *_damage_notices(damaged)])
 
@@ -257,7 +256,7 @@ def _without_deleted(
         answer,
         hits=hits,
         abstained=answer.abstained if hits else GONE,
-        notices=[*answer.notices, *as_before(changed)],
+        notices=[*answer.notices, *stale_notice(changed)],
     )
 
 

@@ -90,7 +90,7 @@ def explanation(answer: Answer) -> str:
 
 
 def _stages(answer: Answer) -> str:
-    from marklight.library.compose import stage_name
+    from marklight.library.configuration import stage_name
     from marklight.search.pipeline import REWRITE
 
     without_hits = {stage_name(stage) for stage in REWRITE}

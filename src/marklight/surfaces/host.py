@@ -14,7 +14,7 @@ import anyio.to_thread
 
 from marklight.errors import Overloaded, Stopped
 from marklight.library import Library
-from marklight.library.following import Following
+from marklight.library.watching import Watcher
 from marklight.ports import Progress, silent
 from marklight.surfaces import operations
 
@@ -27,7 +27,7 @@ class LibraryHost:
     def __init__(self, library: Library) -> None:
         limits = library.serve
         self.library = library
-        self.following = Following(library)
+        self.watcher = Watcher(library)
         self.wait_seconds = limits.wait_seconds
         self.last_used = time.monotonic()
         self._calls: Counter[int] = Counter()
@@ -37,12 +37,12 @@ class LibraryHost:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[LibraryHost]:
         """Watch the files until the context ends; the first indexing runs in the background."""
-        self.following.start()
+        self.watcher.start()
         try:
             yield self
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self.following.close)
+                await anyio.to_thread.run_sync(self.watcher.close)
                 await anyio.to_thread.run_sync(self.library.close)
 
     @property
@@ -95,11 +95,11 @@ class LibraryHost:
         """Open the library again with the current settings; calls in progress finish on the old one."""
         fresh = await anyio.to_thread.run_sync(self.library.reopened)
         before, self.library = self.library, fresh
-        heard, old = self.following.heard, self.following
-        self.following = Following(fresh)
-        self.following.heard = heard
+        heard, old = self.watcher.listeners, self.watcher
+        self.watcher = Watcher(fresh)
+        self.watcher.listeners = heard
         await anyio.to_thread.run_sync(old.close)
-        self.following.start()
+        self.watcher.start()
         await self._close_if_replaced(before)
 
     async def _close_if_replaced(self, library: Library) -> None:

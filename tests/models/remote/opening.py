@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from marklight.library.model_settings import Model
+from marklight.library.configuration import Model
 from marklight.models.fake import FakeEmbedder
 from marklight.models.remote.embedder import RemoteEmbedder
 

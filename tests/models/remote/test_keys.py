@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from marklight.errors import ModelError, ModelServerError, SettingsError
-from marklight.library.compose import read_settings
+from marklight.library.configuration import read_settings
 from tests.models.remote.opening import opened
 from tests.models.serving import Behaviour
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from marklight.errors import ModelError, SettingsError
-from marklight.library.compose import read_settings
-from marklight.library.model_settings import Model
+from marklight.library.configuration import Model, read_settings
 from marklight.models import load
 
 

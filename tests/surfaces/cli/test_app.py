@@ -31,8 +31,8 @@ from tests.surfaces.saying import said
         (["search", "x", "--set", "model.name=nothing-like-it"], 3, "nothing-like-it"),
         (["index", "--set", "model.name=nothing-like-it"], 3, "nothing-like-it"),
         (["serch", "x"], 2, "serch"),
-        (["get", "nothing.md"], 1, "nothing is indexed"),
-        (["outline", "nothing.md"], 1, "nothing is indexed"),
+        (["get", "nothing.md"], 1, "Nothing is indexed"),
+        (["outline", "nothing.md"], 1, "Nothing is indexed"),
     ],
 )
 def test_an_error_is_one_line_and_an_exit_code(

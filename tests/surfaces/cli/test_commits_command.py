@@ -101,7 +101,7 @@ def test_nothing_found_and_nothing_there_are_told_by_the_exit_code(
     plain = write(tmp_path / "plain", {"a.md": "text"})
     code, out, err = said(capsys, "commits", "x", str(plain))
     assert (code, out) == (1, "")
-    assert err.startswith("marklight: there is no git repository around ")
+    assert err.startswith("marklight: There is no git repository around ")
     assert said(capsys, "commits", "x", "-n", "0")[0] == 2
 
 
@@ -240,7 +240,7 @@ def test_an_assistant_is_told_that_there_is_no_repository(tmp_path: Path) -> Non
         async with connected(folder, tmp_path, "http", "auto") as client:
             found = await client.call_tool("search_git_history", {"query": "x"})
             assert found.is_error
-            assert "there is no git repository" in text_of(found)
+            assert "There is no git repository" in text_of(found)
 
     anyio.run(main)
 

@@ -189,7 +189,7 @@ def test_get_says_when_it_could_not_look_and_never_serves_a_dead_file(
         with one.engine.writing(0):
             write(folder, {"a.md": "# A\n\nchanged\n"})
             (folder / "sub" / "b.md").unlink()
-            assert any("another process" in notice for notice in other.get("a.md").notices)
+            assert any("Another process" in notice for notice in other.get("a.md").notices)
             with pytest.raises(marklight.NotFound, match="no longer"):
                 other.get("sub/b.md")
 

@@ -102,8 +102,8 @@ def everything(made: socket.socket) -> bytes:
 
 def _settled(host: LibraryHost) -> bool:
     """All is read and embedded, and somebody listens or says why not."""
-    following = host.following
-    return not following.at and (following.watching or bool(following.to_dict()["problem"]))
+    following = host.watcher
+    return not following.progress and (following.watching or bool(following.to_dict()["problem"]))
 
 
 @contextmanager

@@ -135,9 +135,9 @@ def test_the_command_line_and_http_return_the_same_bytes(
 def test_status_reports_indexing_progress_and_problems(served: Served) -> None:
     following = served.get("/api/status").json()["following"]
     assert following == {"indexing": None, "watching": True, "problem": ""}
-    served.host.following.problem = "the folder is away"
+    served.host.watcher.problem = "the folder is away"
     assert served.get("/api/status").json()["following"]["problem"] == "the folder is away"
-    served.host.following.problem = ""
+    served.host.watcher.problem = ""
 
 
 def test_documents_and_tags_are_listed(served: Served) -> None:

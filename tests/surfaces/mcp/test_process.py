@@ -31,12 +31,12 @@ from tests.surfaces.mcp.speaking import HELLO, called, greet, send, started
 
 STUCK = f"""
 import time
-from marklight.library.upkeep import Upkeep
+from marklight.library.refresh import IndexUpdater
 def read(self, look, progress, *given):
     while True:
         progress("Reading text", 42, 100)
         time.sleep(0.01)
-Upkeep.read = read
+IndexUpdater.index_changes = read
 {PROGRAM}
 """
 """A program whose first run never comes to an end."""
@@ -44,8 +44,8 @@ Upkeep.read = read
 
 DEAF = f"""
 import time
-from marklight.library.upkeep import Upkeep
-Upkeep.read = lambda self, *given: time.sleep(600)
+from marklight.library.refresh import IndexUpdater
+IndexUpdater.index_changes = lambda self, *given: time.sleep(600)
 {PROGRAM}
 """
 """The same, and it does not listen to anybody who wants it to stop."""

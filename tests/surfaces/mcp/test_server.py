@@ -44,7 +44,7 @@ async def asked(
 async def look_again(host: LibraryHost) -> None:
     """As the thread that follows the disk does it; should it be quicker, it has told already."""
     report = await anyio.to_thread.run_sync(host.library.index)
-    for hear in list(host.following.heard):
+    for hear in list(host.watcher.listeners):
         await anyio.to_thread.run_sync(hear, report)
 
 

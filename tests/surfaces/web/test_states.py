@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
-from marklight.library.following import At
+from marklight.library.watching import IndexingProgress
 from tests.making import write
 from tests.surfaces.http.serving import Served, serving
 from tests.surfaces.web.browsing import visiting
@@ -91,15 +91,15 @@ def test_a_server_that_ends_is_missed_and_found_again(browser: Browser, tmp_path
 
 
 def test_a_run_that_goes_on_is_shown_with_how_far_it_is(page: Page, served: Served) -> None:
-    following = served.host.following
-    following.at = At("Embedding passages", 42, 100)
+    following = served.host.watcher
+    following.progress = IndexingProgress("Embedding passages", 42, 100)
     try:
         page.goto("/?q=zebra")
         expect(page.locator("#standing")).to_contain_text("Indexing, 42 %")
         expect(page.locator("#results > li").first).to_be_visible()
         expect(page.get_by_role("progressbar", name="Indexing")).to_have_attribute("value", "42")
     finally:
-        following.at = None
+        following.progress = None
     expect(page.locator("#standing")).to_be_hidden()
 
 

@@ -130,7 +130,7 @@ async def _show_indexing(daemon: Daemon) -> None:
 
     while True:
         with Bar() as bar:
-            while (at := daemon.host.following.at) and at.total:
+            while (at := daemon.host.watcher.progress) and at.total:
                 bar(at.phase, at.done, at.total)
                 await anyio.sleep(REDRAW_SECONDS)
         await anyio.sleep(REDRAW_SECONDS)

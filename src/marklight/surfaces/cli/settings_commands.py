@@ -109,7 +109,7 @@ def _trust(path: Path | None, as_json: bool) -> int:
     from marklight import trust as store
     from marklight.errors import NotFound, SettingsError
     from marklight.library import folder_settings
-    from marklight.library.compose import SCHEMA
+    from marklight.library.configuration import SCHEMA
     from marklight.place import locate
 
     folder = locate(path.parent if path and path.is_file() else path).folder

@@ -116,7 +116,7 @@ class Daemon:
                     write_state(self.file, self.ipc.state)
             await self._try_reload_settings()
             now = time.monotonic()
-            if self.host.following.at:
+            if self.host.watcher.progress:
                 worked_at = now
             if self.ipc.connections or self.requests:
                 connected_at = now

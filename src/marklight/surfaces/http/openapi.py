@@ -7,7 +7,7 @@ from typing import Any
 
 from marklight import __version__
 from marklight.levels import LEVELS
-from marklight.library.compose import SKIPPABLE, stage_name
+from marklight.library.configuration import SKIPPABLE, stage_name
 from marklight.search import pipeline
 from marklight.surfaces import operations, schemas
 from marklight.surfaces.http import routes

@@ -106,7 +106,7 @@ class Api:
     async def health(self, request: Request) -> Response:
         """Return version and indexing progress; needs no token and reveals nothing about documents."""
         parse_query(request, ())
-        indexing = self.host.following.to_dict()["indexing"]
+        indexing = self.host.watcher.to_dict()["indexing"]
         return json_response({"ok": True, "version": __version__, "indexing": indexing})
 
     async def search(self, request: Request) -> Response:

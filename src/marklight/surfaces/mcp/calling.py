@@ -62,10 +62,10 @@ class Calling:
             )
         try:
             values = tool.read(params.arguments or {})
-            async with reported(ctx, self.host.following) as progress:
+            async with reported(ctx, self.host.watcher) as progress:
                 found = await self.host.call(tool.operation, tool.asked(values), progress)
         except MarklightError as error:
-            return _failed(error_text(error, self.host.following))
+            return _failed(error_text(error, self.host.watcher))
         except Exception as error:
             log.exception("the tool %s failed", tool.name)
             return _failed(f"unexpected {type(error).__name__}: this is a fault in Marklight")
@@ -75,7 +75,7 @@ class Calling:
         self, tool: Tool, values: Mapping[str, Any], found: dict[str, Any]
     ) -> types.CallToolResult:
         several = self.host.several_collections
-        now, tokens = state(self.host.following), values.get("max_tokens", telling.MOST_TOKENS)
+        now, tokens = state(self.host.watcher), values.get("max_tokens", telling.MOST_TOKENS)
         if tool.operation == "search":
             text = telling.search_text(
                 found, several, now, tokens, values.get("top_n", telling.MOST_PASSAGES)
@@ -90,7 +90,7 @@ class Calling:
         elif tool.operation == "related":
             text = telling.related_text(found, several)
         else:
-            text = telling.status_text(found, now, self.host.following.watching)
+            text = telling.status_text(found, now, self.host.watcher.watching)
         content = [types.TextContent(text=text)]
         return types.CallToolResult(content=[*content], structured_content=found)
 

@@ -83,11 +83,11 @@ class News:
                     await self.publish(report)
 
             group.start_soon(tell)
-            self.host.following.heard.append(hear)
+            self.host.watcher.listeners.append(hear)
             try:
                 yield self
             finally:
-                self.host.following.heard.remove(hear)
+                self.host.watcher.listeners.remove(hear)
                 self.streams.close()
                 group.cancel_scope.cancel()
                 send.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from marklight.library.following import At, Following
+from marklight.library.watching import IndexingProgress, Watcher
 from marklight.ports import Progress, silent
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ class _Steps:
     """Phases one after the other as one number that only grows, as the protocol wants it."""
 
     def __init__(self) -> None:
-        self.last: At | None = None
+        self.last: IndexingProgress | None = None
         self.before = 0
 
-    def after(self, at: At) -> tuple[int, int]:
+    def after(self, at: IndexingProgress) -> tuple[int, int]:
         """How much is done of how much, all phases so far together."""
         if self.last and (at.phase != self.last.phase or at.done < self.last.done):
             self.before += max(self.last.done, self.last.total)
@@ -34,21 +34,21 @@ class _Steps:
 
 
 @asynccontextmanager
-async def reported(ctx: ServerRequestContext[Any], following: Following) -> AsyncIterator[Progress]:
+async def reported(ctx: ServerRequestContext[Any], following: Watcher) -> AsyncIterator[Progress]:
     """What a call tells its progress to; sent on now and then, from whichever thread it comes."""
     if (ctx.meta or {}).get("progress_token") is None:
         yield silent
         return
-    heard: list[At] = []
+    heard: list[IndexingProgress] = []
 
     def hear(phase: str, done: int, total: int) -> None:
-        heard[:] = [At(phase, done, total)]
+        heard[:] = [IndexingProgress(phase, done, total)]
 
     steps, sent = _Steps(), -1
 
     async def tell() -> None:
         nonlocal sent
-        at = heard[0] if heard else following.at
+        at = heard[0] if heard else following.progress
         if at is None:
             return
         done, total = steps.after(at)

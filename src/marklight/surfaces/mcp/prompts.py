@@ -75,7 +75,7 @@ class Prompts:
             given = parse(arguments, params.arguments or {})
             said = _research(given) if params.name == "research" else await self._section(given)
         except MarklightError as error:
-            raise MCPError(types.INVALID_PARAMS, error_text(error, self.host.following)) from error
+            raise MCPError(types.INVALID_PARAMS, error_text(error, self.host.watcher)) from error
         message = types.PromptMessage(role="user", content=types.TextContent(text=said))
         return types.GetPromptResult(description=description, messages=[message])
 

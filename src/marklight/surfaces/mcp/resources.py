@@ -101,4 +101,4 @@ class Resources:
         elif isinstance(error, NotFound):
             modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
             code = types.INVALID_PARAMS if modern else RESOURCE_NOT_FOUND
-        return MCPError(code, error_text(error, self.host.following))
+        return MCPError(code, error_text(error, self.host.watcher))

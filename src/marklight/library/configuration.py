@@ -1,0 +1,333 @@
+"""Configuration of a library: the schema of all settings, their layers, and the search pipeline that they describe."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from marklight import settings
+from marklight.errors import SettingsError
+from marklight.ingest.discover import Discover
+from marklight.ingest.recipe import Chunker
+from marklight.models.record import is_remote
+from marklight.place import PROJECT_FILE
+from marklight.search import pipeline
+from marklight.settings import ABOVE_ZERO, SHARED_FILE, Layer, Schema, Settings, Within
+
+if TYPE_CHECKING:
+    from marklight.models.remote.server import Server
+
+A_DAY_SECONDS = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class General:
+    """Settings of the library as a whole."""
+
+    engine: str = ""
+    """Address of the index: `file:PATH` or `memory:`; default: `.marklight/` beside the documents."""
+    collections: Mapping[str, str] = field(default_factory=dict)
+    """Folders of the collections by name, relative to the library's folder; default: the library's folder is the only collection."""
+
+
+MIN_TOKENS = 32
+"""Smallest token limit of a model: a title and a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The model that embeds passages and queries."""
+
+    name: str = "granite-embedding-30m-english"
+    """Name of a known, pulled or imported model, a folder, `none` for keyword search only, or a model on a server: `openai:NAME` or `ollama:NAME`."""
+    threads: Annotated[int | None, Within(1)] = None
+    """Threads for embedding; default: all cores. With a server: concurrent requests; default: 2."""
+    address: str = ""
+    """Address of the server, such as `https://example.com/v1`; default for Ollama: this machine. This setting and those below are for models on a server."""
+    key_variable: str = ""
+    """Environment variable that contains the server's API key; the key itself never belongs in settings."""
+    key_command: str = ""
+    """Command that prints the API key, such as `pass show openai`; it runs without a shell."""
+    query_prefix: str = ""
+    """Text that the model expects before a query."""
+    passage_prefix: str = ""
+    """Text that the model expects before a passage."""
+    dimension: Annotated[int, Within(0, 65_536)] = 0
+    """Dimension of the vectors, for servers that can shorten them; 0 keeps the model's own."""
+    token_limit: Annotated[int, Within(0, 10_000_000)] = 0
+    """Maximum number of tokens of a text; 0 uses the limit that the server reports, else 512."""
+    batch_texts: Annotated[int, Within(1, 2048)] = 32
+    """Maximum number of texts in one request."""
+    batch_characters: Annotated[int, Within(1, 10_000_000)] = 50_000
+    """Maximum number of characters in one request; a single longer text is sent alone."""
+    timeout_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 60.0
+    """Timeout of one request while passages are embedded."""
+    query_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 10.0
+    """Timeout for the vector of a query; after that, keyword search alone answers."""
+    retries: Annotated[int, Within(0, 20)] = 3
+    """How often a failed request is repeated, where that may help."""
+
+    def __post_init__(self) -> None:
+        if self.token_limit and self.token_limit < MIN_TOKENS:
+            raise SettingsError(
+                f"model.token_limit must be at least {MIN_TOKENS}, but is {self.token_limit}"
+            )
+        _check_server("model", self)
+
+    @property
+    def server(self) -> Server | None:
+        """Return the server of the model; None for a model on this machine."""
+        options = {name: getattr(self, name) for name in _SERVER_OPTIONS}
+        return _server("model", self, {"threads": self.threads, **options})
+
+
+@dataclass(frozen=True, slots=True)
+class Reranking:
+    """The cross-encoder that re-ranks results."""
+
+    name: str = ""
+    """Name of a pulled or imported model, a folder, or `openai:NAME` for a model on a server; if empty, only searches with `--rerank` are re-ranked."""
+    threads: Annotated[int | None, Within(1)] = None
+    """Threads for re-ranking; default: all cores."""
+    address: str = ""
+    """Address of the server, such as `https://example.com/v1`. This setting and those below are for models on a server."""
+    key_variable: str = ""
+    """Environment variable that contains the server's API key; the key itself never belongs in settings."""
+    key_command: str = ""
+    """Command that prints the API key; it runs without a shell."""
+    batch_texts: Annotated[int, Within(1, 2048)] = 32
+    """Maximum number of passages in one request; the first request has four, to measure the time per passage."""
+    timeout_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 5.0
+    """Timeout of the first request; later ones get the rest of `search.rerank.budget_ms`."""
+
+    def __post_init__(self) -> None:
+        _check_server("reranker", self)
+
+    @property
+    def server(self) -> Server | None:
+        """Return the server of the cross-encoder; None for a model on this machine."""
+        options = {"batch_texts": self.batch_texts, "timeout_seconds": self.timeout_seconds}
+        return _server("reranker", self, options)
+
+
+_SERVER_OPTIONS = (
+    *("query_prefix", "passage_prefix", "dimension", "token_limit"),
+    *("batch_texts", "batch_characters", "timeout_seconds", "query_seconds", "retries"),
+)
+_DESTINATION = ("address", "key_variable", "key_command")
+"""Settings that decide where texts and keys are sent."""
+
+
+def _server(table: str, part: Model | Reranking, options: Mapping[str, Any]) -> Server | None:
+    if not is_remote(part.name):
+        return None
+    from marklight.models.remote.server import Key, Server, parse_server
+
+    kind, model, address, base = parse_server(table, part.name, part.address)
+    key = Key(table, part.key_variable, part.key_command)
+    return Server(kind, model, address, base, key, **options)
+
+
+def _check_server(table: str, part: Model | Reranking) -> None:
+    """Check the settings of a server, also if the model is local: a key must not be shown as a setting."""
+    if not any(getattr(part, name) for name in _DESTINATION) and not is_remote(part.name):
+        return
+    from marklight.models.remote.server import Key, parse_server
+
+    Key(table, part.key_variable, part.key_command)
+    parse_server(table, part.name if is_remote(part.name) else "ollama:any", part.address)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Limits of indexing, refresh and watching."""
+
+    max_bytes: Annotated[int, Within(1)] = 20_000_000
+    """Maximum size of a file; larger ones are not indexed, as they are data rather than documents."""
+    wait_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 10.0
+    """How long to wait while another process writes to the index."""
+    first_search_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 20.0
+    """Time limit for embedding in the first search of a new library."""
+    search_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 3.0
+    """Time limit for indexing and embedding changes in any other search."""
+    scan_ms: Annotated[float, Within(1, 60_000)] = 50.0
+    """Time limit for the scan of the disk before a search; in a huge tree the next search continues it."""
+    debounce_ms: Annotated[float, Within(0, 60_000)] = 300.0
+    """While files are watched: time without changes before changed files are indexed."""
+    reconcile_seconds: Annotated[float, Within(1, A_DAY_SECONDS)] = 600.0
+    """While files are watched: time between full scans."""
+    poll_seconds: Annotated[float, Within(0.1, 3600)] = 5.0
+    """Time between full scans where the system delivers no file-system events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The stages of the search pipeline."""
+
+    fuse: str = "learned"
+    """Fusion of the retrievers' results: `learned`, `score_aware`, `weighted_sum` or `reciprocal`."""
+    skip: tuple[str, ...] = ()
+    """Stages to leave out."""
+    use: tuple[str, ...] = ()
+    """Stages to use that are off by default: `graph`, `calibrate`, `diversity`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """The HTTP server and the daemon."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; any but loopback needs a token."""
+    port: Annotated[int, Within(0, 65_535)] = 7433
+    """Port to listen on; 0 chooses a free one."""
+    token: str = ""
+    """Token that clients must send as `Authorization: Bearer …`; empty for none, which is allowed on loopback only."""
+    searches: Annotated[int, Within(1, 1000)] = 16
+    """Maximum number of concurrent searches; others wait."""
+    wait_seconds: Annotated[float, Within(0, 600)] = 5.0
+    """How long a request waits for a free slot before it is rejected with status 503."""
+    timeout_seconds: Annotated[float, Within(0.1, 600)] = 20.0
+    """Time limit for a client to send a request."""
+    idle_minutes: Annotated[float, Within(0.01, 525_600)] = 30.0
+    """A daemon that a command started stops after this time without a request."""
+    rest_minutes: Annotated[float, Within(0.01, 525_600)] = 15.0
+    """Models are unloaded after this time without a request; the next one loads them again."""
+    start: bool = False
+    """Start a daemon from commands and assistants if none runs."""
+
+
+EDITORS = {
+    "vscode": "vscode://file{path}:{line}",
+    "cursor": "cursor://file{path}:{line}",
+    "zed": "zed://file{path}:{line}",
+    "idea": "idea://open?file={path}&line={line}",
+    "textmate": "txmt://open?url=file://{path}&line={line}",
+    "obsidian": "obsidian://open?path={path}",
+}
+"""Address templates that open a file at a line in an editor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """Output in a terminal."""
+
+    link: str = ""
+    """What a click on a path opens: `vscode`, `cursor`, `zed`, `idea`, `textmate`, `obsidian`, or an address with `{path}` and `{line}`; default: the file itself."""
+
+    def __post_init__(self) -> None:
+        address = self.address
+        fits = "{path}" in address and "://" in address and address.isascii()
+        if address and not (fits and address.isprintable() and " " not in address):
+            raise SettingsError(
+                f"terminal.link = {self.link!r} is not an address with {{path}}",
+                f"Known: {', '.join(EDITORS)}, or one such as editor://open?file={{path}}",
+            )
+
+    @property
+    def address(self) -> str:
+        """Return the address template; the name of an editor is replaced by its template."""
+        return EDITORS.get(self.link, self.link)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The history index."""
+
+    diff_lines: Annotated[int, Within(0, 10_000)] = 200
+    """Maximum number of lines of a commit's diff that are indexed; 0 indexes messages only."""
+    read_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 60.0
+    """Time limit for reading new commits before a search; the next search continues."""
+
+
+def stage_name(stage: type) -> str:
+    """Return the name of a stage in settings, in `--explain` and of its file: `exact_duplicates` for `ExactDuplicates`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", stage.__name__).lower()
+
+
+SKIPPABLE: tuple[type, ...] = (*pipeline.REWRITE, *pipeline.RETRIEVE, *pipeline.REFINE)
+STAGES: tuple[type, ...] = (*SKIPPABLE, *pipeline.FUSE)
+
+SCHEMA: Schema = {
+    "": General,
+    "model": Model,
+    "reranker": Reranking,
+    "index": Index,
+    "serve": Serve,
+    "terminal": Terminal,
+    "history": History,
+    "files": Discover,
+    "chunk": Chunker,
+    "search": Search,
+    **{f"search.{stage_name(stage)}": stage for stage in STAGES},
+}
+
+
+def read_settings(
+    folder: Path | None,
+    assignments: Sequence[str] = (),
+    given: Mapping[str, Any] | None = None,
+    call: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Settings:
+    """Read all layers: defaults, user file, folder file, environment, `given` to open, `call`, `--set`.
+
+    Of a folder's file that the user does not trust, only the settings in `folder_settings.ALLOWED` are honoured.
+    """
+    before = [*settings.from_user_file()]
+    after = [
+        *settings.from_environment(environ, SCHEMA),
+        *(Layer("the call", values) for values in (given, call) if values),
+        *settings.from_assignments(assignments),
+    ]
+    if folder and any(os.path.lexists(folder / name) for name in (PROJECT_FILE, SHARED_FILE)):
+        from marklight.library import folder_settings
+
+        result = folder_settings.combine(folder, before, after, SCHEMA)
+    else:
+        result = settings.combine([*before, *after], SCHEMA)
+    result.build(Model, "model")
+    result.build(Reranking, "reranker")
+    _check_stages([result["search.fuse"]], map(stage_name, pipeline.FUSE), "search.fuse")
+    _check_stages(result["search.skip"], map(stage_name, SKIPPABLE), "search.skip")
+    _check_stages(result["search.use"], pipeline.OFF, "search.use")
+    return result
+
+
+def compose_pipeline(values: Settings) -> pipeline.Pipeline:
+    """Build the search pipeline: the stages in force, each with its own settings."""
+    fusion = values["search.fuse"]
+    left_out = {
+        *values["search.skip"],
+        *(set(pipeline.OFF) - set(values["search.use"])),
+        *({stage_name(stage) for stage in pipeline.FUSE} - {fusion}),
+    }
+
+    def built(stages: Iterable[type]) -> dict[str, Any]:
+        stage_by_name: dict[str, Any] = {}
+        for name, stage in ((stage_name(stage), stage) for stage in stages):
+            if name not in left_out:
+                stage_by_name[name] = values.build(stage, f"search.{name}")
+            elif values.is_changed(f"search.{name}"):
+                # Not used, but a wrong value is an error all the same.
+                values.build(stage, f"search.{name}")
+        return stage_by_name
+
+    return pipeline.Pipeline(
+        rewrite=built(pipeline.REWRITE),
+        retrieve=built(pipeline.RETRIEVE),
+        fuse=built(pipeline.FUSE)[fusion],
+        refine=built(pipeline.REFINE),
+    )
+
+
+def _check_stages(names: Iterable[str], known: Iterable[str], key: str) -> None:
+    allowed = sorted(known)
+    for name in names:
+        if name not in allowed:
+            raise SettingsError(
+                f"{key} contains an unknown stage: {name!r}", f"Known: {', '.join(allowed)}"
+            )

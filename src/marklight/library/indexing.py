@@ -1,0 +1,175 @@
+"""Indexing runs and their result: index everything, report the status, explain why a file is not indexed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from marklight.errors import ModelServerError
+from marklight.ingest.discover import OUTSIDE, Discover
+from marklight.library.history import index_history
+from marklight.model import DocumentId
+from marklight.ports import Progress
+from marklight.report import Report
+
+if TYPE_CHECKING:
+    from marklight.library import Library
+
+TEXT_IS_INDEXED = "All text is indexed and keyword search finds it; the next run embeds the rest"
+
+
+def index(library: Library, *, rebuild: bool, history: bool | None, progress: Progress) -> Report:
+    """Bring the index up to date: text first, which is searchable at once, then vectors, then the history."""
+    started = time.perf_counter()
+    before = library.ingest.counts()
+    nested = [] if before.generation else library.nested_libraries()
+    report = _index_documents(library, progress, rebuild=rebuild)
+    after = library.ingest.counts()
+    commits = index_history(library, history, progress, rebuild=rebuild)
+    return replace(
+        report,
+        history=commits,
+        index=after,
+        newly_embedded=max(0, after.embedded - before.embedded),
+        folder=str(library.place.folder),
+        notices=(
+            *library.notices(),
+            *nested,
+            *library.models.first_use_notices(embedding=True),
+            *library.engine.take_notices(),
+        ),
+        took_ms=(time.perf_counter() - started) * 1000,
+    )
+
+
+def _index_documents(library: Library, progress: Progress, *, rebuild: bool) -> Report:
+    """Index all text, then embed all passages, without a time limit."""
+    ingest, wait_seconds = library.ingest, library.limits.wait_seconds
+
+    def index_text() -> Report:
+        with ingest.engine.writing(wait_seconds):
+            report = ingest.index_text(ingest.compare(rebuild=rebuild), progress)
+        library.cursor.save(None)
+        return report
+
+    report = library.refreshes.exclusive(index_text)
+    ingest.update_communities()
+    with library.embedding:
+        try:
+            ingest.embed_missing(progress, wait_seconds=wait_seconds)
+        except ModelServerError as error:
+            hint = f"{error.hint}. {TEXT_IS_INDEXED}" if error.hint else TEXT_IS_INDEXED
+            raise ModelServerError(error.message, hint) from error
+        ingest.drop_unused_vectors()
+    return report
+
+
+def embed_for_seconds(library: Library, progress: Progress, seconds: float) -> bool:
+    """Embed passages for a time; return true if there is more to do."""
+    ingest = library.ingest
+
+    def state() -> tuple[int, int]:
+        counts = ingest.counts()
+        return counts.embedded, counts.generation
+
+    with library.embedding:
+        before = state()
+        if ingest.has_pending():
+            until = time.monotonic() + seconds
+            ingest.embed_missing(progress, until, wait_seconds=library.limits.wait_seconds)
+        if ingest.has_pending():
+            return state() != before  # without any progress, the rest cannot be embedded
+        ingest.update_communities()
+        ingest.drop_unused_vectors()
+    return False
+
+
+def ignored(library: Library, path: Path | str) -> str:
+    """Return why a file is not indexed; empty if it is."""
+    discover = library.settings.build(Discover, "files")
+    places = [Path(path), *(folder / path for folder in library.collections.values())]
+    places.sort(key=lambda place: not os.path.lexists(place))
+    for place in places:
+        if (reason := discover.reason_ignored(place, library.collections)) != OUTSIDE:
+            return reason or _failure(library, place)
+    return OUTSIDE
+
+
+def _failure(library: Library, place: Path) -> str:
+    """Return why the last attempt to index a file failed; empty if it did not."""
+    with library.engine.snapshot() as snapshot:
+        failures = snapshot.status.failures()
+    for failure in failures:
+        folder = library.collections.get(failure.document.collection)
+        if folder and os.path.realpath(folder / failure.document.path) == os.path.realpath(place):
+            return f"it was refused: {failure.reason}"
+    return ""
+
+
+def status(library: Library) -> dict[str, Any]:
+    """Return what is indexed, what is pending and what failed."""
+    from marklight.search.calibration import is_calibrated
+
+    fingerprint, problem = library.models.fingerprint()
+    with library.engine.snapshot() as snapshot:
+        counts, failures = snapshot.status.counts(fingerprint), snapshot.status.failures()
+        remarks = snapshot.status.remarks()
+        documents = Counter(id.collection for id in snapshot.documents.files())
+    server, reranker_server = library.models.embedder_server, library.models.reranker_server
+    reranker_problem = library.models.reranker_problem()
+    watcher = library.watcher
+    return {
+        "documents": counts.documents,
+        "chunks": counts.chunks,
+        "embedded": counts.embedded,
+        "pending": counts.pending,
+        "failed": [{**_place(failure.document), "reason": failure.reason} for failure in failures],
+        "remarks": [{**_place(id), "remark": remark} for id, remark in remarks],
+        "generation": counts.generation,
+        "model": library.settings["model.name"],
+        **({"model_address": server.address} if server else {}),
+        **({"model_problem": problem} if problem else {}),
+        "calibrated": is_calibrated("hybrid", fingerprint),
+        "reranker": library.settings["reranker.name"] or "none",
+        **({"reranker_address": reranker_server.address} if reranker_server else {}),
+        **({"reranker_problem": reranker_problem} if reranker_problem else {}),
+        "engine": library.engine.describe(),
+        "sizes": dict(library.engine.sizes()),
+        "unused_vectors": library.engine.count_unused_vectors(),
+        **_history_status(library, fingerprint),
+        **({"following": watcher.to_dict()} if watcher else {}),
+        "collections": {
+            name: {"path": str(folder), "documents": documents[name]}
+            for name, folder in library.collections.items()
+        },
+        "notices": list(library.notices()),
+    }
+
+
+def _history_status(library: Library, fingerprint: str) -> dict[str, Any]:
+    """Return the status of the history index; empty if there is none."""
+    with library.commits_engine.snapshot() as snapshot:
+        counts, failures = snapshot.status.counts(fingerprint), snapshot.status.failures()
+        remarks = snapshot.status.remarks()
+    if not counts.generation:
+        return {}
+    status = {
+        "commits": counts.documents,
+        "chunks": counts.chunks,
+        "embedded": counts.embedded,
+        "pending": counts.pending,
+        "failed": [
+            {"commit": failure.document.path, "reason": failure.reason} for failure in failures
+        ],
+        "remarks": [{"commit": id.path, "remark": remark} for id, remark in remarks],
+        "sizes": dict(library.commits_engine.sizes()),
+    }
+    return {"history": status}
+
+
+def _place(id: DocumentId) -> dict[str, str]:
+    return {"path": id.path, "collection": id.collection}

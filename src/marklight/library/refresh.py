@@ -1,0 +1,313 @@
+"""Refresh: bring the index up to date before a query, within a time limit.
+
+A refresh scans the disk, indexes the text of changed files and embeds new passages. Concurrent searches share one
+scan (single-flight); a scan of a huge tree that runs out of time continues later at the scan cursor.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from marklight.answer import Query
+from marklight.errors import Busy, ModelServerError, NotFound, StoreError
+from marklight.library.collections import shown_folder, unlisted_notice
+from marklight.library.model_selection import EMBEDDING_MODES
+from marklight.model import Batch, DocumentId
+from marklight.ports import PathRange, Progress
+from marklight.private_files import read_private, write_private
+from marklight.report import Report
+
+if TYPE_CHECKING:
+    from marklight.ingest.discover import FollowedLinks
+    from marklight.ingest.index_diff import IndexDiff
+    from marklight.ingest.pipeline import Ingest
+    from marklight.library import Library
+    from marklight.library.configuration import Index
+
+SHORT_WAIT_SECONDS = 0.5
+"""How long a search waits for the writer lock: commits of vectors are short, those of much text are not."""
+MAX_NAMED_FOLDERS = 3
+"""Folders that a notice names."""
+FEW_PASSAGES = 32
+"""Passages without a vector that a search embeds itself although a watcher runs."""
+MAX_ATTEMPTS = 10
+"""How often the files of an answer are indexed again at most: one that changes all the time is shown in the end."""
+BUSY = "Another process is indexing this library; results come from the index as it is"
+BUSY_HERE = "This library is being indexed; results come from the index as it is"
+CURSOR_FILE = "looked.json"
+"""File beside the index. Without it, or if it is damaged, a scan starts at the beginning."""
+_MAX_CURSOR_BYTES = 64_000_000
+
+Value = TypeVar("Value")
+
+
+@dataclass(slots=True)
+class ScanCursor:
+    """The position where the last scan of a huge tree stopped; shared by all processes through a file."""
+
+    folder: Path | None
+    """Folder of the index; None if it is in memory."""
+    followed_links: FollowedLinks = field(default_factory=dict)
+    _next: PathRange | None = None
+    _loaded: bool = False
+
+    def ranges(self, collections: Iterable[str]) -> list[PathRange]:
+        """Return the whole tree as ranges of paths, beginning at the cursor."""
+        if not self._loaded:
+            self._loaded = True
+            with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                self._load()
+        names = sorted(collections)
+        if self._next is None or self._next.collection not in names:
+            return [PathRange(name) for name in names]
+        at, path = names.index(self._next.collection), self._next.first
+        others = [PathRange(name) for name in (*names[at + 1 :], *names[:at])]
+        return [self._next, *others, PathRange(names[at], "", path)]
+
+    def save(self, stopped: PathRange | None) -> None:
+        """Continue there next time; None if the scan was complete."""
+        before, self._next = self._next, stopped
+        if self.folder is None or stopped == before:
+            return
+        file = self.folder / CURSOR_FILE
+        with suppress(OSError):  # a read-only index: the cursor lasts for this process
+            if stopped is None:
+                file.unlink(missing_ok=True)
+                return
+            content = {"next": stopped[:2], "claimed": self.followed_links}
+            write_private(file, json.dumps(content).encode())
+
+    def _load(self) -> None:
+        if self.folder is None:
+            return
+        content = json.loads(read_private(self.folder / CURSOR_FILE, _MAX_CURSOR_BYTES))
+        collection, path = content["next"]
+        followed_links = {
+            str(name): {str(target): str(link) for target, link in links.items()}
+            for name, links in content["claimed"].items()
+        }
+        f"{collection}{path}".encode()  # JSON can contain a lone surrogate, a path of ours cannot
+        self._next, self.followed_links = PathRange(str(collection), str(path)), followed_links
+
+
+class RefreshResult(NamedTuple):
+    """The outcome of a refresh."""
+
+    notices: tuple[str, ...] = ()
+    unread: int = 0
+    """Files that changed and are not indexed yet."""
+    report: Report = Report()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexUpdater:
+    """Updates the index of one library: text, then vectors."""
+
+    ingest: Ingest
+    limits: Index
+    cursor: ScanCursor
+    embedding: Lock
+    """Held by the thread that embeds passages."""
+    watched: bool = False
+    """True if a watcher receives file-system events, so that no scan has to find changes."""
+
+    def refresh(self, progress: Progress, until: float, *, new: bool) -> RefreshResult:
+        """Index changed text, all of it in a new library, else until a time; failures become notices."""
+        try:
+            return self._refresh(progress, until, new=new)
+        except Busy:
+            return RefreshResult((BUSY,))
+        except StoreError as error:
+            if not self.ingest.counts().documents:
+                raise
+            return RefreshResult((f"The index could not be updated: {error}",))
+
+    def _refresh(self, progress: Progress, until: float, *, new: bool) -> RefreshResult:
+        ingest = self.ingest
+
+        def scan() -> IndexDiff:
+            if new:
+                return ingest.compare()
+            stop = time.monotonic() + self.limits.scan_ms / 1000
+            spans = self.cursor.ranges(ingest.collections)
+            return ingest.compare(
+                spans=spans, until=stop, followed_links=self.cursor.followed_links
+            )
+
+        diff, report = self.index_changes(scan, progress, self._wait(new), None if new else until)
+        if new:
+            ingest.update_communities()
+        unread = [PathRange(*id) for id in report.unread[:1]]
+        self.cursor.save(unread[0] if unread else diff.stopped)
+        return RefreshResult(tuple(self._notices(diff, report)), len(report.unread), report)
+
+    def index_changes(
+        self,
+        scan: Callable[[], IndexDiff],
+        progress: Progress,
+        wait: float,
+        until: float | None = None,
+    ) -> tuple[IndexDiff, Report]:
+        """Scan the disk and index what differs; without a difference the writer lock is not taken."""
+        started = time.perf_counter()
+        diff = scan()
+        if not diff:
+            return diff, Report()
+        with self.ingest.engine.writing(wait):
+            if self.ingest.counts().generation != diff.generation:
+                diff = scan()  # another process has written since
+            report = self.ingest.index_text(diff, progress, until)
+        return diff, replace(report, took_ms=(time.perf_counter() - started) * 1000)
+
+    def index_again(self, documents: Iterable[DocumentId], progress: Progress) -> bool:
+        """Index files again that changed or whose index is damaged; return false if that failed."""
+        ids = sorted(documents)
+        spans = [PathRange(*id, end=id.path + "\0") for id in ids]
+        engine = self.ingest.engine
+        try:
+            with engine.writing(self._wait(False)):
+                with engine.snapshot() as snapshot:
+                    damaged = tuple(snapshot.status.damaged_documents(ids))
+                if damaged:  # else the unchanged file would count as indexed
+                    engine.commit(Batch(removed=damaged))
+                self.ingest.index_text(self.ingest.compare(spans=spans), progress)
+            return True
+        except StoreError:
+            return False
+
+    def embed_for(self, query: Query, progress: Progress, until: float) -> str:
+        """Embed passages until a time, those with words of the query first; return a notice about a failure."""
+        if not self.ingest.has_pending() or not self.embedding.acquire(timeout=SHORT_WAIT_SECONDS):
+            return ""  # another thread embeds
+        from marklight.ingest.embedding import passages_matching
+
+        try:
+            with self.ingest.engine.writing(SHORT_WAIT_SECONDS):
+                pass  # if the index is locked, do not compute vectors that cannot be written
+            left = max(0.0, until - time.monotonic())
+            first = partial(passages_matching, self.ingest.engine, query)
+            limited, wait = self.ingest.with_time_limit(left), self.limits.wait_seconds
+            limited.embed_missing(progress, until, first, wait)
+            self.ingest.drop_unused_vectors()
+            return ""
+        except ModelServerError as error:
+            return f"New passages could not be embedded: {error}"
+        except Busy:
+            return BUSY
+        except StoreError as error:
+            return f"The index could not be updated: {error}"
+        finally:
+            self.embedding.release()
+
+    def _notices(self, diff: IndexDiff, report: Report) -> Iterator[str]:
+        for folder in diff.denied[:MAX_NAMED_FOLDERS]:
+            yield unlisted_notice(shown_folder(folder, self.ingest.collections))
+        if (more := len(diff.denied) - MAX_NAMED_FOLDERS) > 0:
+            yield f"{more:,} more folders cannot be listed; `marklight status` names them"
+        if diff.stopped and not self.watched:
+            total = max(self.ingest.counts().documents, len(diff.files))
+            yield (
+                f"Checked {len(diff.files):,} of about {total:,} files for changes in {self.limits.scan_ms:g} ms;"
+                " the next searches check the others"
+            )
+        if report.unread:
+            yield (
+                f"{len(report.unread):,} changed files are not indexed yet;"
+                " the next searches or `marklight index` index them"
+            )
+
+    def _wait(self, new: bool) -> float:
+        return self.limits.wait_seconds if new else SHORT_WAIT_SECONDS
+
+
+def refresh(library: Library, query: Query | None, progress: Progress) -> RefreshResult:
+    """Scan the disk and index changed text, shared with concurrent callers; then embed passages for a query.
+
+    If a watcher runs, many new vectors and the first run of a new library are left to it.
+    """
+    watcher = library.watcher
+    before = library.reading.counts()
+    new = not before.documents
+    if watcher and new:
+        finished = watcher.wait_for_text()
+        new = not library.reading.counts().documents
+        if not watcher.watching and (new or not finished):
+            state = str(watcher.progress or watcher.problem)
+            return RefreshResult((state,) if state else ())
+    limits = library.limits
+    seconds = limits.first_search_seconds if new else limits.search_seconds
+    until = time.monotonic() + seconds
+
+    def scan() -> RefreshResult:
+        result = library.updater(library.reading).refresh(progress, until, new=new)
+        if watcher:
+            watcher.notify(result.report)
+        return result
+
+    nested = [] if before.generation else library.nested_libraries()
+    result = library.refreshes.run(scan, limits.wait_seconds if new else SHORT_WAIT_SECONDS)
+    if result is None:
+        running = watcher.progress if watcher else None
+        return RefreshResult((str(running or BUSY_HERE),))
+    if nested:
+        result = result._replace(notices=(*result.notices, *nested))
+    if query is None or query.mode not in EMBEDDING_MODES:
+        return result
+    if watcher and library.ingest.counts().pending > FEW_PASSAGES:
+        return result  # the watcher embeds them
+    if new:  # the first run of the text has a time limit of its own
+        until = time.monotonic() + seconds
+    notice = library.updater(library.ingest).embed_for(query, progress, until)
+    more = (notice,) if notice and notice not in result.notices else ()
+    return result._replace(notices=(*result.notices, *more))
+
+
+def refresh_existing(library: Library, progress: Progress) -> tuple[str, ...]:
+    """Refresh a library that has an index; raise `NotFound` if it has none."""
+    if watcher := library.watcher:
+        watcher.wait_for_text()
+    with library.engine.snapshot() as snapshot:
+        if snapshot.generation == 0:
+            raise NotFound(
+                f"Nothing is indexed in {library.place.folder} yet",
+                "Name the library's folder with --in, or run `marklight index`",
+            )
+    return (*library.settings.notices, *refresh(library, None, progress).notices)
+
+
+def index_again(library: Library, documents: list[DocumentId], progress: Progress) -> bool:
+    """Index some documents again; return false if there are none or that failed."""
+    return bool(documents) and library.updater(library.reading).index_again(documents, progress)
+
+
+def read_current(
+    library: Library, read: Callable[[], tuple[Value, list[DocumentId]]], progress: Progress
+) -> tuple[Value, list[DocumentId]]:
+    """Call `read`, and again after the stale documents that it returns were indexed again.
+
+    A scan with a time limit may not have reached these files. Return the value and the documents that are still stale.
+    """
+    value, stale = read()
+    for _ in range(MAX_ATTEMPTS):
+        if not index_again(library, stale, progress):
+            break
+        value, stale = read()
+    return value, stale
+
+
+def stale_notice(count: int) -> list[str]:
+    """Return the notice about results from files that changed since they were indexed."""
+    if not count:
+        return []
+    files = "A file is" if count == 1 else f"{count} files are"
+    return [
+        f"{files} shown as indexed before the last change; a search without --no-refresh indexes changes"
+    ]

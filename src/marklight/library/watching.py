@@ -1,0 +1,265 @@
+"""Watch the files of a library: a background thread that indexes changes while a process serves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+from marklight.errors import MarklightError, ModelError, Stopped, StoreError
+from marklight.ingest.discover import FollowedLinks
+from marklight.ingest.index_diff import IndexDiff
+from marklight.ingest.watch import Watch
+from marklight.library.history import embed_commits_for_seconds
+from marklight.library.indexing import embed_for_seconds
+from marklight.library.refresh import SHORT_WAIT_SECONDS
+from marklight.ports import PathRange
+from marklight.report import Report
+
+if TYPE_CHECKING:
+    from marklight.library import Library
+
+EMBEDDING_SECONDS = 2.0
+"""How long passages are embedded before the next check for changed files."""
+SCAN_SHARE = 20
+"""Without file-system events, scans take at most one part in so many of the time."""
+FIRST_SECONDS = 1.0
+"""How long a search waits for a library that is being indexed for the first time."""
+MODEL_RETRY_SECONDS = 30.0
+"""Time until a model that could not be loaded is tried again."""
+SCANNING = "Scanning files"
+PROBLEM_SECONDS = 0.5
+"""How soon `watch` reports a problem."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexingProgress:
+    """The progress of an indexing run."""
+
+    phase: str
+    done: int
+    total: int
+
+    @property
+    def percent(self) -> int:
+        """Return the share of this phase that is done, rounded down."""
+        return 100 * self.done // self.total if self.total else 0
+
+    def __str__(self) -> str:
+        if not self.total:
+            return f"indexing ({self.phase.lower()})"
+        return f"indexing, {self.percent} % ({self.phase.lower()}, {self.done} of {self.total})"
+
+
+class Watcher:
+    """Watches the files of one library in a thread and keeps its index up to date."""
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        self.progress: IndexingProgress | None = None
+        """Progress of the current run; None if the index is up to date."""
+        self.problem = ""
+        """Why the last run or a part of it failed; empty if it did not."""
+        self.remark = ""
+        """Why there are no file-system events, and what is done instead."""
+        self.watching = False
+        """True if the system delivers file-system events; else the disk is scanned now and then."""
+        self.listeners: list[Callable[[Report], None]] = []
+        """Called after every run or refresh that changed something, in the thread that did it."""
+        self._followed_links: FollowedLinks = {}
+        self._model_problem = ""
+        self._model_retry_at = 0.0
+        self._commits_problem = ""
+        self._stopping, self._wake, self._text_tried = Event(), Event(), Event()
+        self._thread = Thread(target=self._run, name="marklight-watcher", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; return at once."""
+        self.progress = IndexingProgress(SCANNING, 0, 0)
+        self.library.watcher = self
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the thread; what is indexed so far is kept."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self.library.watcher is self:
+            self.library.watcher = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state as JSON for `status`."""
+        progress = self.progress
+        indexing = None
+        if progress:
+            indexing = {"phase": progress.phase, "done": progress.done, "total": progress.total}
+        return {
+            "indexing": indexing,
+            "watching": self.watching,
+            "problem": ". ".join(filter(None, (self.problem, self.remark))),
+        }
+
+    @property
+    def is_reading(self) -> bool:
+        """Return true while text is being indexed."""
+        progress = self.progress
+        return progress is not None and not progress.phase.startswith("Embedding")
+
+    def wait_for_text(self) -> bool:
+        """Wait a moment for the first run, which suffices for a small library; return true if it is over."""
+        return self._text_tried.wait(FIRST_SECONDS)
+
+    def notify(self, report: Report) -> None:
+        """Report a change to the listeners and embed the new passages soon."""
+        if report:
+            report = replace(report, index=self.library.reading.counts())
+            for listener in tuple(self.listeners):
+                listener(report)
+            self.wake()
+
+    def wake(self) -> None:
+        """Wake the thread, as there may be passages to embed."""
+        self._wake.set()
+
+    # In the thread
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._watch()
+            except Stopped:
+                pass
+            except MarklightError as error:
+                self.problem = str(error)
+            except Exception as error:  # without this, the thread would end unnoticed
+                self.problem = f"Watching the files failed: {type(error).__name__}: {error}"
+            self.progress, self.watching = None, False
+            self._text_tried.set()
+            self._stopping.wait(self.library.limits.poll_seconds)
+
+    def _watch(self) -> None:
+        limits, reading = self.library.limits, self.library.reading
+        watch = Watch(reading.discover, reading.collections, limits.debounce_ms)
+        try:
+            watch.add_folders(self._index(None).folders)
+            # A second scan at once, since files may have changed before their folder was watched.
+            scan_at, renewed_at = 0.0, time.monotonic()
+            while not self._stopping.is_set():
+                started = time.monotonic()
+                if started >= scan_at:
+                    if watch.problem and started >= renewed_at + limits.reconcile_seconds:
+                        watch.restart()
+                        renewed_at = started
+                    watch.add_folders(self._index(None).folders)
+                    scan_at = time.monotonic() + self._pause(watch, time.monotonic() - started)
+                embedding = self._embed()
+                self._update_state(watch)
+                next_at = min(scan_at, self._model_retry_at) if self._model_problem else scan_at
+                spans = watch.wait(0 if embedding else next_at - time.monotonic(), self._wake)
+                if not self._stopping.is_set():
+                    self._wake.clear()
+                if spans:
+                    watch.add_folders(self._index(spans).folders, spans)
+                    scan_at = min(scan_at, time.monotonic() + self._pause(watch, 0))
+        finally:
+            watch.close()
+
+    def _pause(self, watch: Watch, scan_seconds: float) -> float:
+        """Return the time until the next full scan; a folder that is missing may appear at any time."""
+        limits = self.library.limits
+        if watch.problem:
+            return max(limits.poll_seconds, SCAN_SHARE * scan_seconds)
+        if self.library.files.missing():
+            return min(limits.poll_seconds, limits.reconcile_seconds)
+        return limits.reconcile_seconds
+
+    def _update_state(self, watch: Watch) -> None:
+        self.watching = not watch.problem
+        every = self.library.limits.poll_seconds
+        self.remark = watch.problem and f"{watch.problem}; it is scanned every {every:g} s"
+        problems = (self._model_problem, self._commits_problem, *self.library.files.missing())
+        self.problem = ". ".join(filter(None, problems))
+
+    def _index(self, spans: Sequence[PathRange] | None) -> IndexDiff:
+        """Index the text of all files, or of some ranges of paths, while no search refreshes."""
+        library = self.library
+        if spans is None:
+            self._followed_links = {}
+
+        def scan() -> IndexDiff:
+            return library.reading.compare(spans=spans, followed_links=self._followed_links)
+
+        def index() -> IndexDiff:
+            updater = library.updater(library.reading)
+            diff, report = updater.index_changes(scan, self._report, SHORT_WAIT_SECONDS)
+            self.notify(report)
+            if spans is None:
+                library.cursor.save(None)
+            return diff
+
+        try:
+            return library.refreshes.exclusive(index)
+        finally:
+            self.progress = None
+            self._text_tried.set()
+
+    def _embed(self) -> bool:
+        """Embed passages for a time; return true if there is more to do. Without a model, text is still indexed."""
+        if self._model_problem and time.monotonic() < self._model_retry_at:
+            return False
+        try:
+            more = embed_for_seconds(self.library, self._report, EMBEDDING_SECONDS)
+            more = more or self._embed_commits()
+        except ModelError as error:
+            self._model_problem, more = str(error), False
+            self._model_retry_at = time.monotonic() + MODEL_RETRY_SECONDS
+        else:
+            self._model_problem = ""
+        if not more:
+            self.progress = None
+        return more
+
+    def _embed_commits(self) -> bool:
+        """Embed commits for a time; a history index that cannot be written must not stop the watcher."""
+        try:
+            more = embed_commits_for_seconds(self.library, self._report, EMBEDDING_SECONDS)
+        except StoreError as error:
+            self._commits_problem = f"Commits could not be embedded: {error}"
+            return False
+        self._commits_problem = ""
+        return more
+
+    def _report(self, phase: str, done: int, total: int) -> None:
+        if self._stopping.is_set():
+            raise Stopped("The process ends")
+        self.progress = IndexingProgress(phase, done, total)
+
+
+def watch(library: Library) -> Generator[Report, None, None]:
+    """Yield a report for each batch of changes; a problem is a report with notices only."""
+    reports: SimpleQueue[Report] = SimpleQueue()
+    watcher = Watcher(library)
+    watcher.listeners.append(reports.put)
+    watcher.start()
+    last_problem = ""
+    try:
+        while True:
+            try:
+                report = reports.get(timeout=PROBLEM_SECONDS)
+                # In this thread, since the fingerprint of the model may have to be requested first.
+                with suppress(StoreError), library.engine.snapshot() as snapshot:
+                    counts = snapshot.status.counts(library.models.fingerprint()[0])
+                    report = replace(report, index=counts)
+                yield report
+            except Empty:
+                problem = str(watcher.to_dict()["problem"])
+                if problem and problem != last_problem:
+                    yield Report(notices=(problem,))
+                last_problem = problem
+    finally:
+        watcher.close()
