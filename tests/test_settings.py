@@ -105,7 +105,7 @@ def test_a_skipped_stage_is_not_in_the_pipeline() -> None:
         "search.reciprocal.k=inf",
         "search.reciprocal.weights={keywrd = 1}",
         "search.score_aware.compared=2147483648",
-        "search.graph.most=9223372036854775807",
+        "search.graph.max_neighbours=9223372036854775807",
         "search.recency.strength=1" + 400 * "0",
         "search.recency.strength=" + 1000 * "[",
     ],

@@ -127,6 +127,10 @@ class Query:
     expand_context: bool = False
     """Show the whole section."""
 
+    def candidate_count(self, per_result: int, minimum: int) -> int:
+        """Return the number of candidates that a retriever with these settings fetches."""
+        return self.depth_factor * max(minimum, per_result * self.limit)
+
     @property
     def spellings(self) -> tuple[str, ...]:
         """Return the text as typed and, where it differs, as corrected."""

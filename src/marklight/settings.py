@@ -29,6 +29,20 @@ RENAMED: dict[str, str] = {
     "search.near_text": "search.near_duplicates",
     "search.same_meaning": "search.semantic_duplicates",
     "index.look_ms": "index.scan_ms",
+    "search.keyword.depth": "search.keyword.candidates_per_result",
+    "search.keyword.least": "search.keyword.min_candidates",
+    "search.code.depth": "search.code.candidates_per_result",
+    "search.code.least": "search.code.min_candidates",
+    "search.semantic.depth": "search.semantic.candidates_per_result",
+    "search.semantic.least": "search.semantic.min_candidates",
+    "search.semantic.expansion": "search.semantic.expansion_weight",
+    "search.graph.depth": "search.graph.candidates_per_result",
+    "search.graph.least": "search.graph.min_candidates",
+    "search.graph.most": "search.graph.max_neighbours",
+    "search.expand.most": "search.expand.max_terms",
+    "search.expand.least": "search.expand.min_cosine",
+    "search.expand.words": "search.expand.max_query_terms",
+    "search.spelling.most": "search.spelling.max_words",
 }
 """Deprecated names, dotted, with the current ones: whole tables and single keys.
 

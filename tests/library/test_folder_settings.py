@@ -136,10 +136,10 @@ def test_the_users_own_ways_are_honoured_for_every_key(tmp_path: Path) -> None:
     [
         "chunk.max_chars = 20",
         "chunk.max_chars = 2000000\nchunk.parent_chars = 2000000",
-        "search.keyword.least = 100000",
-        "search.semantic.depth = 1000",
+        "search.keyword.min_candidates = 100000",
+        "search.semantic.candidates_per_result = 1000",
         "search.graph.seeds = 1000",
-        "search.graph.most = 1000",
+        "search.graph.max_neighbours = 1000",
         "search.context.most_characters = 1000000000",
         "search.rerank.candidates = 100000",
         "search.rerank.budget_ms = 3600000.0",

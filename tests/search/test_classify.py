@@ -7,6 +7,7 @@ from marklight.errors import SettingsError
 from marklight.ports import Tools
 from marklight.search.rewrite.classify import Classify
 from tests.making import no_snapshot
+from tests.search.stage_settings import build_stage
 
 TOOLS = Tools(no_snapshot())
 
@@ -57,4 +58,4 @@ def test_each_sort_raises_the_retriever_that_suits_it(text: str, weights: dict[s
 def test_the_figures_are_settings() -> None:
     assert Classify(exploratory=1.0)(Query("why"), TOOLS).weights == {"semantic": 1.0}
     with pytest.raises(SettingsError, match="factual"):
-        Classify(factual=0.0)
+        build_stage(Classify, factual=0.0)

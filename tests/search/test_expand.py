@@ -17,6 +17,7 @@ from marklight.ports import Tools
 from marklight.search.retrieve.semantic import Semantic
 from marklight.search.rewrite.expand import Expand
 from tests.contracts.builders import entry
+from tests.search.stage_settings import build_stage
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
@@ -80,10 +81,10 @@ def test_the_nearest_words_are_added_one_form_of_each(tools: Tools) -> None:
 
 
 def test_at_most_so_many_words_and_none_that_is_too_far(tools: Tools) -> None:
-    assert [*Expand(most=1)(Query(QUESTION), tools).expanded_with] == ["authentication"]
-    assert Expand(most=0)(Query(QUESTION), tools).expanded_with == {}
-    assert [*Expand(least=0.55)(Query(QUESTION), tools).expanded_with] == ["authentication"]
-    assert Expand(least=0.92)(Query(QUESTION), tools).expanded_with == {}
+    assert [*Expand(max_terms=1)(Query(QUESTION), tools).expanded_with] == ["authentication"]
+    assert Expand(max_terms=0)(Query(QUESTION), tools).expanded_with == {}
+    assert [*Expand(min_cosine=0.55)(Query(QUESTION), tools).expanded_with] == ["authentication"]
+    assert Expand(min_cosine=0.92)(Query(QUESTION), tools).expanded_with == {}
 
 
 @pytest.mark.parametrize(
@@ -111,11 +112,11 @@ def test_search_by_meaning_leans_towards_the_words(tools: Tools) -> None:
     assert [hit.chunk.text for hit in plain] == ["near the question", "near the words"]
     assert plain[0].score == pytest.approx(0.9, abs=1e-3)
     expanded = Query(QUESTION, expanded_with={"login": 0.8, "no such word": 0.6})
-    leaning = Semantic(expansion=0.5)(expanded, tools)
+    leaning = Semantic(expansion_weight=0.5)(expanded, tools)
     assert [hit.chunk.text for hit in leaning] == ["near the words", "near the question"]
     # (1, 0) + 0.5 x (0.8, 0.6) = (1.4, 0.3), which is 1.432 long.
     assert leaning[0].score == pytest.approx((0.85 * 1.4 + 0.52 * 0.3) / 1.432 / 0.9964, abs=1e-3)
-    assert Semantic(expansion=0.0)(expanded, tools) == plain
+    assert Semantic(expansion_weight=0.0)(expanded, tools) == plain
 
 
 def test_a_hypothesis_is_searched_as_a_passage_in_place_of_the_question(tools: Tools) -> None:
@@ -128,10 +129,10 @@ def test_a_hypothesis_is_searched_as_a_passage_in_place_of_the_question(tools: T
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    for wrong in ({"most": -1}, {"most": 21}):
-        with pytest.raises(SettingsError, match="most"):
-            Expand(**wrong)
-    with pytest.raises(SettingsError, match="least"):
-        Expand(least=1.5)
-    with pytest.raises(SettingsError, match="expansion"):
-        Semantic(expansion=-0.1)
+    for count in (-1, 21):
+        with pytest.raises(SettingsError, match="max_terms"):
+            build_stage(Expand, max_terms=count)
+    with pytest.raises(SettingsError, match="min_cosine"):
+        build_stage(Expand, min_cosine=1.5)
+    with pytest.raises(SettingsError, match="expansion_weight"):
+        build_stage(Semantic, expansion_weight=-0.1)

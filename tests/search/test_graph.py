@@ -17,6 +17,7 @@ from marklight.ports import FIELD_BOOSTS, Tools
 from marklight.search.retrieve.graph import Graph
 from marklight.text import chunk_embedding_text, query_terms
 from tests.contracts.builders import entry, id_of, link
+from tests.search.stage_settings import build_stage
 
 
 @pytest.fixture(params=["memory", "embedded"])
@@ -106,7 +107,14 @@ def test_filters_hold_and_the_first_passage_stands_for_a_document(tools: Tools) 
 
 
 def test_no_more_documents_than_asked_for(tools: Tools) -> None:
-    assert len(found(tools, Query("[[hub]]", limit=1), Graph(least=1, depth=2))) == 2
+    assert (
+        len(
+            found(
+                tools, Query("[[hub]]", limit=1), Graph(min_candidates=1, candidates_per_result=2)
+            )
+        )
+        == 2
+    )
     assert len(found(tools, Query("[[hub]]", limit=2))) == 5
     assert len(found(tools, Query("[[hub]]", limit=7))) == 7
 
@@ -136,8 +144,8 @@ def test_the_best_passage_stands_for_a_document(place: str, with_model: bool) ->
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"seeds": 0}, {"most": 0}, {"hops": 0}, {"hops": 9}, {"least": 0}]
+    "wrong", [{"seeds": 0}, {"max_neighbours": 0}, {"hops": 0}, {"hops": 9}, {"min_candidates": 0}]
 )
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(SettingsError):
-        Graph(**wrong)
+        build_stage(Graph, **wrong)

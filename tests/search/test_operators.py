@@ -131,17 +131,16 @@ def test_flags_and_words_hold_together() -> None:
         collections=("docs",),
         without=("old",),
     )
-    with pytest.raises(UsageError, match="outside of x"):
+    with pytest.raises(UsageError, match="not among the collections to search: x"):
         asked("pods collection:docs", replace(given, collections=("x",)))
 
 
 def test_what_was_left_out_is_said_once() -> None:
     assert asked("pods -draft")[2] == [
-        'left out passages with "draft" (-draft); write it without the dash to search for it'
+        'passages with "draft" are left out (-draft); remove the dash to search for it'
     ]
     assert asked('pods -draft -"to do"')[2] == [
-        'left out passages with "draft", "to do" (-draft -"to do"); write them without the dash to'
-        " search for them"
+        'passages with "draft", "to do" are left out (-draft -"to do"); remove the dash to search for them'
     ]
 
 
@@ -174,7 +173,7 @@ def test_a_pasted_text_full_of_what_looks_like_filters_is_text() -> None:
     many = f"{few} -more"
     text, filters, said = asked(many)
     assert (text, filters) == (many, Filters())
-    assert "taken as text" in said[0]
+    assert "searched as text" in said[0]
 
 
 def test_a_question_does_not_widen_what_its_caller_has_narrowed() -> None:

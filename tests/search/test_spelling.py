@@ -146,12 +146,12 @@ def test_only_some_words_are_looked_after(tools: Tools) -> None:
     said: list[str] = []
     typed = Query("kuberntes clutser authentification wifi")
     loud = Tools(tools.snapshot, notify=said.append)
-    assert Spelling(most=1)(typed, loud).corrected_text == ""
+    assert Spelling(max_words=1)(typed, loud).corrected_text == ""
     assert len(said) == 1
-    assert Spelling(most=4)(typed, loud).corrected_text.endswith("wi-fi")
-    assert Spelling(most=0)(Query("wifi"), tools).corrected_text == ""
-    with pytest.raises(SettingsError, match=r"search\.spelling\.most"):
-        build_stage(Spelling, most=-1)
+    assert Spelling(max_words=4)(typed, loud).corrected_text.endswith("wi-fi")
+    assert Spelling(max_words=0)(Query("wifi"), tools).corrected_text == ""
+    with pytest.raises(SettingsError, match=r"search\.spelling\.max_words"):
+        build_stage(Spelling, max_words=-1)
 
 
 @pytest.mark.parametrize("mode", [Mode.SEMANTIC, Mode.CODE])

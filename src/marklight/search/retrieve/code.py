@@ -1,31 +1,30 @@
-"""Find passages whose code blocks hold the names in the question, whole or in their parts."""
+"""Retrieve passages by the identifiers in their code blocks, whole or split (BM25)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from marklight.answer import Hits, Query
 from marklight.ports import Tools
-from marklight.search.retrieve import candidates, demand_depth
+from marklight.search.retrieve import MAX_CANDIDATES, MAX_PER_RESULT
+from marklight.settings import Within
 from marklight.text import code_terms
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """BM25 over the words of code, where `getUserById` meets `get_user_by_id`."""
+    """BM25 over the terms of code, where `getUserById` matches `get_user_by_id`."""
 
-    depth: int = 2
-    """Candidates for each result asked for."""
-    least: int = 30
-    """Candidates fetched at the least."""
-
-    def __post_init__(self) -> None:
-        demand_depth(self.depth, self.least)
+    candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 2
+    """Candidates for each requested result. Hand-set; not measured."""
+    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 30
+    """Minimum of candidates to fetch. Hand-set; not measured."""
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
-        names = code_terms(query.text)
-        if not names:
+        terms = code_terms(query.text)
+        if not terms:
             return ()
-        limit = candidates(query, self.depth, self.least)
-        found = tools.snapshot.lexical.search_code(names, query.filters, limit)
-        return tools.hits(found, by="code")
+        limit = query.candidate_count(self.candidates_per_result, self.min_candidates)
+        candidates = tools.snapshot.lexical.search_code(terms, query.filters, limit)
+        return tools.hits(candidates, by="code")

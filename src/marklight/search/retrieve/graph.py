@@ -1,4 +1,4 @@
-"""Find passages of documents one link away from those that hold the question's words."""
+"""Retrieve passages of documents linked with those that keyword search finds (spreading activation)."""
 
 from __future__ import annotations
 
@@ -7,150 +7,154 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log2
+from typing import Annotated
 
 from marklight.answer import Filters, Hits, Query
 from marklight.model import DocumentId
 from marklight.ports import FIELD_BOOSTS, ScoredChunk, Tools
-from marklight.search.retrieve import candidates, demand_depth
-from marklight.settings import demand_within
+from marklight.search.retrieve import MAX_CANDIDATES, MAX_PER_RESULT
+from marklight.settings import Within
 from marklight.text import query_terms
 
+HOP_DECAY = 0.5
+"""Factor on the score for each link followed. Hand-set; not measured."""
+MAX_DEGREE = 8
+"""Links in each direction that are counted; a document with more is damped no further. Hand-set; not measured."""
+PASSAGES_PER_DOCUMENT = 5
+"""Passages fetched for each document without a model, so that most documents have one. Hand-set; not measured."""
+MAX_TITLE = 200
+"""Characters of a query that may be a document's name. Hand-set; not measured."""
+MAX_FETCHED = 1_000
+"""Bound of the settings for seeds, and for neighbours of each: a million documents at one hop."""
+
 _WIKILINK = re.compile(r"\[\[([^\[\]|#^\n]{1,300})[^\[\]\n]*\]\]")
-_LONGEST_NAME = 200
-_PASSAGES = 5
-"""Passages fetched for each document, so that most have one among the best of all."""
-_HUB = 8
-"""Documents each way that are counted: a page with more is damped no further."""
-_MOST_LOOKED_AT = 1_000
-"""Seeds, and neighbours of each, that settings may ask for: a million documents at one hop."""
 
 Scores = Mapping[DocumentId, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Neighbours of the documents that the words find, at half their score; hubs are damped.
+    """Neighbours of the documents that keyword search finds, at half their score; hubs are damped.
 
-    By 1 / log2(2 + links), where links to one document count once: each doubling takes about as much
-    from a page. 1 / links would leave nothing of a good overview, and no damping would let the start
-    page answer everything.
+    The damping is 1 / log2(2 + links), where several links to one document count once. 1 / links would
+    eliminate good overview pages, and without damping the start page would match every query.
     """
 
-    depth: int = 1
-    """Candidates for each result asked for, each of another document."""
-    least: int = 5
-    """Candidates fetched at the least, where there are so many neighbours."""
-    seeds: int = 5
-    """Best passages by words whose documents' neighbours are looked at."""
-    hops: int = 1
-    """How many links away; each halves the score again."""
-    most: int = 16
-    """Neighbours looked at of each document, each way."""
-
-    def __post_init__(self) -> None:
-        demand_depth(self.depth, self.least)
-        looked = (1, _MOST_LOOKED_AT)
-        demand_within("search.graph", self, seeds=looked, most=looked, hops=(1, 3))
+    candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 1
+    """Candidates for each requested result, each from another document. Hand-set; not measured."""
+    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 5
+    """Minimum of candidates to fetch, if there are as many neighbours. Hand-set; not measured."""
+    seeds: Annotated[int, Within(1, MAX_FETCHED)] = 5
+    """Best passages by keyword search whose documents' links are followed. Hand-set; not measured."""
+    hops: Annotated[int, Within(1, 3)] = 1
+    """Links to follow from a seed; each halves the score. Hand-set; not measured."""
+    max_neighbours: Annotated[int, Within(1, MAX_FETCHED)] = 16
+    """Neighbours to read of each document, in each direction. Hand-set; not measured."""
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
-        limit = candidates(query, self.depth, self.least)
-        scores = self._seeds(query, tools)
-        known, found = set(scores), dict[DocumentId, float]()
+        limit = query.candidate_count(self.candidates_per_result, self.min_candidates)
+        frontier = self._seeds(query, tools)
+        visited, scores = set(frontier), dict[DocumentId, float]()
         for _ in range(self.hops):
-            scores = self._step(scores, known, tools)
-            known |= set(scores)
-            found.update(scores)
-        best = _passing(_best(found), query.filters, tools)[:limit]
-        hits = [ScoredChunk(id, found[document]) for document, id in _passages(best, query, tools)]
-        return tools.hits(sorted(hits, key=lambda each: (-each.score, each.chunk_id)), by="graph")
+            frontier = self._step(frontier, visited, tools)
+            visited |= set(frontier)
+            scores.update(frontier)
+        best = _passing(_by_score(scores), query.filters, tools)[:limit]
+        hits = [ScoredChunk(id, scores[document]) for document, id in _passages(best, query, tools)]
+        return tools.hits(sorted(hits, key=lambda hit: (-hit.score, hit.chunk_id)), by="graph")
 
     def _seeds(self, query: Query, tools: Tools) -> Scores:
-        """Documents of the best hits by words, from 0 to 1, and those that the question names."""
-        words = query_terms(*query.spellings)
+        """Return the documents of the best keyword hits, scored 0 to 1, and those that the query names."""
+        terms = query_terms(*query.spellings)
         hits = (
-            tools.snapshot.lexical.search(words, FIELD_BOOSTS, query.filters, self.seeds)
-            if words
+            tools.snapshot.lexical.search(terms, FIELD_BOOSTS, query.filters, self.seeds)
+            if terms
             else []
         )
         owners = tools.snapshot.documents.owners([hit.chunk_id for hit in hits])
         seeds: dict[DocumentId, float] = {}
-        for chunk, score in hits:  # best first
-            seeds.setdefault(owners[chunk], score / hits[0].score)
+        for id, score in hits:  # best first
+            seeds.setdefault(owners[id], score / hits[0].score)
         return {**seeds, **dict.fromkeys(_named(query, tools), 1.0)}
 
-    def _step(self, scores: Scores, known: set[DocumentId], tools: Tools) -> Scores:
-        """Documents one link further, each by the best that leads to it."""
-        near: dict[DocumentId, float] = {}
-        for document, neighbours in tools.snapshot.links.neighbours(
-            list(scores), self.most
-        ).items():
-            for each in neighbours:
-                if each not in known:
-                    near[each] = max(near.get(each, 0.0), 0.5 * scores[document])
-        looked = _best(near)[: 2 * self.most]  # what scores less would have to be damped far less
-        links = tools.snapshot.links.degrees(looked, _HUB)
-        return {each: near[each] / log2(2 + links[each]) for each in looked}
+    def _step(self, scores: Scores, visited: set[DocumentId], tools: Tools) -> Scores:
+        """Return the documents one link further, each scored by the best that links to it."""
+        reached: dict[DocumentId, float] = {}
+        neighbours_of = tools.snapshot.links.neighbours(list(scores), self.max_neighbours)
+        for document, neighbours in neighbours_of.items():
+            for other in neighbours:
+                if other not in visited:
+                    reached[other] = max(reached.get(other, 0.0), HOP_DECAY * scores[document])
+        # Twice as many as needed: what scores less would have to be damped far less to be among the best.
+        best = _by_score(reached)[: 2 * self.max_neighbours]
+        degrees = tools.snapshot.links.degrees(best, MAX_DEGREE)
+        return {other: reached[other] / log2(2 + degrees[other]) for other in best}
 
 
 def _named(query: Query, tools: Tools) -> list[DocumentId]:
-    """Documents that the question calls by name: `[[Target]]`, or with all of its words."""
+    """Return the documents that the query names: `[[Target]]`, or as a whole."""
     names = _WIKILINK.findall(query.text)
-    if len(query.text) <= _LONGEST_NAME:
+    if len(query.text) <= MAX_TITLE:
         names.append(query.text)
     keys = (unicodedata.normalize("NFC", name).strip().strip("/").lower() for name in names)
-    found = (tools.snapshot.links.resolve([key], query.current_collection) for key in keys if key)
-    return [document for document in found if document is not None]
+    resolved = (
+        tools.snapshot.links.resolve([key], query.current_collection) for key in keys if key
+    )
+    return [document for document in resolved if document is not None]
 
 
-def _best(scores: Scores) -> list[DocumentId]:
-    return sorted(scores, key=lambda each: (-scores[each], each))
+def _by_score(scores: Scores) -> list[DocumentId]:
+    return sorted(scores, key=lambda document: (-scores[document], document))
 
 
 def _passing(documents: list[DocumentId], filters: Filters, tools: Tools) -> list[DocumentId]:
     if not filters or not documents:
         return documents
-    among = _among(filters, documents)
+    restricted = _restricted(filters, documents)
     passing = (
-        set(tools.snapshot.metadata.matching_documents(among, len(documents))) if among else set()
+        set(tools.snapshot.metadata.matching_documents(restricted, len(documents)))
+        if restricted
+        else set()
     )
-    return [each for each in documents if each in passing]
+    return [document for document in documents if document in passing]
 
 
-def _among(filters: Filters, documents: Iterable[DocumentId]) -> Filters | None:
-    """The same filters for some documents only; None where no document is left."""
-    both = tuple(each for each in documents if each in filters.documents or not filters.documents)
+def _restricted(filters: Filters, documents: Iterable[DocumentId]) -> Filters | None:
+    """Restrict filters to these documents; return None if no document is left."""
+    both = tuple(
+        document for document in documents if document in filters.documents or not filters.documents
+    )
     return replace(filters, documents=both) if both else None
 
 
 def _passages(
     documents: Sequence[DocumentId], query: Query, tools: Tools
 ) -> Iterable[tuple[DocumentId, str]]:
-    """The passage of each that answers best; its first where neither words nor meaning tell."""
+    """Return the best passage of each document; its first if neither terms nor vectors rank it."""
     if not documents:
         return []
     filters = replace(query.filters, documents=tuple(documents))
     if tools.embedder is not None:
         vector = tools.embedder.embed_query(query.text)
-        leading = tools.snapshot.vectors.best_per_document(
+        nearest = tools.snapshot.vectors.best_per_document(
             vector, tools.embedder.fingerprint, filters
         )
-        found = {document: each.chunk_id for document, each in leading.items()}
+        best = {document: passage.chunk_id for document, passage in nearest.items()}
     else:
-        found = _by_words(documents, replace(query, filters=filters), tools)
+        best = _best_by_terms(documents, replace(query, filters=filters), tools)
     if not filters.restrict_passages:
         for document in documents:
-            if document not in found:
-                found.update(
-                    (document, chunk.id)
-                    for chunk in tools.snapshot.documents.chunks_of(document)[:1]
-                )
-    return found.items()
+            if document not in best:
+                chunks = tools.snapshot.documents.chunks_of(document)
+                best.update((document, chunk.id) for chunk in chunks[:1])
+    return best.items()
 
 
-def _by_words(documents: Sequence[DocumentId], query: Query, tools: Tools) -> dict[DocumentId, str]:
-    """The best passages, few enough that most documents have one among them."""
-    words = query_terms(*query.spellings)
-    limit = _PASSAGES * len(documents)
-    best = tools.snapshot.lexical.search(words, FIELD_BOOSTS, query.filters, limit)
-    owners = tools.snapshot.documents.owners([each.chunk_id for each in best])
-    return {owners[each.chunk_id]: each.chunk_id for each in reversed(best)}
+def _best_by_terms(
+    documents: Sequence[DocumentId], query: Query, tools: Tools
+) -> dict[DocumentId, str]:
+    terms = query_terms(*query.spellings)
+    limit = PASSAGES_PER_DOCUMENT * len(documents)
+    best = tools.snapshot.lexical.search(terms, FIELD_BOOSTS, query.filters, limit)
+    owners = tools.snapshot.documents.owners([passage.chunk_id for passage in best])
+    return {owners[passage.chunk_id]: passage.chunk_id for passage in reversed(best)}

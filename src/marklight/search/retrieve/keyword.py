@@ -1,12 +1,14 @@
-"""Find passages that hold the question's words, rare words and strong fields first."""
+"""Retrieve passages by their terms: BM25 with field weights."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from marklight.answer import Hits, Query
 from marklight.ports import FIELD_BOOSTS, Tools
-from marklight.search.retrieve import candidates, demand_depth
+from marklight.search.retrieve import MAX_CANDIDATES, MAX_PER_RESULT
+from marklight.settings import Within
 from marklight.text import query_terms
 
 
@@ -14,18 +16,15 @@ from marklight.text import query_terms
 class Keyword:
     """BM25 over title, headings, frontmatter and body, each with its own weight."""
 
-    depth: int = 2
-    """Candidates for each result asked for."""
-    least: int = 20
-    """Candidates fetched at the least, so that fusion sees where the lists meet."""
-
-    def __post_init__(self) -> None:
-        demand_depth(self.depth, self.least)
+    candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 2
+    """Candidates for each requested result. Hand-set; not measured."""
+    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 20
+    """Minimum of candidates to fetch, so that the lists to fuse overlap. Hand-set; not measured."""
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
-        words = query_terms(*query.spellings)
-        if not words:
+        terms = query_terms(*query.spellings)
+        if not terms:
             return ()
-        limit = candidates(query, self.depth, self.least)
-        found = tools.snapshot.lexical.search(words, FIELD_BOOSTS, query.filters, limit)
-        return tools.hits(found, by="keyword")
+        limit = query.candidate_count(self.candidates_per_result, self.min_candidates)
+        candidates = tools.snapshot.lexical.search(terms, FIELD_BOOSTS, query.filters, limit)
+        return tools.hits(candidates, by="keyword")

@@ -1,14 +1,14 @@
-"""Find passages whose meaning is near the question's, whatever words they use."""
+"""Retrieve passages by the cosine similarity of their embeddings to the query's (dense retrieval)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from marklight.answer import Hits, Query
 from marklight.ports import Embedder, Tools
-from marklight.search.retrieve import candidates, demand_depth
-from marklight.settings import demand_within
+from marklight.search.retrieve import MAX_CANDIDATES, MAX_PER_RESULT
+from marklight.settings import Within
 from marklight.text import query_terms
 
 if TYPE_CHECKING:
@@ -17,46 +17,44 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Semantic:
-    """Cosine between the question's vector and every passage's; of very many, with the likely ones.
+    """Cosine similarity of the query's vector to the passages'; in large indexes binary vectors preselect passages.
 
-    A hypothesis is a passage that the asker would like to find, so it is embedded as one.
+    A hypothesis is a hypothetical answer (HyDE), so it is embedded as a passage.
     """
 
-    depth: int = 2
-    """Candidates for each result asked for."""
-    least: int = 20
-    """Candidates fetched at the least, so that fusion sees where the lists meet."""
-    expansion: float = 0.3
-    """Weight of the words that were added, all together, where each word of the question has 1."""
-
-    def __post_init__(self) -> None:
-        demand_depth(self.depth, self.least)
-        demand_within("search.semantic", self, expansion=(0, 1))
+    candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 2
+    """Candidates for each requested result. Hand-set; not measured."""
+    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 20
+    """Minimum of candidates to fetch, so that the lists to fuse overlap. Hand-set; not measured."""
+    expansion_weight: Annotated[float, Within(0, 1)] = 0.3
+    """Total weight of the terms added by `expand`, relative to one term of the query. Hand-set; not measured."""
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
         embedder = tools.embedder
         if embedder is None:
             return ()
-        limit = candidates(query, self.depth, self.least)
-        vector = self._aim(query, embedder, tools)
-        found = tools.snapshot.vectors.search(vector, embedder.fingerprint, query.filters, limit)
-        return tools.hits(found, by="semantic")
+        limit = query.candidate_count(self.candidates_per_result, self.min_candidates)
+        vector = self._query_vector(query, embedder, tools)
+        candidates = tools.snapshot.vectors.search(
+            vector, embedder.fingerprint, query.filters, limit
+        )
+        return tools.hits(candidates, by="semantic")
 
-    def _aim(self, query: Query, embedder: Embedder, tools: Tools) -> Vector:
-        """What is searched for: engines compare directions, so a sum need not have length one."""
+    def _query_vector(self, query: Query, embedder: Embedder, tools: Tools) -> Vector:
+        """Return the vector to search for; engines normalise it, so a sum need not have length one."""
         vector: Vector
         if query.hypothesis:
             vector = embedder.embed_passages([query.hypothesis])[0]
             return vector
         vector = embedder.embed_query(query.text)
-        if not query.expanded_with or not self.expansion:
+        if not query.expanded_with or not self.expansion_weight:
             return vector
         added = tools.snapshot.vocabulary.term_vectors(
             embedder.fingerprint, list(query.expanded_with)
         )
-        # The longer a question is the better it says itself what it means: the same weight for
-        # any length costs twice as much of nDCG@10 on the Kubernetes pages (.779, .777, .773).
-        share = self.expansion / max(1, len(query_terms(query.text)))
-        for each in added.values():
-            vector = vector + share / len(added) * each
+        # The longer a query, the less it needs added terms: one weight for all lengths costs twice as
+        # much of nDCG@10 on the Kubernetes documentation (.779 without expansion, .777, .773).
+        weight = self.expansion_weight / max(1, len(query_terms(query.text)))
+        for term_vector in added.values():
+            vector = vector + weight / len(added) * term_vector
         return vector

@@ -1,50 +1,54 @@
-"""Tell what sort of question it is, so that the retriever that suits it best counts most."""
+"""Classify a query as factual, navigational or exploratory, and weight the retriever that suits it."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import Annotated
 
 from marklight.answer import Query
 from marklight.ports import Tools
-from marklight.settings import ABOVE_ZERO, demand_within
+from marklight.settings import ABOVE_ZERO, Within
+from marklight.text import navigational_words
+
+MAX_FACTOR = 100
+"""Bound of the settings. Hand-set; not measured."""
 
 _FACTUAL = re.compile(r"[a-z][A-Z]|\w_\w|`[^`]+`|\bv\d|\b\d+\.\d+|\"[^\"]+\"")
-_NAVIGATIONAL = re.compile(
-    r"\b(?:sections?|chapters?|guides?|tutorials?|docs?|documentation)\b|\[\[[^\[\]\n]{1,300}\]\]",
-    re.IGNORECASE,
-)
-
-_SUITS = {"factual": "keyword", "navigational": "graph", "exploratory": "semantic"}
+"""Identifiers, code, versions, decimal numbers and quoted phrases."""
+_RETRIEVERS = {"factual": "keyword", "navigational": "graph", "exploratory": "semantic"}
 
 
 @dataclass(frozen=True, slots=True)
 class Classify:
-    """Factual, navigational or exploratory; the first that fits, in this order.
+    """Factual, navigational or exploratory; the first that matches, in this order.
 
-    A fusion multiplies its weights by these and brings them back to their old sum.
+    A fusion multiplies its weights by these factors and rescales them to their old sum.
     """
 
-    factual: float = 1.5
-    """How much more keyword search counts for names, versions, code and quoted phrases."""
-    navigational: float = 1.5
-    """How much more links count where the question names a guide, a section, a `[[page]]`."""
-    exploratory: float = 1.3
-    """How much more search by meaning counts for every other question."""
-
-    def __post_init__(self) -> None:
-        more = (ABOVE_ZERO, 100)
-        demand_within("search.classify", self, factual=more, navigational=more, exploratory=more)
+    factual: Annotated[float, Within(ABOVE_ZERO, MAX_FACTOR)] = 1.5
+    """Factor on keyword search for identifiers, versions, code and quoted phrases. Hand-set; not measured."""
+    navigational: Annotated[float, Within(ABOVE_ZERO, MAX_FACTOR)] = 1.5
+    """Factor on link search if the query names a guide, a section or a `[[page]]`. Hand-set; not measured."""
+    exploratory: Annotated[float, Within(ABOVE_ZERO, MAX_FACTOR)] = 1.3
+    """Factor on semantic search for every other query. Hand-set; not measured."""
 
     def __call__(self, query: Query, tools: Tools) -> Query:
-        kind = "factual" if query.filters.phrases else kind_of(query.text)
-        return replace(query, kind=kind, weights={_SUITS[kind]: getattr(self, kind)})
+        kind = "factual" if query.filters.phrases else query_kind(query.text)
+        return replace(query, kind=kind, weights={_RETRIEVERS[kind]: getattr(self, kind)})
 
 
-def kind_of(text: str) -> str:
-    """Names and quoted phrases are factual, places in documents navigational, all else exploratory."""
+def query_kind(text: str) -> str:
+    """Return the kind of a query by its surface form."""
     if _FACTUAL.search(text):
         return "factual"
-    if _NAVIGATIONAL.search(text):
+    if _navigational_pattern().search(text):
         return "navigational"
     return "exploratory"
+
+
+@cache
+def _navigational_pattern() -> re.Pattern[str]:
+    words = "|".join(f"{word}s?" for word in navigational_words())
+    return re.compile(rf"\b(?:{words})\b|\[\[[^\[\]\n]{{1,300}}\]\]", re.IGNORECASE)

@@ -1,85 +1,84 @@
-"""Add words of the library that mean nearly the same as the question."""
+"""Query expansion: add terms of the vocabulary whose vectors are nearest to the query's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from marklight.answer import Mode, Query
 from marklight.ports import Embedder, Snapshot, Tools
-from marklight.settings import demand_within
+from marklight.settings import Within
 from marklight.text import analyze
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
 
-FORMS = 8
-"""Nearest words looked at for each one added: most of them are forms of one that is there already."""
+CANDIDATES_PER_TERM = 8
+"""Nearest terms fetched for each one added, as most are inflections of a word of the query. Hand-set; not measured."""
+MAX_ADDED = 20
+"""Bound of the setting. Hand-set; not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expand:
-    """The nearest words of the vocabulary, for the search by meaning; a hypothesis needs none."""
+    """The nearest terms of the vocabulary, for semantic search; a hypothesis is not expanded."""
 
-    most: int = 3
-    """Words added at most."""
-    least: float = 0.5
-    """Cosine that a word must have, without what all words of the library have in common."""
-    words: int = 3
-    """A question with more words of its own, stop words aside, says by itself what it means."""
-
-    def __post_init__(self) -> None:
-        demand_within("search.expand", self, most=(0, 20), least=(0, 1), words=(1, inf))
+    max_terms: Annotated[int, Within(0, MAX_ADDED)] = 3
+    """Maximum of terms to add. Hand-set; not measured."""
+    min_cosine: Annotated[float, Within(0, 1)] = 0.5
+    """Minimum cosine of a term with the query, after the mean vector of the vocabulary is subtracted: with it
+    `auth` (.68) and `db` (.75) get their long forms, and `k8s` does not get `kudos` (.39)."""
+    max_query_terms: Annotated[int, Within(1)] = 3
+    """Longer queries, stop words aside, are not expanded. Hand-set; not measured."""
 
     def __call__(self, query: Query, tools: Tools) -> Query:
-        by_meaning = query.mode in (Mode.HYBRID, Mode.SEMANTIC)
-        if tools.embedder is None or not by_meaning or query.hypothesis or not self.most:
+        uses_vectors = query.mode in (Mode.HYBRID, Mode.SEMANTIC)
+        if tools.embedder is None or not uses_vectors or query.hypothesis or not self.max_terms:
             return query
-        own = set(analyze(query.text))
-        if len(own) > self.words:
+        terms = set(analyze(query.text))
+        if len(terms) > self.max_query_terms:
             return query
-        near = _nearest(query.text, tools.snapshot, tools.embedder, FORMS * self.most)
-        close = {term: cosine for term, cosine in near if cosine >= self.least}
-        added = islice(_new(close, own), self.most)
+        count = CANDIDATES_PER_TERM * self.max_terms
+        nearest = _nearest(query.text, tools.snapshot, tools.embedder, count)
+        close = {term: cosine for term, cosine in nearest if cosine >= self.min_cosine}
+        added = islice(_new(close, terms), self.max_terms)
         return replace(query, expanded_with={term: close[term] for term in added})
 
 
 def _nearest(text: str, snapshot: Snapshot, model: Embedder, limit: int) -> list[tuple[str, float]]:
-    """Words by their cosine with the question, both seen from the middle of the vocabulary.
+    """Return terms by their cosine with the query, both centred on the mean vector of the vocabulary.
 
-    Vectors of single words all point the same way: over FastAPI's vocabulary their mean is .74
-    long, and `kudos`, the nearest to `k8s`, has a cosine of .72. Seen from there it has .39, while
-    `database` still has .75 for `db` and `authentication` .68 for `auth`.
+    Vectors of single words share a direction: over FastAPI's vocabulary their mean has length .74, and
+    `kudos`, the nearest to `k8s`, has a cosine of .72. Centred it has .39, while `database` still has .75
+    with `db` and `authentication` .68 with `auth`.
     """
-    question = model.embed_query(text)
-    found = [
-        each.term for each in snapshot.vocabulary.nearest_terms(question, model.fingerprint, limit)
-    ]
-    centre = snapshot.vocabulary.mean_vector(model.fingerprint)
-    if centre is None or not found:
+    query = model.embed_query(text)
+    nearest = snapshot.vocabulary.nearest_terms(query, model.fingerprint, limit)
+    terms = [scored.term for scored in nearest]
+    mean = snapshot.vocabulary.mean_vector(model.fingerprint)
+    if mean is None or not terms:
         return []
     import numpy as np
 
-    known = snapshot.vocabulary.term_vectors(model.fingerprint, found)
-    cosines = _cosines(np.stack([known[term] for term in found]) - centre, question - centre)
-    return sorted(zip(found, cosines, strict=True), key=lambda each: (-each[1], each[0]))
+    vectors = snapshot.vocabulary.term_vectors(model.fingerprint, terms)
+    cosines = _cosines(np.stack([vectors[term] for term in terms]) - mean, query - mean)
+    return sorted(zip(terms, cosines, strict=True), key=lambda pair: (-pair[1], pair[0]))
 
 
-def _cosines(rows: Matrix, question: Vector) -> list[float]:
+def _cosines(rows: Matrix, query: Vector) -> list[float]:
     import numpy as np
 
-    lengths = np.sqrt(np.vecdot(rows, rows) * np.vecdot(question, question), dtype=np.float64)
-    products = np.vecdot(rows, question).astype(np.float64)
+    lengths = np.sqrt(np.vecdot(rows, rows) * np.vecdot(query, query), dtype=np.float64)
+    products = np.vecdot(rows, query).astype(np.float64)
     cosines = np.divide(products, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-    return [float(each) for each in cosines]
+    return [float(cosine) for cosine in cosines]
 
 
-def _new(terms: Iterable[str], stems: set[str]) -> Iterator[str]:
-    """Words that are no other form of a word that is there."""
-    for term in terms:
+def _new(candidates: Iterable[str], stems: set[str]) -> Iterator[str]:
+    """Yield terms that are not an inflection of one that is there already."""
+    for term in candidates:
         own = set(analyze(term))
         if own - stems:
             stems |= own

@@ -1,4 +1,4 @@
-"""Take filters out of the question: phrases in quotes, -without, tag:x, path:docs/**, after:2026-01."""
+"""Parse query operators into filters: "phrases", -excluded, tag:x, path:docs/**, after:2026-01."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from marklight.ports import Tools
 from marklight.text import has_cjk, has_words, query_terms, validate_glob
 
 _QUOTED = r'(?:"[^"“”\n]{1,300}"|“[^"“”\n]{1,300}”)'
-_WORD = re.compile(
+_OPERATOR = re.compile(
     rf"(?<!\S)(?:(?P<phrase>{_QUOTED})|-(?P<without>{_QUOTED}|[^\W\d_][\w'’-]*)"
     rf"|(?P<key>[^\W\d_][\w.-]*):(?P<value>{_QUOTED}|[^\s\"“”]+))(?=[,.;:!?)]*(?:\s|$))"
 )
-"""What may mean a filter: alone between blanks, with at most the end of a sentence after it."""
+"""What may be a filter: surrounded by white space, with at most punctuation after it."""
 _QUOTES = '"“”'
-_LEAST_LETTERS = 3
-"""Of a word to leave out: `-f` and `-rf` are options of some command."""
+MIN_EXCLUDED_LETTERS = 3
+"""Letters of a word to exclude: `-f` and `-rf` are options of a command."""
 _FIELDS = {
     "tag": "tags",
     "path": "paths",
@@ -29,78 +29,79 @@ _FIELDS = {
     "lang": "languages",
     "language": "languages",
 }
-MOST = 50
-"""A text with more of what looks like filters was pasted; each would be tried on every document."""
-_PLACES = ("path", "collection", "after", "before")
-"""Keys whose values say where and when, never what is looked for."""
+MAX_OPERATORS = 50
+"""A text with more was pasted; each would be evaluated on every document. Hand-set; not measured."""
+_SCOPE_KEYS = ("path", "collection", "after", "before")
+"""Keys that restrict where and when to search; their values are never search terms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operators:
-    """Everything that is not such a word is plain text, whatever signs it holds."""
+    """Everything that is not an operator is plain text, whatever characters it contains."""
 
     def __call__(self, query: Query, tools: Tools) -> Query:
-        if sum(1 for _ in islice(_WORD.finditer(query.text), MOST + 1)) > MOST:
+        if (
+            sum(1 for _ in islice(_OPERATOR.finditer(query.text), MAX_OPERATORS + 1))
+            > MAX_OPERATORS
+        ):
             tools.notify(
-                f"more than {MOST} words of the question look like filters; all are taken as text"
+                f"more than {MAX_OPERATORS} words of the query look like filters; all are searched as text"
             )
             return query
-        found = _Found(tools)
-        # Each word that is taken out leaves a blank; a phrase leaves its words.
-        text = _WORD.sub(found.take, query.text)
-        if found.absent and query_terms(_WORD.sub(" ", query.text)):
-            # Among other words a message may be quoted that the documents write in another way.
-            for phrase in found.absent:
+        parsed = _Parsed(tools)
+        # An operator is replaced by a space, a phrase by its words.
+        text = _OPERATOR.sub(parsed.substitute, query.text)
+        if parsed.absent and query_terms(_OPERATOR.sub(" ", query.text)):
+            # A quotation among other words may differ from how the documents write it.
+            for phrase in parsed.absent:
                 tools.notify(f'no passage contains "{phrase}"; its words are searched for instead')
         else:
-            for phrase in found.absent:
-                found.add("phrases", phrase)
-        if found.filters == Filters():
+            for phrase in parsed.absent:
+                parsed.add("phrases", phrase)
+        if parsed.filters == Filters():
             return query
-        if found.filters.without and tools.snapshot.documents.find_by_title(
+        if parsed.filters.without and tools.snapshot.documents.find_by_title(
             query.text, query.filters, 1
         ):
-            return query  # something is called so, with a dash before a word
+            return query  # a title with a dash before a word
         if not query_terms(text):
-            text = " ".join(found.values)
+            text = " ".join(parsed.values)
         if not query_terms(text):
-            if not found.placed:
-                return query  # nothing but words to leave out, or values without words
-            raise UsageError(
-                f"{query.text.strip()!r} says where to look, but not what for", "Add words to it"
-            )
-        if found.filters.without:
-            tools.notify(_left_out(found.filters.without))
+            if not parsed.is_scoped:
+                return query  # only exclusions, or values without words
+            raise UsageError(f"{query.text.strip()!r} has only filters", "Add words to search for")
+        if parsed.filters.without:
+            tools.notify(_exclusion_notice(parsed.filters.without))
         return replace(
             query,
             text=" ".join(text.split()),
             raw_text=query.raw_text or query.text,
-            filters=_combined(query.filters, found.filters),
+            filters=_combined(query.filters, parsed.filters),
         )
 
 
 @dataclass(slots=True)
-class _Found:
-    """The filters of a question, as one word after the other is taken out of it."""
+class _Parsed:
+    """Filters parsed so far, as one operator after the other is replaced in the query."""
 
     tools: Tools
     filters: Filters = field(default_factory=Filters)
     values: list[str] = field(default_factory=list)
-    """What is looked for where nothing else is left."""
-    placed: bool = False
+    """Values of filters, which are searched for if the query has no other words."""
+    is_scoped: bool = False
     absent: list[str] = field(default_factory=list)
-    """Phrases that stand nowhere in the library."""
+    """Phrases that do not occur in the library."""
 
-    def take(self, word: re.Match[str]) -> str:
-        """The text that takes its place: itself, where it is no filter."""
+    def substitute(self, word: re.Match[str]) -> str:
+        """Return the replacement of an operator: itself if it is no filter."""
         if phrase := word["phrase"]:
-            return self._phrase(phrase.strip(_QUOTES)) or phrase
+            return self._add_phrase(phrase.strip(_QUOTES)) or phrase
         if without := word["without"]:
-            return self._without(without) or word[0]
+            return self._add_excluded(without) or word[0]
         key, value = word["key"].lower(), word["value"].rstrip(",;").strip(_QUOTES).strip()
-        return " " if self._pair(key, value) else word[0]
+        return " " if self._add_pair(key, value) else word[0]
 
-    def _phrase(self, phrase: str) -> str:
+    def _add_phrase(self, phrase: str) -> str:
         if not has_words(phrase):
             return ""
         if self.tools.snapshot.metadata.matching_documents(Filters(phrases=(phrase.strip(),)), 1):
@@ -109,16 +110,16 @@ class _Found:
             self.absent.append(phrase.strip())
         return phrase
 
-    def _without(self, given: str) -> str:
+    def _add_excluded(self, given: str) -> str:
         phrase = given.strip(_QUOTES).strip()
-        letters = sum(sign.isalpha() for sign in phrase)
-        if not has_words(phrase) or (letters < _LEAST_LETTERS and not has_cjk(phrase)):
+        letters = sum(character.isalpha() for character in phrase)
+        if not has_words(phrase) or (letters < MIN_EXCLUDED_LETTERS and not has_cjk(phrase)):
             return ""
         self.add("without", phrase)
         return " "
 
-    def _pair(self, key: str, value: str) -> bool:
-        """Whether it was a filter; what only looks like one, `std::vector` or `http://x`, is none."""
+    def _add_pair(self, key: str, value: str) -> bool:
+        """Return true if `key:value` is a filter, which `std::vector` and `http://x` are not."""
         if not value.strip("#") or value.startswith((":", "//")):
             return False
         if key in ("after", "before"):
@@ -133,8 +134,8 @@ class _Found:
             self.add("where", (key, value))
         else:
             return False
-        if key in _PLACES:
-            self.placed = True
+        if key in _SCOPE_KEYS:
+            self.is_scoped = True
         else:
             self.values.append(value)
         return True
@@ -147,8 +148,8 @@ class _Found:
         listed = self.tools.snapshot.metadata.matching_documents
         if key == "collection" and not listed(Filters(collections=(value,)), 1):
             raise UsageError(
-                f"no document is in a collection called {value!r}",
-                "`marklight status` names the collections",
+                f"No collection is called {value!r}",
+                "`marklight status` lists the collections",
             )
         return value
 
@@ -158,45 +159,46 @@ class _Found:
         self.filters = replace(self.filters, **more)
 
 
-def _combined(given: Filters, found: Filters) -> Filters:
-    """Both together: of dates the narrower, of collections those that both name.
+def _combined(given: Filters, parsed: Filters) -> Filters:
+    """Combine the caller's filters with those of the query: the narrower dates, the collections that both name.
 
-    A question never reaches what its caller has kept from it: of paths and tags both must pass.
+    A query cannot widen its caller's filters: paths and tags of both must match.
     """
-    apart = Filters(paths=found.paths if given.paths else (), tags=found.tags if given.tags else ())
-    if apart:
-        given = replace(given, also=apart)
-        found = replace(
-            found, paths=() if given.paths else found.paths, tags=() if given.tags else found.tags
+    also = Filters(
+        paths=parsed.paths if given.paths else (), tags=parsed.tags if given.tags else ()
+    )
+    if also:
+        given = replace(given, also=also)
+        parsed = replace(
+            parsed,
+            paths=() if given.paths else parsed.paths,
+            tags=() if given.tags else parsed.tags,
         )
-    if given.collections and found.collections:
-        shared = tuple(each for each in found.collections if each in given.collections)
+    if given.collections and parsed.collections:
+        shared = tuple(name for name in parsed.collections if name in given.collections)
         if not shared:
             raise UsageError(
-                f"collection:{found.collections[0]} is outside of {', '.join(given.collections)},"
-                " which the search is limited to"
+                f"collection:{parsed.collections[0]} is not among the collections to search:"
+                f" {', '.join(given.collections)}"
             )
-        found = replace(found, collections=shared)
+        parsed = replace(parsed, collections=shared)
         given = replace(given, collections=())
     several: dict[str, Any] = {
-        name: tuple(dict.fromkeys((*getattr(given, name), *getattr(found, name))))
+        name: tuple(dict.fromkeys((*getattr(given, name), *getattr(parsed, name))))
         for name in ("collections", "paths", "tags", "where", "languages", "phrases", "without")
     }
-    after = [each for each in (given.after, found.after) if each]
-    before = [each for each in (given.before, found.before) if each]
+    after = [date for date in (given.after, parsed.after) if date]
+    before = [date for date in (given.before, parsed.before) if date]
     return replace(
         given,
         **several,
-        after=max(after, key=lambda each: moment_bounds(each)[0], default=None),
-        before=min(before, key=lambda each: moment_bounds(each)[1], default=None),
+        after=max(after, key=lambda date: moment_bounds(date)[0], default=None),
+        before=min(before, key=lambda date: moment_bounds(date)[1], default=None),
     )
 
 
-def _left_out(without: tuple[str, ...]) -> str:
-    named = ", ".join(f'"{each}"' for each in without)
-    typed = " ".join(f'-"{each}"' if " " in each else f"-{each}" for each in without)
+def _exclusion_notice(without: tuple[str, ...]) -> str:
+    quoted = ", ".join(f'"{phrase}"' for phrase in without)
+    typed = " ".join(f'-"{phrase}"' if " " in phrase else f"-{phrase}" for phrase in without)
     them = "it" if len(without) == 1 else "them"
-    return (
-        f"left out passages with {named} ({typed}); write {them} without the dash to search for"
-        f" {them}"
-    )
+    return f"passages with {quoted} are left out ({typed}); remove the dash to search for {them}"

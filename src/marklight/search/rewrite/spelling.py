@@ -47,11 +47,11 @@ class Spelling:
     nothing typed is replaced.
     """
 
-    most: Annotated[int, Within(0, MAX_QUERY_WORDS)] = 3
-    """Words missing from the library that another spelling or a suggestion is looked up for."""
+    max_words: Annotated[int, Within(0, MAX_QUERY_WORDS)] = 3
+    """Maximum of words missing from the library for which another spelling or a suggestion is looked up. Hand-set; not measured."""
 
     def __call__(self, query: Query, tools: Tools) -> Query:
-        if query.mode not in (Mode.HYBRID, Mode.KEYWORD) or not self.most:
+        if query.mode not in (Mode.HYBRID, Mode.KEYWORD) or not self.max_words:
             return query
         typed = _query_words(query.text)
         compounds = _join_compounds(query.text, typed)
@@ -64,7 +64,7 @@ class Spelling:
         missing = _non_overlapping(
             [*corrections, *(word for word in typed if word.folded not in indexed)]
         )
-        for word in missing[len(corrections) :][: self.most]:
+        for word in missing[len(corrections) :][: self.max_words]:
             if split := split_compound(word.folded, tools.snapshot):
                 corrections[word] = split
             elif word.is_plain and (suggestion := suggest(word.folded, tools.snapshot)):
