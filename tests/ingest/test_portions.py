@@ -14,7 +14,7 @@ from marklight.ingest.batch import (
 from marklight.ingest.discover import ScannedFile
 from marklight.ingest.index_diff import IndexDiff, plan
 from marklight.model import DocumentId, FileState
-from marklight.ports import IndexedFile, silent
+from marklight.ports import IndexedFile, no_progress
 
 
 def look(count: int, size: int, known: int = 0) -> IndexDiff:
@@ -37,7 +37,7 @@ def look(count: int, size: int, known: int = 0) -> IndexDiff:
 
 
 def sizes(found: IndexDiff, until: float | None = None) -> list[int]:
-    return [len(batch) for batch in batches(found, silent, until)]
+    return [len(batch) for batch in batches(found, no_progress, until)]
 
 
 def test_the_first_portion_of_a_library_is_small_and_each_after_it_four_times_as_large() -> None:

@@ -21,7 +21,7 @@ from marklight.library import DEFAULT_COLLECTION, Library
 from marklight.library.configuration import compose_pipeline, read_settings
 from marklight.models.converted import cache_folder
 from marklight.place import PROJECT_FILE
-from marklight.ports import Progress, silent
+from marklight.ports import Progress, no_progress
 from marklight.settings import Settings
 from marklight.text import digest
 
@@ -83,7 +83,7 @@ class Collection:
 
 @contextmanager
 def open_collection(
-    dataset: Dataset, mode: str, assignments: Sequence[str] = (), progress: Progress = silent
+    dataset: Dataset, mode: str, assignments: Sequence[str] = (), progress: Progress = no_progress
 ) -> Iterator[Collection]:
     """Open the indexed documents of a dataset; what an earlier run has indexed is reused."""
     ids = {file_name(index): text.id for index, text in enumerate(dataset.texts)}

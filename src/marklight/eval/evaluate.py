@@ -20,7 +20,7 @@ from marklight.eval.reading import off_topic_queries, read_dataset
 from marklight.eval.report import Evaluation
 from marklight.eval.run import Comparison, Run, compare, run_queries
 from marklight.library.configuration import stage_name
-from marklight.ports import Progress, silent
+from marklight.ports import Progress, no_progress
 from marklight.search import pipeline
 from marklight.search.pipeline import Pipeline
 from marklight.settings import Settings
@@ -45,7 +45,7 @@ def evaluate(
     with_ablation: bool = False,
     sample_size: int | None = None,
     off_topic: Path | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> Evaluation:
     """Evaluate a dataset; mistakes in it are reported before any work."""
     if sample_size is not None and sample_size < 1:

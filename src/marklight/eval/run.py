@@ -11,7 +11,7 @@ from marklight.errors import UsageError
 from marklight.eval import metrics
 from marklight.eval.collection import Collection, Place
 from marklight.eval.dataset import Dataset, JudgedQuery
-from marklight.ports import Progress, silent
+from marklight.ports import Progress, no_progress
 from marklight.search.context import within_budget
 
 DEPTH = 100
@@ -165,7 +165,7 @@ def run_queries(
     places: Sequence[Mapping[str, Place]],
     off_topic: Sequence[str],
     mode: str,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
     phase: str = "Running queries",
 ) -> Run:
     """Search for every query twice: with default options, and to the measured depth without abstention.

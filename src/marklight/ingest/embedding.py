@@ -18,7 +18,7 @@ from marklight.ports import (
     Embedder,
     Engine,
     Progress,
-    silent,
+    no_progress,
     with_time_limit,
 )
 from marklight.text import chunk_embedding_text, query_terms
@@ -63,7 +63,7 @@ class Indexing(ABC):
 
     def embed_missing(
         self,
-        progress: Progress = silent,
+        progress: Progress = no_progress,
         until: float | None = None,
         first: Callable[[], Sequence[str]] = tuple,
         wait_seconds: float = COMMIT_SECONDS,

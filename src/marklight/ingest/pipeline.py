@@ -16,7 +16,7 @@ from marklight.ingest.embedding import Indexing
 from marklight.ingest.index_diff import FAILURES_RECIPE, IndexDiff, compare
 from marklight.ingest.recipe import Chunker, recipe
 from marklight.model import Batch, DocumentId, Entry
-from marklight.ports import PathRange, Progress, silent
+from marklight.ports import PathRange, Progress, no_progress
 from marklight.report import Report
 
 
@@ -47,7 +47,7 @@ class Ingest(Indexing):
         return compare(self.engine, scan, self.recipe, self.max_bytes, rebuild=rebuild)
 
     def index_text(
-        self, diff: IndexDiff, progress: Progress = silent, until: float | None = None
+        self, diff: IndexDiff, progress: Progress = no_progress, until: float | None = None
     ) -> Report:
         """Read, parse, chunk and commit the files of a plan; keyword search finds them afterwards.
 

@@ -24,7 +24,7 @@ from marklight.library.search import search as search_documents
 from marklight.library.validation import CommitFlags, CommitRequest, SearchFlags, SearchRequest
 from marklight.once import once, taken
 from marklight.place import Place, index_address, locate, nested_libraries, resolve_path
-from marklight.ports import Engine, Progress, nobody_stops, silent
+from marklight.ports import Engine, Progress, never_cancelled, no_progress
 from marklight.search.pipeline import Pipeline
 from marklight.settings import Settings, tables
 
@@ -205,8 +205,8 @@ class Library:
         self,
         text: str,
         *,
-        progress: Progress = silent,
-        check_cancelled: Callable[[], None] = nobody_stops,
+        progress: Progress = no_progress,
+        check_cancelled: Callable[[], None] = never_cancelled,
         **flags: Unpack[SearchFlags],
     ) -> Answer:
         """Find passages; the index is brought up to date first unless `refresh` is false."""
@@ -216,8 +216,8 @@ class Library:
         self,
         text: str,
         *,
-        progress: Progress = silent,
-        check_cancelled: Callable[[], None] = nobody_stops,
+        progress: Progress = no_progress,
+        check_cancelled: Callable[[], None] = never_cancelled,
         **flags: Unpack[CommitFlags],
     ) -> Commits:
         """Find commits of the git repositories that contain the collections; new ones are indexed first."""
@@ -226,7 +226,11 @@ class Library:
         return search_commits(self, CommitRequest(text=text, **flags), progress, check_cancelled)
 
     def index(
-        self, *, rebuild: bool = False, history: bool | None = None, progress: Progress = silent
+        self,
+        *,
+        rebuild: bool = False,
+        history: bool | None = None,
+        progress: Progress = no_progress,
     ) -> Report:
         """Bring the index up to date: text first, which is searchable at once, then vectors.
 
@@ -265,7 +269,7 @@ class Library:
         context: int | None = None,
         collection: str | None = None,
         near: Path | None = None,
-        progress: Progress = silent,
+        progress: Progress = no_progress,
     ) -> Extract:
         """Return a document or a part of it: path or title, path#heading, path:10-40 or a passage's id.
 
@@ -277,7 +281,7 @@ class Library:
         return documents.get(self, ref, level, context, collection, near, progress)
 
     def outline(
-        self, path: str, *, near: Path | None = None, progress: Progress = silent
+        self, path: str, *, near: Path | None = None, progress: Progress = no_progress
     ) -> Outline:
         """Return the headings of a document."""
         from marklight.library import documents
@@ -285,7 +289,12 @@ class Library:
         return documents.outline(self, path, near, progress)
 
     def page(
-        self, path: str, *, line: int = 1, near: Path | None = None, progress: Progress = silent
+        self,
+        path: str,
+        *,
+        line: int = 1,
+        near: Path | None = None,
+        progress: Progress = no_progress,
     ) -> Page:
         """Return a document as safe HTML; of a very long one the part around a line."""
         from marklight.library import documents
@@ -298,7 +307,7 @@ class Library:
         *,
         limit: int = 100,
         near: Path | None = None,
-        progress: Progress = silent,
+        progress: Progress = no_progress,
     ) -> Links:
         """Return the links to and from a document; without one, unresolved links and orphans of the library."""
         from marklight.library import documents
@@ -311,7 +320,7 @@ class Library:
         *,
         limit: int = 10,
         near: Path | None = None,
-        progress: Progress = silent,
+        progress: Progress = no_progress,
     ) -> Related:
         """Return the documents most related to a document, each with the reasons."""
         from marklight.library import documents
@@ -325,7 +334,7 @@ class Library:
         depth: int = 1,
         limit: int = 100,
         near: Path | None = None,
-        progress: Progress = silent,
+        progress: Progress = no_progress,
     ) -> Graph:
         """Return the link graph around a document; without one, of the documents with the most links."""
         from marklight.library import documents

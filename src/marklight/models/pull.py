@@ -20,7 +20,7 @@ from marklight.errors import ModelError
 from marklight.models.folder import CONFIGURATION, file_digest
 from marklight.models.record import KNOWN, ModelRecord
 from marklight.models.store import check_name, finish, locked_place, stored_record
-from marklight.ports import Progress, silent
+from marklight.ports import Progress, no_progress
 
 Result = TypeVar("Result")
 
@@ -68,7 +68,7 @@ class Hub:
 def pull(
     name: str,
     revision: str | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
     *,
     cache_dir: Path | None = None,
     hub: Hub | None = None,

@@ -1,4 +1,4 @@
-"""The promises: what engines, models and stages owe to each other."""
+"""Protocols between packages: engines, models and search stages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ from marklight.ports.lexical import FIELD_BOOSTS, LexicalReader, TermCoverage
 from marklight.ports.links import LinkReader
 from marklight.ports.metadata import MetadataReader
 from marklight.ports.models import Embedder, Reranker, TimeLimited, Unloadable, with_time_limit
-from marklight.ports.progress import Progress, nobody_stops, silent
-from marklight.ports.stages import Fuse, Refine, Retrieve, Rewrite, Tools
+from marklight.ports.stages import (
+    Fuse,
+    Progress,
+    Refine,
+    Retrieve,
+    Rewrite,
+    Tools,
+    never_cancelled,
+    no_progress,
+)
 from marklight.ports.vectors import Pending, VectorReader
 from marklight.ports.vocabulary import VOCABULARY_SIZE, ScoredTerm, VocabularyReader
 
@@ -41,7 +49,7 @@ __all__ = [
     "Unloadable",
     "VectorReader",
     "VocabularyReader",
-    "nobody_stops",
-    "silent",
+    "never_cancelled",
+    "no_progress",
     "with_time_limit",
 ]

@@ -1,4 +1,4 @@
-"""The four shapes of a stage, and the tools that each is handed."""
+"""Protocols of the four kinds of search stages, the tools that they receive, and the callback for progress."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from marklight.ports.models import Embedder, Reranker
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What stages need at run time; their fields hold settings and nothing else."""
+    """Run-time dependencies of stages; the fields of a stage are settings only."""
 
     snapshot: Snapshot
     embedder: Embedder | None = None
     reranker: Reranker | None = None
     exists: Callable[[DocumentId], bool] = lambda _: True
-    """Whether a document's file is still there."""
+    """Returns True if a document's file still exists."""
     now: float = 0.0
-    """Seconds since the epoch, so that the same question gives the same answer."""
+    """Seconds since the epoch, so that the same query gives the same answer."""
     notify: Callable[[str], None] = lambda _: None
     """Adds a notice to the answer."""
     run_parallel: Callable[[Sequence[Callable[[], Any]]], list[Any]] = lambda tasks: [
@@ -33,38 +33,48 @@ class Tools:
     check_cancelled: Callable[[], None] = lambda: None
     """Raises Stopped once the caller has gone away."""
 
-    def hits(self, found: Sequence[ScoredChunk], by: str) -> Hits:
-        """What a retriever found, with the passages themselves."""
-        chunks = {
-            chunk.id: chunk
-            for chunk in self.snapshot.documents.chunks([one.chunk_id for one in found])
-        }
+    def hits(self, candidates: Sequence[ScoredChunk], by: str) -> Hits:
+        """Return candidates of a retriever as hits, with their passages."""
+        ids = [candidate.chunk_id for candidate in candidates]
+        chunks = {chunk.id: chunk for chunk in self.snapshot.documents.chunks(ids)}
         return tuple(
-            Hit(chunks[one.chunk_id], one.score, (Why(by, one.score),))
-            for one in found
-            if one.chunk_id in chunks
+            Hit(chunks[id], score, (Why(by, score),)) for id, score in candidates if id in chunks
         )
 
 
 class Rewrite(Protocol):
-    """A stage that looks at the question first."""
+    """A stage that changes the query before retrieval."""
 
     def __call__(self, query: Query, tools: Tools) -> Query: ...
 
 
 class Retrieve(Protocol):
-    """A stage that finds candidates."""
+    """A stage that returns candidates, best first."""
 
     def __call__(self, query: Query, tools: Tools) -> Hits: ...
 
 
 class Fuse(Protocol):
-    """A stage that makes one list of several."""
+    """A stage that merges the lists of all retrievers into one."""
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits: ...
 
 
 class Refine(Protocol):
-    """A stage that changes, drops or re-orders hits."""
+    """A stage that changes, drops or reorders hits."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits: ...
+
+
+class Progress(Protocol):
+    """Callback of a long operation."""
+
+    def __call__(self, phase: str, done: int, total: int) -> None: ...
+
+
+def no_progress(phase: str, done: int, total: int) -> None:
+    """Ignore progress."""
+
+
+def never_cancelled() -> None:
+    """Return without raising: nothing cancels the operation."""

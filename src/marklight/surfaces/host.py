@@ -15,7 +15,7 @@ import anyio.to_thread
 from marklight.errors import Overloaded, Stopped
 from marklight.library import Library
 from marklight.library.watching import Watcher
-from marklight.ports import Progress, silent
+from marklight.ports import Progress, no_progress
 from marklight.surfaces import operations
 
 Value = TypeVar("Value")
@@ -54,7 +54,7 @@ class LibraryHost:
         self,
         operation: str,
         arguments: Mapping[str, Any],
-        progress: Progress = silent,
+        progress: Progress = no_progress,
         **context: Any,
     ) -> dict[str, Any]:
         """Execute an operation in a worker thread and return its result as JSON values."""
@@ -64,7 +64,7 @@ class LibraryHost:
 
         return await self.run(work, progress)
 
-    async def run(self, work: Callable[..., Value], progress: Progress = silent) -> Value:
+    async def run(self, work: Callable[..., Value], progress: Progress = no_progress) -> Value:
         """Run a function of the library in a worker thread; a cancelled caller stops it at the next stage."""
         self.last_used = time.monotonic()
         cancelled = Event()

@@ -197,8 +197,6 @@ class EmbeddedLexical:
                 self._repair(anew=True)
 
     def _open_or_repair(self) -> Opened:
-        from marklight.engines.embedded.mend import aside
-
         # Passages that this snapshot still has may be deleted from the index by now.
         late = (
             time.monotonic() - self._snapshot.opened_at > GRACE_SECONDS / 2 and self._is_outdated()
@@ -212,6 +210,8 @@ class EmbeddedLexical:
                 return self._on_disk()
             except Unfit:
                 self._parts.lexical.forget()
+        from marklight.engines.embedded.mend import aside
+
         return Opened(aside(self._snapshot.session).searcher(), self._deleted)
 
     def _on_disk(self) -> Opened:

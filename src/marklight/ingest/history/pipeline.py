@@ -27,7 +27,7 @@ from marklight.ingest.history.commits import (
 from marklight.ingest.history.diffs import CommitChanges, DiffReader
 from marklight.ingest.history.repository import Repository
 from marklight.model import Batch, DocumentId, Entry, Failure
-from marklight.ports import Progress, Snapshot, silent
+from marklight.ports import Progress, Snapshot, no_progress
 from marklight.report import Report
 from marklight.text import chunk_embedding_text, digest
 
@@ -58,7 +58,7 @@ class CommitIngest(Indexing):
             )
 
     def index_text(
-        self, progress: Progress = silent, until: float | None = None, *, rebuild: bool = False
+        self, progress: Progress = no_progress, until: float | None = None, *, rebuild: bool = False
     ) -> Report:
         """Index new commits, newest first, and drop removed ones.
 

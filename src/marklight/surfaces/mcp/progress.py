@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from marklight.library.watching import IndexingProgress, Watcher
-from marklight.ports import Progress, silent
+from marklight.ports import Progress, no_progress
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -37,7 +37,7 @@ class _Steps:
 async def reported(ctx: ServerRequestContext[Any], following: Watcher) -> AsyncIterator[Progress]:
     """What a call tells its progress to; sent on now and then, from whichever thread it comes."""
     if (ctx.meta or {}).get("progress_token") is None:
-        yield silent
+        yield no_progress
         return
     heard: list[IndexingProgress] = []
 
