@@ -1,4 +1,4 @@
-"""Text of documents beside ours: nothing in it controls a terminal, reorders, hides or poses."""
+"""Escaped text of documents cannot control a terminal, reorder text, hide it or pose as output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ READABLE = [
 
 
 @pytest.mark.parametrize("text", READABLE)
-def test_text_of_all_scripts_stays_as_it_is(text: str) -> None:
+def test_text_of_all_scripts_is_unchanged(text: str) -> None:
     assert visible(text) == text
     assert one_line(text) == text
     assert quoted(text) == f"> {text}"
@@ -52,7 +52,7 @@ def test_text_of_all_scripts_stays_as_it_is(text: str) -> None:
         ("\ufeffx", "\\ufeffx"),
     ],
 )
-def test_what_is_hidden_or_reorders_is_escaped(text: str, shown: str) -> None:
+def test_hidden_and_bidirectional_characters_are_escaped(text: str, shown: str) -> None:
     assert visible(text) == one_line(text) == shown
 
 
@@ -64,7 +64,7 @@ def test_no_text_keeps_a_dangerous_character(text: str) -> None:
 
 
 @given(texts)
-def test_every_line_of_a_quotation_is_marked_and_taking_the_marks_off_gives_the_text(
+def test_quoting_marks_every_line_and_is_reversible(
     text: str,
 ) -> None:
     lines = quoted(text).splitlines()

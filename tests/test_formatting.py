@@ -1,4 +1,4 @@
-"""Answers in a notebook and as text: whatever a passage holds, it is only read."""
+"""Answers as text and as HTML for notebooks; text of documents is escaped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def answer(text: str, path: str = "a.md", title: str = "A", notice: str = "") ->
 
 
 class Tags(HTMLParser):
-    """The tags of a page, and the text between them."""
+    """Collect the tags of a page and the text between them."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Tags(HTMLParser):
         self.text += data
 
 
-def test_a_passage_in_a_notebook_is_text_and_no_tag() -> None:
+def test_a_passage_in_a_notebook_is_text_and_not_html() -> None:
     page = Tags(answer(HOSTILE, path="<b>.md", title=HOSTILE, notice=HOSTILE)._repr_html_())
     assert page.tags <= {"ol", "li", "b", "pre", "p", "i"}
     assert '<script>alert("x")</script>' in page.text
@@ -47,13 +47,13 @@ def test_a_passage_in_a_notebook_is_text_and_no_tag() -> None:
 
 
 @given(st.text(), st.text())
-def test_no_text_becomes_a_tag_or_a_control_sign(text: str, title: str) -> None:
+def test_no_text_becomes_a_tag_or_a_control_character(text: str, title: str) -> None:
     page = Tags(answer(text, title=title)._repr_html_())
     assert page.tags <= {"ol", "li", "b", "pre"}
     assert not any(ord(sign) < 32 and sign not in "\n\t" for sign in page.text)
 
 
-def test_an_answer_as_text_is_what_the_command_line_prints(tmp_path: Path) -> None:
+def test_str_is_the_text_of_the_command_line(tmp_path: Path) -> None:
     text = HOSTILE.replace("\x00", "")  # with which it would not be text
     write(tmp_path, {"a.md": f"# A\n\nwords {text}\n", "b.md": "words and more words\n"})
     with library(tmp_path, engine="memory:") as lib:
@@ -66,7 +66,7 @@ def test_an_answer_as_text_is_what_the_command_line_prints(tmp_path: Path) -> No
     assert nothing._repr_html_() == f"<p>{nothing}</p>"
 
 
-def test_an_answer_is_told_in_one_short_line() -> None:
+def test_repr_is_one_short_line() -> None:
     assert repr(answer("x")) == "<Answer to 'who': 1 result, best 0.83>"
     long = replace(answer("x"), query=Query("a\n" * 500))
     assert "\n" not in repr(long)

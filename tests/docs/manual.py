@@ -1,4 +1,4 @@
-"""The manual page, made from the commands themselves: `python -m tests.docs.reference` writes it with the reference."""
+"""Generate the man page from the commands; `python -m tests.docs.reference` writes it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ MANUAL = ROOT / "man" / "marklight.1"
 
 EXIT_STATUS = {
     "0": "answered",
-    "1": "nothing found, or no answer is likely",
+    "1": "nothing found, or no confident match",
     "2": "wrong usage or settings",
     "3": "the index or a model cannot be used",
 }
 FILES = {
     ".marklight/": "the index, beside the documents",
-    "marklight.toml": "settings of the library in this folder; some count only after marklight trust",
+    "marklight.toml": "settings of the library in this folder; some apply only after marklight trust",
     "config.toml": "the user's settings, in the platform's configuration folder under marklight/",
 }
 ENVIRONMENT = {
     "MARKLIGHT_…": "any setting: MARKLIGHT_SEARCH_FUSE is search.fuse",
-    "NO_COLOR": "no signs for the terminal in what is printed",
-    "EDITOR, VISUAL": "what opens a file in an interactive session",
+    "NO_COLOR": "disables bold text and hyperlinks",
+    "EDITOR, VISUAL": "the editor that opens files in an interactive session",
 }
 
 
 def manual() -> str:
-    """The whole page, as man reads it."""
+    """Return the page in roff."""
     lines = [
         f'.TH MARKLIGHT 1 "" "marklight {marklight.__version__}" "User Commands"',
         ".SH NAME",
@@ -64,7 +64,7 @@ def _leaves(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]
 
 
 def _command(name: str, command: click.Command) -> Iterator[str]:
-    # As everywhere: click keeps the first answer for good.
+    # The same names as in the program: click caches the first result.
     context = click.Context(command, info_name=name, help_option_names=["-h", "--help"])
     yield f".SS {_plain(name)}"
     yield _plain(" ".join([name, *command.collect_usage_pieces(context)]))
@@ -79,7 +79,7 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
 
 
 def _prose(text: str) -> Iterator[str]:
-    """Paragraphs; one that click is told not to fill is shown as it stands."""
+    """Format paragraphs; one marked with \\b keeps its line breaks."""
     for number, paragraph in enumerate(re.split(r"\n\s*\n", text.strip())):
         if number:
             yield ".PP"
@@ -92,11 +92,11 @@ def _prose(text: str) -> Iterator[str]:
 
 
 def _table(rows: dict[str, str]) -> Iterator[str]:
-    for name, said in rows.items():
-        yield from (".TP", rf"\fB{_plain(name)}\fR", _plain(said))
+    for name, text in rows.items():
+        yield from (".TP", rf"\fB{_plain(name)}\fR", _plain(text))
 
 
 def _plain(text: str) -> str:
-    """Text in which roff finds nothing to do."""
+    """Escape roff control characters."""
     text = text.replace("\\", r"\e").replace("-", r"\-").replace("…", "...")
     return rf"\&{text}" if text.startswith((".", "'")) else text

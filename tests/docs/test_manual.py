@@ -1,4 +1,4 @@
-"""The manual page is that of the present commands, and man can read it."""
+"""The man page is up to date and valid roff."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_the_manual_page_is_current() -> None:
     assert MANUAL.read_text() == manual(), "run python -m tests.docs.reference"
 
 
-def test_groff_finds_no_fault_in_it() -> None:
+def test_groff_reports_no_warning() -> None:
     if not shutil.which("groff"):
         pytest.skip("no groff on this machine to read the manual page")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A folder to ask from, unless tests have their own."""
+"""A folder with a few documents for the tests of surfaces."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.making import write
-from tests.surfaces.saying import PAGES
+from tests.surfaces.command_line import PAGES
 
 
 @pytest.fixture

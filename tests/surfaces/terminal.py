@@ -1,4 +1,4 @@
-"""A program at a real pseudo-terminal, read until it says what is expected."""
+"""Run a program on a pseudo-terminal and read its output."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from types import TracebackType
 _PATIENCE_SECONDS = 60.0
 _SIGNS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\]8;;[^\x1b]*\x1b\\")
 _OWN_TERMINAL = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-"""So that Ctrl-C reaches the program as it does at a real terminal."""
+"""Makes Ctrl-C reach the program as on a real terminal."""
 PROGRAM = "from marklight.surfaces.cli import main; main()"
 
 
 class Terminal:
-    """Type into it, and wait for what it shows."""
+    """Type lines and wait for output."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def until(self, expected: str) -> str:
-        """What is shown from where we last stopped up to these words, signs left out."""
+        """Return the output since the last call up to this text, without escape sequences."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             shown = self.shown()
@@ -68,7 +68,7 @@ class Terminal:
         return _SIGNS.sub("", self.raw).replace("\r\n", "\n")
 
     def end(self) -> int:
-        """The exit code, once the program has ended by itself."""
+        """Wait for the program to exit and return its exit code."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while self._read(deadline):
             pass

@@ -1,4 +1,4 @@
-"""Places that can be clicked: the same text, whoever reads it."""
+"""Styles, hyperlinks and rendered places."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def bare(text: str) -> str:
     return _SIGNS.sub("", text)
 
 
-def test_a_link_leads_to_the_file_with_an_empty_host() -> None:
+def test_a_hyperlink_has_an_empty_host() -> None:
     assert hyperlink("a.md:1-2", Path("/notes/a b.md")).endswith(
         "/notes/a%20b.md\x1b\\a.md:1-2\x1b]8;;\x1b\\"
     )
@@ -49,7 +49,7 @@ NAMES = st.text(
 
 
 @given(NAMES)
-def test_whatever_a_file_is_called_its_link_is_plain_ascii_and_leads_back(name: str) -> None:
+def test_a_hyperlink_is_ascii_for_any_file_name(name: str) -> None:
     [target] = _TARGET.findall(hyperlink("here", FOLDER / name))
     assert target.isascii()
     assert target.isprintable()
@@ -60,7 +60,7 @@ def test_whatever_a_file_is_called_its_link_is_plain_ascii_and_leads_back(name: 
 
 
 @given(NAMES)
-def test_the_text_is_the_same_with_and_without_signs(name: str) -> None:
+def test_the_text_is_the_same_with_and_without_escape_sequences(name: str) -> None:
     hits = hits_of({name: 0.5, f"{name} too": 0.25})
     answer = Answer(Query("words"), hits)
     drawn = render.answer_as(answer, "text", CLICKABLE)
@@ -70,7 +70,7 @@ def test_the_text_is_the_same_with_and_without_signs(name: str) -> None:
     assert bare(render.extract_text(extract, CLICKABLE)) == render.extract_text(extract)
 
 
-def test_an_outline_can_be_clicked_by_its_lines() -> None:
+def test_the_lines_of_an_outline_are_hyperlinks() -> None:
     outline = Outline(DocumentId("default", "a.md"), (Heading(1, "Top", "top", (1, 9)),))
     drawn = render.outline_text(outline, CLICKABLE)
     assert bare(drawn) == render.outline_text(outline) == ":1-9  Top  #top"
@@ -83,7 +83,7 @@ def test_a_line_of_a_passage_that_looks_like_a_place_is_quoted() -> None:
     assert drawn.splitlines()[1] == f"> {lookalike}"
 
 
-def test_programs_get_no_signs() -> None:
+def test_formats_for_programs_contain_no_escape_sequences() -> None:
     answer = Answer(Query("words"), hits_of({"a": 0.5}))
     for format in set(render.FORMATS) - {"text"}:
         assert "\x1b" not in render.answer_as(answer, format, CLICKABLE)
@@ -100,18 +100,18 @@ def test_programs_get_no_signs() -> None:
         (io.StringIO(), {"TERM": "xterm-256color"}, False),
     ],
 )
-def test_signs_are_for_terminals_whose_user_wants_them(
+def test_escape_sequences_depend_on_terminal_and_environment(
     stream: io.StringIO, environment: dict[str, str], signs: bool
 ) -> None:
     assert style_for(stream, environment, {}).escapes is signs
 
 
-def test_a_document_of_no_known_collection_is_not_linked() -> None:
+def test_a_document_of_an_unknown_collection_is_not_linked() -> None:
     assert CLICKABLE.link("x", DocumentId("other", "a.md")) == "x"
     assert PLAIN.link("x", DocumentId("default", "a.md")) == "x"
 
 
-def test_a_click_opens_the_line_in_the_editor_whose_address_is_set() -> None:
+def test_a_hyperlink_follows_the_configured_template() -> None:
     style = Style(True, {"default": FOLDER}, "vscode://file{path}:{line}")
     extract = Extract(DocumentId("default", "a b.md"), "T", ("H",), (7, 9), "the text")
     [target] = _TARGET.findall(render.extract_text(extract, style))
@@ -121,12 +121,12 @@ def test_a_click_opens_the_line_in_the_editor_whose_address_is_set() -> None:
 @pytest.mark.parametrize(
     "link", ["code {path}", "vscode://file", "x://{path}\x1b", "ed://{path} é"]
 )
-def test_an_address_that_leads_nowhere_is_refused(link: str) -> None:
+def test_an_invalid_template_is_rejected(link: str) -> None:
     with pytest.raises(SettingsError, match=r"terminal\.link"):
         Terminal(link=link)
 
 
-def test_colour_is_for_terminals_unless_the_caller_says_otherwise() -> None:
+def test_the_color_option_overrides_the_terminal() -> None:
     pipe, terminal = io.StringIO(), Tty()
     assert style_for(pipe, {}, {}, color="always").escapes
     assert style_for(pipe, {"NO_COLOR": "1"}, {}, color="always").escapes

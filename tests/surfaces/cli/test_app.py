@@ -1,4 +1,4 @@
-"""The program as a whole: errors in one line, help, and what it loads."""
+"""Errors, help, and the modules that the program loads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.making import write
-from tests.surfaces.saying import said
+from tests.surfaces.command_line import run_cli
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,10 @@ from tests.surfaces.saying import said
         (["outline", "nothing.md"], 1, "Nothing is indexed"),
     ],
 )
-def test_an_error_is_one_line_and_an_exit_code(
+def test_an_error_is_one_line_with_an_exit_code(
     folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, part: str
 ) -> None:
-    found, out, err = said(capsys, *arguments)
+    found, out, err = run_cli(capsys, *arguments)
     assert (found, out) == (code, "")
     lines = [line for line in err.splitlines() if not line.endswith("…")]
     assert len(lines) == 1
@@ -46,10 +46,10 @@ def test_an_error_is_one_line_and_an_exit_code(
     assert part in lines[0]
 
 
-def test_with_debug_an_error_tells_where_it_arose_and_keeps_its_exit_code(
+def test_debug_prints_the_traceback_and_keeps_the_exit_code(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = said(capsys, "--debug", "search", "x", "nowhere")
+    code, out, err = run_cli(capsys, "--debug", "search", "x", "nowhere")
     assert (code, out) == (2, "")
     assert "Traceback" in err
     assert err.splitlines()[-1].startswith("marklight: No such folder: nowhere")
@@ -57,36 +57,36 @@ def test_with_debug_an_error_tells_where_it_arose_and_keeps_its_exit_code(
 
 @pytest.mark.parametrize("command", ["search", "commits"])
 @pytest.mark.parametrize("question", ["-house", "-noise", "-not this", "--but these", "- dash"])
-def test_a_question_that_begins_with_a_dash_is_told_what_to_put_before_it(
+def test_a_query_with_a_leading_dash_gets_a_hint(
     folder: Path, capsys: pytest.CaptureFixture[str], command: str, question: str
 ) -> None:
-    code, out, err = said(capsys, command, question)
+    code, out, err = run_cli(capsys, command, question)
     assert (code, out) == (2, "")
     assert err.endswith(" Put -- before a query that starts with a dash.\n")
 
 
-def test_a_name_that_begins_with_a_dash_is_told_too_and_a_mistyped_option_is_not(
+def test_a_name_with_a_leading_dash_gets_a_hint_and_a_mistyped_option_does_not(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     named = "Put -- before a name that starts with a dash"
-    assert named in said(capsys, "get", "-draft.md")[2]
+    assert named in run_cli(capsys, "get", "-draft.md")[2]
     write(folder, {"-draft.md": "# Draft\n"})
-    said(capsys, "index")
-    assert said(capsys, "get", "--", "-draft.md")[1].endswith("# Draft\n")
+    run_cli(capsys, "index")
+    assert run_cli(capsys, "get", "--", "-draft.md")[1].endswith("# Draft\n")
     for mistyped in (["--lmit", "3"], ["-n5x"], ["-n", "many"]):
-        err = said(capsys, "search", "beans", *mistyped)[2]
+        err = run_cli(capsys, "search", "beans", *mistyped)[2]
         assert err.endswith("See `marklight search --help`.\n"), mistyped
 
 
-def test_a_question_without_quotes_is_told_to_stand_in_them(
+def test_a_query_without_quotes_gets_a_hint(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _, err = said(capsys, "search", "how", "do", "tokens", "expire")
+    code, _, err = run_cli(capsys, "search", "how", "do", "tokens", "expire")
     assert code == 2
     assert "in quotes" in err
 
 
-def test_the_program_runs_as_a_program(folder: Path) -> None:
+def test_the_program_runs_as_a_process(folder: Path) -> None:
     done = subprocess.run(
         [
             sys.executable,
@@ -103,8 +103,8 @@ def test_the_program_runs_as_a_program(folder: Path) -> None:
     assert json.loads(done.stdout)["results"][0]["path"] == "espresso.md"
 
 
-def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = said(capsys, "--help")
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run_cli(capsys, "--help")
     assert code == 0
     for name in (
         "search",

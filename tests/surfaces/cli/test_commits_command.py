@@ -1,4 +1,4 @@
-"""Commits as people, scripts, assistants and other programs ask for them."""
+"""Searching commits on the command line, over HTTP and over MCP."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from marklight.surfaces import schemas
 from marklight.surfaces.render import report_text
 from tests.making import write
 from tests.repository import Repository, needs_git
+from tests.surfaces.command_line import run_cli
 from tests.surfaces.http.serving import serving
 from tests.surfaces.mcp.serving import connected, indexed, text_of
-from tests.surfaces.saying import said
 
 pytestmark = needs_git
 
@@ -38,11 +38,11 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     return made
 
 
-def test_a_commit_is_shown_with_hash_day_author_subject_and_passage(
+def test_a_commit_shows_hash_date_author_subject_and_passage(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
     short = repository.git("rev-parse", "HEAD")[:7]
-    code, out, err = said(capsys, "commits", "network times out", "-n", "1")
+    code, out, err = run_cli(capsys, "commits", "network times out", "-n", "1")
     assert code == 0
     first, *rest = out.splitlines()
     head = f"[1] {short} 2026-01-02 Grace Hopper: Retry when the network times out (main) (0."
@@ -51,20 +51,20 @@ def test_a_commit_is_shown_with_hash_day_author_subject_and_passage(
     assert "Reading commits" in err
 
 
-def test_a_piece_of_a_diff_is_shown_under_its_file(
+def test_a_passage_of_a_diff_is_shown_under_its_file(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, out, _ = said(capsys, "commits", "fetch_with_backoff", "--mode", "code", "-n", "1")
+    _, out, _ = run_cli(capsys, "commits", "fetch_with_backoff", "--mode", "code", "-n", "1")
     assert out.splitlines()[1:] == [
         "files: src/client.py",
         *("> @@ -0,0 +1,2 @@", "> +def fetch_with_backoff(url):", "> +    return url"),
     ]
-    _, out, _ = said(capsys, "commits", "fetch_with_backoff", "--mode", "code", "--format", "md")
+    _, out, _ = run_cli(capsys, "commits", "fetch_with_backoff", "--mode", "code", "--format", "md")
     assert out.startswith("### ")
     assert "\n\nfiles: src/client.py\n\n> ```diff\n> @@ -0,0 +1,2 @@\n" in out
 
 
-def test_filters_json_and_lines_of_json(
+def test_filters_json_and_json_lines(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
     filters = (
@@ -77,97 +77,99 @@ def test_filters_json_and_lines_of_json(
         "--before",
         "2026",
     )
-    code, out, _ = said(capsys, "commits", "network", *filters, "--json")
-    told = json.loads(out)
+    code, out, _ = run_cli(capsys, "commits", "network", *filters, "--json")
+    response = json.loads(out)
     assert code == 0
-    assert told["query"]["filters"] == {
+    assert response["query"]["filters"] == {
         "files": ["src/**"],
         "authors": ["grace"],
         "after": "2026-01-02",
         "before": "2026",
     }
-    assert [each["subject"] for each in told["results"]] == ["Retry when the network times out"]
-    assert set(told["results"][0]) == set(schemas.COMMIT["properties"])
-    _, out, _ = said(capsys, "commits", "network", *filters, "--format", "jsonl")
-    assert json.loads(out) == told["results"][0]
+    assert [each["subject"] for each in response["results"]] == ["Retry when the network times out"]
+    assert set(response["results"][0]) == set(schemas.COMMIT["properties"])
+    _, out, _ = run_cli(capsys, "commits", "network", *filters, "--format", "jsonl")
+    assert json.loads(out) == response["results"][0]
 
 
-def test_nothing_found_and_nothing_there_are_told_by_the_exit_code(
+def test_no_match_and_no_repository_have_their_own_exit_codes(
     repository: Repository, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    code, out, err = said(capsys, "commits", "zzzzqqqq", "--mode", "keyword")
+    code, out, err = run_cli(capsys, "commits", "zzzzqqqq", "--mode", "keyword")
     assert (code, out) == (1, "")
     assert "No passage matches the query" in err
     plain = write(tmp_path / "plain", {"a.md": "text"})
-    code, out, err = said(capsys, "commits", "x", str(plain))
+    code, out, err = run_cli(capsys, "commits", "x", str(plain))
     assert (code, out) == (1, "")
     assert err.startswith("marklight: There is no git repository around ")
-    assert said(capsys, "commits", "x", "-n", "0")[0] == 2
+    assert run_cli(capsys, "commits", "x", "-n", "0")[0] == 2
 
 
-def test_an_explanation_calls_commits_by_their_short_names(
+def test_an_explanation_contains_short_hashes(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, out, _ = said(capsys, "commits", "network times out", "--explain")
+    _, out, _ = run_cli(capsys, "commits", "network times out", "--explain")
     short = repository.git("rev-parse", "HEAD")[:7]
     assert any(line.endswith(f"{short}:1-3") for line in out.splitlines())
 
 
-def test_signs_that_steer_a_terminal_are_shown_and_do_nothing(
+def test_terminal_control_characters_are_escaped(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
     repository.commit(
         "Evil \x1b[2Jmessage\n\nbody \x1b]0;title\x07", {"ev\x1bil.txt": "zebra \x1b[31m\n"}
     )
     for more in ((), ("--format", "md"), ("--mode", "code")):
-        _, out, err = said(capsys, "commits", "zebra evil message", "--min-confidence", "0", *more)
+        _, out, err = run_cli(
+            capsys, "commits", "zebra evil message", "--min-confidence", "0", *more
+        )
         assert "\x1b" not in out + err
         assert "\x07" not in out + err
 
 
-def test_documents_and_commits_are_shown_apart(
+def test_documents_and_commits_are_listed_separately(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = said(capsys, "search", "espresso", "--with-history")
+    code, out, _ = run_cli(capsys, "search", "espresso", "--with-history")
     documents, _, commits = out.partition("\nCommits\n")
     assert code == 0
     assert documents.startswith("[1] espresso.md:")
     assert "Start with an espresso page" in commits
-    _, out, _ = said(capsys, "search", "espresso", "--with-history", "--json")
-    told = json.loads(out)
-    assert told["results"][0]["path"] == "espresso.md"
-    assert told["commits"]["results"][0]["subject"] == "Start with an espresso page"
+    _, out, _ = run_cli(capsys, "search", "espresso", "--with-history", "--json")
+    response = json.loads(out)
+    assert response["results"][0]["path"] == "espresso.md"
+    assert response["commits"]["results"][0]["subject"] == "Start with an espresso page"
 
 
-def test_index_and_status_tell_of_commits_once_they_were_asked_for(
+def test_index_and_status_report_commits_once_they_are_indexed(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "commits" not in said(capsys, "index")[1]
-    assert "history" not in said(capsys, "status")[1]
-    assert "2 commits (2 added, 0 removed" in said(capsys, "index", "--history")[1]
-    assert "history.commits" in said(capsys, "status")[1]
-    told = json.loads(said(capsys, "index", "--json")[1])
-    assert (told["history"]["documents"], told["history"]["added"]) == (2, [])
-    assert "history" not in json.loads(said(capsys, "index", "--no-history", "--json")[1])
+    assert "commits" not in run_cli(capsys, "index")[1]
+    assert "history" not in run_cli(capsys, "status")[1]
+    assert "2 commits (2 added, 0 removed" in run_cli(capsys, "index", "--history")[1]
+    assert "history.commits" in run_cli(capsys, "status")[1]
+    response = json.loads(run_cli(capsys, "index", "--json")[1])
+    assert (response["history"]["documents"], response["history"]["added"]) == (2, [])
+    assert "history" not in json.loads(run_cli(capsys, "index", "--no-history", "--json")[1])
 
 
-def test_a_run_tells_documents_and_commits_apart_each_with_its_passages_and_its_time(
+def test_a_report_counts_documents_and_commits_separately(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said(capsys, "index")
-    _, out, err = said(capsys, "index", "--history")
+    run_cli(capsys, "index")
+    _, out, err = run_cli(capsys, "index", "--history")
     changed, documents, commits = out.splitlines()
     assert changed == "no document changed"
     assert re.fullmatch(r"1 documents, 1 passages, 1 embedded \(\d+\.\d s\) in /.*", documents)
-    told = r"2 commits \(2 added, 0 removed, (\d+) passages embedded\), \1 passages, \1 embedded"
-    assert re.fullmatch(told + r" \(\d+\.\d s\)", commits)
+    pattern = r"2 commits \(2 added, 0 removed, (\d+) passages embedded\), \1 passages, \1 embedded"
+    assert re.fullmatch(pattern + r" \(\d+\.\d s\)", commits)
     assert "Embedding passages of commits …" in err.splitlines()
     assert "Embedding passages …" not in err.splitlines()
-    found = json.loads(said(capsys, "index", "--json")[1])
+    found = json.loads(run_cli(capsys, "index", "--json")[1])
     assert 0 < found["history"]["took_ms"] < found["took_ms"]
 
 
-def test_the_time_of_commits_is_not_told_beside_the_documents() -> None:
+def test_the_time_for_commits_is_not_counted_for_documents() -> None:
     both = Report(history=Report(took_ms=2000), took_ms=2500)
     assert [line[-7:] for line in report_text(both).splitlines()[1:]] == ["(0.5 s)", "(2.0 s)"]
 
@@ -176,17 +178,17 @@ def timeless(found: dict[str, Any]) -> dict[str, Any]:
     return {**found, "took_ms": 0, "steps": []}
 
 
-def test_http_says_what_the_command_line_says(
+def test_http_returns_the_json_of_the_command_line(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(repository.folder) as served:
-        asked = {"query": "network times out", "files": ["src/**"], "limit": 2}
-        told = served.post("/api/commits", asked)
-        assert told.status == 200
-        _, out, _ = said(
+        request = {"query": "network times out", "files": ["src/**"], "limit": 2}
+        response = served.post("/api/commits", request)
+        assert response.status == 200
+        _, out, _ = run_cli(
             capsys, "commits", "network times out", "--files", "src/**", "-n", "2", "--json"
         )
-        assert timeless(told.json()) == timeless(json.loads(out))
+        assert timeless(response.json()) == timeless(json.loads(out))
         assert served.post("/api/commits", {"query": "x", "file": "a"}).status == 422
         assert served.get("/api/commits").status == 405
         repository.commit("Zebra crossing", {"zebra.md": "stripes\n"})
@@ -194,14 +196,14 @@ def test_http_says_what_the_command_line_says(
         assert new["results"][0]["subject"] == "Zebra crossing"
 
 
-def test_http_says_that_there_is_no_repository(tmp_path: Path) -> None:
+def test_http_reports_a_missing_repository(tmp_path: Path) -> None:
     with serving(tmp_path / "plain") as served:
-        told = served.post("/api/commits", {"query": "x"})
-        assert told.status == 404
-        assert "no git repository" in told.json()["error"]["message"]
+        response = served.post("/api/commits", {"query": "x"})
+        assert response.status == 404
+        assert "no git repository" in response.json()["error"]["message"]
 
 
-def test_an_assistant_searches_commits(repository: Repository, tmp_path: Path) -> None:
+def test_mcp_searches_commits(repository: Repository, tmp_path: Path) -> None:
     short = repository.git("rev-parse", "HEAD")[:7]
 
     async def ask(client: Client) -> None:
@@ -233,7 +235,7 @@ def test_an_assistant_searches_commits(repository: Repository, tmp_path: Path) -
     anyio.run(main)
 
 
-def test_an_assistant_is_told_that_there_is_no_repository(tmp_path: Path) -> None:
+def test_mcp_reports_a_missing_repository(tmp_path: Path) -> None:
     folder = write(tmp_path / "plain", {"a.md": "# A\n\ntext\n"})
 
     async def main() -> None:
@@ -245,7 +247,7 @@ def test_an_assistant_is_told_that_there_is_no_repository(tmp_path: Path) -> Non
     anyio.run(main)
 
 
-def test_a_folder_that_leads_to_another_repository_is_refused_on_the_command_line(
+def test_the_command_line_rejects_a_folder_that_points_to_another_repository(
     repository: Repository,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -258,26 +260,26 @@ def test_a_folder_that_leads_to_another_repository_is_refused_on_the_command_lin
         f"The repository at {folder} is not indexed: its git directory leads out of the folder, to {git}."
         f" If you trust it: git config --global --add safe.directory {folder}"
     )
-    code, out, err = said(capsys, "commits", "espresso")
+    code, out, err = run_cli(capsys, "commits", "espresso")
     assert (code, out) == (3, "")
     assert refused in err
     for verb in (["index", "--history"], ["search", "espresso", "--with-history"]):
-        _, out, err = said(capsys, *verb)
+        _, out, err = run_cli(capsys, *verb)
         assert refused in " ".join((out + err).split())
         assert "Start with an espresso page" not in out + err
 
 
-def test_an_assistant_gets_nothing_of_another_repository(
+def test_mcp_returns_nothing_from_another_repository(
     repository: Repository, tmp_path: Path
 ) -> None:
     git = repository.folder / ".git"
     folder = write(tmp_path / "x", {".git": f"gitdir: {git}\n", "a.md": "# Espresso\n"})
 
-    async def asked() -> None:
+    async def request() -> None:
         async with connected(folder, tmp_path, "http", "auto") as client:
             await indexed(client)
             found = await client.call_tool("search_git_history", {"query": "espresso"})
             assert "leads out of the folder" in text_of(found)
             assert "Start with" not in text_of(found)
 
-    anyio.run(asked)
+    anyio.run(request)

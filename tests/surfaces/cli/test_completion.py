@@ -1,4 +1,4 @@
-"""What a shell is offered at the Tab key, asked of the real shells where they are installed."""
+"""Shell completion, run in the real shells where they are installed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def offered(folder: Path, *words: str) -> list[str]:
-    """As bash asks: the words so far, the last one unfinished."""
+    """Return the completions of a command line, called as bash does."""
     line = ["marklight", *words]
     done = subprocess.run(
         [sys.executable, "-c", "from marklight.surfaces.cli import main; main()"],
@@ -48,12 +48,12 @@ def offered(folder: Path, *words: str) -> list[str]:
     return [row.partition(",")[2] for row in done.stdout.splitlines() if row]
 
 
-def test_commands_and_options_are_offered(folder: Path) -> None:
+def test_commands_and_options_are_completed(folder: Path) -> None:
     assert "search" in offered(folder, "se")
     assert "--collection" in offered(folder, "search", "--coll")
 
 
-def test_collections_tags_and_paths_are_those_of_the_library(folder: Path) -> None:
+def test_collections_tags_and_paths_are_completed_from_the_library(folder: Path) -> None:
     assert offered(folder, "search", "x", "--collection", "h") == ["handbook"]
     assert offered(folder, "search", "x", "--tag", "sec") == ["security", "security/tokens"]
     assert offered(folder, "search", "x", "--path", "guide/b") == ["guide/backup.md"]
@@ -61,14 +61,14 @@ def test_collections_tags_and_paths_are_those_of_the_library(folder: Path) -> No
     assert offered(folder, "outline", "guide/") == ["guide/auth.md", "guide/backup.md"]
 
 
-def test_after_a_hash_the_headings_of_the_document_are_offered(folder: Path) -> None:
+def test_headings_are_completed_after_a_hash(folder: Path) -> None:
     assert offered(folder, "get", "guide/auth.md#") == [
         "guide/auth.md#tokens",
         "guide/auth.md#refresh-them",
     ]
 
 
-def test_a_folder_that_was_never_indexed_offers_nothing_and_stays_so(tmp_path: Path) -> None:
+def test_completion_does_not_index_a_folder(tmp_path: Path) -> None:
     write(tmp_path, PAGES)
     assert offered(tmp_path, "search", "x", "--tag", "sec") == []
     assert not (tmp_path / ".marklight").exists()
@@ -78,9 +78,7 @@ def test_a_folder_that_was_never_indexed_offers_nothing_and_stays_so(tmp_path: P
     "shell, check",
     [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"])],
 )
-def test_each_shell_can_read_what_is_printed_for_it(
-    shell: str, check: list[str], tmp_path: Path
-) -> None:
+def test_each_shell_can_parse_its_script(shell: str, check: list[str], tmp_path: Path) -> None:
     done = subprocess.run(
         [
             sys.executable,
@@ -101,21 +99,21 @@ def test_each_shell_can_read_what_is_printed_for_it(
     assert subprocess.run([*check, str(script)], capture_output=True).returncode == 0
 
 
-def test_bash_completes_for_a_person(folder: Path) -> None:
-    """The function that bash calls at Tab, called as bash does."""
+def test_bash_completes_interactively(folder: Path) -> None:
+    """Call the completion function as bash does."""
     if not shutil.which("bash") or not PROGRAM.exists():
         pytest.skip("no bash, or the command is not installed beside this Python")
-    said = f"""
+    script = f"""
         export PATH={PROGRAM.parent}:$PATH
         source <(marklight completion bash)
         COMP_WORDS=(marklight get guide/b); COMP_CWORD=2
         _marklight_completion marklight
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    done = subprocess.run(["bash", "-c", said], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True)
     assert done.stdout == "guide/backup.md\n", done.stderr
 
 
-def test_what_stands_behind_serve_and_which_assistants_there_are(folder: Path) -> None:
+def test_arguments_of_serve_and_clients_are_completed(folder: Path) -> None:
     assert offered(folder, "serve", "st") == ["st", "status", "stop"]
     assert offered(folder, "install-mcp", "cl") == ["claude-code", "claude-desktop"]

@@ -1,4 +1,4 @@
-"""`links`, `related` and the levels of `get`, as a person and as a script meet them."""
+"""The commands links and related, and the context levels of get."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "docs"
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run_cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     capsys.readouterr()
     code = run(arguments)
     out, err = capsys.readouterr()
     return code, out, err
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    code, out, err = said(capsys, *arguments, "--json")
+def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    code, out, err = run_cli(capsys, *arguments, "--json")
     assert code == 0, err
     return json.loads(out)
 
 
-def test_links_print_both_ways_and_what_leads_nowhere(
+def test_links_lists_links_backlinks_and_broken_links(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = said(capsys, "links", "guide/auth.md")
+    code, out, _ = run_cli(capsys, "links", "guide/auth.md")
     assert code == 0
     assert out.splitlines() == [
         "links to (1)",
@@ -56,10 +56,10 @@ def test_links_print_both_ways_and_what_leads_nowhere(
     ]
 
 
-def test_links_of_a_library_are_its_loose_ends(
+def test_links_of_a_library_lists_broken_links_and_orphans(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = said(capsys, "links", "--in", str(folder))
+    code, out, _ = run_cli(capsys, "links", "--in", str(folder))
     assert code == 0
     assert out.splitlines() == [
         "broken links (1)",
@@ -69,7 +69,7 @@ def test_links_of_a_library_are_its_loose_ends(
         "  alone.md",
     ]
     write(folder, {f"other{number}.md": "text\n" for number in range(3)})
-    _, out, _ = said(capsys, "links", "-n", "2")
+    _, out, _ = run_cli(capsys, "links", "-n", "2")
     assert out.splitlines()[-4:] == [
         "documents without links (4)",
         "  alone.md",
@@ -79,7 +79,7 @@ def test_links_of_a_library_are_its_loose_ends(
 
 
 def test_links_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = told(capsys, "links", "guide/auth.md")
+    found = run_json(capsys, "links", "guide/auth.md")
     assert found["path"] == "guide/auth.md"
     assert found["out"] == [
         {
@@ -93,67 +93,67 @@ def test_links_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
         }
     ]
     assert {"in", "unresolved", "more", "notices"} <= set(found)
-    assert {"orphans", "unresolved", "more", "notices"} == set(told(capsys, "links"))
+    assert {"orphans", "unresolved", "more", "notices"} == set(run_json(capsys, "links"))
 
 
 def test_related_prints_score_path_title_and_reasons(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = said(capsys, "related", "guide/auth.md", "-n", "1")
+    code, out, _ = run_cli(capsys, "related", "guide/auth.md", "-n", "1")
     assert code == 0
     first, second = out.splitlines()
     assert first.endswith("guide/tokens.md  Tokens")
     assert 0 < float(first.split()[0]) <= 1
     assert second.strip().startswith("links here (tests), linked from here; 1 shared tag: security")
-    found = told(capsys, "related", "guide/auth.md")
+    found = run_json(capsys, "related", "guide/auth.md")
     assert found["related"][0]["path"] == "guide/tokens.md"
     assert set(found["related"][0]) == {"path", "collection", "title", "score", "reasons"}
 
 
 @pytest.mark.parametrize("command", ["links", "related"])
-def test_a_document_that_is_not_there_is_one_line_and_exit_code_1(
+def test_a_missing_document_is_one_line_and_exit_code_1(
     folder: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    code, out, err = said(capsys, command, "guide/aut.md")
+    code, out, err = run_cli(capsys, command, "guide/aut.md")
     assert (code, out) == (1, "")
     assert err.startswith("marklight: no document is called 'guide/aut.md'")
     assert "guide/auth.md" in err
 
 
-def test_a_document_without_relations_says_so(
+def test_a_document_without_related_documents_gets_a_note(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = said(capsys, "links", "alone.md")
+    code, out, err = run_cli(capsys, "links", "alone.md")
     assert (code, out) == (0, "")
     assert "No links" in err
-    code, out, err = said(capsys, "related", "alone.md", "--set", "model.name=none")
+    code, out, err = run_cli(capsys, "related", "alone.md", "--set", "model.name=none")
     assert (code, out) == (1, "")
     assert "No document is related to alone.md" in err
 
 
-def test_names_cannot_draw_on_the_terminal(
+def test_names_cannot_control_the_terminal(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(folder, {"e\x1b[2Jvil.md": "# T\x1b[2J\n\n[x](guide/auth.md) [[no\x1bwhere]]\n"})
     for arguments in (["links", "guide/auth.md"], ["links"], ["related", "guide/auth.md"]):
-        _, out, _ = said(capsys, *arguments)
+        _, out, _ = run_cli(capsys, *arguments)
         assert "vil.md" in out
         assert "\x1b" not in out
 
 
-def test_get_shows_as_much_as_asked_for_and_says_how_much_there_is(
+def test_get_prints_a_context_level_and_lists_the_others(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (result,) = told(capsys, "search", "nothing leads here", "-n", "1")["results"]
-    code, out, err = said(capsys, "get", result["chunk_id"])
+    (result,) = run_json(capsys, "search", "nothing leads here", "-n", "1")["results"]
+    code, out, err = run_cli(capsys, "get", result["chunk_id"])
     assert code == 0
     assert out.splitlines()[-1] == "Nothing leads here."
     assert "--level" in err
     assert "parent 28 characters" in err
-    code, out, _ = said(capsys, "get", result["chunk_id"], "--level", "document")
+    code, out, _ = run_cli(capsys, "get", result["chunk_id"], "--level", "document")
     assert "# Alone" in out
-    found = told(capsys, "get", result["chunk_id"])
+    found = run_json(capsys, "get", result["chunk_id"])
     assert found["levels"] == result["levels"]
-    code, out, err = said(capsys, "get", "alone.md", "--level", "book")
+    code, out, err = run_cli(capsys, "get", "alone.md", "--level", "book")
     assert (code, out) == (2, "")
     assert "neighbours" in err

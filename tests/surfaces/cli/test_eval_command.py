@@ -1,4 +1,4 @@
-"""`marklight eval` from the outside: small datasets, asked for real with the fake model."""
+"""The command eval, run on small datasets with the fake model."""
 
 from __future__ import annotations
 
@@ -66,20 +66,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return write(tmp_path, {**PAGES, "mine.toml": OWN})
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run_cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = run(("eval", *arguments))
     out, err = capsys.readouterr()
     return code, out, err
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    code, out, err = said(capsys, *arguments, "--json")
+def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    code, out, err = run_cli(capsys, *arguments, "--json")
     assert code == 0, err
     return json.loads(out)
 
 
-def test_json_has_the_contracts_keys(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = told(capsys, "set")
+def test_json_has_the_documented_keys(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_json(capsys, "set")
     assert (found["dataset"], found["documents"], found["queries"]) == ("set", 4, 3)
     assert {
         "ndcg@10", "ndcg@5", "mrr@10", "recall@10", "recall@100", "success@1", "ece", "answered",
@@ -92,31 +92,29 @@ def test_json_has_the_contracts_keys(folder: Path, capsys: pytest.CaptureFixture
     assert found["off_topic"] == 40
 
 
-def test_questions_that_are_all_answered_first_have_every_share(
+def test_all_metrics_are_1_if_every_answer_ranks_first(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for mode in ("keyword", "semantic", "hybrid"):
-        metrics = told(capsys, "set", "--mode", mode)["metrics"]
+        metrics = run_json(capsys, "set", "--mode", mode)["metrics"]
         shares = {name: value for name, value in metrics.items() if "@" in name}
         assert shares == dict.fromkeys(shares, 1), mode
 
 
-def test_an_answer_that_stands_second_counts_half(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_answer_at_rank_2_counts_half(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = '{"_id": "q1", "text": "tokens expire"}\n'
     texts = [("best", "tokens expire"), ("other", "tokens are long and many and never expire")]
     corpus = "".join(
         json.dumps({"_id": id, "title": "page", "text": text}) + "\n" for id, text in texts
     )
     write(folder / "set", {CORPUS: corpus, QUERIES: asked, QRELS: "q1\tother\t1\n"})
-    found = told(capsys, "set", "--mode", "keyword")
+    found = run_json(capsys, "set", "--mode", "keyword")
     assert found["metrics"]["mrr@10"] == 1 / 2
     assert found["metrics"]["success@1"] == 0
     assert found["metrics"]["recall@10"] == 1
 
 
-def test_a_page_that_the_question_was_taken_from_leaves_the_ranking_unless_it_answers(
+def test_the_source_document_of_a_query_is_not_ranked_unless_it_is_relevant(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = {
@@ -130,57 +128,57 @@ def test_a_page_that_the_question_was_taken_from_leaves_the_ranking_unless_it_an
         QRELS: "q1\tguide/auth.md\t1\n",
     }
     write(folder / "anchors", files)
-    assert told(capsys, "anchors", "--mode", "keyword")["metrics"]["success@1"] == 1
+    assert run_json(capsys, "anchors", "--mode", "keyword")["metrics"]["success@1"] == 1
     write(folder / "anchors", {"dataset.toml": 'corpus = "../docs"\n'})
-    assert told(capsys, "anchors", "--mode", "keyword")["metrics"]["success@1"] == 0
+    assert run_json(capsys, "anchors", "--mode", "keyword")["metrics"]["success@1"] == 0
 
 
-def test_own_questions_name_sections_and_documents_as_get_does(
+def test_own_queries_accept_the_references_of_get(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = told(capsys, "mine.toml", "--mode", "keyword")
+    found = run_json(capsys, "mine.toml", "--mode", "keyword")
     assert found["metrics"]["success@1"] == 1
     assert found["off_topic"] == 2
     # One of the two is answered by the page on espresso.
     assert found["metrics"]["false_answers"] == 0.5
 
 
-def test_the_example_in_the_repository_can_be_run(
+def test_the_example_dataset_in_the_repository_runs(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     example = Path(__file__).parents[3] / "examples" / "questions.toml"
-    found = told(capsys, str(example), "--mode", "keyword")
+    found = run_json(capsys, str(example), "--mode", "keyword")
     assert (found["dataset"], found["documents"], found["off_topic"]) == ("questions", 8, 5)
     assert found["metrics"]["recall@10"] > 0.5
     assert found["notices"] == []
 
 
-def test_another_section_of_the_right_page_is_no_answer(
+def test_another_section_of_the_right_document_is_not_relevant(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long = "Passwords are long. " * 120
     page = f"# Auth\n\n## Tokens\n\nVouchers lapse at noon. {long}\n\n## Login\n\nA second factor. {long}\n"
     own = 'corpus = "docs"\n[[questions]]\ntext = "vouchers lapse at noon"\nanswers = ["auth.md#login"]\n'
     write(folder, {"docs/auth.md": page, "one.toml": own})
-    found = told(capsys, "one.toml", "--mode", "keyword")
+    found = run_json(capsys, "one.toml", "--mode", "keyword")
     assert found["metrics"]["success@1"] == 0
     write(folder, {"one.toml": own.replace("#login", "#tokens")})
-    assert told(capsys, "one.toml", "--mode", "keyword")["metrics"]["success@1"] == 1
+    assert run_json(capsys, "one.toml", "--mode", "keyword")["metrics"]["success@1"] == 1
 
 
 def test_nothing_is_written_beside_the_documents(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(folder.glob("docs/**/*"))
-    told(capsys, "mine.toml")
+    run_json(capsys, "mine.toml")
     assert sorted(folder.glob("docs/**/*")) == before
     assert list(folder.glob("docs/**/.*")) == []
 
 
-def test_a_second_run_reads_and_embeds_nothing_again(
+def test_a_second_run_reuses_the_index(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, _, err = said(capsys, "set")
+    _, _, err = run_cli(capsys, "set")
     assert "Reading text" in err
     texts = list((folder / "cache").rglob("*.txt"))
     written = {path: path.stat().st_ctime_ns for path in texts}
@@ -193,70 +191,68 @@ def test_a_second_run_reads_and_embeds_nothing_again(
 
     monkeypatch.setattr(FakeEmbedder, "embed_query", lambda self, text: known[text])
     monkeypatch.setattr(FakeEmbedder, "embed_passages", never)
-    code, _, err = said(capsys, "set")
+    code, _, err = run_cli(capsys, "set")
     assert code == 0, err
     assert "Reading text" not in err
     assert written == {path: path.stat().st_ctime_ns for path in texts}
 
 
-def test_documents_that_were_swept_from_the_cache_are_written_again(
+def test_documents_missing_from_the_cache_are_written_again(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = told(capsys, "set", "--mode", "keyword")["metrics"]
+    first = run_json(capsys, "set", "--mode", "keyword")["metrics"]
     next((folder / "cache").rglob("000002.txt")).unlink()
-    again = told(capsys, "set", "--mode", "keyword")
+    again = run_json(capsys, "set", "--mode", "keyword")
     assert (again["documents"], again["metrics"]) == (4, first)
 
 
-def test_a_document_that_cannot_be_read_is_told(
+def test_an_unreadable_document_is_reported(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(folder, {"docs/binary.md": b"a\0b"})
-    found = told(capsys, "mine.toml", "--mode", "keyword")
+    found = run_json(capsys, "mine.toml", "--mode", "keyword")
     assert found["notices"] == [
         "documents that could not be read: 1, such as binary.md, which contains NUL bytes, so it is not text"
     ]
 
 
-def test_two_files_of_questions_share_the_index_of_their_documents(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_query_files_share_one_index(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(folder, {"other.toml": OWN})
-    told(capsys, "mine.toml", "--mode", "keyword")
-    code, _, err = said(capsys, "other.toml", "--mode", "keyword")
+    run_json(capsys, "mine.toml", "--mode", "keyword")
+    code, _, err = run_cli(capsys, "other.toml", "--mode", "keyword")
     assert code == 0
     assert "Reading text" not in err
 
 
-def test_other_documents_have_another_place_in_the_cache(
+def test_other_documents_get_another_cache_folder(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told(capsys, "set", "--mode", "keyword")
+    run_json(capsys, "set", "--mode", "keyword")
     corpus = BEIR[CORPUS] + '{"_id": "d/5", "title": "More", "text": "Tokens expire at noon."}\n'
     write(folder / "set", {CORPUS: corpus})
-    assert told(capsys, "set", "--mode", "keyword")["documents"] == 5
+    assert run_json(capsys, "set", "--mode", "keyword")["documents"] == 5
     assert len(list((folder / "cache" / "eval").glob("set-*"))) == 2
 
 
-def test_two_configurations_are_compared_question_by_question(
+def test_two_configurations_are_compared_per_query(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = told(capsys, "set", "--compare", "search.confidence.threshold=1")
+    found = run_json(capsys, "set", "--compare", "search.confidence.threshold=1")
     compared = found["compare"]
     assert compared["set"] == ["search.confidence.threshold=1"]
     assert compared["difference"]["ndcg@10"] == 0
     assert compared["p"]["ndcg@10"] == 1
     assert compared["metrics"]["false_answers"] == 0
     assert compared["difference"]["false_answers"] == -found["metrics"]["false_answers"]
-    code, out, _ = said(capsys, "set", "--compare", "chunk.max_chars=400")
+    code, out, _ = run_cli(capsys, "set", "--compare", "chunk.max_chars=400")
     assert code == 0
     assert "changed: chunk.max_chars=400" in out
 
 
-def test_every_stage_in_force_is_left_out_in_turn(
+def test_ablation_leaves_out_each_active_stage(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = told(capsys, "set", "--ablate", "--set", "search.skip=recency")
+    found = run_json(capsys, "set", "--ablate", "--set", "search.skip=recency")
     changes = {one["change"]: one for one in found["ablation"]}
     assert {
         "without keyword",
@@ -269,24 +265,24 @@ def test_every_stage_in_force_is_left_out_in_turn(
     assert all(set(one["p"]) >= {"ndcg@10", "false_answers"} for one in found["ablation"])
     # With nothing held back, everything is answered.
     assert changes["without confidence"]["metrics"]["answered"] == 1
-    alone = told(capsys, "set", "--ablate", "--mode", "keyword")
+    alone = run_json(capsys, "set", "--ablate", "--mode", "keyword")
     assert "without keyword" not in {one["change"] for one in alone["ablation"]}
 
 
-def test_a_sample_and_foreign_questions_of_another_set(
+def test_a_sample_and_off_topic_queries_of_another_dataset(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = told(capsys, "set", "-n", "2", "--off-topic", "mine.toml")
+    found = run_json(capsys, "set", "-n", "2", "--off-topic", "mine.toml")
     assert found["queries"] == 2
     # Its first question is in both sets.
     assert found["off_topic"] in (1, 2)
 
 
-def test_the_table_names_what_is_measured_and_what_was_missed(
+def test_the_table_lists_metrics_and_missed_queries(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(folder / "set", {QRELS: BEIR[QRELS].replace("q1\td/1", "q1\td/4")})
-    code, out, err = said(capsys, "set", "--mode", "keyword", "--ablate")
+    code, out, err = run_cli(capsys, "set", "--mode", "keyword", "--ablate")
     assert code == 0
     first, *lines = out.splitlines()
     assert first == "set: 3 queries, 4 documents, 4 passages (keyword)"
@@ -297,12 +293,12 @@ def test_the_table_names_what_is_measured_and_what_was_missed(
     assert "Running queries" in err
 
 
-def test_questions_whose_answers_were_held_back_are_named(
+def test_queries_with_abstained_answers_are_listed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     never = ("--set", "search.confidence.threshold=1", "--mode", "keyword")
-    lines = said(capsys, "mine.toml", *never)[1].splitlines()
-    found = told(capsys, "mine.toml", *never)
+    lines = run_cli(capsys, "mine.toml", *never)[1].splitlines()
+    found = run_json(capsys, "mine.toml", *never)
     count = found["queries"]
     assert f"Answer found but not shown for low confidence: {count} of {count} queries:" in lines
     for one in found["held_back"]:
@@ -312,20 +308,20 @@ def test_questions_whose_answers_were_held_back_are_named(
     assert found["missed"] == []
 
 
-def test_a_question_that_cannot_be_asked_has_found_nothing_and_is_told(
+def test_an_invalid_query_counts_as_a_miss_and_is_reported(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     queries = BEIR[QUERIES].replace("when do tokens expire", "path:docs/**")
     write(folder / "set", {QUERIES: queries})
-    found = told(capsys, "set", "--mode", "keyword")
+    found = run_json(capsys, "set", "--mode", "keyword")
     assert found["metrics"]["recall@100"] == round(2 / 3, 4)
     assert found["notices"][0].startswith("queries that were rejected: 1, such as ")
 
 
-def test_without_a_dataset_it_is_told_how_to_write_one(
+def test_without_a_dataset_eval_explains_how_to_write_one(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = said(capsys)
+    code, out, err = run_cli(capsys)
     assert (code, out) == (2, "")
     assert "[[questions]]" in err
     assert err.splitlines()[-1].startswith("marklight: ")
@@ -359,7 +355,7 @@ def test_without_a_dataset_it_is_told_how_to_write_one(
         ({}, ["nowhere"], "No such dataset: nowhere"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line_that_says_what_to_do(
+def test_a_mistake_is_one_line_with_a_hint(
     folder: Path,
     capsys: pytest.CaptureFixture[str],
     files: dict[str, str],
@@ -367,14 +363,14 @@ def test_a_mistake_is_one_line_that_says_what_to_do(
     line: str,
 ) -> None:
     write(folder, files)
-    code, out, err = said(capsys, *arguments)
+    code, out, err = run_cli(capsys, *arguments)
     assert (code, out) == (2, "")
     [complaint] = [each for each in err.splitlines() if not each.endswith("…")]
     assert complaint.startswith("marklight: ")
     assert line in complaint
 
 
-def test_a_judged_page_that_is_left_out_of_the_index_is_a_miss_and_told(
+def test_a_relevant_document_that_is_not_indexed_is_a_miss_and_is_reported(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = {
@@ -384,15 +380,13 @@ def test_a_judged_page_that_is_left_out_of_the_index_is_a_miss_and_told(
         f"a/{QRELS}": "q1\tdeploy.md\t1\n",
     }
     write(folder, files)
-    found = told(capsys, "a", "--mode", "keyword")
+    found = run_json(capsys, "a", "--mode", "keyword")
     assert found["metrics"]["recall@100"] == 0
     assert found["notices"] == ["answers that are not in the index: 1, such as deploy.md"]
 
 
-def test_a_cache_that_cannot_be_written_is_told(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unwritable_cache_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "cache").write_text("in the way")
-    code, _, err = said(capsys, "set")
+    code, _, err = run_cli(capsys, "set")
     assert code == 3
     assert "MARKLIGHT_CACHE_DIR" in err

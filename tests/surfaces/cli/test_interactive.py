@@ -1,4 +1,4 @@
-"""The interactive session, line by line: through a pipe, as a script meets it."""
+"""The interactive session, with lines from a pipe."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGES = {
     "espresso.md": "# Espresso\n\nGrind the beans finely.\n",
     "tea.md": "# Tea\n\nBoil the water, not the beans.\n",
 }
-Said = tuple[int, str, list[str]]
+Output = tuple[int, str, list[str]]
 PROGRAM = "from marklight.surfaces.cli import main; main()"
 
 
@@ -38,12 +38,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def said(
+def run_lines(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Said]:
-    """What a session says to these lines: exit code, results, and the lines beside them."""
+) -> Callable[..., Output]:
+    """Return a function that runs lines and returns exit code, standard output and lines of standard error."""
 
-    def say(*lines: str, options: tuple[str, ...] = ("--mode", "keyword")) -> Said:
+    def say(*lines: str, options: tuple[str, ...] = ("--mode", "keyword")) -> Output:
         monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
         code = run(["query", str(folder), *options])
         out, err = capsys.readouterr()
@@ -52,16 +52,16 @@ def said(
     return say
 
 
-def test_a_question_gives_a_table(said: Callable[..., Said]) -> None:
-    code, out, beside = said("beans")
+def test_a_query_prints_a_table(run_lines: Callable[..., Output]) -> None:
+    code, out, notes = run_lines("beans")
     first, below, *_ = out.splitlines()
     assert re.fullmatch(r"  1  [01]\.\d\d  prose  espresso\.md:3-3  Espresso", first)
     assert below == "     > Grind the beans finely."
     assert "\n  2  " in out
-    assert (code, beside) == (0, [])
+    assert (code, notes) == (0, [])
 
 
-def test_lines_are_taken_from_a_pipe_and_the_folder_is_indexed_first(folder: Path) -> None:
+def test_piped_lines_run_after_indexing(folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, "query", str(folder)],
         input=b"when do tokens expire\n1\n:q\nnever asked\n",
@@ -77,7 +77,7 @@ def test_lines_are_taken_from_a_pipe_and_the_folder_is_indexed_first(folder: Pat
     assert b"never" not in done.stdout + done.stderr
 
 
-def test_the_end_of_the_lines_ends_the_session_and_bytes_that_are_no_text_do_no_harm(
+def test_end_of_input_ends_the_session_and_invalid_utf8_is_replaced(
     folder: Path,
 ) -> None:
     done = subprocess.run(
@@ -90,10 +90,10 @@ def test_the_end_of_the_lines_ends_the_session_and_bytes_that_are_no_text_do_no_
     assert b"[1] " in done.stdout
 
 
-def test_a_number_shows_the_passage_and_how_much_there_is_around_it(
-    said: Callable[..., Said],
+def test_a_number_shows_the_passage_and_its_context_levels(
+    run_lines: Callable[..., Output],
 ) -> None:
-    _, out, _ = said("undo command", "1")
+    _, out, _ = run_lines("undo command", "1")
     shown = out.split("\n\n", 1)[1]
     assert shown.startswith("[1] guide/deploy.md:7-7 § Deploy > Undo (")
     assert shown.splitlines()[1].startswith("> Roll back a deployment")
@@ -104,44 +104,46 @@ def test_a_number_shows_the_passage_and_how_much_there_is_around_it(
 @pytest.mark.parametrize(
     "line", ["1 document", ":1 document", ":w 1 document", ":widen 1 document"]
 )
-def test_a_result_is_widened(said: Callable[..., Said], line: str) -> None:
-    _, out, beside = said("undo command", line)
+def test_a_result_is_shown_with_more_context(run_lines: Callable[..., Output], line: str) -> None:
+    _, out, notes = run_lines("undo command", line)
     assert "guide/deploy.md:1-11 § Deploy" in out
     assert "Tell the team." in out
-    assert beside == []
+    assert notes == []
 
 
-def test_a_number_with_other_words_is_a_question(said: Callable[..., Said]) -> None:
-    _, out, _ = said("beans", "1 hour")
+def test_a_number_with_other_words_is_a_query(run_lines: Callable[..., Output]) -> None:
+    _, out, _ = run_lines("beans", "1 hour")
     assert "guide/auth.md:8-8" in out
 
 
-def test_what_is_too_unlikely_is_shown_by_what_the_advice_says(said: Callable[..., Said]) -> None:
+def test_the_advised_command_shows_results_below_the_threshold(
+    run_lines: Callable[..., Output],
+) -> None:
     unlikely = ("--mode", "keyword", "-n", "1", "--set", "search.confidence.threshold=1")
-    _, out, beside = said("beans", options=unlikely)
+    _, out, notes = run_lines("beans", options=unlikely)
     assert out == ""
-    advised = re.search(r" Use (\S+) to see the closest passages\.$", beside[0])
+    advised = re.search(r" Use (\S+) to see the closest passages\.$", notes[0])
     assert advised
-    code, out, beside = said("beans", advised[1], ":n", "water", options=unlikely)
+    code, out, notes = run_lines("beans", advised[1], ":n", "water", options=unlikely)
     heads = [line.split()[0] for line in out.splitlines() if "  prose  " in line]
     assert heads == ["1", "2"]
     # The next question is measured as usual.
-    assert len(beside) == 2
+    assert len(notes) == 2
     assert code == 1
 
 
-def test_more_results_keep_the_numbers_of_those_before(said: Callable[..., Said]) -> None:
-    _, out, beside = said("beans", ":n", ":more", "2", options=("--mode", "keyword", "-n", "1"))
+def test_more_results_keep_earlier_numbers(run_lines: Callable[..., Output]) -> None:
+    _, out, notes = run_lines("beans", ":n", ":more", "2", options=("--mode", "keyword", "-n", "1"))
     heads = [line.split()[0] for line in out.splitlines() if "  prose  " in line]
     assert heads == ["1", "2"]
-    assert beside == ["marklight: No more results"]
+    assert notes == ["marklight: No more results"]
     assert "[2] " in out
 
 
-def test_filters_are_words_that_every_question_gets(said: Callable[..., Said]) -> None:
-    _, out, beside = said(":f", "beans", ":f path:tea.md", ":f", "the beans", ":f -", ":f")
+def test_filters_are_added_to_every_query(run_lines: Callable[..., Output]) -> None:
+    _, out, notes = run_lines(":f", "beans", ":f path:tea.md", ":f", "the beans", ":f -", ":f")
     none = "note: Filters: none. Set some with :f tag:x after:2026-01."
-    assert beside == [none, "note: Filters: path:tea.md", none]
+    assert notes == [none, "note: Filters: path:tea.md", none]
     both, narrowed, other, wide, _ = out.split("\n\n")
     assert both.count(".md:3-3") == wide.count(".md:3-3") == 2
     assert narrowed.startswith("beans path:tea.md\n  1  ")
@@ -150,32 +152,32 @@ def test_filters_are_words_that_every_question_gets(said: Callable[..., Said]) -
     assert wide.startswith("the beans\n  1  ")
 
 
-def test_filters_that_make_a_question_fail_are_not_kept(said: Callable[..., Said]) -> None:
-    _, out, beside = said("beans", f":f path:{'*a' * 25}", ":f", "tokens")
-    assert len(beside) == 2
-    assert "too many wildcards" in beside[0]
-    assert beside[1].startswith("note: Filters: none")
+def test_invalid_filters_are_not_kept(run_lines: Callable[..., Output]) -> None:
+    _, out, notes = run_lines("beans", f":f path:{'*a' * 25}", ":f", "tokens")
+    assert len(notes) == 2
+    assert "too many wildcards" in notes[0]
+    assert notes[1].startswith("note: Filters: none")
     assert "guide/auth.md:8-8" in out
 
 
-def test_the_mode_changes_and_the_question_is_asked_again(said: Callable[..., Said]) -> None:
-    _, out, beside = said("grind the beans", ":mode hybrid", ":mode", ":mode magic")
+def test_changing_the_mode_repeats_the_query(run_lines: Callable[..., Output]) -> None:
+    _, out, notes = run_lines("grind the beans", ":mode hybrid", ":mode", ":mode magic")
     assert "grind the beans" in out.splitlines()
     assert out.count("espresso.md:3-3") == 2
-    assert beside == [
+    assert notes == [
         "note: Mode: hybrid. Modes: hybrid, semantic, keyword, code.",
         "marklight: No such mode: magic. Modes: hybrid, semantic, keyword, code.",
     ]
 
 
-def test_the_last_answer_is_explained(said: Callable[..., Said]) -> None:
-    _, out, _ = said("beans", ":explain")
+def test_explain_explains_the_last_answer(run_lines: Callable[..., Output]) -> None:
+    _, out, _ = run_lines("beans", ":explain")
     assert out.count("stage ") == 1
     assert "  keyword  " in next(line for line in out.splitlines() if line.endswith("place"))
 
 
-def test_help_names_every_command(said: Callable[..., Said]) -> None:
-    _, out, _ = said(":help")
+def test_help_lists_every_command(run_lines: Callable[..., Output]) -> None:
+    _, out, _ = run_lines(":help")
     for command in COMMANDS:
         for name in command.names:
             assert f":{name}" in out
@@ -203,33 +205,33 @@ def test_help_names_every_command(said: Callable[..., Said]) -> None:
         ("zzzqqq", 1, "No passage matches the query"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_the_session_goes_on(
-    said: Callable[..., Said], line: str, code: int, part: str
+def test_an_error_is_one_line_and_the_session_continues(
+    run_lines: Callable[..., Output], line: str, code: int, part: str
 ) -> None:
-    found, out, beside = said("beans", line, "tokens")
+    found, out, notes = run_lines("beans", line, "tokens")
     assert found == code
-    assert len(beside) == 1
-    assert part in beside[0]
-    assert beside[0].isprintable()
+    assert len(notes) == 1
+    assert part in notes[0]
+    assert notes[0].isprintable()
     assert "guide/auth.md:8-8" in out
 
 
 @pytest.mark.parametrize("line", ["1", ":n", ":nearest", ":explain", ":o 1"])
-def test_before_any_question_there_is_nothing_to_look_at(
-    said: Callable[..., Said], line: str
+def test_commands_about_results_need_a_query_first(
+    run_lines: Callable[..., Output], line: str
 ) -> None:
-    code, out, beside = said(line)
+    code, out, notes = run_lines(line)
     assert code > 0
     assert out == ""
-    assert len(beside) == 1
+    assert len(notes) == 1
 
 
-def test_an_option_that_is_wrong_ends_it_at_once(said: Callable[..., Said]) -> None:
-    assert said("beans", options=("-n", "0"))[0] == 2
-    assert said("beans", options=("--mode", "magic"))[0] == 2
+def test_an_invalid_option_is_rejected_before_the_session(run_lines: Callable[..., Output]) -> None:
+    assert run_lines("beans", options=("-n", "0"))[0] == 2
+    assert run_lines("beans", options=("--mode", "magic"))[0] == 2
 
 
-def test_a_file_that_vanished_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_deleted_file_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with library(folder) as opened:
         session = Session(opened, mode="keyword")
         session.take("grind the beans")
@@ -242,9 +244,7 @@ def test_a_file_that_vanished_is_told(folder: Path, capsys: pytest.CaptureFixtur
             assert err == "marklight: espresso.md no longer exists. Search again.\n"
 
 
-def test_a_passage_that_is_gone_from_its_file_is_told(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_changed_file_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with library(folder) as opened:
         session = Session(opened, mode="keyword")
         session.take("undo command")
@@ -258,14 +258,14 @@ def test_a_passage_that_is_gone_from_its_file_is_told(
         )
 
 
-def test_a_hostile_passage_cannot_steer_the_terminal(
-    folder: Path, said: Callable[..., Said]
+def test_a_passage_cannot_control_the_terminal_of_a_session(
+    folder: Path, run_lines: Callable[..., Output]
 ) -> None:
     evil = "# Evil \x1b]0;title\x07\n\npapaya \x1b[2J text \u202e backwards\n"
     write(folder, {"evil \x1b[31m.md": evil})
-    _, out, beside = said("papaya", "1", "1 document", ":f \x1b[2J", ":f")
+    _, out, notes = run_lines("papaya", "1", "1 document", ":f \x1b[2J", ":f")
     assert "papaya" in out
-    assert "\x1b" not in out + "".join(beside)
+    assert "\x1b" not in out + "".join(notes)
     assert "\x07" not in out
 
 
@@ -276,7 +276,7 @@ def test_a_hostile_passage_cannot_steer_the_terminal(
 def editor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], Callable[[], list[str]]]:
-    """Makes an editor of this name that writes down how it was called."""
+    """Return a function that creates an editor which records its arguments."""
     monkeypatch.delenv("VISUAL", raising=False)
 
     def make(name: str) -> Callable[[], list[str]]:
@@ -304,7 +304,7 @@ def editor(
 )
 def test_a_result_is_opened_in_the_editor_at_its_line(
     folder: Path,
-    said: Callable[..., Said],
+    run_lines: Callable[..., Output],
     editor: Callable[[str], Callable[[], list[str]]],
     monkeypatch: pytest.MonkeyPatch,
     name: str,
@@ -312,16 +312,16 @@ def test_a_result_is_opened_in_the_editor_at_its_line(
 ) -> None:
     called = editor(name)
     monkeypatch.setenv("EDITOR", f"{name} --wait 'a b'")
-    code, _, beside = said("tokens expire", ":o 1")
-    assert (code, beside) == (0, [])
+    code, _, notes = run_lines("tokens expire", ":o 1")
+    assert (code, notes) == (0, [])
     file = str(folder / "guide" / "auth.md")
     assert called() == ["--wait", "a b", *(word.replace("FILE", file) for word in form)]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such name there")
-def test_no_shell_reads_a_files_name(
+def test_no_shell_parses_a_file_name(
     folder: Path,
-    said: Callable[..., Said],
+    run_lines: Callable[..., Output],
     editor: Callable[[str], Callable[[], list[str]]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -329,7 +329,7 @@ def test_no_shell_reads_a_files_name(
     write(folder, {"$(touch owned); `x`.md": "papaya\n"})
     monkeypatch.setenv("VISUAL", "vi")
     monkeypatch.setenv("EDITOR", "not-this-one")
-    said("papaya", ":o 1")
+    run_lines("papaya", ":o 1")
     assert called() == ["+1", str(folder / "$(touch owned); `x`.md")]
 
 
@@ -337,25 +337,25 @@ def test_no_shell_reads_a_files_name(
     ("value", "part"),
     [("no-such-editor-here", "Cannot start"), ("vi 'half", "No closing quotation")],
 )
-def test_an_editor_that_cannot_be_started_is_one_line(
-    said: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, value: str, part: str
+def test_an_editor_that_cannot_start_is_reported(
+    run_lines: Callable[..., Output], monkeypatch: pytest.MonkeyPatch, value: str, part: str
 ) -> None:
     monkeypatch.setenv("VISUAL", value)
-    code, _, beside = said("beans", ":o 1")
+    code, _, notes = run_lines("beans", ":o 1")
     assert code == 2
-    assert len(beside) == 1
-    assert part in beside[0]
+    assert len(notes) == 1
+    assert part in notes[0]
 
 
-def test_an_editor_that_fails_is_told(
-    said: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+def test_an_editor_that_fails_is_reported(
+    run_lines: Callable[..., Output], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VISUAL", f"{sys.executable} -c 'raise SystemExit(7)'")
-    _, _, beside = said("beans", ":o 1")
-    assert beside[0].endswith("exited with code 7")
+    _, _, notes = run_lines("beans", ":o 1")
+    assert notes[0].endswith("exited with code 7")
 
 
-def test_the_line_is_completed_with_what_there_is(folder: Path) -> None:
+def test_lines_are_completed_by_commands_numbers_and_levels(folder: Path) -> None:
     with library(folder) as opened:
         session = Session(opened, mode="keyword")
         assert session.completions("1") == []
@@ -370,7 +370,7 @@ def test_the_line_is_completed_with_what_there_is(folder: Path) -> None:
         assert session.completions("") == []
 
 
-def test_help_of_the_program_loads_no_prompt() -> None:
+def test_help_does_not_load_prompt_toolkit() -> None:
     check = (
         "import sys; from marklight.surfaces.cli.app import run; run(['--help']);"
         "assert not {'prompt_toolkit', 'wcwidth', 'marklight.library'} & set(sys.modules)"

@@ -1,4 +1,4 @@
-"""The interactive session as a person at a terminal meets it."""
+"""The interactive session on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UP, TAB, CONTROL_C, CONTROL_D, CONTROL_R = "\x1b[A", "\t", "\x03", "\x04", "\x12
 
 
 def slow_once(verb: str) -> str:
-    """A program whose first search, or first run, takes longer than anybody waits."""
+    """Return a program whose first search or first indexing run never finishes."""
     return f"""
 import time
 from marklight.library import Library
@@ -52,7 +52,7 @@ def arguments(tmp_path: Path) -> list[str]:
     return ["query", str(tmp_path / "docs"), "--mode", "keyword"]
 
 
-def test_ask_read_and_ask_again(arguments: list[str], environment: dict[str, str]) -> None:
+def test_search_read_and_search_again(arguments: list[str], environment: dict[str, str]) -> None:
     with Terminal(arguments[:2], environment) as terminal:
         terminal.until("Type a query.")
         terminal.until("marklight>")
@@ -70,7 +70,7 @@ def test_ask_read_and_ask_again(arguments: list[str], environment: dict[str, str
         assert terminal.end() == 0
 
 
-def test_places_can_be_clicked(arguments: list[str], environment: dict[str, str]) -> None:
+def test_places_are_hyperlinks(arguments: list[str], environment: dict[str, str]) -> None:
     with Terminal(arguments, environment) as terminal:
         terminal.until("keyword]>")
         terminal.send("beans\r")
@@ -87,7 +87,7 @@ def test_places_can_be_clicked(arguments: list[str], environment: dict[str, str]
         (["outline", "espresso.md", "--in", "FOLDER"], ":1-"),
     ],
 )
-def test_other_commands_can_be_clicked_at_a_terminal_and_only_there(
+def test_other_commands_print_hyperlinks_on_a_terminal_only(
     arguments: list[str], environment: dict[str, str], call: list[str], shown: str
 ) -> None:
     call = [word.replace("FOLDER", arguments[1]) for word in call]
@@ -111,9 +111,7 @@ def test_other_commands_can_be_clicked_at_a_terminal_and_only_there(
     assert piped.stdout.strip() in shown
 
 
-def test_without_colours_there_are_no_links(
-    arguments: list[str], environment: dict[str, str]
-) -> None:
+def test_no_color_disables_hyperlinks(arguments: list[str], environment: dict[str, str]) -> None:
     with Terminal(arguments, environment | {"NO_COLOR": "1"}) as terminal:
         terminal.until("keyword]>")
         terminal.send("beans\r")
@@ -121,7 +119,7 @@ def test_without_colours_there_are_no_links(
         assert "\x1b]8" not in terminal.raw
 
 
-def test_an_interrupt_stops_a_search_and_not_the_session(
+def test_ctrl_c_stops_a_search_and_not_the_session(
     arguments: list[str], environment: dict[str, str]
 ) -> None:
     with Terminal(arguments, environment, program=slow_once("search")) as terminal:
@@ -139,7 +137,7 @@ def test_an_interrupt_stops_a_search_and_not_the_session(
         assert "Traceback" not in terminal.raw
 
 
-def test_an_interrupt_of_the_first_run_leads_to_the_prompt(
+def test_ctrl_c_during_indexing_opens_the_prompt(
     arguments: list[str], environment: dict[str, str]
 ) -> None:
     with Terminal(arguments[:2], environment, program=slow_once("index")) as terminal:
@@ -151,7 +149,7 @@ def test_an_interrupt_of_the_first_run_leads_to_the_prompt(
         terminal.until("espresso.md:3-3")
 
 
-def test_an_interrupt_at_the_prompt_gives_up_the_line(
+def test_ctrl_c_at_the_prompt_discards_the_line(
     arguments: list[str], environment: dict[str, str]
 ) -> None:
     with Terminal(arguments, environment) as terminal:
@@ -168,7 +166,7 @@ def test_an_interrupt_at_the_prompt_gives_up_the_line(
         assert "auth.md" not in terminal.shown()
 
 
-def test_lines_are_remembered_for_the_next_session(
+def test_history_is_kept_for_the_next_session(
     arguments: list[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
     with Terminal(arguments, environment) as terminal:
@@ -191,7 +189,7 @@ def test_lines_are_remembered_for_the_next_session(
         terminal.until("guide/auth.md:5-5")
 
 
-def test_a_history_that_cannot_be_kept_is_no_error(
+def test_an_unwritable_history_is_not_an_error(
     arguments: list[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "data").mkdir()
@@ -206,7 +204,7 @@ def test_a_history_that_cannot_be_kept_is_no_error(
         assert "Error" not in terminal.raw
 
 
-def test_a_folder_in_the_historys_place_is_no_error(
+def test_a_folder_in_place_of_the_history_is_not_an_error(
     arguments: list[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "data" / "query-history").mkdir(parents=True)
@@ -230,7 +228,7 @@ def test_tab_completes_commands(arguments: list[str], environment: dict[str, str
         terminal.until("here is no query yet")
 
 
-def test_a_long_history_is_cut_to_its_newest_lines(tmp_path: Path) -> None:
+def test_a_long_history_is_truncated_to_its_newest_lines(tmp_path: Path) -> None:
     file = LineFile(tmp_path / "history", limit=3)
     for number in range(5):
         file.add(f"line {number}")
@@ -240,14 +238,14 @@ def test_a_long_history_is_cut_to_its_newest_lines(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["history"]
 
 
-def test_what_nobody_looks_for_again_is_not_kept(tmp_path: Path) -> None:
+def test_blank_and_pasted_lines_are_not_kept(tmp_path: Path) -> None:
     file = LineFile(tmp_path / "history")
     for line in ("", "  ", " private", "x" * 2_001, "two\nlines", "caf\udce9"):
         file.add(line)
     assert file.read() == ["two lines", "caf?"]
 
 
-def test_a_pipe_in_the_historys_place_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_a_pipe_in_place_of_the_history_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "history")
     file = LineFile(tmp_path / "history")
     file.add("words")

@@ -1,4 +1,4 @@
-"""A model on a server as the command line shows it, and a key as nothing does."""
+"""Commands about models on a server; an API key is never printed."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ def test_remote_models_are_listed_and_verified(
 ) -> None:
     monkeypatch.delenv("MARKLIGHT_RERANKER_NAME")
     assert f"at {address}" in run("models", "list")[1]
-    code, said = run("models", "verify", "openai:m")
-    assert (code, said) == (0, "openai:m: ok\n")
+    code, output = run("models", "verify", "openai:m")
+    assert (code, output) == (0, "openai:m: ok\n")
     rows = {row["name"]: row for row in json.loads(run("models", "list", "--json")[1])}
     assert rows["openai:m"]["dimension"] == 64
     does.statuses = [401]
-    code, said = run("models", "verify", "openai:m")
+    code, output = run("models", "verify", "openai:m")
     assert code == 3
-    assert "status 401" in said
+    assert "status 401" in output
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_a_key_is_never_shown(
+def test_an_api_key_is_never_printed(
     refused: bool,
     folder: Path,
     does: Behaviour,
@@ -79,7 +79,7 @@ def test_a_key_is_never_shown(
     does.key, does.says_key = KEY, refused
     for table in ("MODEL", "RERANKER"):
         monkeypatch.setenv(f"MARKLIGHT_{table}_KEY_VARIABLE", "MY_KEY")
-    said = [
+    output = [
         run(*arguments)[1]
         for arguments in (
             ["index"],
@@ -95,7 +95,7 @@ def test_a_key_is_never_shown(
         )
     ]
     with marklight.open(folder) as lib:
-        said += [
+        output += [
             repr(lib.models.embedder),
             repr(lib.models.embedder_server),
             repr(lib.settings),
@@ -104,12 +104,12 @@ def test_a_key_is_never_shown(
         try:
             lib.search("token", mode="semantic")
         except ModelError as error:
-            said += [repr(error), "".join(traceback.format_exception(error))]
+            output += [repr(error), "".join(traceback.format_exception(error))]
     kept = [
         file.read_bytes().decode("utf-8", "replace")
         for file in tmp_path.rglob("*")
         if file.is_file()
     ]
     assert f"Bearer {KEY}" in does.keys
-    assert any("requires a valid API key" in one for one in said) == refused
-    assert not [one for one in [*said, *kept, caplog.text] if KEY in one]
+    assert any("requires a valid API key" in one for one in output) == refused
+    assert not [one for one in [*output, *kept, caplog.text] if KEY in one]

@@ -1,4 +1,4 @@
-"""Long lines at a terminal: no part of one stands in the first column."""
+"""Folding long lines on a terminal."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from marklight.surfaces.cli.output import INDENT, display_width, folded
 
 
-def test_a_line_that_fits_is_left_alone() -> None:
+def test_a_line_that_fits_is_unchanged() -> None:
     assert folded("one\n> two\n\n  three", 20) == "one\n> two\n\n  three"
 
 
-def test_the_rest_of_a_quoted_line_is_quoted_and_that_of_another_is_indented() -> None:
+def test_folded_lines_are_quoted_again_or_indented() -> None:
     assert folded("> aaaa bbbb cccc dddd eeee", 20) == "> aaaa bbbb cccc\n> dddd eeee"
     assert folded("aaaaa bbbbb ccccc ddddd", 20) == f"aaaaa bbbbb ccccc\n{INDENT}ddddd"
     assert folded("x" * 25, 20) == f"{'x' * 20}\n{INDENT}{'x' * 5}"
 
 
-def test_styles_and_links_take_no_room() -> None:
+def test_escape_sequences_take_no_columns() -> None:
     link = "\x1b[1m\x1b]8;;file:///a/very/long/address.md\x1b\\a.md\x1b]8;;\x1b\\\x1b[0m"
     assert folded(link, 20) == link
 
@@ -28,7 +28,7 @@ def test_styles_and_links_take_no_room() -> None:
     st.integers(20, 120),
     st.sampled_from(["", "> "]),
 )
-def test_no_row_is_wider_than_the_terminal_and_no_letter_is_lost(
+def test_no_row_is_wider_than_the_terminal_and_no_character_is_lost(
     text: str, width: int, before: str
 ) -> None:
     rows = folded(before + text, width).split("\n")
@@ -39,7 +39,7 @@ def test_no_row_is_wider_than_the_terminal_and_no_letter_is_lost(
     assert "".join(whole.split(" ")) == "".join((before + text).split(" "))
 
 
-def test_a_tab_takes_as_much_as_a_terminal_gives_it() -> None:
+def test_a_tab_extends_to_the_next_tab_stop() -> None:
     rows = folded("> \t\t\t\tend", 24).split("\n")
     assert all(len(row.expandtabs(8)) <= 24 for row in rows)
     assert all(row.startswith("> ") for row in rows)

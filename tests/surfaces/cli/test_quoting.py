@@ -1,4 +1,4 @@
-"""Documents and commits that try to pose as the program on a terminal, in a pipe and in JSON."""
+"""Hostile documents and commits cannot pose as output of the program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from marklight.surfaces.http.execution import event
 from tests.forgery import BIDI, DANGEROUS, ESCAPES, HEADER, NAME, NOTE, TAGS, TEXT
 from tests.making import write
 from tests.repository import Repository, needs_git
-from tests.surfaces.saying import said
+from tests.surfaces.command_line import run_cli
 from tests.surfaces.terminal import Terminal
 
 WORD = "quetzalcoatl"
@@ -55,10 +55,10 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ["links"],
     ],
 )
-def test_every_line_is_ours_or_quoted(
+def test_every_line_is_a_known_format_or_quoted(
     hostile: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
-    _, out, err = said(capsys, *arguments)
+    _, out, err = run_cli(capsys, *arguments)
     assert not DANGEROUS.search(out.replace("\n", ""))
     assert not DANGEROUS.search(err.replace("\n", ""))
     for line in out.split("\n"):
@@ -70,11 +70,11 @@ def test_every_line_is_ours_or_quoted(
         assert f"> {HEADER}" in out.splitlines()
 
 
-def test_a_heading_of_markdown_leads_only_to_its_file(
+def test_a_markdown_heading_links_only_to_its_file(
     hostile: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(hostile, {"x.md": f"# [a](http://evil.invalid) <img src=x> &#x202e; `b` {WORD}\n\nc\n"})
-    _, out, _ = said(capsys, "search", WORD, "--format", "md", "--path", "x.md", "-n", "1")
+    _, out, _ = run_cli(capsys, "search", WORD, "--format", "md", "--path", "x.md", "-n", "1")
     head = out.splitlines()[0]
     assert re.findall(r"(?<!\\)\]\(([^)]*)\)", head) == [
         re.findall(r"\]\((x\.md#[^)]*)\)$", head)[0]
@@ -82,21 +82,21 @@ def test_a_heading_of_markdown_leads_only_to_its_file(
     assert not re.search(r"(?<!\\)[<&`]", head)
 
 
-def test_get_prints_the_text_alone_into_a_pipe(
+def test_get_prints_the_text_only_into_a_pipe(
     hostile: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A copy is a document again; only what controls a terminal is escaped, as a pipe may end at one."""
+    """Only terminal control characters are escaped, as a pipe may end at a terminal."""
     legit = "# שלום\n\nטקסט \u200fעם סימן, می\u200cخواهم\n\n[1] a list (0.99)\n"
     write(hostile, {"hebrew.md": legit})
-    said(capsys, "index")
-    code, out, _ = said(capsys, "get", "hebrew.md")
+    run_cli(capsys, "index")
+    code, out, _ = run_cli(capsys, "get", "hebrew.md")
     assert (code, out) == (0, legit)
-    _, out, _ = said(capsys, "get", NAME)
+    _, out, _ = run_cli(capsys, "get", NAME)
     assert out.startswith("---\ntags:")
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", out)
 
 
-def test_at_a_terminal_a_document_is_quoted_below_its_place(hostile: Path) -> None:
+def test_get_quotes_the_document_on_a_terminal(hostile: Path) -> None:
     environment = {"NO_COLOR": "1"}
     with Terminal(["get", NAME, "--in", str(hostile)], environment, size=(24, 60)) as terminal:
         assert terminal.end() == 0
@@ -111,7 +111,7 @@ def test_at_a_terminal_a_document_is_quoted_below_its_place(hostile: Path) -> No
 
 
 @pytest.mark.parametrize("width", [40, 80, 100])
-def test_a_long_line_cannot_be_continued_as_a_line_of_ours(hostile: Path, width: int) -> None:
+def test_a_folded_line_cannot_pose_as_a_header(hostile: Path, width: int) -> None:
     fill = "x" * (width - 2)
     write(hostile, {"long.md": f"# {WORD} {'y' * (width - 20)} {HEADER}\n\n{fill}{HEADER}\n"})
     run(["index"])
@@ -145,7 +145,7 @@ def test_a_session_quotes_passages_and_documents(hostile: Path) -> None:
 
 
 @needs_git
-def test_commits_are_quoted_below_lines_of_ours(
+def test_commits_are_quoted_below_their_headers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MARKLIGHT_MODEL_NAME", "fake")
@@ -155,7 +155,7 @@ def test_commits_are_quoted_below_lines_of_ours(
     made.commit(message, {"[2] p.md": f"{WORD}\n{TEXT}\n"}, author=f"{HEADER} {BIDI} <a@b.c>")
     monkeypatch.chdir(made.folder)
     for format in ("text", "md"):
-        code, out, _ = said(capsys, "commits", WORD, "--format", format, "--min-confidence", "0")
+        code, out, _ = run_cli(capsys, "commits", WORD, "--format", format, "--min-confidence", "0")
         assert code == 0
         assert not DANGEROUS.search(out.replace("\n", ""))
         for line in out.split("\n"):
@@ -183,8 +183,8 @@ def test_json_is_safe_to_print(
     hostile: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     write(hostile, {"marklight.toml": f'[collections]\n"a{BIDI}b" = "."\n'})
-    said(capsys, "index")
-    _, out, _ = said(capsys, *arguments)
+    run_cli(capsys, "index")
+    _, out, _ = run_cli(capsys, *arguments)
     assert not DANGEROUS.search(out.replace("\n", ""))
     rows = [json.loads(row) for row in (out.split("\n")[:-1] if "jsonl" in arguments else [out])]
     if arguments[0] == "get":
@@ -201,11 +201,11 @@ def test_json_over_http_has_the_same_escapes() -> None:
     assert json.loads(sent.split("data: ")[1]) == value
 
 
-def test_names_of_settings_and_collections_stay_in_their_line(
+def test_names_of_settings_and_collections_stay_on_their_line(
     hostile: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(hostile, {"marklight.toml": '[collections]\n"a\\u202e\\n[2] b" = "."\n'})
     for command in ("status", "settings"):
-        _, out, _ = said(capsys, command)
+        _, out, _ = run_cli(capsys, command)
         assert "a\\u202e\\n[2] b" in out
         assert not any(line.startswith("[2]") for line in out.splitlines())

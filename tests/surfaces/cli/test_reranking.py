@@ -1,4 +1,4 @@
-"""Re-ranking as a person at the command line meets it."""
+"""Reranking on the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from marklight.models import DEFAULT_RERANKER
 from tests.making import write
 from tests.models import pairs, tiny
-from tests.surfaces.saying import said
+from tests.surfaces.command_line import run_cli
 
 PAGES = {
     "scale.md": "# Scale\n\nHow do I scale the rollout of an app? How do I, of a rollout: more replicas.\n",
@@ -38,8 +38,8 @@ def model(tmp_path: Path) -> Path:
 
 
 def scored(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, float]:
-    """Paths in their order, with their scores by the cross-encoder alone."""
-    code, out, err = said(
+    """Return the ranked paths with their cross-encoder scores."""
+    code, out, err = run_cli(
         capsys, "search", "--json", "--explain", "--min-confidence", "0", *arguments
     )
     assert code == 0, err
@@ -51,28 +51,28 @@ def scored(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, flo
     }
 
 
-def test_asked_for_without_a_model_it_says_how_to_get_one(
+def test_rerank_without_a_model_explains_how_to_get_one(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = said(capsys, "search", ASKED, "--rerank")
+    code, out, err = run_cli(capsys, "search", ASKED, "--rerank")
     assert (code, out) == (3, "")
     assert "Reading text" not in err, "it is told before any work is done"
     assert f"{DEFAULT_RERANKER} is not installed" in err
     assert f"marklight models pull {DEFAULT_RERANKER}" in err
     assert "Traceback" not in err
-    assert said(capsys, "search", ASKED)[0] == 0
+    assert run_cli(capsys, "search", ASKED)[0] == 0
 
 
-def test_asked_for_it_takes_the_default_one_that_is_here(
+def test_rerank_uses_the_installed_default_model(
     folder: Path, model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert said(capsys, "models", "import", str(model), "--name", DEFAULT_RERANKER)[0] == 0
+    assert run_cli(capsys, "models", "import", str(model), "--name", DEFAULT_RERANKER)[0] == 0
     found = scored(capsys, ASKED, "--rerank")
     assert next(iter(found)) == "undo.md"
     assert scored(capsys, ASKED) == {}, "not set, not asked for"
 
 
-def test_a_model_that_is_set_reads_questions_of_three_words_and_more(
+def test_a_configured_model_reranks_queries_of_three_or_more_words(
     folder: Path, model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MARKLIGHT_RERANKER_NAME", str(model))
@@ -86,20 +86,22 @@ def test_a_model_that_is_set_reads_questions_of_three_words_and_more(
     assert scored(capsys, ASKED, "--set", 'search.skip=["rerank"]') == {}
 
 
-def test_the_candidates_and_the_time_are_settings(
+def test_candidates_and_time_limit_are_settings(
     folder: Path, model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MARKLIGHT_RERANKER_NAME", str(model))
-    asked = ("search", ASKED, "--min-confidence", "0")
-    code, _, err = said(capsys, *asked, "--set", "search.rerank.budget_ms=0")
+    arguments = ("search", ASKED, "--min-confidence", "0")
+    code, _, err = run_cli(capsys, *arguments, "--set", "search.rerank.budget_ms=0")
     assert code == 0
     assert "re-ranked 1 of 2 candidates within 0 ms" in err
     one = ("--set", "search.rerank.budget_ms=0", "--set", "search.rerank.candidates=1")
-    assert "re-ranked" not in said(capsys, *asked, *one)[2], "the first is always read"
-    assert "re-ranked" not in said(capsys, *asked, "--set", "search.rerank.budget_ms=60000")[2]
+    assert "re-ranked" not in run_cli(capsys, *arguments, *one)[2], "the first is always read"
+    assert (
+        "re-ranked" not in run_cli(capsys, *arguments, "--set", "search.rerank.budget_ms=60000")[2]
+    )
 
 
-def test_a_model_that_is_set_and_cannot_be_used_is_told(
+def test_an_unusable_configured_model_is_reported(
     folder: Path,
     model: Path,
     tmp_path: Path,
@@ -107,33 +109,33 @@ def test_a_model_that_is_set_and_cannot_be_used_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MARKLIGHT_RERANKER_NAME", "nowhere")
-    code, _, err = said(capsys, "search", ASKED)
+    code, _, err = run_cli(capsys, "search", ASKED)
     assert code == 3
     assert "no cross-encoder named 'nowhere'" in err
-    assert said(capsys, "search", ASKED, "--no-rerank")[0] == 0
-    assert said(capsys, "search", "rollout")[0] == 0, "not needed for one word"
-    assert "nowhere" in json.loads(said(capsys, "status", "--json")[1])["reranker_problem"]
-    assert said(capsys, "doctor")[0] == 3
+    assert run_cli(capsys, "search", ASKED, "--no-rerank")[0] == 0
+    assert run_cli(capsys, "search", "rollout")[0] == 0, "not needed for one word"
+    assert "nowhere" in json.loads(run_cli(capsys, "status", "--json")[1])["reranker_problem"]
+    assert run_cli(capsys, "doctor")[0] == 3
 
     vectors = tiny.write_folder(tmp_path / "vectors", tiny.weights())
-    code, _, err = said(capsys, "search", ASKED, "--set", f"reranker.name={vectors}")
+    code, _, err = run_cli(capsys, "search", ASKED, "--set", f"reranker.name={vectors}")
     assert code == 3
     assert "vectors is an embedding model: it cannot re-rank" in err
 
     shutil.copy(vectors / "onnx" / "model.onnx", model / "onnx" / "model.onnx")
-    code, _, err = said(capsys, "search", ASKED, "--set", f"reranker.name={model}")
+    code, _, err = run_cli(capsys, "search", ASKED, "--set", f"reranker.name={model}")
     assert code == 3
     assert "pairs" in err
     assert "Traceback" not in err
 
 
-def test_doctor_tries_it_and_status_names_it(
+def test_doctor_checks_the_reranker_and_status_names_it(
     folder: Path, model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "reranker:" not in said(capsys, "doctor")[1]
-    assert json.loads(said(capsys, "status", "--json")[1])["reranker"] == "none"
+    assert "reranker:" not in run_cli(capsys, "doctor")[1]
+    assert json.loads(run_cli(capsys, "status", "--json")[1])["reranker"] == "none"
     monkeypatch.setenv("MARKLIGHT_RERANKER_NAME", str(model))
-    code, out, _ = said(capsys, "doctor")
+    code, out, _ = run_cli(capsys, "doctor")
     assert code == 0
     assert "ok  reranker: pairs, two passages in " in out
-    assert json.loads(said(capsys, "status", "--json")[1])["reranker"] == str(model)
+    assert json.loads(run_cli(capsys, "status", "--json")[1])["reranker"] == str(model)

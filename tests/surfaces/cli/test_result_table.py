@@ -1,4 +1,4 @@
-"""Tables of hits fit the terminal, whatever signs they hold."""
+"""The table of results fits the terminal, whatever characters it contains."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tests.making import chunk, hits_of
         ("e\u0301e\u0301e\u0301", 2, "e\u0301…", "…e\u0301"),
     ],
 )
-def test_a_text_is_cut_by_columns(text: str, width: int, left: str, right: str) -> None:
+def test_a_text_is_cut_by_display_width(text: str, width: int, left: str, right: str) -> None:
     assert cut(text, width) == left
     assert cut_left(text, width) == right
 
 
-def test_a_table_has_two_lines_a_hit_and_its_columns_are_aligned() -> None:
+def test_a_table_has_two_lines_a_result_with_aligned_columns() -> None:
     hits = (
         Hit(chunk("a", "Alpha words.", "guide/long-name.md", ("a", "Part")), 0.5),
         Hit(chunk("b", "Beta words.", "b.md"), 0.25),
@@ -45,13 +45,13 @@ def test_a_table_has_two_lines_a_hit_and_its_columns_are_aligned() -> None:
     ]
 
 
-def test_headings_are_left_out_where_there_is_no_room() -> None:
+def test_headings_are_left_out_of_a_narrow_table() -> None:
     hits = (Hit(chunk("a", "Alpha.", "a-path-of-thirty-columns-or.md", ("Heading",)), 0.5),)
     assert "Heading" in result_table(hits, query="x", width=80)
     assert "Heading" not in result_table(hits, query="x", width=60)
 
 
-def test_the_preview_begins_where_most_of_the_question_stands() -> None:
+def test_the_preview_starts_at_the_sentence_with_most_query_terms() -> None:
     text = "First words. Something else.\n\nTokens are refreshed here. And so on."
     wanted = set(query_terms("how are tokens refreshed"))
     assert preview(text, wanted) == "… Tokens are refreshed here. And so on."

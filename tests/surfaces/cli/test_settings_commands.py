@@ -1,4 +1,4 @@
-"""`marklight trust`: what it prints and records, when it no longer counts, and how a search reports what is ignored."""
+"""The command trust, and notices about ignored settings."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import pytest
 
 import marklight
 from tests.making import write
-from tests.surfaces.saying import said, told
+from tests.surfaces.command_line import run_cli, run_json
 
 OUTSIDE = "[collections]\nall = '.'\nmore = '../more'\n[index]\nmax_bytes = 30000000\n"
 
 
 @pytest.fixture
 def more(folder: Path) -> Path:
-    """A folder beside the library, which the library's own file names as a collection."""
+    """Create a folder outside the library and configure it as a collection."""
     write(folder, {"marklight.toml": OUTSIDE})
     return write(folder.parent / "more", {"zebra.md": "# Zebra\n\nA zebra has stripes.\n"})
 
 
 def _found(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    _, out, _ = said(capsys, "search", "zebra", "--mode", "keyword", "--format", "files")
+    _, out, _ = run_cli(capsys, "search", "zebra", "--mode", "keyword", "--format", "files")
     return out.splitlines()
 
 
 @pytest.mark.usefixtures("more")
-def test_what_is_ignored_is_a_notice_and_the_search_goes_on(
+def test_ignored_settings_are_a_notice_and_the_search_continues(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = said(capsys, "search", "when do tokens expire")
+    code, out, err = run_cli(capsys, "search", "when do tokens expire")
     assert code == 0
     assert "guide/auth.md" in out
     expected = (
@@ -41,82 +41,80 @@ def test_what_is_ignored_is_a_notice_and_the_search_goes_on(
     assert err.endswith(expected)
     assert err.count("ignored in") == 1
     for command in (("search", "tokens"), ("index",), ("status",), ("get", "espresso.md")):
-        notices = told(capsys, *command, "--json")["notices"]
+        notices = run_json(capsys, *command, "--json")["notices"]
         assert [one for one in notices if one in expected], command
 
 
-def test_trust_prints_what_it_allows_and_a_search_honours_it(
+def test_trust_prints_and_enables_settings(
     folder: Path, more: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _found(capsys) == []
-    code, out, err = said(capsys, "trust", str(folder))
+    code, out, err = run_cli(capsys, "trust", str(folder))
     assert code == 0
     assert out == 'collections = {"more": "../more"}\nindex.max_bytes = 30000000\n'
     assert f"{folder}/marklight.toml is trusted until it changes" in err
     assert _found(capsys) == [str(more / "zebra.md")]
-    assert "ignored" not in said(capsys, "search", "zebra")[2]
+    assert "ignored" not in run_cli(capsys, "search", "zebra")[2]
     with marklight.open(folder) as library:
         assert library.settings["index.max_bytes"] == 30_000_000
 
 
 @pytest.mark.usefixtures("more")
-def test_a_file_that_changed_is_ignored_until_it_is_trusted_again(
+def test_a_changed_file_must_be_trusted_again(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said(capsys, "trust")
+    run_cli(capsys, "trust")
     write(folder, {"marklight.toml": OUTSIDE + "# changed\n"})
-    code, _, err = said(capsys, "search", "when do tokens expire")
+    code, _, err = run_cli(capsys, "search", "when do tokens expire")
     assert code == 0
     assert "index.max_bytes. A folder's file does not decide these." in err
     assert "It changed since it was trusted." in err
-    assert told(capsys, "trust", "--list", "--json")[0]["state"] == "changed"
-    said(capsys, "trust")
-    assert "ignored" not in said(capsys, "search", "when do tokens expire")[2]
+    assert run_json(capsys, "trust", "--list", "--json")[0]["state"] == "changed"
+    run_cli(capsys, "trust")
+    assert "ignored" not in run_cli(capsys, "search", "when do tokens expire")[2]
 
 
 @pytest.mark.usefixtures("more")
-def test_a_revoked_folder_is_ignored_again(
+def test_revoke_ignores_the_settings_again(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said(capsys, "trust", str(folder))
-    assert said(capsys, "trust", "--revoke", str(folder))[:2] == (
+    run_cli(capsys, "trust", str(folder))
+    assert run_cli(capsys, "trust", "--revoke", str(folder))[:2] == (
         0,
         f"{folder} is no longer trusted\n",
     )
-    assert "collections.more" in said(capsys, "search", "zebra")[2]
-    code, _, err = said(capsys, "trust", "--revoke", str(folder))
+    assert "collections.more" in run_cli(capsys, "search", "zebra")[2]
+    code, _, err = run_cli(capsys, "trust", "--revoke", str(folder))
     assert code == 1
     assert f"{folder} is not trusted" in err
 
 
 @pytest.mark.usefixtures("more")
-def test_folders_that_are_trusted_are_listed(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert told(capsys, "trust", "--list", "--json") == []
-    assert "No folder is trusted" in said(capsys, "trust", "--list")[2]
-    assert told(capsys, "trust", "--json") == {
+def test_trusted_folders_are_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_json(capsys, "trust", "--list", "--json") == []
+    assert "No folder is trusted" in run_cli(capsys, "trust", "--list")[2]
+    assert run_json(capsys, "trust", "--json") == {
         "folder": str(folder),
         "file": str(folder / "marklight.toml"),
         "settings": {"collections": {"more": "../more"}, "index.max_bytes": 30_000_000},
     }
-    (row,) = told(capsys, "trust", "--list", "--json")
+    (row,) = run_json(capsys, "trust", "--list", "--json")
     assert (row["folder"], row["file"], row["state"]) == (str(folder), "marklight.toml", "trusted")
-    assert said(capsys, "trust", "--list")[1].startswith(
+    assert run_cli(capsys, "trust", "--list")[1].startswith(
         f"{folder}  (marklight.toml, trusted, since "
     )
     (folder / "marklight.toml").unlink()
-    assert told(capsys, "trust", "--list", "--json")[0]["state"] == "missing"
+    assert run_json(capsys, "trust", "--list", "--json")[0]["state"] == "missing"
     moved = folder.rename(folder.parent / "moved")
-    assert told(capsys, "trust", "--revoke", str(folder), "--json")["revoked"]
+    assert run_json(capsys, "trust", "--revoke", str(folder), "--json")["revoked"]
     assert moved.is_dir()
 
 
-def test_trust_is_recorded_outside_the_folder_for_this_user_alone(
+def test_trust_is_recorded_outside_the_folder_for_this_user_only(
     folder: Path, more: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(folder.rglob("*"))
-    said(capsys, "trust")
+    run_cli(capsys, "trust")
     assert sorted(folder.rglob("*")) == before
     (record,) = (more.parent / "data" / "trust").iterdir()
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
@@ -124,23 +122,23 @@ def test_trust_is_recorded_outside_the_folder_for_this_user_alone(
     # A record of another folder, or a damaged one, is no trust.
     for data in (record.read_text().replace(str(folder), "/other"), "{}", "[", '{"folder": 1}'):
         record.write_text(data)
-        assert "collections.more" in said(capsys, "search", "zebra")[2]
+        assert "collections.more" in run_cli(capsys, "search", "zebra")[2]
 
 
-def test_trust_does_not_move_with_a_copy_of_the_file(
+def test_a_copy_of_a_trusted_file_is_not_trusted(
     folder: Path, more: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said(capsys, "trust")
+    run_cli(capsys, "trust")
     copy = write(more.parent / "copy", {"a.md": "# A\n\nApples.\n", "marklight.toml": OUTSIDE})
-    assert "collections.more" in said(capsys, "search", "apples", str(copy))[2]
+    assert "collections.more" in run_cli(capsys, "search", "apples", str(copy))[2]
 
 
-def test_settings_show_what_was_ignored_and_why(
+def test_settings_show_ignored_values_with_reasons(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = 'serve.token = "known"\nserve.start = true\nchunk.max_chars = 3\nsearch.exact_title.most = 4\n'
     write(folder, {"marklight.toml": text})
-    found = told(capsys, "settings", "--json")
+    found = run_json(capsys, "settings", "--json")
     source = str(folder / "marklight.toml")
     assert found["search.exact_title.most"] == {"value": 4, "source": source}
     assert found["serve.start"] == {
@@ -150,30 +148,28 @@ def test_settings_show_what_was_ignored_and_why(
     }
     assert found["chunk.max_chars"]["ignored"]["reason"] == "allowed: 200 to 20000"
     assert found["serve.token"]["ignored"]["value"] == "…"
-    _, out, err = said(capsys, "settings")
+    _, out, err = run_cli(capsys, "settings")
     assert f"false  (built-in)  [ignored: true in {source}: only the user decides this]" in out
     assert "known" not in out
     assert "note: ignored in" in err
-    assert "known" not in said(capsys, "trust")[1]
+    assert "known" not in run_cli(capsys, "trust")[1]
 
 
-def test_settings_that_need_no_trust_record_none(
+def test_settings_that_need_no_trust_are_not_recorded(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(folder, {"marklight.toml": "search.exact_title.most = 4\n"})
-    code, out, err = said(capsys, "trust")
+    code, out, err = run_cli(capsys, "trust")
     assert (code, out) == (0, "")
     assert "needs trust. Nothing was changed" in err
-    assert told(capsys, "trust", "--list", "--json") == []
+    assert run_json(capsys, "trust", "--list", "--json") == []
 
 
-def test_pyproject_is_trusted_in_the_same_way(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pyproject_can_be_trusted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(folder, {"pyproject.toml": "[tool.marklight.index]\nmax_bytes = 30000000\n"})
-    assert "index.max_bytes" in said(capsys, "search", "tokens")[2]
-    assert said(capsys, "trust", "pyproject.toml")[1] == "index.max_bytes = 30000000\n"
-    assert "ignored" not in said(capsys, "search", "tokens")[2]
+    assert "index.max_bytes" in run_cli(capsys, "search", "tokens")[2]
+    assert run_cli(capsys, "trust", "pyproject.toml")[1] == "index.max_bytes = 30000000\n"
+    assert "ignored" not in run_cli(capsys, "search", "tokens")[2]
 
 
 @pytest.mark.parametrize(
@@ -188,20 +184,20 @@ def test_pyproject_is_trusted_in_the_same_way(
         (lambda file: (file.touch(), file.chmod(0o666)), 2, "can be written by every user"),
     ],
 )
-def test_a_file_that_is_not_obeyed_cannot_be_trusted(
+def test_an_unusable_file_cannot_be_trusted(
     folder: Path, capsys: pytest.CaptureFixture[str], prepare: object, code: int, why: str
 ) -> None:
     prepare(folder / "marklight.toml")  # type: ignore[operator]
-    found, _, err = said(capsys, "trust")
+    found, _, err = run_cli(capsys, "trust")
     assert found == code
     assert why in err
 
 
 def test_revoke_and_list_together_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, "trust", "--revoke", "--list")[0] == 2
+    assert run_cli(capsys, "trust", "--revoke", "--list")[0] == 2
 
 
-def test_commits_report_what_is_ignored_too(
+def test_commits_report_ignored_settings(
     folder: Path, more: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tests.repository import Repository
@@ -209,5 +205,5 @@ def test_commits_report_what_is_ignored_too(
     repository = Repository(folder)
     repository.commit("Teach zebras to refresh tokens")
     assert more.is_dir()
-    found = json.loads(said(capsys, "commits", "zebras", "--json")[1])
+    found = json.loads(run_cli(capsys, "commits", "zebras", "--json")[1])
     assert any("collections.more" in notice for notice in found["notices"])

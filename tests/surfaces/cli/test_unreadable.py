@@ -1,4 +1,4 @@
-"""What a user may not read is named, and never taken for gone."""
+"""Unreadable files are reported and not treated as deleted."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.making import write
 
 DROP_FROM_BOUNDING_SET = 24
 READ_EVERYTHING = (1, 2)
-"""CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, by which root reads what its rights forbid."""
+"""CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, which let root ignore permissions."""
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="takes rights from root on Linux")
 
 
 def _like_others() -> None:
-    """Rights of files count for the program that is started, though root starts it."""
+    """Drop the capabilities that let root ignore permissions."""
     if os.getuid() == 0:
         libc = ctypes.CDLL(None, use_errno=True)
         for capability in READ_EVERYTHING:
@@ -50,18 +50,18 @@ def notes(tmp_path: Path) -> Path:
     return made
 
 
-def test_a_closed_folder_is_named_and_its_documents_come_back(notes: Path) -> None:
+def test_an_unreadable_folder_is_reported_and_its_documents_return(notes: Path) -> None:
     closed = notes / "closed"
     closed.chmod(0)
     try:
-        told = "closed/ cannot be listed (permission denied); documents below it may be missing"
+        message = "closed/ cannot be listed (permission denied); documents below it may be missing"
         for options in ([], ["--no-refresh"]):
             found = run(notes, "search", "otter", *options)
             assert "closed/b.md" not in found.stdout
             assert "a.md" in found.stdout
-            assert found.stderr.count(told) == 1
+            assert found.stderr.count(message) == 1
         alone = run(notes, "search", "otter too", "--path", "closed/**")
-        assert told in alone.stderr
+        assert message in alone.stderr
         assert "no longer exist" not in alone.stdout + alone.stderr
         got = run(notes, "get", "closed/b.md")
         assert got.returncode == 1
@@ -70,10 +70,10 @@ def test_a_closed_folder_is_named_and_its_documents_come_back(notes: Path) -> No
         closed.chmod(0o755)
     again = run(notes, "search", "otter")
     assert "closed/b.md" in again.stdout
-    assert told not in again.stderr
+    assert message not in again.stderr
 
 
-def test_a_closed_file_is_named_when_it_is_asked_for(notes: Path) -> None:
+def test_an_unreadable_file_is_reported(notes: Path) -> None:
     (notes / "a.md").chmod(0)
     got = run(notes, "get", "a.md")
     assert got.returncode == 1

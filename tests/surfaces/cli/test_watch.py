@@ -17,13 +17,13 @@ from marklight.surfaces.cli.app import run
 from tests.making import write
 
 SECONDS = 60.0
-"""Longer than a process needs to start; only a test that fails waits for so long."""
+"""Timeout; only a failing test waits this long."""
 PAGES = {"auth.md": "# Auth\n\nTokens expire.\n", "deploy.md": "# Deploy\n\nRoll out.\n"}
 MAIN = "from marklight.surfaces.cli import main; main()"
 
 
 class Watching:
-    """The process, and the lines that it writes."""
+    """A process and the lines that it prints."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -35,8 +35,8 @@ class Watching:
 
     def stop(self) -> tuple[int, str]:
         self.process.send_signal(signal.SIGINT)
-        said = self.process.stderr.read() if self.process.stderr else ""
-        return self.process.wait(SECONDS), said
+        output = self.process.stderr.read() if self.process.stderr else ""
+        return self.process.wait(SECONDS), output
 
     def _read(self) -> None:
         for line in self.process.stdout or ():
@@ -60,7 +60,7 @@ def watching(folder: Path, *more: str) -> Iterator[Watching]:
         process.communicate()
 
 
-def test_each_batch_is_a_line_until_an_interrupt_ends_it_well(tmp_path: Path) -> None:
+def test_each_batch_is_a_line_until_ctrl_c(tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", PAGES)
     with watching(folder) as one:
         assert one.line().startswith("2 added")
@@ -73,12 +73,12 @@ def test_each_batch_is_a_line_until_an_interrupt_ends_it_well(tmp_path: Path) ->
         assert one.line() == "moved guide/new.md → guide/old.md"
         (folder / "deploy.md").unlink()
         assert one.line() == "removed deploy.md"
-        code, said = one.stop()
+        code, output = one.stop()
     assert code == 0
-    assert "Traceback" not in said
+    assert "Traceback" not in output
 
 
-def test_with_json_each_batch_is_a_line_of_json(tmp_path: Path) -> None:
+def test_with_json_each_batch_is_a_json_line(tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", PAGES)
 
     def batch(line: str) -> dict[str, Any]:
@@ -92,5 +92,5 @@ def test_with_json_each_batch_is_a_line_of_json(tmp_path: Path) -> None:
         assert one.stop()[0] == 0
 
 
-def test_one_library_is_followed_at_a_time(tmp_path: Path) -> None:
+def test_watch_takes_one_library(tmp_path: Path) -> None:
     assert run(["index", str(tmp_path), str(tmp_path), "--watch"]) == 2

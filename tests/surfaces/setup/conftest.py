@@ -1,4 +1,4 @@
-"""A machine of a person's own."""
+"""A temporary home folder."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.surfaces.setup.person import Person
+from tests.surfaces.setup.user import User
 
 
 @pytest.fixture
-def person(
+def user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Person]:
+) -> Iterator[User]:
     monkeypatch.setattr(sys, "platform", "linux")
     for name in os.environ:
         if name.startswith(("MARKLIGHT_", "CLAUDE_", "CODEX_", "XDG_")):
@@ -26,5 +26,5 @@ def person(
     (notes / "a.md").write_text("# Backups\n\nKept for thirty days.\n")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(notes)
-    yield Person(home, notes, capsys)
+    yield User(home, notes, capsys)
     assert not list(tmp_path.rglob(".*.marklight")), "something half-written was left behind"

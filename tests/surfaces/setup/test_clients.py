@@ -1,4 +1,4 @@
-"""Where each client has its file, on each platform."""
+"""Paths of configuration files on each platform."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 import pytest
 
 from marklight.surfaces.setup.clients import CLIENTS, Machine
-from tests.surfaces.setup.person import Person
+from tests.surfaces.setup.user import User
 
 MAC = Machine("darwin", PurePosixPath("/Users/ana"), {})
 
@@ -51,20 +51,20 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("machine", "client", "place"), PLACES)
-def test_the_file_is_where_the_platform_has_it(machine: Machine, client: str, place: str) -> None:
+def test_the_configuration_file_of_each_platform(machine: Machine, client: str, place: str) -> None:
     assert str(CLIENTS[client].user_files(machine)[-1]) == place
 
 
-def test_claude_desktop_as_a_windows_package_has_its_file_elsewhere() -> None:
+def test_claude_desktop_as_a_windows_package_uses_another_file() -> None:
     first, second, _ = CLIENTS["claude-desktop"].user_files(ROAMING)
     assert first == PureWindowsPath(r"D:\Local\Claude-Data\claude_*\claude_desktop_config.json")
     assert second.match(r"D:\Local\Packages\Claude_*\LocalCache\Roaming\Claude\*.json")
 
 
-def test_the_folder_that_a_package_made_is_taken(
-    person: Person, monkeypatch: pytest.MonkeyPatch
+def test_an_existing_folder_of_a_package_is_used(
+    user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    local = person.home / "AppData" / "Local"
+    local = user.home / "AppData" / "Local"
     made = local / "Packages" / "Claude_pzs8" / "LocalCache" / "Roaming" / "Claude"
     made.mkdir(parents=True)
     monkeypatch.setenv("LOCALAPPDATA", str(local))
@@ -72,4 +72,4 @@ def test_the_folder_that_a_package_made_is_taken(
     from marklight.surfaces.setup.clients import config_file
 
     assert config_file(CLIENTS["claude-desktop"], None) == made / "claude_desktop_config.json"
-    assert config_file(CLIENTS["cursor"], None) == person.home / ".cursor" / "mcp.json"
+    assert config_file(CLIENTS["cursor"], None) == user.home / ".cursor" / "mcp.json"

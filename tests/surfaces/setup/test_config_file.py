@@ -1,4 +1,4 @@
-"""Nothing else in a client's file is touched, and one that cannot be changed safely is left alone."""
+"""Editing a client's configuration keeps all other content; unsafe edits are rejected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from marklight.surfaces.setup.clients import CLIENTS
-from tests.surfaces.setup.person import JSON, Person, values
+from tests.surfaces.setup.user import JSON, User, values
 
 OTHERS = {
     "two spaces": '{\n  "theme": "dark",\n  "SERVERS": {\n    "other": {"command": "npx", "args": []}\n  },\n  "n": 1.10\n}\n',
@@ -27,12 +27,10 @@ OTHERS = {
 
 @pytest.mark.parametrize("text", OTHERS.values(), ids=OTHERS.keys())
 @pytest.mark.parametrize("client", JSON)
-def test_everything_else_in_a_json_file_stays_to_the_letter(
-    person: Person, client: str, text: str
-) -> None:
+def test_all_other_text_of_a_json_file_is_unchanged(user: User, client: str, text: str) -> None:
     text = text.replace("SERVERS", CLIENTS[client].servers)
-    file = person.has(client, text)
-    assert person.types(client)[0] == 0
+    file = user.write_config(client, text)
+    assert user.install_mcp(client)[0] == 0
     after = file.read_bytes().decode()
     bare = after.removeprefix("\ufeff")
     assert after.startswith("\ufeff") == text.startswith("\ufeff")
@@ -41,12 +39,12 @@ def test_everything_else_in_a_json_file_stays_to_the_letter(
     wanted = json.loads(text.removeprefix("\ufeff")) if text.strip() else {}
     now = json.loads(bare)
     ours = now[CLIENTS[client].servers].pop("marklight")
-    assert ours["args"][-1] == str(person.notes)
+    assert ours["args"][-1] == str(user.notes)
     assert now == {CLIENTS[client].servers: {}} | wanted
     # Nothing but additions: each line that was there is there, in its order.
     rest = iter(after)
     assert all(sign in rest for sign in text.strip())
-    person.types(client, "--remove")
+    user.install_mcp(client, "--remove")
     removed = file.read_bytes().decode()
     assert json.loads(removed.removeprefix("\ufeff")) == wanted
     if text.strip() and "{}" not in text.strip()[1:]:
@@ -54,28 +52,26 @@ def test_everything_else_in_a_json_file_stays_to_the_letter(
 
 
 @pytest.mark.parametrize("client", JSON)
-def test_what_was_made_to_hold_our_entry_goes_with_it_and_nothing_else_does(
-    person: Person, client: str
-) -> None:
+def test_an_object_created_for_the_entry_is_removed_with_it(user: User, client: str) -> None:
     servers = CLIENTS[client].servers
-    person.types(client)
-    person.types(client, "--remove")
-    assert values(person.file(client)) == {}
-    file = person.has(client, json.dumps({"theme": "dark"}))
-    person.types(client)
-    other = person.notes / "other"
+    user.install_mcp(client)
+    user.install_mcp(client, "--remove")
+    assert values(user.file(client)) == {}
+    file = user.write_config(client, json.dumps({"theme": "dark"}))
+    user.install_mcp(client)
+    other = user.notes / "other"
     other.mkdir()
-    person.types(client, str(other))  # the copy has our entry now
-    person.types(client, "--remove")
+    user.install_mcp(client, str(other))  # the copy has our entry now
+    user.install_mcp(client, "--remove")
     assert values(file) == {"theme": "dark"}
-    # A person's own stays, though nothing is in it any more.
+    # A user's own stays, though nothing is in it any more.
     for holds in ({}, {"own": {"command": "npx"}}):
-        person.has(client, json.dumps({servers: holds}))
-        person.types(client)
+        user.write_config(client, json.dumps({servers: holds}))
+        user.install_mcp(client)
         now = values(file)
         now[servers].pop("own", None)
         file.write_text(json.dumps(now))
-        person.types(client, "--remove")
+        user.install_mcp(client, "--remove")
         assert values(file) == {servers: {}}
 
 
@@ -99,28 +95,28 @@ model = "o8"
 """
 
 
-def test_comments_and_order_of_a_toml_file_stay(person: Person) -> None:
-    file = person.has("codex", CODEX)
-    assert person.types("codex")[0] == 0
+def test_comments_and_order_of_a_toml_file_are_kept(user: User) -> None:
+    file = user.write_config("codex", CODEX)
+    assert user.install_mcp("codex")[0] == 0
     assert file.read_text().startswith(CODEX + "\n[mcp_servers.marklight]\n")
-    assert set(person.servers("codex")) == {"other", "marklight"}
-    person.types("codex", "--remove")
+    assert set(user.servers("codex")) == {"other", "marklight"}
+    user.install_mcp("codex", "--remove")
     assert file.read_text() == CODEX
 
 
-def test_a_toml_file_without_a_last_line_break_or_with_windows_ones_is_well(person: Person) -> None:
-    file = person.has("codex", 'a = 1\r\nb = """x\r\ny"""')
-    assert person.types("codex")[0] == 0
+def test_a_toml_file_without_final_newline_or_with_crlf(user: User) -> None:
+    file = user.write_config("codex", 'a = 1\r\nb = """x\r\ny"""')
+    assert user.install_mcp("codex")[0] == 0
     assert file.read_bytes().count(b"\n") == file.read_bytes().count(b"\r\n") > 4
     assert values(file)["b"] == "x\ny"
 
 
-def test_in_the_middle_of_a_toml_file_only_our_own_lines_change(person: Person) -> None:
+def test_only_our_lines_change_in_the_middle_of_a_toml_file(user: User) -> None:
     before, after = "[a]\nx = 1\n\n", "\n# about b\n[b]\ny = 2\n"
     own = '# ours\nstartup_timeout_sec = 30\n[mcp_servers.marklight.env]\nLANG = "C"\n'
     old = '[mcp_servers."marklight"] # here\ncommand = "gone"\nargs = [\n  "mcp",\n  "/old",\n]\n'
-    file = person.has("codex", before + old + own + after)
-    code, out, _ = person.types("codex")
+    file = user.write_config("codex", before + old + own + after)
+    code, out, _ = user.install_mcp("codex")
     assert code == 0
     assert out.startswith("Changed marklight")
     text = file.read_text()
@@ -128,7 +124,7 @@ def test_in_the_middle_of_a_toml_file_only_our_own_lines_change(person: Person) 
     assert text.endswith(own + after)
     assert "gone" not in text
     assert "/old" not in text
-    person.types("codex", "--remove")
+    user.install_mcp("codex", "--remove")
     assert file.read_text() == "[a]\nx = 1\n" + after
 
 
@@ -142,14 +138,12 @@ def test_in_the_middle_of_a_toml_file_only_our_own_lines_change(person: Person) 
         "not toml",
     ],
 )
-def test_a_toml_file_that_cannot_be_changed_by_its_lines_is_left_alone(
-    person: Person, text: str
-) -> None:
-    file = person.has("codex", text)
-    code, out, err = person.types("codex")
+def test_a_toml_file_with_an_unsupported_layout_is_unchanged(user: User, text: str) -> None:
+    file = user.write_config("codex", text)
+    code, out, err = user.install_mcp("codex")
     assert code == 3
     assert file.read_text() == text
-    assert tomllib.loads(out)["mcp_servers"]["marklight"]["args"][-1] == str(person.notes)
+    assert tomllib.loads(out)["mcp_servers"]["marklight"]["args"][-1] == str(user.notes)
     assert err.splitlines()[-1].endswith("Add the entry printed above yourself.")
 
 
@@ -167,89 +161,87 @@ BROKEN = {
 
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN.keys())
 @pytest.mark.parametrize("client", ["vscode", "claude-code"])
-def test_a_file_with_comments_or_faults_is_left_alone_and_what_to_paste_is_printed(
-    person: Person, client: str, text: str
+def test_an_invalid_file_is_unchanged_and_the_entry_is_printed(
+    user: User, client: str, text: str
 ) -> None:
-    file = person.has(client, text)
-    code, out, err = person.types(client)
+    file = user.write_config(client, text)
+    code, out, err = user.install_mcp(client)
     assert code == 3
     assert file.read_text() == text
     assert list(file.parent.glob(f"{file.name}*")) == [file]
-    assert json.loads(out)[CLIENTS[client].servers]["marklight"]["args"][-1] == str(person.notes)
+    assert json.loads(out)[CLIENTS[client].servers]["marklight"]["args"][-1] == str(user.notes)
     assert str(file) in err.splitlines()[-1]
-    code, _, err = person.types(client, "--remove")
+    code, _, err = user.install_mcp(client, "--remove")
     assert code == 3
     assert err.rstrip().endswith("Remove marklight from it yourself.")
     assert file.read_text() == text
 
 
-def test_a_file_that_is_not_utf8_is_left_alone(person: Person) -> None:
-    file = person.has("cursor", "")
+def test_a_file_that_is_not_utf8_is_unchanged(user: User) -> None:
+    file = user.write_config("cursor", "")
     file.write_bytes('{"é": 1}'.encode("latin-1"))
-    assert person.types("cursor")[0] == 3
+    assert user.install_mcp("cursor")[0] == 3
     assert file.read_bytes() == '{"é": 1}'.encode("latin-1")
 
 
-def test_a_read_only_file_is_left_alone(person: Person) -> None:
-    file = person.has("cursor", "{}")
+def test_a_read_only_file_is_unchanged(user: User) -> None:
+    file = user.write_config("cursor", "{}")
     file.chmod(0o444)
-    code, out, err = person.types("cursor")
+    code, out, err = user.install_mcp("cursor")
     assert code == 3
     assert "read-only" in err
     assert file.read_text() == "{}"
     assert json.loads(out)
 
 
-def test_a_file_where_a_folder_should_be_is_one_clear_line(person: Person) -> None:
-    (person.home / ".cursor").write_text("")
-    code, _, err = person.types("cursor")
+def test_a_file_in_place_of_a_folder_is_reported(user: User) -> None:
+    (user.home / ".cursor").write_text("")
+    code, _, err = user.install_mcp("cursor")
     assert code == 3
     assert "Traceback" not in err
     assert ".cursor" in err.splitlines()[-1]
 
 
-def test_rights_are_kept_and_the_file_as_it_was_stands_beside(person: Person) -> None:
-    file = person.has("claude-code", '{"secret": 1}')
+def test_permissions_are_kept_and_a_backup_is_written(user: User) -> None:
+    file = user.write_config("claude-code", '{"secret": 1}')
     file.chmod(0o600)
-    _, out, _ = person.types("claude-code")
+    _, out, _ = user.install_mcp("claude-code")
     backup = file.with_name(".claude.json.before-marklight")
     assert backup.name in out
     assert backup.read_text() == '{"secret": 1}'
     assert [stat.S_IMODE(each.stat().st_mode) for each in (file, backup)] == [0o600, 0o600]
 
 
-def test_a_link_stays_a_link(person: Person) -> None:
-    real = person.home / "dotfiles" / "mcp.json"
+def test_a_symbolic_link_is_kept(user: User) -> None:
+    real = user.home / "dotfiles" / "mcp.json"
     real.parent.mkdir()
     real.write_text("{}")
-    (person.home / ".cursor").mkdir()
-    link = person.file("cursor")
+    (user.home / ".cursor").mkdir()
+    link = user.file("cursor")
     link.symlink_to(Path("..") / "dotfiles" / "mcp.json")
-    assert person.types("cursor")[0] == 0
+    assert user.install_mcp("cursor")[0] == 0
     assert link.is_symlink()
     assert "marklight" in json.loads(real.read_text())["mcpServers"]
     assert {each.name for each in link.parent.iterdir()} == {"mcp.json"}
 
 
-def test_a_link_to_a_file_that_is_not_there_yet_makes_it(person: Person) -> None:
-    real = person.home / "dotfiles" / "mcp.json"
-    link = person.file("cursor")
+def test_the_missing_target_of_a_symbolic_link_is_created(user: User) -> None:
+    real = user.home / "dotfiles" / "mcp.json"
+    link = user.file("cursor")
     link.parent.mkdir()
     link.symlink_to(real)
-    assert person.types("cursor")[0] == 0
+    assert user.install_mcp("cursor")[0] == 0
     assert link.is_symlink()
     assert "marklight" in values(real)["mcpServers"]
 
 
-def test_a_folder_whose_name_is_no_utf8_cannot_be_written_down(
-    person: Person, tmp_path: Path
-) -> None:
+def test_a_folder_name_that_is_not_utf8_is_rejected(user: User, tmp_path: Path) -> None:
     odd = os.fsencode(tmp_path) + b"/\xff"
     try:
         os.mkdir(odd)
     except OSError:
         pytest.skip("this file system has no such names")
-    code, _, err = person.types("cursor", os.fsdecode(odd))
+    code, _, err = user.install_mcp("cursor", os.fsdecode(odd))
     assert code == 2
     assert "is not valid UTF-8" in err
-    assert not list(person.home.iterdir())
+    assert not list(user.home.iterdir())

@@ -1,4 +1,4 @@
-"""The command that is written works whatever the client's folder and path."""
+"""The installed command works with any current folder and PATH."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mcp import ClientSession, StdioServerParameters, stdio_client
 
 from marklight.surfaces.mcp.tools import tools_for
 from marklight.surfaces.setup.clients import server_command
-from tests.surfaces.setup.person import Person
+from tests.surfaces.setup.user import User
 
 
-def test_where_there_is_no_program_beside_python_the_module_is_started(
-    person: Person, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_the_module_is_started_if_there_is_no_console_script(
+    user: User, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     python = tmp_path / "bin" / "python"
     monkeypatch.setattr(sys, "executable", str(python))
@@ -31,7 +31,7 @@ def test_where_there_is_no_program_beside_python_the_module_is_started(
     assert server_command(tmp_path) == (str(called), "mcp", str(tmp_path))
 
 
-def test_the_module_is_the_command(tmp_path: Path) -> None:
+def test_the_module_runs_as_the_command(tmp_path: Path) -> None:
     (tmp_path / "click.py").write_text("raise SystemExit('taken from the current folder')")
     done = subprocess.run(
         [sys.executable, "-P", "-m", "marklight", "--version"],
@@ -41,19 +41,17 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("client", ["claude-code", "codex"])
-def test_the_very_command_that_was_written_serves_the_folder(
-    person: Person, client: str, tmp_path: Path
-) -> None:
-    """Started as a client does it: from elsewhere, without a PATH, with few variables."""
-    person.types(client)
-    written = person.servers(client)["marklight"]
+def test_the_installed_command_serves_the_folder(user: User, client: str, tmp_path: Path) -> None:
+    """Start it like a client: from another folder, without PATH, with few variables."""
+    user.install_mcp(client)
+    written = user.servers(client)["marklight"]
     shared = {key: os.environ[key] for key in ("PYTHONPATH",) if key in os.environ}
     own = {"MARKLIGHT_MODEL_NAME": "fake", "MARKLIGHT_DATA_DIR": str(tmp_path / "data")}
     server = StdioServerParameters(
         command=written["command"],
         args=written["args"],
         cwd=tmp_path,
-        env={**shared, **own, "PATH": "", "HOME": str(person.home)},
+        env={**shared, **own, "PATH": "", "HOME": str(user.home)},
     )
 
     async def talk() -> tuple[set[str], str]:

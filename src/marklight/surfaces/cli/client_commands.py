@@ -24,13 +24,19 @@ if TYPE_CHECKING:
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("--project", is_flag=True, help="Configure only the project in the current folder.")
 @click.option(
-    "--name", default="marklight", show_default=True, help="Name the server in the client."
+    "--name", default="marklight", show_default=True, help="Register the server under this name."
 )
 @click.option(
-    "--file", type=click.Path(path_type=Path), help="Change this file instead of the usual one."
+    "--file",
+    type=click.Path(path_type=Path),
+    help="Change this configuration file instead of the default one.",
 )
-@click.option("--skill", is_flag=True, help="Install the skill file too: when and how to search.")
-@click.option("--remove", is_flag=True, help="Remove the server again.")
+@click.option(
+    "--skill",
+    is_flag=True,
+    help="Also install the skill file, which explains when and how to search.",
+)
+@click.option("--remove", is_flag=True, help="Remove the server from the client.")
 @click.option(
     "--dry-run", "--print", "dry_run", is_flag=True, help="Print the entry; change nothing."
 )
@@ -46,8 +52,8 @@ def install_mcp(
 ) -> int:
     """Connect an assistant to a library.
 
-    CLIENT is claude-code, claude-desktop, cursor, vscode or codex. PATH is a folder, by default the
-    library around the current folder. The rest of the client's configuration stays as it is.
+    CLIENT is claude-code, claude-desktop, cursor, vscode or codex. PATH defaults to the library that
+    contains the current folder. The rest of the client's configuration stays as it is.
     """
     from marklight.surfaces.setup import clients
 
@@ -131,7 +137,7 @@ def _remove(
 
 
 def _served_folder(path: Path | None, client: str) -> Path:
-    """Return the absolute path of the folder to serve: the given one, or the library around the current folder."""
+    """Return the absolute path of the folder to serve: the given one, or the library that contains the current folder."""
     from marklight.place import is_library, locate
 
     located = locate(path)

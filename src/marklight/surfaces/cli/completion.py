@@ -139,7 +139,7 @@ def _completions(
 
 @contextmanager
 def _library(context: click.Context) -> Iterator[Library]:
-    """Open the library that the command line names, else the one around the current folder."""
+    """Open the library that the command line names, else the one that contains the current folder."""
     from marklight.surfaces.cli.options import open_own
 
     given = context.params

@@ -32,11 +32,9 @@ if TYPE_CHECKING:
 @click.argument("reference", metavar="REF", shell_complete=completer("references"))
 @click.option(
     "--level",
-    help="Print more context: passage, neighbours, block, parent, section or document.",
+    help="Choose the context: passage, neighbours, block, parent, section or document.",
 )
-@click.option(
-    "--context", type=int, metavar="N", help="Print N passages before and after it as well."
-)
+@click.option("--context", type=int, metavar="N", help="Include N passages before and after it.")
 @IN_LIBRARY
 @AS_JSON
 @COLOR
@@ -50,8 +48,8 @@ def get(
 ) -> int:
     """Print a document or a part of it.
 
-    REF is a path or a title, path#heading, path:10-40, or a chunk id. On a terminal the text is quoted
-    below a header with its place; a file or a pipe receives the text of the document only.
+    REF is a path, a title, path#heading, path:10-40 or a chunk id. On a terminal the text is quoted below
+    a header with its place; a file or a pipe receives the text only.
     """
     with (
         open_library(around(folder, reference), assignments) as library,
@@ -109,7 +107,7 @@ def links(
 ) -> int:
     """List the links and backlinks of a document.
 
-    Without PATH: list all broken links of the library, and documents that no link connects.
+    Without PATH, list the broken links of the library and the documents without links.
     """
     with (
         open_library(around(folder, path or ""), assignments) as library,
@@ -143,7 +141,7 @@ def links(
 def related(
     path: str, limit: int, folder: Path | None, as_json: bool, assignments: tuple[str, ...]
 ) -> int:
-    """List documents related to one by links, tags and meaning, with reasons."""
+    """List documents related to PATH by links, tags and meaning, with reasons."""
     with (
         open_library(around(folder, path), assignments) as library,
         Bar(library.place.folder) as bar,

@@ -16,14 +16,17 @@ from marklight.surfaces.cli.output import Bar, note, show, show_json
 @AS_JSON
 @MODE
 @click.option(
-    "--ablate", "with_ablation", is_flag=True, help="Measure again without each stage in turn."
+    "--ablate",
+    "with_ablation",
+    is_flag=True,
+    help="Measure the effect of each stage by leaving it out.",
 )
 @click.option(
     "--compare",
     "compared",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Compare with a run that has this setting; repeat to change several at once.",
+    help="Compare with a second run that uses this setting; repeat to combine several.",
 )
 @click.option(
     "-n", "--sample", type=int, metavar="N", help="Use only N queries, for a quick estimate."
@@ -32,7 +35,7 @@ from marklight.surfaces.cli.output import Bar, note, show, show_json
     "--off-topic",
     type=click.Path(path_type=Path),
     metavar="DATASET",
-    help="Use the queries of DATASET as unanswerable ones instead of the forty built in.",
+    help="Use the queries of DATASET as unanswerable queries (default: forty built-in ones).",
 )
 @SET
 def evaluate(

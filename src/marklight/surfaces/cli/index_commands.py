@@ -24,7 +24,7 @@ MAX_NAMES = 10
 """Paths of each kind in one line of `index --watch`."""
 
 
-@click.command()
+@click.command(short_help="Bring the index up to date.")
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--rebuild", is_flag=True, help="Read every file again; embeddings are reused.")
 @click.option(
@@ -36,7 +36,7 @@ MAX_NAMES = 10
     "--watch",
     "watching",
     is_flag=True,
-    help="Keep watching for changes and print a line for each batch; stop with Ctrl-C.",
+    help="Watch for changes and print a line for each batch; stop with Ctrl-C.",
 )
 @AS_JSON
 @SET
@@ -207,7 +207,7 @@ def ignored(path: Path, folder: Path | None, as_json: bool, assignments: tuple[s
     return 0
 
 
-@click.command()
+@click.command(short_help="Check and repair the installation and the index.")
 @IN_LIBRARY
 @AS_JSON
 @SET

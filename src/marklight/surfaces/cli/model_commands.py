@@ -63,7 +63,7 @@ def pull(name: str, revision: str) -> int:
     return 0
 
 
-@models.command()
+@models.command(short_help="Check the files of models.")
 @click.argument("name", required=False)
 @AS_JSON
 def verify(name: str | None, as_json: bool) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 AS_JSON_FORMAT = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON, like --format json."
+    "--json", "as_json", is_flag=True, help="Print JSON (same as --format json)."
 )
 SET = click.option(
     "--set",
@@ -63,7 +63,7 @@ AFTER = click.option(
     multiple=True,
     callback=_strictest,
     metavar="DATE",
-    help="Search only what is dated DATE or later; DATE is 2026-01-31 or 2026-01.",
+    help="Search only what is dated DATE or later, such as 2026-01-31 or 2026-01.",
 )
 BEFORE = click.option(
     "--before",
@@ -106,7 +106,7 @@ IN_LIBRARY = click.option(
     "folder",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Use the library in FOLDER instead of the one around the current folder.",
+    help="Use the library in FOLDER (default: the one that contains the current folder).",
 )
 
 
@@ -128,7 +128,7 @@ def completer(name: str) -> Callable[[click.Context, click.Parameter, str], list
 def open_library(
     folder: Path | None, assignments: Sequence[str] = (), *, searching: bool = False
 ) -> Library | RemoteLibrary:
-    """Open the library around a folder: through its daemon if one runs, else in this process.
+    """Open the library that contains a folder: through its daemon if one runs, else in this process.
 
     With `searching`, the daemon also takes assignments of search settings, with each query; any other
     assignment makes this process open the library itself.

@@ -117,9 +117,9 @@ def search(
     no_refresh: bool,
     **options: Any,
 ) -> int:
-    """Search a folder; it is indexed first if needed.
+    """Search a folder. A new folder is indexed first.
 
-    PATH is by default the library around the current folder.
+    PATH defaults to the library that contains the current folder.
     """
     format = "json" if as_json else format
     with (
@@ -201,7 +201,7 @@ def commits(
     no_refresh: bool,
     **options: Any,
 ) -> int:
-    """Search commits by message and diff; the repository is indexed first if needed."""
+    """Search commits by message and diff. A new repository is indexed first."""
     format = "json" if as_json else format
     with open_library(path, assignments, searching=True) as library, Bar() as bar:
         answer = library.commits(query, refresh=not no_refresh, progress=bar, **options)
@@ -243,7 +243,7 @@ def _print_commits(answer: Commits, format: str, style: render.Style, explain: b
 def query(path: Path | None, limit: int, mode: str, assignments: tuple[str, ...]) -> int:
     """Start an interactive session: search, read results, refine.
 
-    Also reads queries from a pipe, one a line. Type :help for the commands.
+    Queries can also be piped in, one per line. Type :help for a list of commands.
     """
     from marklight.surfaces.cli.interactive import HINT, Session
 

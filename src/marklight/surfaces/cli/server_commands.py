@@ -34,14 +34,16 @@ REDRAW_SECONDS = 0.2
 @click.option(
     "--host",
     metavar="ADDRESS",
-    help="Listen on ADDRESS instead of serve.host; other than loopback needs a token.",
+    help="Listen on ADDRESS (default: serve.host); any but a loopback address needs a token.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
-    help="Listen on this port instead of serve.port (7433); 0 picks a free one.",
+    help="Listen on this port (default: serve.port, 7433); 0 picks a free one.",
 )
-@click.option("--token", help="Require clients to send `Authorization: Bearer TOKEN`.")
+@click.option(
+    "--token", metavar="TOKEN", help="Require clients to send `Authorization: Bearer TOKEN`."
+)
 @click.option("--detach", is_flag=True, help="Run in the background; return once it is ready.")
 @click.option("--leave-idle", is_flag=True, hidden=True)
 @AS_JSON
@@ -56,7 +58,7 @@ def serve(
     leave_idle: bool,
     **options: Any,
 ) -> int:
-    """Serve a library: web page, HTTP API, and MCP at /mcp. Other commands use it while it runs.
+    """Serve a library: web page, HTTP API, and MCP at /mcp. Other commands use this daemon while it runs.
 
     `serve status [PATH]` shows the running daemon and `serve stop [PATH]` stops it. Write ./status or
     ./stop for a folder of that name.

@@ -29,7 +29,7 @@ SECRETS = ("serve.token",)
 def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """List every setting with its value and its source.
 
-    Values in a folder's file that are ignored until you trust it are marked.
+    Ignored settings of a folder's file are marked; `marklight trust` enables them.
     """
     with open_own(folder, assignments) as library:
         values = library.settings
@@ -93,10 +93,10 @@ def trust(
 ) -> int:
     """Trust the settings file of a folder, and print the settings this enables.
 
-    FOLDER is by default the library around the current folder. Without trust, a folder's marklight.toml
-    or pyproject.toml can only change how its documents are ranked, split and ignored. Other settings, such
-    as engines, servers, models and paths outside the folder, apply once you trust the file. If the file
-    changes, trust it again.
+    FOLDER defaults to the library that contains the current folder. Without trust, a folder's
+    marklight.toml or pyproject.toml can only change ranking, chunking and which of its documents are
+    indexed. Other settings, such as engines, servers, models and paths outside the folder, apply once you
+    trust the file. If the file changes, trust it again.
     """
     if revoke and list_all:
         raise click.UsageError("--revoke and --list cannot be used together")

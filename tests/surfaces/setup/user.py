@@ -1,4 +1,4 @@
-"""Someone who sets up an assistant."""
+"""Helpers to run install-mcp in a temporary home folder."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from marklight.surfaces.setup.clients import CLIENTS, Machine
 JSON = [name for name, client in CLIENTS.items() if not client.file.endswith(".toml")]
 
 
-class Person:
-    """Someone at a machine of their own, with a folder of notes."""
+class User:
+    """A user with a home folder and a folder of notes."""
 
     def __init__(self, home: Path, notes: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.home, self.notes, self._capsys = home, notes, capsys
 
-    def types(self, *arguments: str) -> tuple[int, str, str]:
+    def install_mcp(self, *arguments: str) -> tuple[int, str, str]:
         code = run(["install-mcp", *arguments])
         out, err = self._capsys.readouterr()
         return code, out, err
@@ -30,7 +30,7 @@ class Person:
         (file,) = CLIENTS[client].user_files(Machine("linux", self.home, {}))
         return Path(file)
 
-    def has(self, client: str, text: str) -> Path:
+    def write_config(self, client: str, text: str) -> Path:
         file = self.file(client)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(text.encode())

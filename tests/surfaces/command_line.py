@@ -1,4 +1,4 @@
-"""A small library, and what a command says of it."""
+"""Run commands in this process and return their output."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PAGES = {
 }
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run_cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = run(arguments)
     out, err = capsys.readouterr()
     return code, out, err
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    code, out, err = said(capsys, *arguments)
+def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    code, out, err = run_cli(capsys, *arguments)
     assert code == 0, err
     return json.loads(out)
