@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.errors import UsageError
 from marklight.ingest.path_filter import (
@@ -27,10 +27,12 @@ from marklight.ingest.path_filter import (
     is_unicode,
     rules_in,
 )
-from marklight.ingest.read import Inode
 from marklight.ingest.recipe import PARSERS, with_defaults
 from marklight.model import DocumentId, Failure, FileState
 from marklight.ports import PathRange
+
+if TYPE_CHECKING:
+    from marklight.ingest.read import Inode
 
 FollowedLinks = dict[str, dict[str, str]]
 """By collection: targets of symbolic links, and the one link to each that is followed."""
@@ -42,7 +44,7 @@ AFTER_SLASH = chr(ord("/") + 1)
 DENIED = "cannot be listed: permission denied"
 """Reason why the documents of a folder are missing."""
 _TIME_CHECK_INTERVAL = 256
-"""Entries between two looks at the clock: a tree with fewer is always walked whole."""
+"""Entries between two checks of the clock: a tree with fewer is always walked whole."""
 
 
 class ScannedFile(NamedTuple):

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 WINDOW = 256
 """Passages embedded for one commit: some six seconds of work on two cores."""
 SMALL_WINDOW = 32
-"""The same under a time limit: below a second of work."""
+"""Passages for one commit under a time limit: below a second of work."""
 TERM_WINDOW = 1024
 """Vocabulary terms embedded for one commit: a second of work on two cores."""
 SMALL_TERM_WINDOW = 128
-"""The same under a time limit."""
+"""Vocabulary terms for one commit under a time limit."""
 TERM_SECONDS = 0.5
 """Most time that a search spends on vocabulary terms, however much it has: it works without them too."""
 COMMIT_SECONDS = 10.0
-"""How long a commit waits for the writer lock."""
+"""Timeout of the writer lock."""
 
 EMBED_FIRST = 60
 """Passages that match the query terms and are embedded first while vectors are missing."""

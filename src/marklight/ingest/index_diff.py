@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from marklight.errors import Refused
 from marklight.ingest.discover import DENIED, Scan, ScannedFile
-from marklight.ingest.read import read
 from marklight.model import DocumentId, Failure, FileState
 from marklight.ports import Engine, IndexedFile, PathRange
 
@@ -36,7 +35,7 @@ class IndexDiff:
     """The difference between disk and index."""
 
     generation: int
-    """Of the index that was compared; with another one the difference may be another."""
+    """Generation of the index that was compared; if it changes, compare again."""
     files: Mapping[DocumentId, ScannedFile]
     known: Mapping[DocumentId, IndexedFile]
     failed: Mapping[DocumentId, Failure]
@@ -79,7 +78,7 @@ def compare(
     engine: Engine, scan: Callable[[], Scan], recipe: str, max_bytes: int, *, rebuild: bool
 ) -> IndexDiff:
     """Return the difference between disk and index."""
-    # The snapshot is older than the scan: a document that another process adds in between would look removed.
+    # The snapshot is older than the scan: a document that another process adds in between would count as removed.
     with engine.snapshot() as snapshot:
         generation, tried = snapshot.generation, snapshot.status.manifest().get(FAILURES_RECIPE, "")
         disk = scan()
@@ -121,6 +120,8 @@ def _current(
     max_bytes: int,
 ) -> Failure:
     """Return a failure with the file's state if reading the file again would fail the same way, else without."""
+    from marklight.ingest.read import read
+
     scanned = files.get(failure.document)
     if scanned is None:
         return failure

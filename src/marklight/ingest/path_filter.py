@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from marklight.ingest.read import first_bytes
 from marklight.ingest.recipe import OFF, matches, parser_for
 from marklight.text import has_too_many_wildcards
 
@@ -24,7 +23,7 @@ IGNORE_FILES = (".gitignore", ".ignore", ".marklightignore")
 NEVER = frozenset((".marklight", ".git"))
 """Names that are never indexed."""
 _LIMIT_BYTES = 1_000_000
-"""Of an ignore file; the rest of a longer one is not read."""
+"""The rest of a longer ignore file is not read."""
 _EXTENSION = re.compile(r"\*\.[A-Za-z0-9]+$")
 
 
@@ -165,6 +164,8 @@ def last_match(rules: Rules, path: str) -> Rule | None:
 
 def _load(path: str) -> Patterns | None:
     """Read an ignore file; as in git, one that is a symbolic link has no effect."""
+    from marklight.ingest.read import first_bytes
+
     try:
         return None if os.path.islink(path) else _parsed(first_bytes(path, _LIMIT_BYTES))
     except OSError:

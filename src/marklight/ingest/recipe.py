@@ -82,7 +82,7 @@ class Chunker:
     max_chars: int = 1500
     """Longer sections are split, between paragraphs where possible."""
     overlap_chars: int = 100
-    """How many characters from the end of a passage the next passage of the same section repeats."""
+    """Number of characters that a passage repeats from the end of the one before it in the same section."""
     parent_chars: int = 2000
     """Maximum length of a parent: a run of neighbouring passages that `--parents` returns as one."""
 

@@ -36,7 +36,7 @@ Find = Callable[[tuple[str, ...]], str | None]
 
 MAX_LINES = 4_000
 MAX_CHARS = 400_000
-"""Of a longer document a part is rendered: a browser's layout takes a thousand times the memory of the text."""
+"""Only a part of a longer document is rendered: a browser's layout takes a thousand times the memory of the text."""
 _MAX_TAGS = 20_000
 """HTML tags in a document beyond this are shown as text: the work of a parser may grow with their square."""
 _TASK = re.compile(r"\[([ xX])\]\s")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify
 
 STEP_MS, WAKE_MS = 50, 200
-"""How often a waiting thread polls for events, and for its end: a thousandth of one core."""
+"""Intervals at which a waiting thread polls for events, and for its end: a thousandth of one core."""
 MAX_DEBOUNCES = 10
 """A batch is returned after so many debounce intervals, even if events never pause."""
 MAX_RANGES = 500

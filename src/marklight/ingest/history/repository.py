@@ -101,7 +101,7 @@ class Repository(git.Location):
 
 
 def find(folder: Path) -> Repository | None:
-    """Return the repository that holds a folder; HistoryError where git refuses to read it or it leads elsewhere."""
+    """Return the repository around a folder; HistoryError where git refuses to read it or it leads elsewhere."""
     arguments = ("rev-parse", "--git-common-dir", "--absolute-git-dir")
     output, _, messages = git.try_run(folder, *arguments, seconds=git.QUICK)
     if not output:

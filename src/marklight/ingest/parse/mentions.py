@@ -104,22 +104,22 @@ class _Reader:
 
     def _read(self, text: Text) -> str:
         """Add the mentions of a text; return the text without markup."""
-        structure, shown, text_at = self.structure, [], 0
+        structure, parts, text_at = self.structure, [], 0
         place = _LineCounter(text)
         open_link: tuple[str, int] | None = None
         for token in _inline(text=text.level > 0).tokens(text.content, self.env):
             kind = token.type
             if kind in ("text", "code_inline", "wikilink", "tag", "image"):
-                shown.append(token.content)
+                parts.append(token.content)
             elif kind in ("softbreak", "hardbreak"):
-                shown.append(" ")
+                parts.append(" ")
             elif kind == "shortcode":
-                shown.append(strip_markup(token.content))
+                parts.append(strip_markup(token.content))
             if kind == "link_open":
                 open_link = str(token.attrs["href"]), token.meta.get("pos", 0)
-                text_at = len(shown)
+                text_at = len(parts)
             elif kind == "link_close" and open_link:
-                self._mention(open_link[0], "".join(shown[text_at:]), place.line(open_link[1]))
+                self._mention(open_link[0], "".join(parts[text_at:]), place.line(open_link[1]))
                 open_link = None
             elif kind == "image":
                 at = token.meta.get("pos", 0)
@@ -138,14 +138,14 @@ class _Reader:
             elif kind == "block_id":
                 at = place.line(token.meta["pos"])
                 structure.marks.setdefault(token.meta["name"].lower(), at)
-        return "".join(shown)
+        return "".join(parts)
 
     def _mention(
         self, target: str, text: str, line: int, style: Style = Style.MARKDOWN, embeds: bool = False
     ) -> None:
-        shown = " ".join(_EMPHASIS.sub("", text).split())
+        label = " ".join(_EMPHASIS.sub("", text).split())
         heading = len(self.structure.titles) - 1
-        self.structure.mentions.append(Mention(style, target, shown, line, heading, embeds))
+        self.structure.mentions.append(Mention(style, target, label, line, heading, embeds))
 
 
 class _LineCounter:
