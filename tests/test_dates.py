@@ -1,4 +1,4 @@
-"""What a written moment means."""
+"""Dates of any precision are parsed into ranges in UTC."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.dates import file_moment, moment_bounds
+from marklight.dates import modification_time, parse_date_range
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,9 @@ from marklight.dates import file_moment, moment_bounds
         ("2026-01-31 10:30:00 +0200", "2026-01-31T08:30:00", "2026-01-31T08:30:01"),
     ],
 )
-def test_a_moment_is_as_long_as_it_is_precise(text: str, begin: str, end: str) -> None:
-    expected = tuple(datetime.fromisoformat(each).replace(tzinfo=UTC) for each in (begin, end))
-    assert moment_bounds(text) == expected
+def test_a_date_covers_a_range_of_its_precision(text: str, begin: str, end: str) -> None:
+    expected = tuple(datetime.fromisoformat(text).replace(tzinfo=UTC) for text in (begin, end))
+    assert parse_date_range(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -43,32 +43,32 @@ def test_a_moment_is_as_long_as_it_is_precise(text: str, begin: str, end: str) -
         *("2026-01-01T10:00+99:00", "2026-01-01T10:00+01:60", "0001-01-01T00:00+01:00"),
     ],
 )
-def test_what_is_no_date_is_refused(text: str) -> None:
+def test_invalid_dates_raise_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="date"):
-        moment_bounds(text)
+        parse_date_range(text)
 
 
-def test_the_last_moments_that_there_are_end_with_time_itself() -> None:
+def test_the_end_of_the_last_dates_is_the_maximum_of_datetime() -> None:
     last = datetime.max.replace(tzinfo=UTC)
     for text in ("9999", "9999-12", "9999-12-31", "9999-12-31T23:59:59"):
-        assert moment_bounds(text)[1] == last
+        assert parse_date_range(text)[1] == last
 
 
 @given(st.datetimes(), st.timezones())
-def test_python_reads_a_moment_the_same_way(moment: datetime, zone: object) -> None:
+def test_iso_dates_are_parsed_as_python_does(moment: datetime, zone: object) -> None:
     try:
         written = moment.replace(tzinfo=zone).isoformat()  # type: ignore[arg-type]
-        begin, end = moment_bounds(written)
+        begin, end = parse_date_range(written)
     except ValueError:
-        return  # beyond the calendar in UTC, or a zone of long ago that has seconds
+        return  # outside of the calendar in UTC, or a historical zone with seconds
     assert begin == datetime.fromisoformat(written)
     assert timedelta(0) < end - begin <= timedelta(seconds=1)
 
 
 @pytest.mark.parametrize("time_ns", [0, -(10**18), 2**63, 2**80, -(2**80)])
-def test_every_file_time_is_a_moment(time_ns: int) -> None:
-    assert file_moment(time_ns).tzinfo is UTC
+def test_every_modification_time_can_be_converted(time_ns: int) -> None:
+    assert modification_time(time_ns).tzinfo is UTC
 
 
-def test_a_file_time_is_counted_from_1970() -> None:
-    assert file_moment(86_400_000_000_000) == datetime(1970, 1, 2, tzinfo=UTC)
+def test_modification_times_count_from_1970() -> None:
+    assert modification_time(86_400_000_000_000) == datetime(1970, 1, 2, tzinfo=UTC)

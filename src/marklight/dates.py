@@ -1,4 +1,4 @@
-"""Moments as people write them: a year, a month, a day or a time, each with its beginning and end."""
+"""Parse dates of any precision (year, month, day, time) into ranges in UTC."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from marklight.errors import UsageError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = datetime.min.replace(tzinfo=UTC)
 _LAST = datetime.max.replace(tzinfo=UTC)
-_WRITTEN = re.compile(
+_DATE = re.compile(
     r"(?P<year>\d{4})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d)"
     r"(?:[T ](?P<hour>\d\d)(?::(?P<minute>\d\d)(?::(?P<second>\d\d)(?:[.,](?P<part>\d+))?)?)?"
     r"\s?(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?)?)?)?",
@@ -18,33 +18,33 @@ _WRITTEN = re.compile(
 )
 
 
-def moment_bounds(text: str) -> tuple[datetime, datetime]:
-    """When it begins, and when the first moment after it does, in UTC; ValueError for no such date.
+def parse_date_range(text: str) -> tuple[datetime, datetime]:
+    """Return the start and the exclusive end of a date in UTC; raise ValueError if it is not a date.
 
-    `2026` is all of that year, `2026-01-31T10:30` one minute; what names no zone is meant in UTC.
+    `2026` is that whole year, `2026-01-31T10:30` one minute; without a zone it is in UTC.
     """
-    found = _WRITTEN.fullmatch(text.strip())
-    if not found:
-        raise ValueError(f"{text!r} is not a date")
-    given = found.groupdict()
-    part = given.pop("part") or ""
-    zone = given.pop("zone") or "Z"
-    numbers = [int(each) for each in given.values() if each is not None]
+    match = _DATE.fullmatch(text.strip())
+    if not match:
+        raise ValueError(f"Not a date: {text!r}")
+    groups = match.groupdict()
+    part = groups.pop("part") or ""
+    zone = groups.pop("zone") or "Z"
+    numbers = [int(group) for group in groups.values() if group is not None]
     try:
         begin = datetime(*(*numbers, 1, 1)[: max(3, len(numbers))], tzinfo=UTC)  # type: ignore[misc,arg-type]
         begin += timedelta(microseconds=int(part[:6].ljust(6, "0"))) - _offset(zone)
     except (ValueError, OverflowError):
-        raise ValueError(f"there is no such date as {text!r}") from None
+        raise ValueError(f"No such date: {text!r}") from None
     try:
-        return begin, _after(begin, len(numbers), bool(part))
+        return begin, _end(begin, len(numbers), bool(part))
     except (ValueError, OverflowError):
         return begin, _LAST
 
 
-def demand_moment(text: str) -> str:
-    """The same text, if it is a date; else an error that says how to write one."""
+def validate_date(text: str) -> str:
+    """Return the text; raise UsageError if it is not a date."""
     try:
-        moment_bounds(text)
+        parse_date_range(text)
     except (ValueError, AttributeError) as error:
         raise UsageError(
             f"{error}", "Write it as 2026, 2026-01, 2026-01-31 or with a time"
@@ -52,8 +52,8 @@ def demand_moment(text: str) -> str:
     return text
 
 
-def file_moment(mtime_ns: int) -> datetime:
-    """A file's time, in UTC; one that no calendar holds is the nearest that it does."""
+def modification_time(mtime_ns: int) -> datetime:
+    """Convert a file's modification time to UTC, clamped to the range of datetime."""
     try:
         return _EPOCH + timedelta(microseconds=mtime_ns // 1000)
     except OverflowError:
@@ -69,9 +69,9 @@ def _offset(zone: str) -> timedelta:
     return timedelta(hours=hours, minutes=minutes) * (-1 if zone[0] == "-" else 1)
 
 
-def _after(begin: datetime, precision: int, parts: bool) -> datetime:
-    """The moment at which it is over, by how many of year, month, day and so on were named."""
-    match precision:
+def _end(begin: datetime, components: int, has_fraction: bool) -> datetime:
+    """Return the exclusive end of a date with so many components: year, month, day, hour, minute, second."""
+    match components:
         case 1:
             return begin.replace(year=begin.year + 1)
         case 2:
@@ -82,4 +82,4 @@ def _after(begin: datetime, precision: int, parts: bool) -> datetime:
             return begin + timedelta(hours=1)
         case 5:
             return begin + timedelta(minutes=1)
-    return begin + timedelta(microseconds=1) if parts else begin + timedelta(seconds=1)
+    return begin + timedelta(microseconds=1) if has_fraction else begin + timedelta(seconds=1)

@@ -127,7 +127,7 @@ def neighbour_lines(chunk: Chunk, near: Sequence[Chunk], count: int) -> list[Lin
 
 def _is_part_of_lines(chunk: Chunk, page: DocumentLines) -> bool:
     """Return True if its lines contain more than the passage, such as those of a long line that was split."""
-    return not page.holds_only(chunk.lines, chunk.text)
+    return not page.contains_only(chunk.lines, chunk.text)
 
 
 def _span(*parts: Lines) -> Lines:

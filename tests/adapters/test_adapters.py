@@ -1,4 +1,4 @@
-"""The retrievers in the frameworks that they are for: what they find can be cited, and looked up in the file."""
+"""Retrievers for LangChain and LlamaIndex return passages that can be cited."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def cited(library: marklight.Library, facts: dict[str, Any]) -> str:
     return "\n".join(lines[first - 1 : last])
 
 
-def test_langchain_gets_passages_that_can_be_cited(library: marklight.Library) -> None:
+def test_the_langchain_retriever_returns_citable_passages(library: marklight.Library) -> None:
     langchain = pytest.importorskip("marklight.adapters.langchain")
     retriever = langchain.MarklightRetriever(library=library, options={"limit": 2})
     found = retriever.invoke("when does an access token expire")
@@ -51,13 +51,13 @@ def test_langchain_gets_passages_that_can_be_cited(library: marklight.Library) -
     assert retriever.invoke("espresso machine", tag="none") == []
 
 
-def test_langchain_gives_nothing_where_the_library_abstains(library: marklight.Library) -> None:
+def test_the_langchain_retriever_returns_nothing_on_abstention(library: marklight.Library) -> None:
     langchain = pytest.importorskip("marklight.adapters.langchain")
     retriever = langchain.MarklightRetriever(library=library, options={"min_confidence": 1})
     assert retriever.invoke("espresso machine") == []
 
 
-def test_llama_index_gets_passages_that_can_be_cited(library: marklight.Library) -> None:
+def test_the_llama_index_retriever_returns_citable_passages(library: marklight.Library) -> None:
     llama = pytest.importorskip("marklight.adapters.llama_index")
     from llama_index.core.schema import MetadataMode
 
@@ -72,7 +72,7 @@ def test_llama_index_gets_passages_that_can_be_cited(library: marklight.Library)
 
 
 @pytest.mark.parametrize("name", ["langchain", "llama_index"])
-def test_each_example_runs_without_a_network(name: str) -> None:
+def test_each_example_runs_offline(name: str) -> None:
     pytest.importorskip(f"marklight.adapters.{name}")
     done = subprocess.run(
         [sys.executable, f"examples/{name}_citations.py", "Where the index lives"],

@@ -1,4 +1,4 @@
-"""A dataset's documents as the real ingest sees them."""
+"""Documents of a dataset are rendered, indexed and identified."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ def ingested(text: Text) -> tuple[str, str]:
         "a\u2028b\x85c",
     ],
 )
-def test_a_text_is_read_as_it_is_written(text: str) -> None:
+def test_a_rendered_text_is_ingested_unchanged(text: str) -> None:
     title, body = ingested(Text("d", 'It\'s "quoted": yes # no\ttab', text))
     assert title == 'It\'s "quoted": yes # no tab'
     assert body == f"{text}\n"
 
 
-def test_what_has_no_text_says_its_title() -> None:
+def test_a_blank_text_is_replaced_by_its_title() -> None:
     assert ingested(Text("d", "Only a title", " ")) == ("Only a title", "Only a title\n")
 
 
-def test_what_has_no_title_has_one_without_words() -> None:
+def test_a_missing_title_is_replaced_by_one_without_terms() -> None:
     assert ingested(Text("d", " ", "text")) == (UNTITLED, "text\n")
     assert analyze(UNTITLED) == []
 
 
 @given(st.text(max_size=60), st.text(max_size=200))
-def test_no_title_and_no_text_can_break_out_of_its_place(title: str, text: str) -> None:
+def test_any_title_and_text_survive_rendering(title: str, text: str) -> None:
     called, body = ingested(Text("d", title, text))
     plain = " ".join("".join(sign if sign.isprintable() else " " for sign in title).split())
     assert called == (plain or UNTITLED)
@@ -67,9 +67,7 @@ def test_no_title_and_no_text_can_break_out_of_its_place(title: str, text: str) 
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=5
 )
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=4))
-def test_every_document_is_in_the_library_under_its_own_name(
-    tmp_path: Path, texts: list[str]
-) -> None:
+def test_every_document_is_indexed_under_its_id(tmp_path: Path, texts: list[str]) -> None:
     made = tuple(Text(f"d{place}", "title", text) for place, text in enumerate(texts))
     dataset = Dataset("any", (JudgedQuery("q", "title", {"d0": Judgement(1, "")}),), texts=made)
     with pytest.MonkeyPatch.context() as patch:
@@ -80,7 +78,7 @@ def test_every_document_is_in_the_library_under_its_own_name(
             assert found == {text.id for text in made}
 
 
-def test_a_settings_file_above_the_cache_does_not_take_the_documents_in(
+def test_a_settings_file_above_the_cache_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "marklight.toml").write_text('[collections]\nall = "."\n')
@@ -93,7 +91,7 @@ def test_a_settings_file_above_the_cache_does_not_take_the_documents_in(
         assert collection.library.status()["documents"] == 1
 
 
-def test_the_settings_of_a_folder_that_is_measured_do_not_lead_out_of_it(
+def test_settings_of_an_evaluated_folder_cannot_include_files_outside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path / "cache"))
@@ -109,7 +107,7 @@ def test_the_settings_of_a_folder_that_is_measured_do_not_lead_out_of_it(
         assert "files.follow_outside" in collection.notices[0]
 
 
-def test_files_of_a_set_have_one_time_so_that_none_is_newer(
+def test_all_files_of_a_dataset_have_the_same_modification_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path))

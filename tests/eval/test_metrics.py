@@ -45,12 +45,12 @@ def test_reciprocal_rank_is_that_of_the_first_relevant_result() -> None:
     assert success(RANKING, GRADES, 2) == 1
 
 
-def test_recall_is_a_share_of_all_that_is_relevant() -> None:
+def test_recall_is_the_share_of_relevant_documents_found() -> None:
     assert recall(RANKING, GRADES, 2) == 1 / 3
     assert recall(RANKING, GRADES) == 2 / 3
 
 
-def test_nothing_found_is_nothing_gained() -> None:
+def test_an_empty_ranking_scores_zero() -> None:
     assert {name: measure([], GRADES) for name, measure in PER_QUERY.items()} == dict.fromkeys(
         PER_QUERY, 0.0
     )
@@ -61,7 +61,7 @@ judgements = st.dictionaries(st.sampled_from(NAMES), st.integers(1, 4), min_size
 
 
 @given(rankings, judgements)
-def test_all_measures_agree_with_trec_eval(ranking: list[str], grades: dict[str, int]) -> None:
+def test_all_metrics_agree_with_trec_eval(ranking: list[str], grades: dict[str, int]) -> None:
     theirs = {
         "ndcg@10": "ndcg_cut_10",
         "ndcg@5": "ndcg_cut_5",
@@ -88,7 +88,7 @@ def trec_eval(ranking: list[str], grades: dict[str, int]) -> dict[str, float]:
 
 
 @given(rankings, judgements)
-def test_every_measure_is_a_share_and_the_best_order_has_all_of_it(
+def test_metrics_are_between_0_and_1_and_1_for_the_ideal_ranking(
     ranking: list[str], grades: dict[str, int]
 ) -> None:
     best = sorted(grades, key=lambda name: -grades[name])
@@ -98,7 +98,7 @@ def test_every_measure_is_a_share_and_the_best_order_has_all_of_it(
             assert measure(best, grades) == pytest.approx(1)
 
 
-def test_the_calibration_error_is_how_far_scores_are_from_shares() -> None:
+def test_calibration_error_is_the_distance_of_scores_from_relevance() -> None:
     # Two of four that say 0.8 are right, and none of the one that says 0.1.
     results = [(0.8, True), (0.8, True), (0.8, False), (0.8, False), (0.1, False)]
     assert calibration_error(results) == pytest.approx(4 / 5 * (0.8 - 0.5) + 1 / 5 * (0.1 - 0))
@@ -107,13 +107,13 @@ def test_the_calibration_error_is_how_far_scores_are_from_shares() -> None:
     assert [each.count for each in held] == [0, 1, 0, 0, 0, 0, 0, 0, 4, 0]
 
 
-def test_scores_that_are_certain_and_right_have_no_error() -> None:
+def test_certain_and_correct_scores_have_no_calibration_error() -> None:
     assert calibration_error([(1.0, True), (0.0, False)]) == 0
     assert calibration_error([]) == 0
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans())))
-def test_every_result_is_in_one_bin_and_the_error_is_a_share(
+def test_every_result_is_in_one_bin_and_the_error_is_at_most_1(
     results: list[tuple[float, bool]],
 ) -> None:
     held = reliability(results)
@@ -124,7 +124,7 @@ def test_every_result_is_in_one_bin_and_the_error_is_a_share(
     assert 0 <= calibration_error(results) <= 1 + 1e-9
 
 
-def test_a_percentile_is_one_of_the_values() -> None:
+def test_percentiles_use_the_nearest_rank() -> None:
     assert percentile([5, 1, 2, 4, 3], 0.5) == 3
     assert percentile([5, 1, 2, 4, 3], 0.95) == 5
     assert percentile(list(range(1, 101)), 0.95) == 95

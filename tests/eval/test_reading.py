@@ -1,4 +1,4 @@
-"""Datasets as people write them, and as they get them wrong: the line is named, and what is expected."""
+"""Datasets in the BEIR layout and in TOML are read; errors name the line and what is expected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def refusal(path: Path) -> UsageError:
     return caught.value
 
 
-def test_a_folder_in_beirs_layout_is_read(tmp_path: Path) -> None:
+def test_a_folder_in_the_beir_layout_is_read(tmp_path: Path) -> None:
     dataset = read_dataset(write(tmp_path / "small", GOOD))
     assert dataset.name == "small"
     assert [text.id for text in dataset.texts] == ["d1", "d2"]
@@ -35,7 +35,7 @@ def test_a_folder_in_beirs_layout_is_read(tmp_path: Path) -> None:
     assert dataset.notices == ("queries left out because no judgement of them is above 0: 1 of 2",)
 
 
-def test_numbers_are_ids_and_blank_lines_and_windows_line_ends_are_nothing(tmp_path: Path) -> None:
+def test_numeric_ids_blank_lines_and_crlf_are_accepted(tmp_path: Path) -> None:
     files = {
         CORPUS: '\ufeff{"_id": 7, "title": null, "text": "a\u2028b"}\r\n\r\n',
         QUERIES: '{"_id": 1, "text": "x"}\r\n',
@@ -78,7 +78,7 @@ def test_numbers_are_ids_and_blank_lines_and_windows_line_ends_are_nothing(tmp_p
         (QRELS, "q1\td1\t1\nq1\td1\t2\n", "test.tsv:2 gives 'd1' the score 2"),
     ],
 )
-def test_a_mistake_is_told_with_its_line_and_what_is_expected(
+def test_an_error_names_the_line_and_what_is_expected(
     tmp_path: Path, name: str, text: str, said: str
 ) -> None:
     error = refusal(write(tmp_path, {**GOOD, name: text}))
@@ -86,36 +86,36 @@ def test_a_mistake_is_told_with_its_line_and_what_is_expected(
     assert error.hint
 
 
-def test_several_unknown_documents_are_counted(tmp_path: Path) -> None:
+def test_several_unknown_documents_are_reported_as_a_count(tmp_path: Path) -> None:
     error = refusal(write(tmp_path, {**GOOD, QRELS: "q1\td9\t1\nq1\td8\t1\nq1\td7\t1\n"}))
     assert "(and 2 more lines like it)" in error.message
 
 
-def test_the_same_judgement_twice_is_one(tmp_path: Path) -> None:
+def test_a_repeated_judgement_counts_once(tmp_path: Path) -> None:
     dataset = read_dataset(write(tmp_path, {**GOOD, QRELS: "q1\td1\t1\nq1\td1\t1\n"}))
     assert len(dataset.queries[0].answers) == 1
 
 
-def test_what_is_no_text_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_line_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
     write(tmp_path, {**GOOD, CORPUS: b'{"_id": "d1", "text": "a"}\n{"_id": "\xff"}\n'})
     assert f"{CORPUS}:2 is not UTF-8" in refusal(tmp_path).message
 
 
 @pytest.mark.parametrize("name", [CORPUS, QUERIES, QRELS])
-def test_a_file_that_is_missing_is_named_with_what_belongs_in_it(tmp_path: Path, name: str) -> None:
+def test_a_missing_file_is_named_with_its_expected_format(tmp_path: Path, name: str) -> None:
     error = refusal(write(tmp_path, {each: text for each, text in GOOD.items() if each != name}))
     assert f"There is no {name}" in error.message
     assert error.hint.startswith("Expected one ")
 
 
 @pytest.mark.parametrize("path", ["nowhere", "notes.md", "empty", "a\0b"])
-def test_what_is_no_dataset_says_how_to_get_one(tmp_path: Path, path: str) -> None:
+def test_a_path_that_is_no_dataset_yields_a_hint(tmp_path: Path, path: str) -> None:
     (tmp_path / "notes.md").touch()
     (tmp_path / "empty").mkdir()
     assert "`marklight eval` without" in refusal(tmp_path / path).hint
 
 
-def test_own_questions_are_read(tmp_path: Path) -> None:
+def test_a_toml_dataset_is_read(tmp_path: Path) -> None:
     text = 'corpus = "docs"\noff_topic = ["how do I prune roses"]\n' + OWN
     write(tmp_path, {"mine.toml": text, "docs/a.md": ""})
     dataset = read_dataset(tmp_path / "mine.toml")
@@ -127,7 +127,7 @@ def test_own_questions_are_read(tmp_path: Path) -> None:
     assert question.answers["a.md"].where.endswith("mine.toml:3: question 1")
 
 
-def test_a_folder_with_a_description_has_its_questions_beside_it(tmp_path: Path) -> None:
+def test_a_described_folder_has_its_queries_in_beir_files(tmp_path: Path) -> None:
     described = 'corpus = "../pages"\ndrop_sources = true\n'
     queries = '{"_id": "q1", "text": "x", "sources": ["b.md"]}\n'
     files = {
@@ -179,21 +179,21 @@ def test_a_folder_with_a_description_has_its_questions_beside_it(tmp_path: Path)
         ('corpus = "."\n' + OWN + OWN, "mine.toml:5: question 2 is the same as question 1"),
     ],
 )
-def test_a_mistake_in_own_questions_is_told_with_its_line(
+def test_an_error_in_a_toml_dataset_names_the_line(
     tmp_path: Path, text: str | bytes, said: str
 ) -> None:
     write(tmp_path, {"mine.toml": text})
     assert said in refusal(tmp_path / "mine.toml").message
 
 
-def test_the_example_that_is_shown_can_be_read(tmp_path: Path) -> None:
+def test_the_printed_example_can_be_read(tmp_path: Path) -> None:
     write(tmp_path, {"questions.toml": EXAMPLE, "docs/guides/database.md": "# Backups"})
     dataset = read_dataset(tmp_path / "questions.toml")
     assert len(dataset.queries) == 2
     assert dataset.off_topic == ("how do I prune roses",)
 
 
-def test_a_sample_is_always_the_same_and_in_order(tmp_path: Path) -> None:
+def test_a_sample_is_repeatable_and_in_order(tmp_path: Path) -> None:
     queries = "".join(f'{{"_id": "q{number}", "text": "x"}}\n' for number in range(50))
     judged = "".join(f"q{number}\td1\t1\n" for number in range(50))
     dataset = read_dataset(write(tmp_path, {**GOOD, QUERIES: queries, QRELS: judged}))
@@ -204,6 +204,6 @@ def test_a_sample_is_always_the_same_and_in_order(tmp_path: Path) -> None:
     assert dataset.sampled(None) == dataset.sampled(50) == dataset.sampled(99) == dataset
 
 
-def test_foreign_questions_are_all_different() -> None:
+def test_built_in_off_topic_queries_are_distinct() -> None:
     queries = off_topic_queries()
     assert len(queries) == len(set(queries)) == 40

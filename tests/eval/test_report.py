@@ -1,4 +1,4 @@
-"""The tables that a person reads."""
+"""Metrics of a run and their report as text and JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def evaluation(whole: Run, *others: Run) -> Evaluation:
     return Evaluation("set", 2, 3, "hybrid", whole, combine([], SCHEMA), ablation=changes)
 
 
-def test_means_are_over_the_questions() -> None:
+def test_metrics_are_means_over_queries() -> None:
     metrics = quality(True, True, True, False).metrics
     assert metrics["ndcg@10"] == metrics["success@1"] == metrics["recall@500_tokens"] == 3 / 4
     # Three of four results that say 0.75 are right.
@@ -44,17 +44,17 @@ def test_means_are_over_the_questions() -> None:
     assert metrics["lost"] == 0
 
 
-def test_what_scores_too_low_to_be_shown_is_lost() -> None:
+def test_answers_below_the_minimum_score_are_lost() -> None:
     outcomes = [outcome(True, 1), outcome(False, 2)]
     # Only questions with an answer among the first ten can lose it.
     assert Run(outcomes, [], min_score=0.8).metrics["lost"] == 1
 
 
-def test_times_are_of_the_questions_in_order_of_length() -> None:
+def test_latency_percentiles_are_over_queries() -> None:
     assert quality(*[True] * 20).latency_ms == {"p50": 100.0, "p95": 190.0}
 
 
-def test_changes_that_change_nothing_are_named_together() -> None:
+def test_changes_without_a_difference_are_listed_together() -> None:
     whole = quality(*[True] * 12, *[False] * 4)
     worse = quality(*[True] * 4, *[False] * 12)
     lines = evaluation(whole, worse, whole, whole).to_text().splitlines()
@@ -67,7 +67,7 @@ def test_changes_that_change_nothing_are_named_together() -> None:
     ]
 
 
-def test_numbers_stand_below_each_other() -> None:
+def test_columns_are_aligned() -> None:
     whole = quality(True, False)
     heading, first, second = [
         line
@@ -79,7 +79,7 @@ def test_numbers_stand_below_each_other() -> None:
     assert second[:end].endswith(" -0.500")
 
 
-def test_json_has_what_was_missed_and_what_changed() -> None:
+def test_json_has_missed_queries_and_differences() -> None:
     found = evaluation(quality(True, False), quality(True, True)).to_dict()
     assert found["queries"] == 2
     assert found["missed"] == [
@@ -89,7 +89,7 @@ def test_json_has_what_was_missed_and_what_changed() -> None:
     assert [each["count"] for each in found["reliability"]] == [0] * 7 + [2] + [0] * 2
 
 
-def test_a_question_whose_answer_was_held_back_is_named_with_its_score() -> None:
+def test_a_false_abstention_is_listed_with_its_score() -> None:
     found = evaluation(Run([outcome(True, 1), outcome(False, 2)], [], min_score=0.8))
     assert found.to_dict()["held_back"] == [
         {"id": "q1", "text": "question 1", "expected": ["right.md"], "score": 0.75}
@@ -99,7 +99,7 @@ def test_a_question_whose_answer_was_held_back_is_named_with_its_score() -> None
     assert named == "  'question 1': right.md (score 0.75)"
 
 
-def test_of_many_questions_that_failed_ten_are_named_and_json_has_all() -> None:
+def test_text_lists_ten_failed_queries_and_json_all() -> None:
     found = evaluation(quality(*[False] * 12))
     said, *named = found.to_text().split("\n\n")[-1].splitlines()
     assert said == "No answer in the top 10 for 12 of 12 queries, such as"

@@ -1,4 +1,4 @@
-"""What sort of question it is, and what follows from it."""
+"""Classification of queries, and the weights that follow from it."""
 
 import pytest
 
@@ -34,11 +34,11 @@ TOOLS = Tools(no_snapshot())
         ("[[" * 50_000, "exploratory"),
     ],
 )
-def test_the_first_sort_that_fits(text: str, kind: str) -> None:
+def test_the_first_matching_kind_is_chosen(text: str, kind: str) -> None:
     assert Classify()(Query(text), TOOLS).kind == kind
 
 
-def test_a_phrase_that_became_a_filter_is_factual_all_the_same() -> None:
+def test_a_query_with_a_phrase_filter_is_factual() -> None:
     query = Query("in the guide", filters=Filters(phrases=("connection refused",)))
     assert Classify()(query, TOOLS).kind == "factual"
 
@@ -51,11 +51,11 @@ def test_a_phrase_that_became_a_filter_is_factual_all_the_same() -> None:
         ("how do tokens expire?", {"semantic": 1.3}),
     ],
 )
-def test_each_sort_raises_the_retriever_that_suits_it(text: str, weights: dict[str, float]) -> None:
+def test_each_kind_weights_its_retriever(text: str, weights: dict[str, float]) -> None:
     assert Classify()(Query(text), TOOLS).weights == weights
 
 
-def test_the_figures_are_settings() -> None:
+def test_the_factors_are_settings() -> None:
     assert Classify(exploratory=1.0)(Query("why"), TOOLS).weights == {"semantic": 1.0}
     with pytest.raises(SettingsError, match="factual"):
         build_stage(Classify, factual=0.0)

@@ -1,4 +1,4 @@
-"""Words of the library that the question did not use, and what search by meaning makes of them."""
+"""Query expansion by the nearest terms of the vocabulary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WORDS: Mapping[str, tuple[float, ...]] = {
     "rose": (-0.8, 0, 0.6, 0),
     "tulip": (-0.8, 0, -0.6, 0),
 }
-"""Their mean is (0.35, 0.203, 0, 0): seen from there the roses lie behind the question."""
+"""Their mean is (0.35, 0.203, 0, 0); after it is subtracted, roses point away from the query."""
 PASSAGES = {"near the question": (0.9, 0, 0, 0.436), "near the words": (0.85, 0.52, 0, 0)}
 
 
@@ -71,7 +71,7 @@ def tools() -> Iterator[Tools]:
         yield Tools(snapshot, Model())
 
 
-def test_the_nearest_words_are_added_one_form_of_each(tools: Tools) -> None:
+def test_the_nearest_terms_are_added_one_inflection_each(tools: Tools) -> None:
     # `auths` is a form of the question's own word, `authentications` of the word added first.
     # From the mean (.35, .203) the question lies at (.65, -.203), `authentication` at (.61, .077)
     # and `login` at (.45, .397).
@@ -80,7 +80,7 @@ def test_the_nearest_words_are_added_one_form_of_each(tools: Tools) -> None:
     )
 
 
-def test_at_most_so_many_words_and_none_that_is_too_far(tools: Tools) -> None:
+def test_max_terms_and_min_cosine_limit_the_expansion(tools: Tools) -> None:
     assert [*Expand(max_terms=1)(Query(QUESTION), tools).expanded_with] == ["authentication"]
     assert Expand(max_terms=0)(Query(QUESTION), tools).expanded_with == {}
     assert [*Expand(min_cosine=0.55)(Query(QUESTION), tools).expanded_with] == ["authentication"]
@@ -95,19 +95,17 @@ def test_at_most_so_many_words_and_none_that_is_too_far(tools: Tools) -> None:
         Query(QUESTION, hypothesis="Authentication is by token."),
     ],
 )
-def test_only_search_by_meaning_for_the_question_itself_takes_words_in(
-    query: Query, tools: Tools
-) -> None:
+def test_only_short_queries_of_semantic_search_are_expanded(query: Query, tools: Tools) -> None:
     assert Expand()(query, tools) == query
 
 
-def test_without_a_model_or_without_vectors_of_words_nothing_is_added(tools: Tools) -> None:
+def test_without_a_model_or_term_vectors_nothing_is_added(tools: Tools) -> None:
     assert Expand()(Query(QUESTION), Tools(tools.snapshot)).expanded_with == {}
     other = Tools(tools.snapshot, Model(fingerprint="other"))
     assert Expand()(Query(QUESTION), other).expanded_with == {}
 
 
-def test_search_by_meaning_leans_towards_the_words(tools: Tools) -> None:
+def test_expansion_moves_the_query_vector_towards_the_added_terms(tools: Tools) -> None:
     plain = Semantic()(Query(QUESTION), tools)
     assert [hit.chunk.text for hit in plain] == ["near the question", "near the words"]
     assert plain[0].score == pytest.approx(0.9, abs=1e-3)
@@ -119,7 +117,7 @@ def test_search_by_meaning_leans_towards_the_words(tools: Tools) -> None:
     assert Semantic(expansion_weight=0.0)(expanded, tools) == plain
 
 
-def test_a_hypothesis_is_searched_as_a_passage_in_place_of_the_question(tools: Tools) -> None:
+def test_a_hypothesis_is_embedded_as_a_passage(tools: Tools) -> None:
     query = Query(QUESTION, hypothesis="as it might be written", expanded_with={"login": 0.8})
     found = Semantic()(query, tools)
     assert {hit.chunk.text: round(hit.score, 2) for hit in found} == {
@@ -128,7 +126,7 @@ def test_a_hypothesis_is_searched_as_a_passage_in_place_of_the_question(tools: T
     }
 
 
-def test_settings_that_make_no_sense_are_refused() -> None:
+def test_settings_out_of_bounds_are_rejected() -> None:
     for count in (-1, 21):
         with pytest.raises(SettingsError, match="max_terms"):
             build_stage(Expand, max_terms=count)

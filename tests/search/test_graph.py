@@ -1,4 +1,4 @@
-"""Neighbours by links: half of what led there, less the more links a page has."""
+"""The link retriever: neighbours at half the score, hubs damped."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def found(tools: Tools, query: Query, graph: Graph | None = None) -> dict[str, f
     return {hit.chunk.path: hit.score for hit in hits}
 
 
-def test_neighbours_both_ways_at_half_the_score_and_hubs_damped(tools: Tools) -> None:
+def test_neighbours_in_both_directions_get_half_the_score_and_hubs_less(tools: Tools) -> None:
     assert found(tools, Query("apple")) == pytest.approx(
         {
             "pie.md": 0.5 / log2(2 + 1),  # to the apple
@@ -63,13 +63,13 @@ def test_neighbours_both_ways_at_half_the_score_and_hubs_damped(tools: Tools) ->
     )
 
 
-def test_further_away_each_link_halves_again(tools: Tools) -> None:
+def test_each_hop_halves_the_score(tools: Tools) -> None:
     scores = found(tools, Query("apple"), Graph(hops=2))
     assert scores["forest.md"] == pytest.approx(0.5 * scores["tree.md"] / log2(2 + 1 + 1))
     assert "apple.md" not in scores
 
 
-def test_a_weaker_seed_leads_less_far_and_seeds_are_not_repeated(tools: Tools) -> None:
+def test_scores_follow_their_seed_and_seeds_are_not_returned(tools: Tools) -> None:
     query = Query("many trees baked")
     first, second = tools.snapshot.lexical.search(
         query_terms(query.text), FIELD_BOOSTS, Filters(), 9
@@ -90,12 +90,12 @@ def test_a_weaker_seed_leads_less_far_and_seeds_are_not_repeated(tools: Tools) -
 
 
 @pytest.mark.parametrize("text", ["[[Pie]]", "see [[pie|this]]", "[[pie#Top]]", "pie", "PIE "])
-def test_a_document_named_in_the_question_leads_to_its_neighbours(tools: Tools, text: str) -> None:
+def test_a_document_named_in_the_query_is_a_seed(tools: Tools, text: str) -> None:
     # apple leads to tree and hub, and to itself, which counts for nothing; the pie leads to it.
     assert found(tools, Query(text)) == pytest.approx({"apple.md": 0.5 / log2(2 + 2 + 1)})
 
 
-def test_filters_hold_and_the_first_passage_stands_for_a_document(tools: Tools) -> None:
+def test_filters_apply_and_the_first_passage_is_the_default(tools: Tools) -> None:
     hits = Graph()(Query("[[apple]]", filters=Filters(tags=("wood",))), tools)
     assert [hit.chunk.text for hit in hits] == ["intro"]
     worded = Query("[[apple]]", filters=Filters(phrases=("roots",)))
@@ -106,7 +106,7 @@ def test_filters_hold_and_the_first_passage_stands_for_a_document(tools: Tools) 
     assert found(tools, none) == {}
 
 
-def test_no_more_documents_than_asked_for(tools: Tools) -> None:
+def test_the_limit_counts_documents(tools: Tools) -> None:
     assert (
         len(
             found(
@@ -119,13 +119,13 @@ def test_no_more_documents_than_asked_for(tools: Tools) -> None:
     assert len(found(tools, Query("[[hub]]", limit=7))) == 7
 
 
-def test_a_question_without_words_or_neighbours_finds_nothing(tools: Tools) -> None:
+def test_a_query_without_words_or_neighbours_finds_nothing(tools: Tools) -> None:
     for text in ("?!", "nobody", "no such word"):
         assert found(tools, Query(text)) == {}
 
 
 @pytest.mark.parametrize("with_model", [True, False])
-def test_the_best_passage_stands_for_a_document(place: str, with_model: bool) -> None:
+def test_the_best_passage_of_a_document_is_returned(place: str, with_model: bool) -> None:
     engine, model = engines.open(place), FakeEmbedder()
     pages: tuple[Entry, ...] = (
         entry("seed.md", "zebra", links=(link("near"),)),
@@ -146,6 +146,6 @@ def test_the_best_passage_stands_for_a_document(place: str, with_model: bool) ->
 @pytest.mark.parametrize(
     "wrong", [{"seeds": 0}, {"max_neighbours": 0}, {"hops": 0}, {"hops": 9}, {"min_candidates": 0}]
 )
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
+def test_settings_out_of_bounds_are_rejected(wrong: dict[str, int]) -> None:
     with pytest.raises(SettingsError):
         build_stage(Graph, **wrong)

@@ -1,4 +1,4 @@
-"""Words of a question that are filters, and all that only looks like them."""
+"""Query operators become filters; what only resembles them stays text."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def asked(text: str, filters: Filters | None = None) -> tuple[str, Filters, list
         ("tag:x -draft", "x", Filters(tags=("x",), without=("draft",))),
     ],
 )
-def test_such_words_are_filters(text: str, left: str, filters: Filters) -> None:
+def test_operators_become_filters(text: str, left: str, filters: Filters) -> None:
     assert asked(text)[:2] == (left, filters)
 
 
@@ -98,7 +98,7 @@ def test_such_words_are_filters(text: str, left: str, filters: Filters) -> None:
         "::",
     ],
 )
-def test_anything_else_is_plain_text(text: str) -> None:
+def test_other_text_is_not_parsed_as_operators(text: str) -> None:
     assert asked(text) == (text, Filters(), [])
 
 
@@ -114,13 +114,13 @@ def test_anything_else_is_plain_text(text: str) -> None:
         ("pods collection:nowhere", "nowhere"),
     ],
 )
-def test_what_cannot_be_meant_is_a_clear_error(text: str, said: str) -> None:
+def test_invalid_filters_raise_a_usage_error(text: str, said: str) -> None:
     with pytest.raises(UsageError) as error:
         asked(text)
     assert said in f"{error.value} {error.value.hint}"
 
 
-def test_flags_and_words_hold_together() -> None:
+def test_filters_of_caller_and_query_are_combined() -> None:
     given = Filters(tags=("a",), after="2026-03", before="2026-05", collections=("docs", "x"))
     _, found, _ = asked("pods tag:b after:2026-02 before:2026-04-01 collection:docs -old", given)
     assert found == Filters(
@@ -135,7 +135,7 @@ def test_flags_and_words_hold_together() -> None:
         asked("pods collection:docs", replace(given, collections=("x",)))
 
 
-def test_what_was_left_out_is_said_once() -> None:
+def test_one_notice_lists_the_excluded_words() -> None:
     assert asked("pods -draft")[2] == [
         'passages with "draft" are left out (-draft); remove the dash to search for it'
     ]
@@ -151,7 +151,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.text() | st.lists(PIECES, max_size=8).map(" ".join) | st.lists(PIECES).map("".join))
-def test_no_question_breaks_and_none_loses_all_its_words(text: str) -> None:
+def test_any_query_is_parsed_and_keeps_a_word(text: str) -> None:
     try:
         left, filters, _ = asked(text)
     except UsageError:
@@ -162,12 +162,12 @@ def test_no_question_breaks_and_none_loses_all_its_words(text: str) -> None:
         assert left == text
 
 
-def test_nothing_is_read_for_a_question_without_filters() -> None:
+def test_a_query_without_operators_reads_nothing_from_the_index() -> None:
     query = Query("how do pods restart")
     assert Operators()(query, Tools(cast(Snapshot, None))) is query
 
 
-def test_a_pasted_text_full_of_what_looks_like_filters_is_text() -> None:
+def test_a_text_with_too_many_operators_is_searched_as_text() -> None:
     few = " ".join(f"-word{number}" for number in range(50)) + " pods"
     assert len(asked(few)[1].without) == 50
     many = f"{few} -more"
@@ -176,7 +176,7 @@ def test_a_pasted_text_full_of_what_looks_like_filters_is_text() -> None:
     assert "searched as text" in said[0]
 
 
-def test_a_question_does_not_widen_what_its_caller_has_narrowed() -> None:
+def test_a_query_cannot_widen_the_filters_of_its_caller() -> None:
     given = Filters(paths=("docs/**",), tags=("x",))
     _, filters, _ = asked("pods path:secret/** tag:y author:ann", given)
     assert filters == replace(
@@ -188,7 +188,7 @@ def test_a_question_does_not_widen_what_its_caller_has_narrowed() -> None:
     )
 
 
-def test_a_phrase_that_stands_nowhere_is_words_among_words_and_a_filter_alone() -> None:
+def test_a_missing_phrase_is_searched_as_words_unless_it_is_the_whole_query() -> None:
     left, filters, said = asked('why "access denied" again')
     assert (left, filters) == ('why "access denied" again', Filters())
     assert said == ['no passage contains "access denied"; its words are searched for instead']

@@ -1,4 +1,4 @@
-"""Words that the library writes in another way, and words that were mistyped."""
+"""Spelling correction: compounds as the library writes them, and suggestions for typos."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def asked(text: str, tools: Tools, mode: Mode = Mode.HYBRID) -> tuple[str, list[
         ("web-page-title", "webpage-title"),
     ],
 )
-def test_a_word_is_looked_for_as_the_library_writes_it(
+def test_compounds_are_searched_as_the_library_writes_them(
     text: str, respelled: str, tools: Tools
 ) -> None:
     assert asked(text, tools) == (respelled, [])
@@ -101,7 +101,7 @@ def test_a_word_is_looked_for_as_the_library_writes_it(
         "",
     ],
 )
-def test_a_question_in_words_of_the_library_is_left_as_it_is(text: str, tools: Tools) -> None:
+def test_a_query_that_needs_no_correction_stays_unchanged(text: str, tools: Tools) -> None:
     assert asked(text, tools) == ("", [])
 
 
@@ -119,7 +119,7 @@ def test_a_question_in_words_of_the_library_is_left_as_it_is(text: str, tools: T
         ("logni", "login"),
     ],
 )
-def test_a_mistyped_word_is_told_the_commonest_word_like_it(
+def test_a_typo_gets_the_most_frequent_similar_word_suggested(
     typed: str, meant: str, tools: Tools
 ) -> None:
     # `kubernetess` is as near to some of them, and stands in one document less.
@@ -138,11 +138,11 @@ def test_a_mistyped_word_is_told_the_commonest_word_like_it(
         *("getKubernetse", "ps4472", "wihch"),
     ],
 )
-def test_what_is_no_slip_gets_no_proposal(text: str, tools: Tools) -> None:
+def test_other_words_get_no_suggestion(text: str, tools: Tools) -> None:
     assert asked(text, tools) == ("", [])
 
 
-def test_only_some_words_are_looked_after(tools: Tools) -> None:
+def test_max_words_limits_the_corrections(tools: Tools) -> None:
     said: list[str] = []
     typed = Query("kuberntes clutser authentification wifi")
     loud = Tools(tools.snapshot, notify=said.append)
@@ -155,16 +155,16 @@ def test_only_some_words_are_looked_after(tools: Tools) -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.SEMANTIC, Mode.CODE])
-def test_where_words_of_prose_do_not_answer_nothing_is_done(mode: Mode, tools: Tools) -> None:
+def test_semantic_and_code_search_are_not_corrected(mode: Mode, tools: Tools) -> None:
     assert asked("wifi kuberntes", tools, mode=mode) == ("", [])
 
 
-def test_a_pasted_text_is_looked_at_no_further_than_its_beginning(tools: Tools) -> None:
+def test_only_the_beginning_of_a_long_query_is_corrected(tools: Tools) -> None:
     assert asked("router " * 35 + "wifi", tools)[0].endswith("wi-fi")
     assert asked("router " * 36 + "wifi", tools)[0] == ""
 
 
-def test_a_passage_has_the_words_in_whichever_spelling_it_has_more_of_them(tools: Tools) -> None:
+def test_term_coverage_is_that_of_the_better_spelling(tools: Tools) -> None:
     query = Spelling()(Query("wifi"), tools)
     found = tools.snapshot.lexical.search(["password", "stand"], {"body": 1.0}, query.filters, 9)
     lists = {"keyword": tools.hits(found, by="keyword")}
@@ -180,14 +180,14 @@ def test_a_passage_has_the_words_in_whichever_spelling_it_has_more_of_them(tools
 
 
 @given(st.text("abcde", min_size=8, max_size=9), st.data())
-def test_one_slip_goes_both_ways(word: str, data: st.DataObject) -> None:
+def test_one_edit_is_symmetric(word: str, data: st.DataObject) -> None:
     near = data.draw(st.sampled_from(sorted(one_edit(word))))
     assert near != word
     # A letter that lacks at the end is an ending, and no slip.
     assert word in one_edit(near) or near == word[:-1]
 
 
-def test_the_longer_a_word_is_the_more_slips_it_may_have() -> None:
+def test_longer_words_allow_more_kinds_of_edits() -> None:
     assert one_edit("the") == set()
     assert one_edit("milk") == {"imlk", "mlik", "mikl"}
     assert {"tokeen", "tokne"} <= one_edit("token")

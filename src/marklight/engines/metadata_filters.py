@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from marklight.answer import Filters
-from marklight.dates import file_moment, moment_bounds
+from marklight.dates import modification_time, parse_date_range
 from marklight.errors import UsageError
 from marklight.model import Document, FileState
 from marklight.text import matches_glob
@@ -88,10 +88,10 @@ def timestamp(date: str | None, mtime_ns: int) -> str:
     """
     if date is not None:
         try:
-            return _text(moment_bounds(date)[0])
+            return _text(parse_date_range(date)[0])
         except ValueError:  # not a date: the file time counts
             pass
-    return _text(file_moment(mtime_ns))
+    return _text(modification_time(mtime_ns))
 
 
 def epoch_seconds(when: str) -> float:
@@ -109,7 +109,7 @@ def _bounds(date: str | None) -> tuple[str, str] | None:
     if date is None:
         return None
     try:
-        begin, end = moment_bounds(date)
+        begin, end = parse_date_range(date)
     except ValueError as error:
         raise UsageError(str(error), "Write it as 2026-01-31, 2026-01 or 2026") from None
     return _text(begin), _text(end)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
 from marklight.answer import Filters, Mode, Query
-from marklight.dates import demand_moment
+from marklight.dates import validate_date
 from marklight.errors import UsageError
 from marklight.library.collections import collection_of, scope_of
 from marklight.text import validate_glob
@@ -293,4 +293,4 @@ def moment(day: Day) -> str | None:
     """Return a day, or a time of day, in the form that filters compare."""
     if day is None:
         return None
-    return demand_moment(day.isoformat() if isinstance(day, date) else _text(day))
+    return validate_date(day.isoformat() if isinstance(day, date) else _text(day))

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from marklight.answer import Filters, Query
-from marklight.dates import demand_moment, moment_bounds
+from marklight.dates import parse_date_range, validate_date
 from marklight.errors import UsageError
 from marklight.ports import Tools
 from marklight.text import has_cjk, has_words, query_terms, validate_glob
@@ -125,7 +125,7 @@ class _Parsed:
         if key in ("after", "before"):
             if not value[0].isdigit():
                 return False
-            day = demand_moment(value)
+            day = validate_date(value)
             more = Filters(after=day) if key == "after" else Filters(before=day)
             self.filters = _combined(self.filters, more)
         elif key in _FIELDS:
@@ -192,8 +192,8 @@ def _combined(given: Filters, parsed: Filters) -> Filters:
     return replace(
         given,
         **several,
-        after=max(after, key=lambda date: moment_bounds(date)[0], default=None),
-        before=min(before, key=lambda date: moment_bounds(date)[1], default=None),
+        after=max(after, key=lambda date: parse_date_range(date)[0], default=None),
+        before=min(before, key=lambda date: parse_date_range(date)[1], default=None),
     )
 
 

@@ -49,13 +49,13 @@ def _strictest(
     """Reduce a repeated date option to the strictest date: all of them must hold."""
     if len(dates) < 2:
         return dates[0] if dates else None
-    from marklight.dates import demand_moment, moment_bounds
+    from marklight.dates import parse_date_range, validate_date
 
     for date in dates:
-        demand_moment(date)
+        validate_date(date)
     if parameter.name == "after":
-        return max(dates, key=lambda date: moment_bounds(date)[0])
-    return min(dates, key=lambda date: moment_bounds(date)[1])
+        return max(dates, key=lambda date: parse_date_range(date)[0])
+    return min(dates, key=lambda date: parse_date_range(date)[1])
 
 
 AFTER = click.option(

@@ -1,4 +1,4 @@
-"""Names that are offered for one that is not there."""
+"""Suggestions for names that do not exist."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ PATHS = [
         ("entirely/else/index.md", []),
     ],
 )
-def test_only_what_differs_by_a_slip_is_offered(written: str, meant: list[str]) -> None:
+def test_only_similar_file_names_are_suggested(written: str, meant: list[str]) -> None:
     assert similar_paths(written, PATHS) == meant
 
 
-def test_three_are_offered_at_most_the_likest_first() -> None:
+def test_at_most_three_are_suggested_most_similar_first() -> None:
     paths = [f"notes/chapter-{number}.md" for number in range(5)]
     assert similar_paths("notes/chapter-3x.md", paths)[0] == "notes/chapter-3.md"
     assert len(similar_paths("notes/chapter-3x.md", paths)) == 3
 
 
-def test_a_section_is_known_by_its_anchor_and_its_words_and_offered_once() -> None:
+def test_a_key_with_two_similar_names_is_suggested_once() -> None:
     called = {"token-refresh": "token-refresh", "Token refresh": "token-refresh", "Undo": "undo"}
     assert similar_keys("Token Refersh", called) == ["token-refresh"]
     assert similar_keys("token-refersh", called) == ["token-refresh"]
@@ -58,6 +58,6 @@ def test_a_section_is_known_by_its_anchor_and_its_words_and_offered_once() -> No
         ("...", []),
     ],
 )
-def test_a_part_of_a_name_offers_the_files_that_have_it(written: str, meant: list[str]) -> None:
+def test_files_whose_name_has_all_the_words_are_suggested(written: str, meant: list[str]) -> None:
     paths = ["notes/2026-01 Priya, budget.md", "people/priya.raman.md", "people/tomasz.md"]
     assert paths_with_words(written, paths) == meant

@@ -1,4 +1,4 @@
-"""Lines of a text, and the code blocks and tables that they are part of."""
+"""The line index of a document, and code blocks and tables around a range."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from marklight.text.lines import DocumentLines
         ("a\n```\nb\n```\nc\n```\nd\n```\ne", (3, 7), (2, 8)),
     ],
 )
-def test_a_code_block_reaches_from_fence_to_fence(
+def test_a_range_in_a_code_block_is_extended_to_its_fences(
     text: str, lines: tuple[int, int], block: tuple[int, int]
 ) -> None:
     assert DocumentLines(text).block(lines, Kind.CODE) == block
 
 
-def test_a_table_is_all_of_its_rows() -> None:
+def test_a_range_in_a_table_is_extended_to_all_rows() -> None:
     page = DocumentLines("a | b is prose\n\n| h |\n|---|\n| 1 |\n| 2 |\n\nend")
     assert page.block((5, 5), Kind.TABLE) == (3, 6)
     assert page.block((5, 5), Kind.PROSE) == (5, 5)
@@ -43,7 +43,7 @@ LINE = st.sampled_from(["```", "````", "~~~", "``` py", "text", "", "# h", "   `
 
 
 @given(st.lists(LINE, max_size=12))
-def test_fences_are_where_commonmark_has_them(lines: list[str]) -> None:
+def test_fenced_blocks_agree_with_commonmark(lines: list[str]) -> None:
     text = "\n".join([*lines, "end"])
     fences = [token.map for token in MarkdownIt().parse(text) if token.type == "fence"]
     found = [(first - 1, last) for first, last in DocumentLines(text).fenced]
@@ -51,7 +51,7 @@ def test_fences_are_where_commonmark_has_them(lines: list[str]) -> None:
 
 
 @given(st.text("ab \n", max_size=60))
-def test_lines_are_those_of_the_text(text: str) -> None:
+def test_lines_and_offsets_agree_with_the_text(text: str) -> None:
     page = DocumentLines(text)
     lines = text.removesuffix("\n").split("\n")
     assert [page.between(at, at) for at in range(1, len(page) + 1)] == lines
@@ -67,7 +67,7 @@ SIGNS = st.sampled_from(["| a |", "a | b", "text", "    code", "", "  "])
 
 
 @given(st.lists(SIGNS, min_size=1, max_size=12), st.data())
-def test_a_block_reaches_as_far_as_lines_are_alike_and_ends_at_no_blank_one(
+def test_tables_end_at_other_lines_and_trimming_drops_blank_lines(
     lines: list[str], data: st.DataObject
 ) -> None:
     page = DocumentLines("\n".join([*lines, "end"]))

@@ -1,4 +1,4 @@
-"""Exact phrases: what stands in a text, and what an index may narrow by."""
+"""Phrase matching, exact and fast, and the terms that preselect passages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def found(phrase: str, *texts: str) -> bool:
         ("索", "検索"),
     ],
 )
-def test_a_phrase_is_found_as_it_is_written(phrase: str, text: str) -> None:
+def test_a_phrase_matches_case_insensitively_and_without_accents(phrase: str, text: str) -> None:
     assert found(phrase, text)
 
 
@@ -49,28 +49,28 @@ def test_a_phrase_is_found_as_it_is_written(phrase: str, text: str) -> None:
         ("or not", "for nothing"),
     ],
 )
-def test_endings_order_and_gaps_count(phrase: str, text: str) -> None:
+def test_a_phrase_needs_the_same_inflections_order_and_adjacency(phrase: str, text: str) -> None:
     assert not found(phrase, text)
 
 
-def test_a_phrase_stands_in_one_text_and_does_not_reach_into_the_next() -> None:
+def test_a_phrase_does_not_match_across_texts() -> None:
     assert not found("rolling back", "rolling", "back")
     assert found("rolling back", "x", "rolling back")
 
 
-def test_without_is_the_same_test_negated() -> None:
+def test_an_excluded_phrase_matches_like_a_required_one() -> None:
     assert not matches_phrases([], ["draft"], ["a Draft"])
     assert matches_phrases([], ["draft"], ["two drafts"])
     assert matches_phrases(["two drafts"], ["draft"], ["two drafts"])
 
 
-def test_a_phrase_without_words_asks_for_nothing() -> None:
+def test_a_phrase_without_words_matches_everything() -> None:
     assert matches_phrases(["!?", ""], ["—", "__"], ["anything"])
     assert not has_words("!? _")
     assert phrase_terms("!?") == []
 
 
-def test_only_words_that_every_such_text_has_narrow() -> None:
+def test_phrase_terms_are_terms_of_every_matching_text() -> None:
     assert phrase_terms("the running pods") == ["run", "pod"]
     assert phrase_terms("全文検索") == ["全文", "文検", "検索"]
     assert phrase_terms("to be") == phrase_terms("索") == phrase_terms("what’s") == []
@@ -84,7 +84,7 @@ TEXTS = st.lists(PIECES, max_size=12).map("".join)
 
 
 @given(before=TEXTS, phrase=TEXTS, after=TEXTS)
-def test_what_holds_a_phrase_holds_its_words(before: str, phrase: str, after: str) -> None:
+def test_a_text_with_a_phrase_has_its_terms(before: str, phrase: str, after: str) -> None:
     text = before + phrase + after
     if found(phrase, text):
         assert set(phrase_terms(phrase)) <= set(analyze(text))
@@ -95,7 +95,7 @@ def test_what_holds_a_phrase_holds_its_words(before: str, phrase: str, after: st
 
 
 @given(before=TEXTS, phrase=TEXTS, after=TEXTS, between=TEXTS)
-def test_what_is_quick_to_see_is_what_comparing_run_by_run_finds(
+def test_the_regular_expressions_agree_with_comparing_tokens(
     before: str, phrase: str, after: str, between: str
 ) -> None:
     for text in (before + phrase + after, before + between.join(phrase.split(" ")) + after):
@@ -111,7 +111,7 @@ def test_what_is_quick_to_see_is_what_comparing_run_by_run_finds(
 
 
 @given(st.text(max_size=30), st.text(max_size=60))
-def test_no_phrase_is_too_odd(phrase: str, text: str) -> None:
+def test_any_text_can_be_a_phrase(phrase: str, text: str) -> None:
     if found(phrase, text):
         assert set(phrase_terms(phrase)) <= set(analyze(text))
     assert matches_phrases([phrase], [], [phrase])
@@ -133,7 +133,7 @@ def test_no_phrase_is_too_odd(phrase: str, text: str) -> None:
         ("!?", "!?", False),
     ],
 )
-def test_words_stand_together_where_nothing_but_signs_is_between_them(
+def test_contains_sequence_allows_only_punctuation_between_words(
     phrase: str, text: str, stands: bool
 ) -> None:
     assert contains_sequence(phrase, text) is stands

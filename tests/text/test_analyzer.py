@@ -1,4 +1,4 @@
-"""Words and identifiers, as documents, queries and engines share them."""
+"""The analyzer: stemming, stop words, bigrams, identifiers, and the terms of queries and the vocabulary."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from tests.linear import demand_linear
         ("myVar123", ["myvar123", "my", "var", "123"]),
     ],
 )
-def test_identifiers_stand_whole_and_in_parts(name: str, tokens: list[str]) -> None:
+def test_code_terms_are_identifiers_whole_and_split(name: str, tokens: list[str]) -> None:
     assert code_terms(name) == tokens
 
 
-def test_two_spellings_of_a_name_share_their_parts() -> None:
+def test_camel_case_and_snake_case_share_their_parts() -> None:
     assert {"get", "user", "by", "id"} <= {*code_terms("getUserById")} & {
         *code_terms("get_user_by_id")
     }
@@ -51,15 +51,15 @@ def test_two_spellings_of_a_name_share_their_parts() -> None:
         ("a" * 40 + "B" * 40, []),
     ],
 )
-def test_names_in_prose_have_parts_that_are_words(text: str, expected: list[str]) -> None:
+def test_identifiers_in_prose_are_split_into_analyzed_words(text: str, expected: list[str]) -> None:
     assert identifier_parts(text) == expected
 
 
-def test_a_question_is_looked_for_by_the_parts_of_its_names_too() -> None:
+def test_query_terms_include_the_parts_of_identifiers() -> None:
     assert query_terms("what is a ConfigMap") == ["configmap", "config", "map"]
 
 
-def test_prose_is_stemmed_and_freed_of_stop_words() -> None:
+def test_prose_is_stemmed_and_stop_words_are_dropped() -> None:
     assert analyze("The deployments were deployed") == ["deploy", "deploy"]
 
 
@@ -76,16 +76,16 @@ def test_prose_is_stemmed_and_freed_of_stop_words() -> None:
         "centre centres center",
     ],
 )
-def test_forms_of_a_word_are_one_word_though_no_rule_of_endings_says_so(alike: str) -> None:
+def test_irregular_forms_and_spellings_have_one_term(alike: str) -> None:
     assert len(set(analyze(alike))) == 1
 
 
-def test_words_that_only_look_like_such_forms_are_themselves() -> None:
+def test_words_that_resemble_irregular_forms_keep_their_own_term() -> None:
     apart = "size prize left leave four for hour saw see rose rise contour control"
     assert len(set(analyze(apart))) == len(apart.split()) - 1  # `for` says nothing
 
 
-def test_each_form_leads_to_a_word_that_leads_no_further() -> None:
+def test_base_forms_have_no_other_base_form() -> None:
     assert all(
         analyze(base_form(base)) == analyze(base) == analyze(form)
         for form, base in variant_forms().items()
@@ -103,30 +103,30 @@ def test_each_form_leads_to_a_word_that_leads_no_further() -> None:
         ("Café", ["cafe"]),
     ],
 )
-def test_signs_are_data(text: str, expected: list[str]) -> None:
+def test_special_characters_are_part_of_language_names(text: str, expected: list[str]) -> None:
     assert analyze(text) == expected
 
 
-def test_languages_without_spaces_become_pairs() -> None:
+def test_cjk_text_becomes_character_bigrams() -> None:
     assert analyze("全文検索") == ["全文", "文検", "検索"]
     assert set(analyze("検索")) <= set(analyze("全文検索を行う"))
     assert analyze("검색") == ["검색"]
 
 
-def test_a_question_of_stop_words_keeps_them() -> None:
+def test_a_query_of_stop_words_keeps_them() -> None:
     assert analyze("to be or not to be") == ["not"]
     assert query_terms("what is it") == ["what", "is", "it"]
 
 
 @given(st.text())
-def test_no_text_breaks_the_words(text: str) -> None:
+def test_any_text_can_be_analyzed(text: str) -> None:
     assert all(word and not word.isspace() for word in analyze(text))
     assert all(word and " " not in word for word in (*code_terms(text), *identifier_parts(text)))
     strip_markup(text)
 
 
 @pytest.mark.parametrize("piece", ["[", "![", "[[", "<a ", "<!--", "{{<", "](", "\\u3042", "a_"])
-def test_plain_text_takes_time_linear_in_size(piece: str) -> None:
+def test_analysis_takes_linear_time(piece: str) -> None:
     demand_linear(
         lambda text: (strip_markup(text), analyze(text), identifier_parts(text)),
         lambda size: piece * (size // len(piece)),
@@ -145,18 +145,18 @@ def test_plain_text_takes_time_linear_in_size(piece: str) -> None:
         ("we don’t stop", "don't stop"),
     ],
 )
-def test_an_apostrophe_of_either_kind_makes_no_other_word_and_stop_words_are_not_told_by_one(
+def test_both_apostrophes_are_equal_and_contracted_stop_words_are_dropped(
     text: str, found: str
 ) -> None:
     assert analyze(text) == analyze(found)
 
 
-def test_plain_text_keeps_words_and_drops_addresses() -> None:
+def test_strip_markup_keeps_words_and_drops_link_targets() -> None:
     text = 'See [the guide](/docs/x.md "T"), ![a picture](p.png), [[Page|this]], <b>bold</b> {{< note title="Mind" >}}.'
     assert strip_markup(text).split() == "See the guide, a picture, this, bold Mind.".split()
 
 
-def test_the_trail_names_the_title_once() -> None:
+def test_the_trail_contains_the_title_once() -> None:
     assert trail("Auth", ("Auth", "Refresh")) == "Auth > Refresh"
     assert trail("", ("A",)) == "A"
 
@@ -175,12 +175,12 @@ def test_the_trail_names_the_title_once() -> None:
         ("", set()),
     ],
 )
-def test_terms_are_words_as_they_are_written(text: str, found: set[str]) -> None:
+def test_vocabulary_terms_are_words_without_stemming(text: str, found: set[str]) -> None:
     assert vocabulary_terms(text) == found
 
 
 @given(st.text())
-def test_no_text_breaks_the_terms(text: str) -> None:
+def test_any_text_has_valid_vocabulary_terms(text: str) -> None:
     found = vocabulary_terms(text)
     assert all(3 <= len(term) <= 30 and term.isalpha() for term in found)
     assert vocabulary_terms(" ".join(found)) <= found
@@ -198,5 +198,5 @@ def test_no_text_breaks_the_terms(text: str) -> None:
         ("", ""),
     ],
 )
-def test_a_question_is_about_what_stands_between_its_stop_words(text: str, about: str) -> None:
+def test_trim_stop_words_removes_them_at_both_ends_of_a_query(text: str, about: str) -> None:
     assert trim_stop_words(text) == about
