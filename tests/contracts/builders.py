@@ -1,4 +1,4 @@
-"""Documents made on the spot, small enough to reckon with on paper."""
+"""Small documents and batches for contract tests, and helpers to commit and search them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from marklight.answer import Filters
 from marklight.model import (
     Batch,
     Chunk,
@@ -22,7 +23,8 @@ from marklight.model import (
     Section,
     Vectors,
 )
-from marklight.text import digest, embedding_text
+from marklight.ports import FIELD_BOOSTS, Engine, Snapshot
+from marklight.text import analyze, digest, embedding_text
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
@@ -109,3 +111,20 @@ def vectors(texts: Sequence[str], model: str = "m", size: int = 16) -> Vectors:
 def embedding(*entries: Entry, model: str = "m") -> Batch:
     """The vectors of all passages of these."""
     return Batch(vectors=vectors([c.digest for each in entries for c in each.chunks], model))
+
+
+def commit(engine: Engine, batch: Batch) -> int:
+    with engine.writing(1):
+        return engine.commit(batch)
+
+
+def put(engine: Engine, *entries: Entry) -> int:
+    return commit(engine, Batch(entries=entries))
+
+
+def find(
+    snapshot: Snapshot, query: str, filters: Filters | None = None, limit: int = 10
+) -> list[str]:
+    """Return the paths of the passages that a keyword search finds."""
+    results = snapshot.lexical.search(analyze(query), FIELD_BOOSTS, filters or Filters(), limit)
+    return [snapshot.documents.chunks([result.chunk_id])[0].path for result in results]

@@ -1,11 +1,10 @@
-"""What every engine owes to links: both ends, always as the library is now."""
+"""Contract of `LinkReader`: links resolved in both directions, neighbours and communities."""
 
 from __future__ import annotations
 
 from marklight.model import Batch, DocumentId, FileState, LinkType, Name, NameStrength
 from marklight.ports import Engine
-from tests.contracts.builders import entry, id_of, link, names_of
-from tests.contracts.test_engines import commit, put
+from tests.contracts.builders import commit, entry, id_of, link, names_of, put
 
 
 def targets(engine: Engine, path: str, collection: str = "docs") -> list[DocumentId | None]:
@@ -13,7 +12,7 @@ def targets(engine: Engine, path: str, collection: str = "docs") -> list[Documen
         return [each.target for each in snapshot.links.outgoing(id_of(path, collection))]
 
 
-def test_links_are_known_at_both_ends(engine: Engine) -> None:
+def test_links_are_returned_for_both_ends(engine: Engine) -> None:
     links = (link("b"), link("c", type=LinkType.RELATED), link("b", type=LinkType.EMBEDS))
     put(engine, entry("a.md", "x", links=links), entry("b.md", "y"), entry("c.md", "z"))
     with engine.snapshot() as snapshot:
@@ -29,7 +28,7 @@ def test_links_are_known_at_both_ends(engine: Engine) -> None:
         )
 
 
-def test_a_link_resolves_when_its_target_comes_and_opens_when_it_leaves(engine: Engine) -> None:
+def test_a_link_resolves_while_its_target_exists(engine: Engine) -> None:
     put(engine, entry("a.md", "x", links=(link("later"),)))
     with engine.snapshot() as snapshot:
         assert [each.link.target for each in snapshot.links.unresolved()] == ["later"]
@@ -60,7 +59,7 @@ def test_path_beats_shorter_path_beats_alias(engine: Engine) -> None:
         assert len(snapshot.links.incoming(id_of("note.md"))) == 1
 
 
-def test_the_first_key_that_is_answered_wins(engine: Engine) -> None:
+def test_the_first_key_with_a_document_wins(engine: Engine) -> None:
     put(engine, entry("from.md", "x", links=(link("../b/c", "b/c", "c"),)))
     put(engine, entry("c.md", "y"))
     assert targets(engine, "from.md") == [id_of("c.md")]
@@ -68,7 +67,7 @@ def test_the_first_key_that_is_answered_wins(engine: Engine) -> None:
     assert targets(engine, "from.md") == [id_of("b/c.md")]
 
 
-def test_a_link_stays_in_its_collection_where_it_can(engine: Engine) -> None:
+def test_a_link_prefers_its_own_collection(engine: Engine) -> None:
     put(
         engine,
         entry("from.md", "x", links=(link("note"), link("only")), collection="one"),
@@ -82,7 +81,7 @@ def test_a_link_stays_in_its_collection_where_it_can(engine: Engine) -> None:
     ]
 
 
-def test_names_can_be_asked_for(engine: Engine) -> None:
+def test_keys_resolve_without_a_link(engine: Engine) -> None:
     put(engine, entry("a/b.md", "x", names=[Name("über", NameStrength.ALIAS), *names_of("a/b.md")]))
     with engine.snapshot() as snapshot:
         assert snapshot.links.resolve(["nothing", "b"], "docs") == id_of("a/b.md")
@@ -91,7 +90,7 @@ def test_names_can_be_asked_for(engine: Engine) -> None:
         assert snapshot.links.resolve([], "docs") is None
 
 
-def test_neighbours_are_known_both_ways_and_never_oneself(engine: Engine) -> None:
+def test_neighbours_are_in_both_directions_without_the_document_itself(engine: Engine) -> None:
     put(
         engine,
         entry("a.md", "x", links=(link("b"), link("b"), link("a"), link("nowhere"))),
@@ -116,7 +115,7 @@ def test_neighbours_are_known_both_ways_and_never_oneself(engine: Engine) -> Non
         assert snapshot.links.neighbours([a], 0) == {a: []}
 
 
-def test_no_more_neighbours_than_asked_for(engine: Engine) -> None:
+def test_neighbours_and_degrees_are_limited(engine: Engine) -> None:
     put(
         engine,
         entry("hub.md", "x"),
@@ -133,25 +132,50 @@ def test_no_more_neighbours_than_asked_for(engine: Engine) -> None:
         ]
 
 
-def linked(engine: Engine) -> int:
+def last_changed(engine: Engine) -> int:
     with engine.snapshot() as snapshot:
         return snapshot.links.last_changed()
 
 
-def test_it_is_known_when_links_or_names_last_changed(engine: Engine) -> None:
-    assert linked(engine) == 0
+def test_the_generation_of_the_last_change_of_links_or_names_is_stored(engine: Engine) -> None:
+    assert last_changed(engine) == 0
     put(engine, entry("a.md", "x", links=(link("b"), link("c"))), entry("b.md", "x"))
-    assert linked(engine) == 1
+    assert last_changed(engine) == 1
     # Other words, other vectors, another place of the same links: who links to whom stays.
     put(engine, entry("a.md", "y", title="New", links=(link("c"), link("b"), link("b"))))
     commit(engine, Batch(touched=((id_of("a.md"), FileState(1, 1)),), manifest={"k": "v"}))
     commit(engine, Batch(communities={id_of("a.md"): 1}, removed=(id_of("gone.md"),)))
-    assert linked(engine) == 1
+    assert last_changed(engine) == 1
     put(engine, entry("a.md", "y", links=(link("b"),)))
-    assert linked(engine) == 5
+    assert last_changed(engine) == 5
     put(engine, entry("b.md", "x", names=names_of("b.md", "other")))
-    assert linked(engine) == 6
+    assert last_changed(engine) == 6
     put(engine, entry("c.md", "x"))
-    assert linked(engine) == 7
+    assert last_changed(engine) == 7
     commit(engine, Batch(removed=(id_of("c.md"),)))
-    assert linked(engine) == 8
+    assert last_changed(engine) == 8
+
+
+def test_new_communities_replace_the_old_ones(engine: Engine) -> None:
+    a, b, c = (id_of(f"{name}.md") for name in "abc")
+    put(engine, *(entry(id.path, "x") for id in (a, b, c)))
+    commit(engine, Batch(communities={a: 1, b: 0, id_of("gone.md"): 4}))
+    with engine.snapshot() as before:
+        assert before.links.communities([c, b, a, id_of("gone.md")]) == {a: 1, b: 0}
+        commit(engine, Batch(communities={c: 2}))
+        assert before.links.communities([a, b, c]) == {a: 1, b: 0}
+    with engine.snapshot() as snapshot:
+        assert snapshot.links.communities([a, b, c]) == {c: 2}
+    commit(engine, Batch(communities={}))
+    with engine.snapshot() as snapshot:
+        assert snapshot.links.communities([a, b, c]) == {}
+
+
+def test_a_document_keeps_its_community_until_it_is_removed(engine: Engine) -> None:
+    a, b = id_of("a.md"), id_of("b.md")
+    put(engine, entry("a.md", "x"), entry("b.md", "x"))
+    commit(engine, Batch(communities={a: 1, b: 2}))
+    commit(engine, Batch(entries=(entry("a.md", "other"),), removed=(b,)))
+    put(engine, entry("b.md", "x"))
+    with engine.snapshot() as snapshot:
+        assert snapshot.links.communities([a, b]) == {a: 1}

@@ -1,4 +1,4 @@
-"""What every engine owes to vectors: kept by what they are of, exact, never asked for twice."""
+"""Contract of `VectorReader`: exact cosines, shared and pending vectors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from marklight.answer import Filters
 from marklight.errors import StoreError
 from marklight.model import Batch, Counts, Vectors
 from marklight.ports import Engine
-from tests.contracts.builders import embedding, entry, id_of, vector, vectors
-from tests.contracts.test_engines import commit, put
+from tests.contracts.builders import commit, embedding, entry, id_of, put, vector, vectors
 
 
-def test_texts_without_a_vector_come_oldest_first_and_once(engine: Engine) -> None:
+def test_pending_texts_are_distinct_and_oldest_first(engine: Engine) -> None:
     put(engine, entry("a.md", "one", "same"), entry("b.md", "same", "two"))
     put(engine, entry("c.md", "three"))
     put(engine, entry("a.md", "one", "same", "four"))
@@ -25,7 +24,7 @@ def test_texts_without_a_vector_come_oldest_first_and_once(engine: Engine) -> No
         assert snapshot.vectors.pending("m", 0) == []
 
 
-def test_passages_that_are_wanted_first_lead(engine: Engine) -> None:
+def test_requested_passages_are_pending_first(engine: Engine) -> None:
     one, two = entry("a.md", "one", "two", "three"), entry("b.md", "four")
     put(engine, one, two)
     first = (two.chunks[0].id, "unknown", one.chunks[2].id)
@@ -38,7 +37,7 @@ def test_passages_that_are_wanted_first_lead(engine: Engine) -> None:
         assert [each.chunk.text for each in pending] == ["three", "one", "two"]
 
 
-def test_embedding_goes_on_where_it_stopped(engine: Engine) -> None:
+def test_embedding_resumes_where_it_stopped(engine: Engine) -> None:
     put(engine, *(entry(f"{at}.md", f"text {at}", f"more {at}") for at in range(7)))
     seen: list[str] = []
     while True:
@@ -68,7 +67,7 @@ def test_a_moved_text_keeps_its_vector(engine: Engine) -> None:
     assert engine.count_unused_vectors() == 0
 
 
-def test_a_text_that_left_and_came_back_is_not_embedded_again(engine: Engine) -> None:
+def test_a_text_that_is_removed_and_added_again_keeps_its_vector(engine: Engine) -> None:
     put(engine, entry("a.md", "one"))
     commit(engine, embedding(entry("a.md", "one")))
     put(engine, entry("a.md", "two"))
@@ -84,7 +83,7 @@ def test_a_text_that_left_and_came_back_is_not_embedded_again(engine: Engine) ->
         assert snapshot.vectors.pending("m", 9) == []
 
 
-def test_repeated_texts_share_a_vector_and_all_answer(engine: Engine) -> None:
+def test_repeated_texts_share_a_vector_and_are_all_returned(engine: Engine) -> None:
     both = entry("a.md", "same"), entry("b.md", "same")
     put(engine, *both)
     commit(engine, embedding(both[0]))
@@ -95,7 +94,7 @@ def test_repeated_texts_share_a_vector_and_all_answer(engine: Engine) -> None:
         assert found[0].score == found[1].score
 
 
-def test_the_best_passage_of_each_document_leads(engine: Engine) -> None:
+def test_the_best_passage_of_each_document_is_returned(engine: Engine) -> None:
     one = entry("a.md", "far", "near", "near")
     two, three = entry("b.md", "other"), entry("c.md", "without a vector")
     put(engine, one, two, three)
@@ -120,7 +119,7 @@ def test_the_best_passage_of_each_document_leads(engine: Engine) -> None:
         assert snapshot.vectors.best_per_document(question, "n", Filters()) == {}
 
 
-def test_models_stand_side_by_side(engine: Engine) -> None:
+def test_vectors_of_several_models_are_separate(engine: Engine) -> None:
     one, two = entry("a.md", "one"), entry("b.md", "two")
     put(engine, one, two)
     commit(engine, embedding(one, two))
@@ -136,7 +135,7 @@ def test_models_stand_side_by_side(engine: Engine) -> None:
         assert len(snapshot.vectors.search(vector("q"), "n", Filters(), 9)) == 1
 
 
-def test_cleaning_drops_what_nobody_uses_and_nothing_else(engine: Engine) -> None:
+def test_cleaning_deletes_unused_vectors_only(engine: Engine) -> None:
     one, two, gone = entry("a.md", "one"), entry("b.md", "two"), entry("c.md", *"wxyz")
     put(engine, one, two, gone)
     commit(engine, embedding(one, two, gone))
@@ -172,14 +171,14 @@ def test_scores_are_cosines(engine: Engine) -> None:
         assert [each.score for each in found] == pytest.approx([3 / 5, 0, -1])
 
 
-def test_a_question_of_another_length_is_refused(engine: Engine) -> None:
+def test_a_query_vector_of_another_dimension_is_an_error(engine: Engine) -> None:
     put(engine, entry("a.md", "one"))
     commit(engine, embedding(entry("a.md", "one")))
     with engine.snapshot() as snapshot, pytest.raises(StoreError):
         snapshot.vectors.search(np.ones(3, dtype=np.float32), "m", Filters(), 9)
 
 
-def test_a_vector_that_is_given_twice_counts_once(engine: Engine) -> None:
+def test_a_vector_committed_twice_counts_once(engine: Engine) -> None:
     one = entry("a.md", "one")
     put(engine, one)
     digest = one.chunks[0].digest
@@ -190,7 +189,7 @@ def test_a_vector_that_is_given_twice_counts_once(engine: Engine) -> None:
         assert len(snapshot.vectors.search(vector("q"), "m", Filters(), 9)) == 1
 
 
-def test_vectors_of_passages_are_handed_out_at_length_one(engine: Engine) -> None:
+def test_vectors_of_passages_are_unit_vectors(engine: Engine) -> None:
     one, two = entry("a.md", "x", "y", "x"), entry("b.md", "z")
     put(engine, one, two)
     digests = (one.chunks[1].digest, one.chunks[0].digest)
@@ -206,7 +205,7 @@ def test_vectors_of_passages_are_handed_out_at_length_one(engine: Engine) -> Non
     assert known[ids[2]] == pytest.approx([0.8, 0.6])
 
 
-def test_a_view_keeps_its_vectors(engine: Engine) -> None:
+def test_a_snapshot_keeps_its_vectors(engine: Engine) -> None:
     one = entry("a.md", "x")
     put(engine, one)
     with engine.snapshot() as before:

@@ -1,4 +1,4 @@
-"""Names of documents and sections, and the passages that they mean."""
+"""Titles of documents and sections, and the passages that they refer to."""
 
 from __future__ import annotations
 

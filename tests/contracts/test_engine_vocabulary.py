@@ -1,4 +1,4 @@
-"""What every engine owes to the words of a library: counted as documents change, near by meaning."""
+"""Contract of `VocabularyReader`: document frequencies and term vectors."""
 
 from __future__ import annotations
 
@@ -10,51 +10,50 @@ import pytest
 from marklight.errors import StoreError
 from marklight.model import Batch, Vectors
 from marklight.ports import VOCABULARY_SIZE, Engine, ScoredTerm
-from tests.contracts.builders import entry, id_of, vector, vectors
-from tests.contracts.test_engines import commit, put
+from tests.contracts.builders import commit, entry, id_of, put, vector, vectors
 
 
-def waiting(engine: Engine, limit: int = 99, model: str = "m") -> list[str]:
+def without_vector(engine: Engine, limit: int = 99, model: str = "m") -> list[str]:
     with engine.snapshot() as snapshot:
         return snapshot.vocabulary.terms_without_vector(model, limit)
 
 
-def corners(*terms: str, model: str = "m") -> Batch:
+def axis_vectors(*terms: str, model: str = "m") -> Batch:
     """Words along the axes, the second twice as long, which must not matter."""
     rows = np.eye(len(terms), 4, dtype=np.float32) * np.arange(1, len(terms) + 1)[:, None]
     return Batch(concepts=Vectors(model, terms, rows.astype(np.float32)))
 
 
-def near(engine: Engine, *numbers: float, limit: int = 9, model: str = "m") -> list[ScoredTerm]:
+def nearest(engine: Engine, *numbers: float, limit: int = 9, model: str = "m") -> list[ScoredTerm]:
     with engine.snapshot() as snapshot:
         return snapshot.vocabulary.nearest_terms(np.array(numbers, dtype=np.float32), model, limit)
 
 
-def test_words_wait_for_a_vector_the_commonest_first(engine: Engine) -> None:
+def test_terms_without_a_vector_are_ordered_by_document_frequency(engine: Engine) -> None:
     put(engine, entry("a.md", "Pears and pears, apples"), entry("b.md", "the apples", "plum"))
     put(engine, entry("c.md", "plum, apples"))
     # Apples are in three documents and plums in two; pears twice, but in one.
-    assert waiting(engine) == ["apples", "plum", "pears"]
-    assert waiting(engine, 2) == ["apples", "plum"]
-    assert waiting(engine, 0) == []
-    commit(engine, corners("apples", "pears"))
-    assert waiting(engine) == ["plum"]
-    assert waiting(engine, model="other") == ["apples", "plum", "pears"]
+    assert without_vector(engine) == ["apples", "plum", "pears"]
+    assert without_vector(engine, 2) == ["apples", "plum"]
+    assert without_vector(engine, 0) == []
+    commit(engine, axis_vectors("apples", "pears"))
+    assert without_vector(engine) == ["plum"]
+    assert without_vector(engine, model="other") == ["apples", "plum", "pears"]
 
 
-def test_counts_follow_every_change(engine: Engine) -> None:
+def test_document_frequencies_follow_every_commit(engine: Engine) -> None:
     put(engine, entry("a.md", "apple pear"), entry("b.md", "pear plum"), entry("c.md", "plum"))
-    assert waiting(engine) == ["pear", "plum", "apple"]
+    assert without_vector(engine) == ["pear", "plum", "apple"]
     put(engine, entry("b.md", "plum plum quince"))
-    assert waiting(engine) == ["plum", "apple", "pear", "quince"]
+    assert without_vector(engine) == ["plum", "apple", "pear", "quince"]
     commit(engine, Batch(entries=(entry("d.md", "quince"),), removed=(id_of("a.md"),)))
-    assert waiting(engine) == ["plum", "quince"]
+    assert without_vector(engine) == ["plum", "quince"]
     commit(engine, Batch(removed=(id_of("b.md"), id_of("c.md"), id_of("d.md"), id_of("x.md"))))
-    assert waiting(engine) == []
+    assert without_vector(engine) == []
     assert engine.check() == []
 
 
-def test_words_are_counted_by_the_documents_that_hold_them(engine: Engine) -> None:
+def test_terms_are_counted_once_per_document(engine: Engine) -> None:
     put(engine, entry("a.md", "apple pears apples"), entry("b.md", "Apple pear", "apple äpfel"))
     with engine.snapshot() as before:
         commit(engine, Batch(removed=(id_of("a.md"),)))
@@ -74,7 +73,7 @@ def test_words_are_counted_by_the_documents_that_hold_them(engine: Engine) -> No
             assert snapshot.vocabulary.document_frequencies([]) == {}
 
 
-def test_words_that_begin_alike_come_the_commonest_first(engine: Engine) -> None:
+def test_terms_with_a_prefix_are_ordered_by_document_frequency(engine: Engine) -> None:
     put(engine, entry("a.md", "apple apply app apple's ape"), entry("b.md", "apply applied"))
     with engine.snapshot() as snapshot:
         assert list(snapshot.vocabulary.terms_with_prefix("app", 3, 5, 9).items()) == [
@@ -91,48 +90,48 @@ def test_words_that_begin_alike_come_the_commonest_first(engine: Engine) -> None
         )
 
 
-def test_a_view_keeps_its_words(engine: Engine) -> None:
+def test_a_snapshot_keeps_its_vocabulary(engine: Engine) -> None:
     put(engine, entry("a.md", "apple"))
-    commit(engine, corners("apple", "pear"))
+    commit(engine, axis_vectors("apple", "pear"))
     with engine.snapshot() as before:
         put(engine, entry("a.md", "pear"))
         for _ in range(2):
             assert before.vocabulary.nearest_terms(np.ones(4, dtype=np.float32), "m", 9) == [
                 ScoredTerm("apple", 0.5)
             ]
-            assert near(engine, 1, 1, 1, 1) == [ScoredTerm("pear", 0.5)]
+            assert nearest(engine, 1, 1, 1, 1) == [ScoredTerm("pear", 0.5)]
             assert before.vocabulary.terms_without_vector("m", 9) == []
 
 
-def test_the_nearest_words_come_first_and_ties_by_the_word(engine: Engine) -> None:
+def test_terms_are_ordered_by_similarity_then_alphabetically(engine: Engine) -> None:
     put(engine, entry("a.md", "pear apple plum"))
-    commit(engine, corners("pear", "apple", "plum"))
+    commit(engine, axis_vectors("pear", "apple", "plum"))
     # The question is as long as 5; its parts along the axes are 3/5 and 4/5.
-    assert near(engine, 3, 4, 0, 0) == [
+    assert nearest(engine, 3, 4, 0, 0) == [
         ("apple", pytest.approx(0.8)),
         ("pear", pytest.approx(0.6)),
         ("plum", 0.0),
     ]
-    assert [each.term for each in near(engine, 1, 1, 0, 0, limit=2)] == ["apple", "pear"]
-    assert near(engine, 1, 0, 0, 0, limit=0) == []
-    assert near(engine, 1, 0, 0, 0, model="other") == []
+    assert [each.term for each in nearest(engine, 1, 1, 0, 0, limit=2)] == ["apple", "pear"]
+    assert nearest(engine, 1, 0, 0, 0, limit=0) == []
+    assert nearest(engine, 1, 0, 0, 0, model="other") == []
 
 
-def test_words_that_died_never_answer_until_they_come_back(engine: Engine) -> None:
+def test_terms_that_occur_nowhere_are_not_returned_until_they_occur_again(engine: Engine) -> None:
     put(engine, entry("a.md", "apple"), entry("b.md", "pear"))
-    commit(engine, corners("apple", "pear"))
+    commit(engine, axis_vectors("apple", "pear"))
     commit(engine, Batch(removed=(id_of("b.md"),)))
-    assert [each.term for each in near(engine, 1, 1, 0, 0)] == ["apple"]
+    assert [each.term for each in nearest(engine, 1, 1, 0, 0)] == ["apple"]
     with engine.snapshot() as snapshot:
         assert snapshot.vocabulary.term_vectors("m", ["apple", "pear"]).keys() == {"apple"}
     put(engine, entry("c.md", "pear"))
-    assert [each.term for each in near(engine, 0, 1, 0, 0)] == ["pear", "apple"]
-    assert waiting(engine) == []
+    assert [each.term for each in nearest(engine, 0, 1, 0, 0)] == ["pear", "apple"]
+    assert without_vector(engine) == []
 
 
-def test_vectors_of_words_have_length_one(engine: Engine) -> None:
+def test_term_vectors_are_unit_vectors(engine: Engine) -> None:
     put(engine, entry("a.md", "apple pear plum"))
-    commit(engine, corners("apple", "pear"))
+    commit(engine, axis_vectors("apple", "pear"))
     with engine.snapshot() as snapshot:
         known = snapshot.vocabulary.term_vectors("m", ["pear", "plum", "unknown"])
         assert snapshot.vocabulary.term_vectors("other", ["pear"]) == {}
@@ -140,11 +139,11 @@ def test_vectors_of_words_have_length_one(engine: Engine) -> None:
     assert known["pear"].tolist() == [0, 1, 0, 0]
 
 
-def test_the_centre_is_the_mean_of_all_words_that_are_there(engine: Engine) -> None:
+def test_the_mean_vector_is_that_of_all_current_terms(engine: Engine) -> None:
     put(engine, entry("a.md", "apple pear"), entry("b.md", "plum"))
     with engine.snapshot() as snapshot:
         assert snapshot.vocabulary.mean_vector("m") is None
-    commit(engine, corners("apple", "pear", "plum"))
+    commit(engine, axis_vectors("apple", "pear", "plum"))
     with engine.snapshot() as snapshot:
         centre = snapshot.vocabulary.mean_vector("m")
         assert centre is not None
@@ -157,46 +156,46 @@ def test_the_centre_is_the_mean_of_all_words_that_are_there(engine: Engine) -> N
         assert centre.tolist() == pytest.approx([1 / 2, 1 / 2, 0, 0])
 
 
-def test_a_vector_that_was_there_stays(engine: Engine) -> None:
+def test_an_existing_term_vector_is_not_replaced(engine: Engine) -> None:
     put(engine, entry("a.md", "apple pear"))
-    commit(engine, corners("apple", "pear"))
-    commit(engine, corners("pear", "apple"))
-    assert near(engine, 1, 0, 0, 0, limit=1) == [ScoredTerm("apple", 1.0)]
+    commit(engine, axis_vectors("apple", "pear"))
+    commit(engine, axis_vectors("pear", "apple"))
+    assert nearest(engine, 1, 0, 0, 0, limit=1) == [ScoredTerm("apple", 1.0)]
 
 
-def test_only_the_commonest_are_the_vocabulary(engine: Engine) -> None:
+def test_the_vocabulary_is_limited_to_the_most_frequent_terms(engine: Engine) -> None:
     letters = "abcdefghijklmnopqrstuv"
     every = ["x" + "".join(three) for three in product(letters, repeat=3)]
     rare = every[: VOCABULARY_SIZE - 1]
     put(engine, entry("a.md", " ".join(["zebra", "zoo", *rare])), entry("b.md", "zebra"))
     # The zebra is in two documents; of those in one, the zoo is last in the alphabet.
-    assert waiting(engine, 99_999) == ["zebra", *rare]
-    commit(engine, corners("zoo", "zebra"))
-    assert [each.term for each in near(engine, 1, 0, 0, 0)] == ["zebra"]
+    assert without_vector(engine, 99_999) == ["zebra", *rare]
+    commit(engine, axis_vectors("zoo", "zebra"))
+    assert [each.term for each in nearest(engine, 1, 0, 0, 0)] == ["zebra"]
     put(engine, entry("c.md", "zoo"))
-    assert [each.term for each in near(engine, 1, 0, 0, 0)] == ["zoo", "zebra"]
+    assert [each.term for each in nearest(engine, 1, 0, 0, 0)] == ["zoo", "zebra"]
     with engine.snapshot() as snapshot:
         assert snapshot.vocabulary.terms_without_vector("m", 99_999) == rare[:-1]
 
 
-def test_a_question_of_another_length_is_refused(engine: Engine) -> None:
+def test_a_query_vector_of_another_dimension_is_an_error(engine: Engine) -> None:
     put(engine, entry("a.md", "apple"))
-    assert near(engine, 1, 0) == []
-    commit(engine, corners("apple"))
+    assert nearest(engine, 1, 0) == []
+    commit(engine, axis_vectors("apple"))
     with pytest.raises(StoreError, match="dimensions"):
-        near(engine, 1, 0)
+        nearest(engine, 1, 0)
 
 
-def test_cleaning_drops_words_of_other_models_and_words_that_are_gone(engine: Engine) -> None:
+def test_cleaning_deletes_vectors_of_other_models_and_of_unused_terms(engine: Engine) -> None:
     one = entry("a.md", "apple pear")
     put(engine, one)
-    commit(engine, corners("apple", "pear"))
-    commit(engine, corners("apple", model="old"))
+    commit(engine, axis_vectors("apple", "pear"))
+    commit(engine, axis_vectors("apple", model="old"))
     commit(engine, Batch(vectors=vectors([one.chunks[0].digest], size=4)))
     with engine.snapshot() as before:
         assert engine.clean(keep={"m"}) == 1
         assert engine.clean(keep={"m"}) == 0
-        assert near(engine, 1, 0, 0, 0, model="old") == []
+        assert nearest(engine, 1, 0, 0, 0, model="old") == []
         assert [
             each.term for each in before.vocabulary.nearest_terms(vector("q", size=4), "old", 9)
         ] == ["apple"]
@@ -204,12 +203,12 @@ def test_cleaning_drops_words_of_other_models_and_words_that_are_gone(engine: En
     # The pear's vector, and that of the passage.
     assert engine.clean(keep={"m"}) == 2
     put(engine, entry("a.md", "apple pear"))
-    assert waiting(engine) == ["pear"]
-    assert waiting(engine, model="old") == ["apple", "pear"]
+    assert without_vector(engine) == ["pear"]
+    assert without_vector(engine, model="old") == ["apple", "pear"]
     assert engine.check() == []
 
 
-def test_words_can_have_vectors_before_any_passage_has(engine: Engine) -> None:
+def test_terms_can_have_vectors_before_any_passage_has(engine: Engine) -> None:
     put(engine, entry("a.md", "apple"))
     commit(engine, Batch(concepts=vectors(["apple"])))
     with engine.snapshot() as snapshot:

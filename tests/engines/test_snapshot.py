@@ -1,4 +1,4 @@
-"""What was read is read again only by views of another commit, and does not pile up."""
+"""The cache of snapshots: shared by snapshots of one commit, separate for each commit, bounded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def engine(tmp_path: Path) -> Iterator[EmbeddedEngine]:
 
 
 def put(engine: EmbeddedEngine, *entries: Entry) -> None:
-    """Each passage has a vector of its own direction, by its place."""
+    """Commit documents with an orthogonal vector for each passage."""
     digests = tuple(chunk.digest for each in entries for chunk in each.chunks)
     with engine.writing(1):
         engine.commit(Batch(entries=entries))
@@ -35,39 +35,39 @@ def put(engine: EmbeddedEngine, *entries: Entry) -> None:
         engine.commit(Batch(vectors=Vectors("m", digests, rows)))
 
 
-def test_only_what_is_not_known_is_read() -> None:
-    asked: list[list[int]] = []
+def test_only_missing_keys_are_read() -> None:
+    reads: list[list[int]] = []
 
     def double(keys: list[int]) -> dict[int, int]:
-        asked.append(keys)
+        reads.append(keys)
         return {key: 2 * key for key in keys if key < 9}
 
-    recent = BoundedCache[int, int](10)
-    assert recent.get([1, 2], double) == {1: 2, 2: 4}
-    assert recent.get([2, 3, 9], double) == {2: 4, 3: 6}
-    assert recent.get([1, 2, 3], double) == {1: 2, 2: 4, 3: 6}
-    assert asked == [[1, 2], [3, 9]]
+    cache = BoundedCache[int, int](10)
+    assert cache.get([1, 2], double) == {1: 2, 2: 4}
+    assert cache.get([2, 3, 9], double) == {2: 4, 3: 6}
+    assert cache.get([1, 2, 3], double) == {1: 2, 2: 4, 3: 6}
+    assert reads == [[1, 2], [3, 9]]
 
 
-def test_all_is_forgotten_before_it_becomes_too_much() -> None:
+def test_the_cache_is_emptied_before_it_exceeds_its_size() -> None:
     def same(keys: list[int]) -> dict[int, int]:
         return {key: key for key in keys}
 
-    recent = BoundedCache[int, int](3)
-    recent.get([1, 2], same)
-    assert recent.get([2, 3, 4], same) == {2: 2, 3: 3, 4: 4}
-    assert recent.known(range(9)) == {3: 3, 4: 4}
-    assert recent.get(range(9), same) == same(list(range(9)))
-    assert len(recent.known(range(9))) <= 3
+    cache = BoundedCache[int, int](3)
+    cache.get([1, 2], same)
+    assert cache.get([2, 3, 4], same) == {2: 2, 3: 3, 4: 4}
+    assert cache.known(range(9)) == {3: 3, 4: 4}
+    assert cache.get(range(9), same) == same(list(range(9)))
+    assert len(cache.known(range(9))) <= 3
 
 
 def everything(snapshot: Snapshot) -> list[object]:
-    """What a view says in all the ways that keep something."""
+    """Call every method that caches something."""
     first, second = (f"{name}.md" for name in "ab")
     ids = [
         chunk.id for path in (first, second) for chunk in snapshot.documents.chunks_of(id_of(path))
     ]
-    question = np.eye(8, dtype=np.float32)[0]
+    query = np.eye(8, dtype=np.float32)[0]
     return [
         [chunk.text for chunk in snapshot.documents.chunks(ids)],
         snapshot.documents.owners(ids),
@@ -75,12 +75,12 @@ def everything(snapshot: Snapshot) -> list[object]:
         snapshot.documents.dates([id_of(first), id_of(second)]),
         snapshot.links.communities([id_of(first), id_of(second)]),
         snapshot.lexical.search(analyze("apple"), FIELD_BOOSTS, Filters(), 9),
-        snapshot.vectors.search(question, "m", Filters(), 9),
+        snapshot.vectors.search(query, "m", Filters(), 9),
         {id: vector.tolist() for id, vector in snapshot.vectors.get("m", ids).items()},
     ]
 
 
-def test_views_of_two_commits_keep_apart_what_they_read(engine: EmbeddedEngine) -> None:
+def test_snapshots_of_two_commits_do_not_share_cached_values(engine: EmbeddedEngine) -> None:
     put(engine, entry("a.md", "apple one", "apple two", mtime_ns=10**18), entry("b.md", "pear"))
     with engine.snapshot() as old:
         before = everything(old)
@@ -96,7 +96,7 @@ def test_views_of_two_commits_keep_apart_what_they_read(engine: EmbeddedEngine) 
         assert everything(fresh) == after
 
 
-def test_much_more_than_is_kept_can_be_read(
+def test_more_than_the_cache_holds_can_be_read(
     engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("MAX_PASSAGES", "MAX_DOCUMENTS", "MAX_VECTORS"):
@@ -114,18 +114,18 @@ def test_much_more_than_is_kept_can_be_read(
         )
 
 
-def test_fewer_by_words_are_the_first_of_more(engine: EmbeddedEngine) -> None:
+def test_a_repeated_keyword_search_with_a_lower_limit_returns_the_same_order(
+    engine: EmbeddedEngine,
+) -> None:
     put(engine, entry("a.md", "apple apple", "apple and a pear"), entry("b.md", "apple"))
     with engine.snapshot() as snapshot:
-        all_of_them = snapshot.lexical.search(analyze("apple"), FIELD_BOOSTS, Filters(), 9)
-        assert (
-            snapshot.lexical.search(analyze("apple"), FIELD_BOOSTS, Filters(), 2) == all_of_them[:2]
-        )
-        assert snapshot.lexical.search(analyze("apple"), FIELD_BOOSTS, Filters(), 9) == all_of_them
+        every = snapshot.lexical.search(analyze("apple"), FIELD_BOOSTS, Filters(), 9)
+        assert snapshot.lexical.search(analyze("apple"), FIELD_BOOSTS, Filters(), 2) == every[:2]
+        assert snapshot.lexical.search(analyze("apple"), FIELD_BOOSTS, Filters(), 9) == every
         (only,) = snapshot.lexical.search(
             analyze("apple"), FIELD_BOOSTS, Filters(paths=("b.md",)), 9
         )
-        assert only in all_of_them
+        assert only in every
         assert len(snapshot.lexical.search(analyze("pear"), FIELD_BOOSTS, Filters(), 9)) == 1
 
 
@@ -133,11 +133,11 @@ def test_fewer_by_words_are_the_first_of_more(engine: EmbeddedEngine) -> None:
     "values",
     [(), ("",), ("", ""), ("one",), ("one", "two"), ('say "no", "yes"',), ("a\\b", "c"), ("ü\n",)],
 )
-def test_several_texts_come_back_as_they_were(values: tuple[str, ...]) -> None:
+def test_packed_texts_are_unpacked_unchanged(values: tuple[str, ...]) -> None:
     assert unpacked(texts(values)) == values
 
 
-def test_where_no_library_was_made_nothing_piles_up_either(engine: EmbeddedEngine) -> None:
+def test_the_cache_of_a_missing_library_does_not_grow(engine: EmbeddedEngine) -> None:
     for _ in range(9):
         with engine.snapshot() as snapshot:
             assert snapshot.status.counts("").documents == 0

@@ -1,4 +1,4 @@
-"""How many passages pass filters is counted, or where many documents do told by their part of all."""
+"""The number of matching passages is counted, or estimated where many documents match."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tests.contracts.builders import entry
 
 
 @pytest.mark.parametrize(
-    "filters, counted, told",
+    "filters, counted, estimated",
     [
         (Filters(), 10, 10),
         (Filters(paths=("a.md",)), 7, 7),
         (Filters(paths=("a.md", "b.md")), 8, 5),  # two documents of four, of ten passages
         (Filters(exclude=("a.md",)), 3, 8),  # three of four
         (Filters(paths=("none.md",)), 0, 0),
-        (Filters(phrases=("pear",)), 7, 7),  # passages are known one by one
+        (Filters(phrases=("pear",)), 7, 7),  # phrase filters match single passages
         (Filters(without=("pear",)), 3, 3),
     ],
 )
-def test_of_many_documents_their_part_of_all_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filters: Filters, counted: int, told: int
+def test_the_number_of_matching_passages_is_estimated_for_many_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filters: Filters, counted: int, estimated: int
 ) -> None:
     pears = (f"pear {at}" for at in range(7))
     pages = [entry("a.md", *pears), *(entry(f"{name}.md", "plum") for name in "bcd")]
@@ -36,5 +36,5 @@ def test_of_many_documents_their_part_of_all_is_told(
     with engine.snapshot() as snapshot:
         assert snapshot.metadata.count_matching(filters) == counted
         monkeypatch.setattr(embedded_filters, "MAX_DOCUMENTS_COUNTED", 1)
-        assert snapshot.metadata.count_matching(filters) == told
+        assert snapshot.metadata.count_matching(filters) == estimated
     engine.close()

@@ -1,22 +1,19 @@
-"""What every engine owes to words: the same scores as arithmetic gives, and filters before ranks."""
+"""Contract of `LexicalReader`: BM25 scores as computed by hand, and term coverage."""
 
 from __future__ import annotations
 
 from math import log
-from typing import Any
 
 import pytest
 
 from marklight.answer import Filters
-from marklight.errors import UsageError
-from marklight.model import Batch, FileState
+from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Engine
 from marklight.text import analyze, code_terms, query_terms
-from tests.contracts.builders import embedding, entry, id_of, vector
-from tests.contracts.test_engines import commit, find, put
+from tests.contracts.builders import commit, entry, find, id_of, put
 
 
-def test_a_score_is_bm25_by_hand(engine: Engine) -> None:
+def test_a_score_is_bm25_computed_by_hand(engine: Engine) -> None:
     put(engine, entry("a.md", "apple apple pear"), entry("b.md", "plum"), entry("c.md", "apple"))
     with engine.snapshot() as snapshot:
         found = snapshot.lexical.search(analyze("apple"), {"body": 2.0}, Filters(), 9)
@@ -29,7 +26,7 @@ def test_a_score_is_bm25_by_hand(engine: Engine) -> None:
     )
 
 
-def test_fields_count_by_their_weight_and_add_up(engine: Engine) -> None:
+def test_scores_of_fields_are_weighted_and_added(engine: Engine) -> None:
     fields = {
         "t.md": entry("t.md", "x", title="zebra"),
         "h.md": entry("h.md", "x", headings=("zebra",)),
@@ -52,7 +49,7 @@ def test_fields_count_by_their_weight_and_add_up(engine: Engine) -> None:
             )
 
 
-def test_the_whole_is_one_text_with_the_title_three_times(engine: Engine) -> None:
+def test_the_field_whole_repeats_the_title_three_times(engine: Engine) -> None:
     put(engine, entry("a.md", "pear", title="zebra", tags=("plum",)), entry("b.md", "zebra pear"))
     with engine.snapshot() as snapshot:
         found = snapshot.lexical.search(["zebra"], {"whole": 1.0}, Filters(), 9)
@@ -66,7 +63,7 @@ def test_the_whole_is_one_text_with_the_title_three_times(engine: Engine) -> Non
     )
 
 
-def test_names_in_prose_are_found_by_their_parts_and_the_other_way_round(engine: Engine) -> None:
+def test_identifiers_in_prose_match_their_parts_and_the_reverse(engine: Engine) -> None:
     put(
         engine,
         entry("a.md", "call getUserById once"),
@@ -80,7 +77,7 @@ def test_names_in_prose_are_found_by_their_parts_and_the_other_way_round(engine:
         assert [each.path for each in snapshot.documents.chunks([named[0].chunk_id])] == ["a.md"]
 
 
-def test_a_long_text_counts_by_a_length_in_one_byte(engine: Engine) -> None:
+def test_the_length_of_a_field_is_rounded_to_one_byte(engine: Engine) -> None:
     put(engine, entry("a.md", "zebra " + "other " * 94), entry("b.md", "x"))
     with engine.snapshot() as snapshot:
         (found,) = snapshot.lexical.search(["zebra"], {"body": 1.0}, Filters(), 9)
@@ -89,7 +86,7 @@ def test_a_long_text_counts_by_a_length_in_one_byte(engine: Engine) -> None:
     assert found.score == pytest.approx(log(1 + 1.5 / 1.5) * often, abs=1e-4)
 
 
-def test_a_word_counts_as_often_as_it_is_asked_for(engine: Engine) -> None:
+def test_a_repeated_query_term_counts_repeatedly(engine: Engine) -> None:
     put(engine, entry("a.md", "zebra house"), entry("b.md", "house"))
     with engine.snapshot() as snapshot:
         (one,) = snapshot.lexical.search(["zebra"], {"body": 1.0}, Filters(), 9)
@@ -97,7 +94,7 @@ def test_a_word_counts_as_often_as_it_is_asked_for(engine: Engine) -> None:
         assert three.score == pytest.approx(3 * one.score, abs=1e-4)
 
 
-def test_what_a_passage_has_of_the_words_counts_by_their_rarity(engine: Engine) -> None:
+def test_term_coverage_is_weighted_by_idf(engine: Engine) -> None:
     put(
         engine,
         entry("a.md", "apple pear", title="zebra"),
@@ -127,9 +124,7 @@ def test_what_a_passage_has_of_the_words_counts_by_their_rarity(engine: Engine) 
 
 
 @pytest.mark.parametrize("passages, most", [(79, 0), (80, 1), (240, 3), (400, 3)])
-def test_a_word_is_rare_that_hardly_any_passage_has(
-    engine: Engine, passages: int, most: int
-) -> None:
+def test_a_rare_term_occurs_in_hardly_any_passage(engine: Engine, passages: int, most: int) -> None:
     held = ("one two three four", "two three four", "three four", "four")
     put(engine, *(entry(f"{at}.md", (*held, *["none"] * passages)[at]) for at in range(passages)))
     with engine.snapshot() as snapshot:
@@ -140,7 +135,7 @@ def test_a_word_is_rare_that_hardly_any_passage_has(
     assert found == pytest.approx((1, 0, sum(told[:most]) / sum(told)))
 
 
-def test_a_word_is_known_where_a_living_passage_has_it(engine: Engine) -> None:
+def test_a_term_exists_if_an_undeleted_passage_contains_it(engine: Engine) -> None:
     asked = ["appl", "pear", "plum", "user", "zebra", "none"]
     with engine.snapshot() as empty:
         assert empty.lexical.existing_terms(asked) == set()
@@ -153,7 +148,7 @@ def test_a_word_is_known_where_a_living_passage_has_it(engine: Engine) -> None:
             assert snapshot.lexical.existing_terms([]) == set()
 
 
-def test_of_a_pasted_text_the_first_words_are_looked_for(engine: Engine) -> None:
+def test_term_coverage_uses_the_first_terms_of_a_long_query(engine: Engine) -> None:
     put(engine, entry("a.md", " ".join(f"w{at}x" for at in range(0, 40, 2))))
     asked = [f"w{at}x" for at in range(40)]
     with engine.snapshot() as snapshot:
@@ -163,14 +158,14 @@ def test_of_a_pasted_text_the_first_words_are_looked_for(engine: Engine) -> None
     assert found.anywhere == pytest.approx(18 / 36)
 
 
-def test_a_field_without_weight_finds_nothing(engine: Engine) -> None:
+def test_a_field_with_weight_zero_matches_nothing(engine: Engine) -> None:
     put(engine, entry("a.md", "word", title="zebra"))
     with engine.snapshot() as snapshot:
         assert snapshot.lexical.search(["zebra"], {"title": 0.0, "body": 1.0}, Filters(), 9) == []
         assert snapshot.lexical.search(["zebra"], {}, Filters(), 9) == []
 
 
-def test_words_are_data_and_never_syntax(engine: Engine) -> None:
+def test_query_terms_are_never_parsed_as_syntax(engine: Engine) -> None:
     put(engine, entry("a.md", "C++ and C# and .NET, Node.js; a-b/c"), entry("b.md", "nothing"))
     queries = ["C++", "c#", ".NET", "node.js", "a-b/c", 'AND OR NOT "', "title:(x", "c++ ^2 ~ * ?"]
     with engine.snapshot() as snapshot:
@@ -188,7 +183,7 @@ def test_text_without_spaces_is_found(engine: Engine) -> None:
         assert sorted(find(snapshot, "天気")) == ["a.md", "b.md"]
 
 
-def test_code_is_found_by_its_parts(engine: Engine) -> None:
+def test_code_is_found_by_parts_of_identifiers(engine: Engine) -> None:
     put(
         engine,
         entry("a.md", "x", code="def get_user_by_id(): ...", languages=("python",)),
@@ -208,7 +203,7 @@ def test_code_is_found_by_its_parts(engine: Engine) -> None:
         assert code("nothing") == code("") == []
 
 
-def test_the_limit_cuts_and_ties_go_by_id(engine: Engine) -> None:
+def test_results_are_limited_and_ties_ordered_by_id(engine: Engine) -> None:
     many = [entry(f"{at}.md", "same words") for at in range(60)]
     put(engine, *many)
     ids = sorted(each.chunks[0].id for each in many)
@@ -218,131 +213,9 @@ def test_the_limit_cuts_and_ties_go_by_id(engine: Engine) -> None:
             assert [each.chunk_id for each in found] == ids[:limit]
 
 
-def test_dead_passages_never_take_a_living_ones_place(engine: Engine) -> None:
+def test_deleted_passages_never_replace_others_in_the_results(engine: Engine) -> None:
     put(engine, *(entry(f"{at}.md", "rare rare rare") for at in range(50)))
     put(engine, entry("last.md", "rare among many other words that make it long"))
     commit(engine, Batch(removed=tuple(id_of(f"{at}.md") for at in range(50))))
     with engine.snapshot() as snapshot:
         assert find(snapshot, "rare", limit=1) == ["last.md"]
-
-
-FILTERED: dict[str, dict[str, Any]] = {
-    "guide/a.md": {
-        "title": "The First",
-        "tags": ("web/http",),
-        "author": "Ann",
-        "date": "2026-01-31",
-    },
-    "guide/deep/b.md": {
-        "merged": ("x", "the 全文"),
-        "tags": ("Web",),
-        "metadata": {
-            "status": "Draft",
-            "files": ["src/A.py", "docs/x.md"],
-            "author": ["Bo", "bo@x.org"],
-        },
-        "date": "2026-02",
-    },
-    "c.md": {
-        "metadata": {"status": ["done", "draft"], "n": {"x": 3}, "files": ["docs/x.md"]},
-        "category": "howto",
-    },
-    "[odd] (name).md": {"languages": ("Python", "c++"), "date": "2025-12-31T23:30:00-08:00"},
-}
-
-
-CASES = [
-    (Filters(paths=("guide/*.md",)), "a"),
-    (Filters(paths=("guide/**",)), "ab"),
-    (Filters(paths=("guide/**/*.md",)), "ab"),
-    (Filters(paths=("**/b.md",)), "b"),
-    (Filters(paths=("guide",)), "ab"),
-    (Filters(paths=("guide/deep/",)), "b"),
-    (Filters(paths=("*.md",)), "abco"),
-    (Filters(paths=("c.md", "b.md")), "bc"),
-    (Filters(paths=("[odd] (name).md",)), "o"),
-    (Filters(paths=("[[]odd] (name).md",)), "o"),
-    (Filters(paths=("[!c].md",)), "ab"),
-    (Filters(exclude=("guide",)), "co"),
-    (Filters(exclude=("c.md", "guide/deep/**")), "ao"),
-    (Filters(tags=("web",)), "ab"),
-    (Filters(tags=("#web/http",)), "a"),
-    (Filters(tags=("http",)), ""),
-    (Filters(tags=("we",)), ""),
-    (Filters(where=(("status", "draft"),)), "bc"),
-    (Filters(where=(("Status", "DRAFT"), ("status", "done"))), "c"),
-    (Filters(where=(("n.x", "3"),)), "c"),
-    (Filters(where=(("category", "HowTo"),)), "c"),
-    (Filters(where=(("author", "ann"),)), "a"),
-    (Filters(after="2026"), "abo"),
-    (Filters(after="2026-01-31", before="2026-01-31"), "a"),
-    (Filters(after="2026-02"), "b"),
-    (Filters(before="2025-12-31"), "c"),
-    (Filters(after="2026-01-01T07", before="2026-01-01T07:30"), "o"),
-    (Filters(after="2026-01-01T08:30+01:00", before="2025-12-31T23:30-08:00"), "o"),
-    (Filters(after="2026-01-01T07:30:01Z", before="2026-01"), "a"),
-    (Filters(before="2026-01-01T07:29"), "c"),
-    (Filters(languages=("python",)), "o"),
-    (Filters(languages=("C++", "go")), "o"),
-    (Filters(collections=("docs",)), "abco"),
-    (Filters(collections=("other",)), ""),
-    (Filters(tags=("web",), exclude=("**/b.md",), after="2026"), "a"),
-    (Filters(documents=(id_of("c.md"), id_of("none.md"))), "c"),
-    (Filters(documents=(id_of("c.md", "other"),)), ""),
-    (Filters(files=("src/**",)), "b"),
-    (Filters(files=("a.PY",)), "b"),
-    (Filters(files=("docs", "none")), "bc"),
-    (Filters(files=("*.rs",)), ""),
-    (Filters(authors=("an",)), "a"),
-    (Filters(authors=("X.ORG", "ann")), "ab"),
-    (Filters(authors=("bo",), files=("*.md",)), "b"),
-    (Filters(authors=("%",)), ""),
-    (Filters(also=Filters(files=("*.md",)), authors=("bo",)), "b"),
-    (Filters(phrases=("the first",)), "a"),
-    (Filters(phrases=("first",)), "a"),
-    (Filters(phrases=("the",)), "ab"),
-    (Filters(phrases=("word",)), "abco"),
-    (Filters(phrases=("words",)), ""),
-    (Filters(phrases=("文",)), "b"),
-    (Filters(phrases=("the first", "文")), ""),
-    (Filters(phrases=("?!",)), "abco"),
-    (Filters(without=("the",)), "co"),
-    (Filters(without=("first", "全文")), "co"),
-    (Filters(without=("first",), tags=("web",)), "b"),
-    (Filters(without=("word",)), ""),
-    (Filters(phrases=("the",), without=("first",)), "b"),
-]
-"""Filters, and which of these documents pass: a, b, c or the odd one."""
-
-
-def test_filters_hold_in_every_way_of_searching(engine: Engine) -> None:
-    entries = [entry(path, "word", code="word", **more) for path, more in FILTERED.items()]
-    put(engine, *entries)
-    commit(engine, embedding(*entries))
-    letters = dict(zip((each.chunks[0].id for each in entries), "abco", strict=True))
-    with engine.snapshot() as snapshot:
-        for filters, expected in CASES:
-            for found in (
-                snapshot.lexical.search(["word"], FIELD_BOOSTS, filters, 9),
-                snapshot.lexical.search_code(["word"], filters, 9),
-                snapshot.vectors.search(vector("q"), "m", filters, 9),
-            ):
-                passed = "".join(sorted(letters[each.chunk_id] for each in found))
-                assert passed == expected, filters
-
-
-@pytest.mark.parametrize("date", ["yesterday", "2026-02-30", "2026-13"])
-def test_a_date_that_is_none_is_refused(engine: Engine, date: str) -> None:
-    put(engine, entry("a.md", "word"))
-    with engine.snapshot() as snapshot, pytest.raises(UsageError, match=date):
-        snapshot.lexical.search(["word"], FIELD_BOOSTS, Filters(after=date), 9)
-
-
-def test_a_document_whose_date_is_none_is_from_its_files_time(engine: Engine) -> None:
-    put(engine, entry("a.md", "word", date="soon", mtime_ns=0))
-    with engine.snapshot() as snapshot:
-        assert find(snapshot, "word", Filters(before="1970-01-01")) == ["a.md"]
-    state = FileState(1, 1_700_000_000_000_000_000)
-    commit(engine, Batch(touched=((id_of("a.md"), state),)))
-    with engine.snapshot() as snapshot:
-        assert find(snapshot, "word", Filters(after="2023-11-14", before="2023-11-14")) == ["a.md"]

@@ -1,0 +1,134 @@
+"""Contract of `MetadataReader` and of filters, which apply before ranking in every kind of search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from marklight.answer import Filters
+from marklight.errors import UsageError
+from marklight.model import Batch, FileState
+from marklight.ports import FIELD_BOOSTS, Engine
+from tests.contracts.builders import commit, embedding, entry, find, id_of, put, vector
+
+FILTERED: dict[str, dict[str, Any]] = {
+    "guide/a.md": {
+        "title": "The First",
+        "tags": ("web/http",),
+        "author": "Ann",
+        "date": "2026-01-31",
+    },
+    "guide/deep/b.md": {
+        "merged": ("x", "the 全文"),
+        "tags": ("Web",),
+        "metadata": {
+            "status": "Draft",
+            "files": ["src/A.py", "docs/x.md"],
+            "author": ["Bo", "bo@x.org"],
+        },
+        "date": "2026-02",
+    },
+    "c.md": {
+        "metadata": {"status": ["done", "draft"], "n": {"x": 3}, "files": ["docs/x.md"]},
+        "category": "howto",
+    },
+    "[odd] (name).md": {"languages": ("Python", "c++"), "date": "2025-12-31T23:30:00-08:00"},
+}
+
+
+CASES = [
+    (Filters(paths=("guide/*.md",)), "a"),
+    (Filters(paths=("guide/**",)), "ab"),
+    (Filters(paths=("guide/**/*.md",)), "ab"),
+    (Filters(paths=("**/b.md",)), "b"),
+    (Filters(paths=("guide",)), "ab"),
+    (Filters(paths=("guide/deep/",)), "b"),
+    (Filters(paths=("*.md",)), "abco"),
+    (Filters(paths=("c.md", "b.md")), "bc"),
+    (Filters(paths=("[odd] (name).md",)), "o"),
+    (Filters(paths=("[[]odd] (name).md",)), "o"),
+    (Filters(paths=("[!c].md",)), "ab"),
+    (Filters(exclude=("guide",)), "co"),
+    (Filters(exclude=("c.md", "guide/deep/**")), "ao"),
+    (Filters(tags=("web",)), "ab"),
+    (Filters(tags=("#web/http",)), "a"),
+    (Filters(tags=("http",)), ""),
+    (Filters(tags=("we",)), ""),
+    (Filters(where=(("status", "draft"),)), "bc"),
+    (Filters(where=(("Status", "DRAFT"), ("status", "done"))), "c"),
+    (Filters(where=(("n.x", "3"),)), "c"),
+    (Filters(where=(("category", "HowTo"),)), "c"),
+    (Filters(where=(("author", "ann"),)), "a"),
+    (Filters(after="2026"), "abo"),
+    (Filters(after="2026-01-31", before="2026-01-31"), "a"),
+    (Filters(after="2026-02"), "b"),
+    (Filters(before="2025-12-31"), "c"),
+    (Filters(after="2026-01-01T07", before="2026-01-01T07:30"), "o"),
+    (Filters(after="2026-01-01T08:30+01:00", before="2025-12-31T23:30-08:00"), "o"),
+    (Filters(after="2026-01-01T07:30:01Z", before="2026-01"), "a"),
+    (Filters(before="2026-01-01T07:29"), "c"),
+    (Filters(languages=("python",)), "o"),
+    (Filters(languages=("C++", "go")), "o"),
+    (Filters(collections=("docs",)), "abco"),
+    (Filters(collections=("other",)), ""),
+    (Filters(tags=("web",), exclude=("**/b.md",), after="2026"), "a"),
+    (Filters(documents=(id_of("c.md"), id_of("none.md"))), "c"),
+    (Filters(documents=(id_of("c.md", "other"),)), ""),
+    (Filters(files=("src/**",)), "b"),
+    (Filters(files=("a.PY",)), "b"),
+    (Filters(files=("docs", "none")), "bc"),
+    (Filters(files=("*.rs",)), ""),
+    (Filters(authors=("an",)), "a"),
+    (Filters(authors=("X.ORG", "ann")), "ab"),
+    (Filters(authors=("bo",), files=("*.md",)), "b"),
+    (Filters(authors=("%",)), ""),
+    (Filters(also=Filters(files=("*.md",)), authors=("bo",)), "b"),
+    (Filters(phrases=("the first",)), "a"),
+    (Filters(phrases=("first",)), "a"),
+    (Filters(phrases=("the",)), "ab"),
+    (Filters(phrases=("word",)), "abco"),
+    (Filters(phrases=("words",)), ""),
+    (Filters(phrases=("文",)), "b"),
+    (Filters(phrases=("the first", "文")), ""),
+    (Filters(phrases=("?!",)), "abco"),
+    (Filters(without=("the",)), "co"),
+    (Filters(without=("first", "全文")), "co"),
+    (Filters(without=("first",), tags=("web",)), "b"),
+    (Filters(without=("word",)), ""),
+    (Filters(phrases=("the",), without=("first",)), "b"),
+]
+"""Filters, and which of these documents pass: a, b, c or the odd one."""
+
+
+def test_filters_apply_to_every_kind_of_search(engine: Engine) -> None:
+    entries = [entry(path, "word", code="word", **more) for path, more in FILTERED.items()]
+    put(engine, *entries)
+    commit(engine, embedding(*entries))
+    letters = dict(zip((each.chunks[0].id for each in entries), "abco", strict=True))
+    with engine.snapshot() as snapshot:
+        for filters, expected in CASES:
+            for found in (
+                snapshot.lexical.search(["word"], FIELD_BOOSTS, filters, 9),
+                snapshot.lexical.search_code(["word"], filters, 9),
+                snapshot.vectors.search(vector("q"), "m", filters, 9),
+            ):
+                passed = "".join(sorted(letters[each.chunk_id] for each in found))
+                assert passed == expected, filters
+
+
+@pytest.mark.parametrize("date", ["yesterday", "2026-02-30", "2026-13"])
+def test_an_invalid_date_in_a_filter_is_an_error(engine: Engine, date: str) -> None:
+    put(engine, entry("a.md", "word"))
+    with engine.snapshot() as snapshot, pytest.raises(UsageError, match=date):
+        snapshot.lexical.search(["word"], FIELD_BOOSTS, Filters(after=date), 9)
+
+
+def test_a_document_with_an_invalid_date_has_its_file_time(engine: Engine) -> None:
+    put(engine, entry("a.md", "word", date="soon", mtime_ns=0))
+    with engine.snapshot() as snapshot:
+        assert find(snapshot, "word", Filters(before="1970-01-01")) == ["a.md"]
+    state = FileState(1, 1_700_000_000_000_000_000)
+    commit(engine, Batch(touched=((id_of("a.md"), state),)))
+    with engine.snapshot() as snapshot:
+        assert find(snapshot, "word", Filters(after="2023-11-14", before="2023-11-14")) == ["a.md"]
