@@ -41,7 +41,7 @@ class Terminal:
             stdout=slave,
             stderr=slave,
             start_new_session=True,
-            # No terminal answers here when it is asked where its cursor stands.
+            # There is no terminal that could answer a request for the cursor position.
             env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **environment},
         )
         os.close(slave)

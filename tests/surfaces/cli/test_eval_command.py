@@ -139,7 +139,7 @@ def test_own_queries_accept_the_references_of_get(
     found = run_json(capsys, "mine.toml", "--mode", "keyword")
     assert found["metrics"]["success@1"] == 1
     assert found["off_topic"] == 2
-    # One of the two is answered by the page on espresso.
+    # The document on espresso answers one of the two.
     assert found["metrics"]["false_answers"] == 0.5
 
 
@@ -263,7 +263,7 @@ def test_ablation_leaves_out_each_active_stage(
     assert "without recency" not in changes
     assert changes["without keyword"]["set"] == ["search.skip=recency,keyword"]
     assert all(set(one["p"]) >= {"ndcg@10", "false_answers"} for one in found["ablation"])
-    # With nothing held back, everything is answered.
+    # Without abstention, every query is answered.
     assert changes["without confidence"]["metrics"]["answered"] == 1
     alone = run_json(capsys, "set", "--ablate", "--mode", "keyword")
     assert "without keyword" not in {one["change"] for one in alone["ablation"]}
@@ -274,7 +274,7 @@ def test_a_sample_and_off_topic_queries_of_another_dataset(
 ) -> None:
     found = run_json(capsys, "set", "-n", "2", "--off-topic", "mine.toml")
     assert found["queries"] == 2
-    # Its first question is in both sets.
+    # Its first query is in both datasets.
     assert found["off_topic"] in (1, 2)
 
 

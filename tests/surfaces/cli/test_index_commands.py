@@ -54,7 +54,7 @@ def test_ignored_shows_why_a_file_was_skipped(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(folder, {"picture.md": b"\x89PNG\x00"})
-    assert not run_json(capsys, "ignored", "picture.md", "--json")["ignored"]  # nobody tried it yet
+    assert not run_json(capsys, "ignored", "picture.md", "--json")["ignored"]  # not read yet
     run_cli(capsys, "index")
     assert (
         "picture.md: it was refused: contains NUL bytes"
@@ -112,7 +112,7 @@ def test_the_index_of_a_read_only_folder_is_in_the_data_folder(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # As root every folder can be written, so the question itself is answered here.
+    # Root can write to every folder, so the check is replaced.
     monkeypatch.setattr("os.access", lambda path, mode: False)
     code, _out, err = run_cli(capsys, "search", "grind the beans")
     assert code == 0

@@ -127,7 +127,7 @@ def test_the_advised_command_shows_results_below_the_threshold(
     code, out, notes = run_lines("beans", advised[1], ":n", "water", options=unlikely)
     heads = [line.split()[0] for line in out.splitlines() if "  prose  " in line]
     assert heads == ["1", "2"]
-    # The next question is measured as usual.
+    # The next query uses the threshold again.
     assert len(notes) == 2
     assert code == 1
 
@@ -165,8 +165,8 @@ def test_changing_the_mode_repeats_the_query(run_lines: Callable[..., Output]) -
     assert "grind the beans" in out.splitlines()
     assert out.count("espresso.md:3-3") == 2
     assert notes == [
-        "note: Mode: hybrid. Modes: hybrid, semantic, keyword, code.",
-        "marklight: No such mode: magic. Modes: hybrid, semantic, keyword, code.",
+        "note: Mode: hybrid. Choose from: hybrid, semantic, keyword, code.",
+        "marklight: No such mode: magic. Choose from: hybrid, semantic, keyword, code.",
     ]
 
 

@@ -106,7 +106,7 @@ def test_other_commands_print_hyperlinks_on_a_terminal_only(
     )
     assert "\x1b" not in piped.stdout
     shown = terminal.shown()
-    if call[0] == "get":  # a pipe gets the text alone
+    if call[0] == "get":  # a pipe receives the text only
         shown = "\n".join(line.removeprefix(">").removeprefix(" ") for line in shown.splitlines())
     assert piped.stdout.strip() in shown
 
@@ -182,7 +182,7 @@ def test_history_is_kept_for_the_next_session(
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     with Terminal(arguments, environment) as terminal:
         terminal.until("keyword]>")
-        terminal.send("b" + UP + "\r")  # the newest line that begins so
+        terminal.send("b" + UP + "\r")  # the newest line with this prefix
         terminal.until("espresso.md:3-3")
         terminal.until("keyword]>")
         terminal.send(CONTROL_R + "oke" + "\r\r")
@@ -223,7 +223,7 @@ def test_tab_completes_commands(arguments: list[str], environment: dict[str, str
         terminal.until("keyword]>")
         terminal.send(f":mo{TAB}")
         terminal.until(":more :mode")
-        terminal.until("keyword]> :mo")  # while the list is shown, keys are the terminal's own
+        terminal.until("keyword]> :mo")  # completions are listed
         terminal.send(f"\x15:exp{TAB}\r")
         terminal.until("here is no query yet")
 

@@ -23,7 +23,7 @@ from tests.making import chunk, hits_of
         ("guide/auth.md", 8, "guide/a…", "…auth.md"),
         ("中文文档", 8, "中文文档", "中文文档"),
         ("中文文档", 7, "中文文…", "…文文档"),
-        ("中文文档", 6, "中文…", "…文档"),  # a sign of two columns is never halved
+        ("中文文档", 6, "中文…", "…文档"),  # a character of two columns is never split
         ("e\u0301e\u0301e\u0301", 2, "e\u0301…", "…e\u0301"),
     ],
 )

@@ -43,7 +43,7 @@ def test_dropped_results_are_noted_if_fewer_than_the_limit_are_shown(
     )
     code, out, err = run_cli(capsys, *arguments, apart, "--set", "search.skip=per_document")
     assert (out.count("\n["), "note:" in err) == (3, False)
-    # Who asked for no more has all that was asked for, and other formats are for programs.
+    # No note if the limit is reached, nor in formats for programs.
     assert "note:" not in run_cli(capsys, *arguments, apart, "-n", "2")[2]
     assert "note:" not in run_cli(capsys, *arguments, apart, "--format", "files")[2]
 
@@ -164,7 +164,7 @@ def test_a_printed_path_is_accepted_by_other_commands(
         assert run_json(capsys, "get", named, "--json")["path"] == "espresso.md", named
     assert run_json(capsys, "outline", path, "--json")["outline"][0]["anchor"] == "espresso"
     assert run_json(capsys, "links", path, "--json")["path"] == "espresso.md"
-    # From another library it is a name in that one.
+    # From another library, the path is relative to that one.
     monkeypatch.chdir(write(folder.parent / "other", {"a.md": "# A\n"}))
     run_cli(capsys, "index")
     assert run_cli(capsys, "get", "../docs/espresso.md")[0] == 1

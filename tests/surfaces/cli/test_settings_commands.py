@@ -119,7 +119,7 @@ def test_trust_is_recorded_outside_the_folder_for_this_user_only(
     (record,) = (more.parent / "data" / "trust").iterdir()
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
     assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
-    # A record of another folder, or a damaged one, is no trust.
+    # A record of another folder, or a damaged one, does not count.
     for data in (record.read_text().replace(str(folder), "/other"), "{}", "[", '{"folder": 1}'):
         record.write_text(data)
         assert "collections.more" in run_cli(capsys, "search", "zebra")[2]

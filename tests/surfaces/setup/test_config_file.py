@@ -41,7 +41,7 @@ def test_all_other_text_of_a_json_file_is_unchanged(user: User, client: str, tex
     ours = now[CLIENTS[client].servers].pop("marklight")
     assert ours["args"][-1] == str(user.notes)
     assert now == {CLIENTS[client].servers: {}} | wanted
-    # Nothing but additions: each line that was there is there, in its order.
+    # Only additions: every old character is still there, in order.
     rest = iter(after)
     assert all(sign in rest for sign in text.strip())
     user.install_mcp(client, "--remove")
@@ -61,10 +61,10 @@ def test_an_object_created_for_the_entry_is_removed_with_it(user: User, client: 
     user.install_mcp(client)
     other = user.notes / "other"
     other.mkdir()
-    user.install_mcp(client, str(other))  # the copy has our entry now
+    user.install_mcp(client, str(other))  # the backup contains our entry now
     user.install_mcp(client, "--remove")
     assert values(file) == {"theme": "dark"}
-    # A user's own stays, though nothing is in it any more.
+    # An object that the user wrote stays, even if it is empty.
     for holds in ({}, {"own": {"command": "npx"}}):
         user.write_config(client, json.dumps({servers: holds}))
         user.install_mcp(client)

@@ -12,7 +12,7 @@ import click
 from marklight.errors import UsageError
 from marklight.escaping import one_line
 from marklight.surfaces.cli.options import completer
-from marklight.surfaces.cli.output import note, show
+from marklight.surfaces.cli.output import close_sentence, note, show
 
 if TYPE_CHECKING:
     from marklight.surfaces.setup.clients import Client
@@ -166,4 +166,4 @@ def _print_change(change: Change, what: str, next_step: str = "") -> None:
     preposition = {"added": "to", "changed": "in", "removed": "from"}[change.done]
     done = f"{change.done.capitalize()} {what} {preposition} {change.file}"
     backup = f" (backup: {change.backup.name})" if change.backup else ""
-    show(one_line(f"{done}{backup}. {next_step}".rstrip(". ")))
+    show(one_line(close_sentence(f"{done}{backup}. {next_step}".rstrip(". "))))

@@ -165,10 +165,10 @@ class Session:
 
     def _mode(self, arguments: str) -> None:
         if not arguments:
-            note(f"Mode: {self.mode}. Modes: {', '.join(Mode)}")
+            note(f"Mode: {self.mode}. Choose from: {', '.join(Mode)}")
             return
         if arguments not in list(Mode):
-            raise UsageError(f"No such mode: {arguments}", f"Modes: {', '.join(Mode)}")
+            raise UsageError(f"No such mode: {arguments}", f"Choose from: {', '.join(Mode)}")
         self._repeat(self.filters, Mode(arguments))
 
     def _explain(self, _: str) -> None:
@@ -251,7 +251,7 @@ class Session:
         wider = [each for each in levels if each.name != "passage"]
         if level and level not in LEVELS:
             known = render.levels_text(wider) or ", ".join(LEVELS)
-            raise UsageError(f"No such level: {level}", f"Levels: {known}")
+            raise UsageError(f"No such level: {level}", f"Choose from: {known}")
         if level and level != "passage":
             self._print(render.extract_text(self._extract(hit, level), style))
             return

@@ -46,7 +46,7 @@ def _strictest(
     parameter: click.Parameter,
     dates: tuple[str, ...],
 ) -> str | None:
-    """Reduce a repeated date option to the strictest date: all of them must hold."""
+    """Reduce a repeated date option to the strictest date: all of them must match."""
     if len(dates) < 2:
         return dates[0] if dates else None
     from marklight.dates import parse_date_range, validate_date

@@ -18,7 +18,7 @@ from marklight.escaping import QUOTE, one_line
 from marklight.surfaces.render import to_json
 
 INDENT = " " * 4
-"""Before the rest of a folded line that is not quoted; no line of ours that stands alone starts with it."""
+"""Before the rest of a folded line that is not quoted; no other line of ours starts with it."""
 MINIMUM_WIDTH = 20
 _DEFAULT_WIDTH = 80
 _TAB_STOP = 8
@@ -48,16 +48,16 @@ def show_json(value: Any, indent: int | None = 2) -> None:
 
 def note(text: str) -> None:
     """Print a notice on standard error."""
-    click.echo(_fit(one_line(f"note: {_closed(text)}"), sys.stderr), err=True)
+    click.echo(_fit(one_line(f"note: {close_sentence(text)}"), sys.stderr), err=True)
 
 
 def complain(message: str) -> None:
     """Print an error on standard error, on one line."""
     with suppress(OSError, ValueError):  # standard error may be closed
-        click.echo(_fit(one_line(f"marklight: {_closed(message)}"), sys.stderr), err=True)
+        click.echo(_fit(one_line(f"marklight: {close_sentence(message)}"), sys.stderr), err=True)
 
 
-def _closed(text: str) -> str:
+def close_sentence(text: str) -> str:
     """End a text of several sentences with a full stop; a single one may end with a path."""
     return f"{text}." if ". " in text and text[-1] not in ".!?:…" else text
 
