@@ -8,8 +8,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-import tomllib
-import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +16,9 @@ from math import inf, nextafter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from marklight import bounded_toml
+from marklight import toml_values
 from marklight.errors import SettingsError
+from marklight.toml_values import Written, convert, type_name
 
 RENAMED: dict[str, str] = {
     "search.alive": "search.existing_files",
@@ -299,7 +298,7 @@ def from_user_file() -> Iterator[Layer]:
 def layer_of(data: bytes, path: Path, *table: str) -> Layer:
     """Parse the content of a settings file; `table` is the path of our table in it."""
     try:
-        values: Any = bounded_toml.parse(data)
+        values: Any = toml_values.parse(data)
     except (ValueError, RecursionError) as error:
         # Not only TOML's own errors: a number of 5,000 digits, a thousand nested lists.
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
@@ -378,10 +377,6 @@ def tables(values: Table) -> dict[str, Any]:
     return result
 
 
-class Written(str):
-    """A value written outside TOML, whose type is that of its setting."""
-
-
 def _default(field: dataclasses.Field[Any]) -> Any:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
@@ -422,56 +417,7 @@ def _nearest(key: str, known: Mapping[str, Any]) -> str:
 def _fit(value: Any, kind: Any, key: str, source: str) -> Any:
     """Return the value as its setting's type; raise an error that names the expected type."""
     try:
-        return _convert(value, kind)
+        return convert(value, kind)
     except (TypeError, ValueError, OverflowError, RecursionError):
         shown = "the given value" if _SECRET.search(key) else repr(str(value))
-        raise SettingsError(f"{key} must be {_type_name(kind)}, not {shown} ({source})") from None
-
-
-def _convert(value: Any, kind: Any) -> Any:
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (types.UnionType, typing.Union):
-        if value is None or (isinstance(value, Written) and value in ("", "none")):
-            return None
-        return _convert(value, next(one for one in arguments if one is not type(None)))
-    if isinstance(value, Written) and kind is not str:
-        value = _parse(value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if origin is tuple:
-        items = ([value] if value else []) if isinstance(value, str) else value
-        if not isinstance(items, (list, tuple)):
-            raise TypeError
-        return tuple(_convert(item, arguments[0]) for item in items)
-    if origin is not None and issubclass(origin, Mapping):
-        if not isinstance(value, Mapping):
-            raise TypeError
-        return {str(name): _convert(item, arguments[1]) for name, item in value.items()}
-    if kind is str:
-        if not isinstance(value, str):
-            raise TypeError
-        quoted = isinstance(value, Written) and len(value) > 1 and value[0] == value[-1] in "\"'"
-        return str(value)[1:-1] if quoted else str(value)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise TypeError
-    if value != value:  # NaN: no comparison with a bound would find it
-        raise ValueError
-    return value
-
-
-def _parse(written: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {written}")["value"]
-    except tomllib.TOMLDecodeError:
-        return [part.strip() for part in written.split(",")] if "," in written else str(written)
-
-
-def _type_name(kind: Any) -> str:
-    origin = typing.get_origin(kind)
-    if origin in (types.UnionType, typing.Union):
-        return _type_name(typing.get_args(kind)[0])
-    if origin is tuple:
-        return "a list of texts"
-    if origin is not None:
-        return "a table"
-    return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[kind]
+        raise SettingsError(f"{key} must be {type_name(kind)}, not {shown} ({source})") from None

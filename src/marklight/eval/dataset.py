@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from marklight import bounded_toml
+from marklight import toml_values
 from marklight.errors import UsageError
 
 SEED = 4
@@ -116,7 +116,7 @@ def read_toml(file: Path) -> TomlDataset:
     """Parse and check a TOML dataset; errors name the line."""
     try:
         text = file.read_text("utf-8-sig")
-        values = bounded_toml.loads(text)
+        values = toml_values.loads(text)
     except OSError as error:
         raise UsageError(f"Cannot read {file}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

@@ -71,9 +71,9 @@ def _reason(error: Exception) -> str:
 
 
 def _toml(source: str) -> Any:
-    from marklight import bounded_toml
+    from marklight import toml_values
 
-    return bounded_toml.loads(source)
+    return toml_values.loads(source)
 
 
 def _yaml(source: str) -> Any:

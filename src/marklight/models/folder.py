@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, get_args
 
-from marklight import bounded_toml
+from marklight import toml_values
 from marklight.errors import ModelError
 from marklight.models.record import KINDS, KNOWN, File, Kind, ModelRecord, Pooling
 
@@ -129,7 +129,7 @@ def _description(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        own = bounded_toml.load(path)
+        own = toml_values.load(path)
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read: {error}") from error
     known = {*_SETTABLE, "model"}

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight import bounded_toml, settings
-from marklight.bounded_toml import MOST_BYTES, MOST_PARTS, TooDeep
+from marklight import settings, toml_values
 from marklight.errors import SettingsError
+from marklight.toml_values import MAX_BYTES, MAX_KEY_PARTS, TooDeep
 from tests.making import library, write
 
 DEEP = "a." * 20_000 + "a = 1\n"
@@ -36,7 +36,7 @@ def test_a_key_of_thousands_of_parts_is_refused_before_it_takes_memory(bomb: str
     tracemalloc.start()
     try:
         with pytest.raises(TooDeep, match=r"^line \d: a key has more than 20 parts$"):
-            bounded_toml.loads(bomb)
+            toml_values.loads(bomb)
         assert tracemalloc.get_traced_memory()[1] < 50 * len(bomb)
     finally:
         tracemalloc.stop()
@@ -44,11 +44,11 @@ def test_a_key_of_thousands_of_parts_is_refused_before_it_takes_memory(bomb: str
 
 def test_what_is_as_deep_as_anybody_means_is_read() -> None:
     text = (
-        ".".join("a" * MOST_PARTS) + " = 1.5\n"
+        ".".join("a" * MAX_KEY_PARTS) + " = 1.5\n"
         'text = "a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r.s.t.u.v.w" # a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r.s.t.u.v\n'
         'long = """\n1.2.3.4.5.6.7.8.9.10.11.12.13.14.15.16.17.18.19.20.21.22 \\" """\n'
     )
-    assert bounded_toml.loads(text) == tomllib.loads(text)
+    assert toml_values.loads(text) == tomllib.loads(text)
 
 
 @given(st.text(alphabet="ab.\"'#=\\\n[]{}, 1", max_size=60))
@@ -61,7 +61,7 @@ def test_short_texts_are_understood_as_ever(text: str) -> None:
         except (ValueError, RecursionError) as error:
             return str(error)
 
-    found = outcome(bounded_toml.loads)
+    found = outcome(toml_values.loads)
     assert found is None or found == outcome(tomllib.loads)
 
 
@@ -70,7 +70,7 @@ def test_settings_that_are_a_bomb_or_too_large_are_one_clear_error(tmp_path: Pat
     file.write_text(DEEP)
     with pytest.raises(SettingsError, match="line 1: a key has more than 20 parts"):
         settings.layer_of(file.read_bytes(), file)
-    file.write_text("#" * (MOST_BYTES + 1))
+    file.write_text("#" * (MAX_BYTES + 1))
     with pytest.raises(SettingsError, match="more than 1,000,000 bytes"):
         settings.layer_of(file.read_bytes(), file)
 
