@@ -13,6 +13,7 @@ from marklight import settings
 from marklight.errors import SettingsError
 from marklight.library.configuration import SCHEMA, compose_pipeline, read_settings
 from marklight.settings import ABOVE_ZERO, Layer, Within, combine, current_name, known_keys
+from marklight.toml_values import nested
 
 
 def test_later_layers_win(tmp_path: Path) -> None:
@@ -175,7 +176,7 @@ def test_a_deprecated_name_works_in_every_layer(old: str, tmp_path: Path) -> Non
         (read_settings(tmp_path, environ={}), str(tmp_path / "marklight.toml")),
         (read_settings(None, environ={variable: "0.5"}), f"the variable {variable}"),
         (read_settings(None, [f"{old}=0.5"], environ={}), f"--set {old}"),
-        (read_settings(None, environ={}, given=settings.nested(old, 0.5)), "the call"),
+        (read_settings(None, environ={}, given=nested(old, 0.5)), "the call"),
     ):
         assert (found[key], found.sources[key]) == (0.5, source)
         assert not found.ignored

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from marklight import toml_values
 from marklight.errors import SettingsError
-from marklight.toml_values import Written, convert, type_name
+from marklight.toml_values import Written, convert, nested, type_name
 
 RENAMED: dict[str, str] = {
     "search.alive": "search.existing_files",
@@ -145,12 +145,6 @@ class Settings:
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
-
-
-def demand_within(table: str, part: object, /, **ranges: tuple[float, float]) -> None:
-    """Raise `SettingsError` for a field out of its bounds. New code annotates the field with `Within`."""
-    for name, bounds in ranges.items():
-        Within(*bounds).check(f"{table}.{name}", getattr(part, name))
 
 
 _SECRET = re.compile(
@@ -350,31 +344,6 @@ def known_keys(schema: Schema) -> list[str]:
         for table, part in schema.items()
         for field in dataclasses.fields(part)
     )
-
-
-def nested(key: str, value: Any) -> dict[str, Any]:
-    """Return a dotted key and its value as nested tables."""
-    for name in reversed(key.split(".")):
-        value = {name: value}
-    return typing.cast(dict[str, Any], value)
-
-
-def merged(under: Table, over: Table) -> dict[str, Any]:
-    """Merge two nested tables; on conflict the second wins."""
-    result = dict(under)
-    for name, value in over.items():
-        below = result.get(name)
-        both = isinstance(below, Mapping) and isinstance(value, Mapping)
-        result[name] = merged(below, value) if both else value  # type: ignore[arg-type]
-    return result
-
-
-def tables(values: Table) -> dict[str, Any]:
-    """Return settings as nested tables, where some keys may be dotted as in `--set`."""
-    result: dict[str, Any] = {}
-    for key, value in values.items():
-        result = merged(result, nested(str(key), value))
-    return result
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

@@ -63,6 +63,31 @@ def _blank(found: re.Match[str]) -> str:
     return "" if text[0] == "#" else "x" + "\n" * text.count("\n")
 
 
+def nested(key: str, value: Any) -> dict[str, Any]:
+    """Return a dotted key and its value as nested tables."""
+    for name in reversed(key.split(".")):
+        value = {name: value}
+    return typing.cast(dict[str, Any], value)
+
+
+def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge two nested tables; on conflict the second wins."""
+    result = dict(under)
+    for name, value in over.items():
+        below = result.get(name)
+        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        result[name] = merged(below, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
+def tables(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as nested tables, where some keys may be dotted as in `--set`."""
+    result: dict[str, Any] = {}
+    for key, value in values.items():
+        result = merged(result, nested(str(key), value))
+    return result
+
+
 class Written(str):
     """A value written outside TOML, whose type is that of its setting."""
 

@@ -13,8 +13,9 @@ from marklight.errors import SettingsError
 from marklight.library import configuration
 from marklight.library.configuration import SCHEMA, compose_pipeline, read_settings
 from marklight.library.folder_settings import ALLOWED
-from marklight.settings import combine, known_keys, nested
+from marklight.settings import combine, known_keys
 from marklight.surfaces.render import to_json
+from marklight.toml_values import nested
 from tests.making import write
 
 OTHER: dict[str, Any] = {

@@ -26,7 +26,8 @@ from marklight.once import once, taken
 from marklight.place import Place, index_address, locate, nested_libraries, resolve_path
 from marklight.ports import Engine, Progress, never_cancelled, no_progress
 from marklight.search.pipeline import Pipeline
-from marklight.settings import Settings, tables
+from marklight.settings import Settings
+from marklight.toml_values import tables
 
 if TYPE_CHECKING:
     from marklight.commits import Commits
