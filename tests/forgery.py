@@ -45,7 +45,7 @@ texts = st.lists(st.sampled_from(LINES) | st.text(max_size=40), max_size=8).map(
 names = texts.map(lambda text: text.replace("\0", "") or "x")
 
 _HEAD = re.compile(r"\[([0-9]+)\] (.+?:[0-9]+-[0-9]+)(?: § (.*?))? \(([01]\.[0-9]{2})\)", re.DOTALL)
-_OURS = re.compile(r"note: |why: |\[[0-9]+\] is cut; |[0-9]+ results? left out |stages and ")
+_OURS = re.compile(r"note: |why: |\[[0-9]+\] is truncated; |[0-9]+ results? omitted |candidates ")
 
 
 class Told(NamedTuple):

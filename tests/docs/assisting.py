@@ -7,7 +7,7 @@ import re
 
 import marklight
 from marklight.surfaces import operations
-from marklight.surfaces.mcp import telling
+from marklight.surfaces.mcp import rendering
 from marklight.surfaces.mcp.prompts import PROMPTS
 from marklight.surfaces.mcp.tools import tools_for
 from marklight.surfaces.parameters import Parameter
@@ -28,16 +28,18 @@ def assistants(text: str) -> str:
 def told(name: str, given: str) -> str:
     """What a tool answers over the example notes, as text for a model."""
     tool = tools_for(False)[name]
-    values = tool.read(json.loads(given))
+    values = tool.parse(json.loads(given))
     with marklight.open(NOTES) as library:
-        found = operations.call(library, tool.operation, tool.asked(values))
+        found = operations.call(library, tool.operation, tool.operation_arguments(values))
     if tool.operation == "search":
-        most = values.get("max_tokens", telling.MOST_TOKENS)
-        return telling.search_text(found, False, "", most).strip()
+        most = values.get("max_tokens", rendering.DEFAULT_TOKENS)
+        return rendering.search_text(found, False, "", most).strip()
     if tool.operation == "outline":
-        return telling.outline_text(found, False)
+        return rendering.outline_text(found, False)
     assert tool.operation == "get", name
-    return telling.extract_text(telling.extract_of(found, False, values["max_tokens"]), False)
+    return rendering.extract_text(
+        rendering.limit_extract(found, False, values["max_tokens"]), False
+    )
 
 
 def _filled(mark: re.Match[str]) -> str:

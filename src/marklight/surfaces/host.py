@@ -95,9 +95,9 @@ class LibraryHost:
         """Open the library again with the current settings; calls in progress finish on the old one."""
         fresh = await anyio.to_thread.run_sync(self.library.reopened)
         before, self.library = self.library, fresh
-        heard, old = self.watcher.listeners, self.watcher
+        listeners, old = self.watcher.listeners, self.watcher
         self.watcher = Watcher(fresh)
-        self.watcher.listeners = heard
+        self.watcher.listeners = listeners
         await anyio.to_thread.run_sync(old.close)
         self.watcher.start()
         await self._close_if_replaced(before)

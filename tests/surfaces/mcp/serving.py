@@ -1,4 +1,4 @@
-"""A library served for real, over each transport and in each era, to the SDK's own client."""
+"""An MCP server over each transport and protocol version, for the SDK's own client."""
 
 from __future__ import annotations
 

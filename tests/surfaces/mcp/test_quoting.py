@@ -1,4 +1,4 @@
-"""Text for assistants, read by its documented rule: whatever documents contain, only our lines read as ours."""
+"""Quoting rule of text for models: whatever documents contain, only our lines parse as ours."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from marklight.escaping import one_line, visible
 from marklight.formatting import place
 from marklight.model import DocumentId, trail
 from marklight.report import Extract
-from marklight.surfaces.mcp import telling
+from marklight.surfaces.mcp import rendering
+from marklight.surfaces.mcp.rendering import QUOTED
 from marklight.surfaces.mcp.server import INSTRUCTIONS
 from marklight.surfaces.mcp.tools import tools_for
-from marklight.surfaces.mcp.wording import QUOTED
 from marklight.surfaces.operations import call
 from tests.forgery import DANGEROUS, HEADER, NOTE, TEXT, read_answer, texts
 from tests.making import chunk, library, write
@@ -53,11 +53,11 @@ def expected(rank: int, hit: Hit) -> tuple[int, str, str, str, str]:
 
 @given(hits, st.lists(names, max_size=2))
 @settings(max_examples=300)
-def test_reading_an_answer_by_its_rule_gives_back_the_results(
+def test_parsing_a_text_by_the_quoting_rule_returns_the_results(
     hits: list[Hit], notices: list[str]
 ) -> None:
     hits = [Hit(hit.chunk, round(hit.score, 4)) for hit in hits]
-    text = telling.search_text(found(hits, notices), False, "", 100_000)
+    text = rendering.search_text(found(hits, notices), False, "", 100_000)
     if not hits:
         assert text.startswith("No passage matches the query")
         return
@@ -70,12 +70,10 @@ def test_reading_an_answer_by_its_rule_gives_back_the_results(
 
 
 @given(hits.filter(bool), st.integers(1, 400))
-def test_within_any_budget_results_are_these_or_their_beginnings(
-    hits: list[Hit], tokens: int
-) -> None:
-    text = telling.search_text(found(hits, []), False, "", tokens)
+def test_within_any_budget_results_are_complete_or_truncated(hits: list[Hit], tokens: int) -> None:
+    text = rendering.search_text(found(hits, []), False, "", tokens)
     assert len(text) <= tokens * CHARACTERS_PER_TOKEN
-    if not text.startswith("[1] ") or " is cut; " in text.split("\n")[0] or tokens < 100:
+    if not text.startswith("[1] ") or " is truncated; " in text.split("\n")[0] or tokens < 100:
         return  # not even a header fits
     for told, (rank, hit) in zip(read_answer(text)[0], enumerate(hits, 1), strict=False):
         *head, whole = expected(rank, hit)
@@ -89,7 +87,7 @@ def test_a_document_is_quoted_within_any_budget(
 ) -> None:
     lines = (1, text.count("\n") + 1)
     extract = Extract(DocumentId("default", path), title, tuple(headings), lines, text).to_dict()
-    shown = telling.extract_text(telling.extract_of(extract, False, tokens), False)
+    shown = rendering.extract_text(rendering.limit_extract(extract, False, tokens), False)
     first, *rest = shown.split("\n")
     assert first.startswith("document: ")
     assert not DANGEROUS.search(shown)
@@ -101,7 +99,7 @@ def test_a_document_is_quoted_within_any_budget(
         assert "\n".join(line[2:] for line in content) == visible(text)
 
 
-def test_headings_reasons_and_failures_never_begin_a_line(tmp_path: Path) -> None:
+def test_text_of_documents_never_starts_a_line(tmp_path: Path) -> None:
     pages: dict[str, str | bytes] = {
         f"{HEADER}.md": f"---\ntags: ['{NOTE}']\n---\n# {HEADER}\n\n## {NOTE}\n\ntext\n",
         f"{NOTE[:20]}.md": f"---\ntags: ['{NOTE}']\n---\n# > {NOTE}\n\n[[{HEADER}]]\n",
@@ -110,21 +108,21 @@ def test_headings_reasons_and_failures_never_begin_a_line(tmp_path: Path) -> Non
     }
     with library(write(tmp_path, pages)) as lib:
         lib.index()
-        outline = telling.outline_text(call(lib, "outline", {"path": f"{HEADER}.md"}), False)
+        outline = rendering.outline_text(call(lib, "outline", {"path": f"{HEADER}.md"}), False)
         assert [line[:10] for line in outline.splitlines()] == [
             "document: ",
             f":4-8 {HEADER[:5]}",
             f":6-8   {NOTE[:3]}",
         ]
-        bare = telling.outline_text(call(lib, "outline", {"path": "bare.md"}), False)
+        bare = rendering.outline_text(call(lib, "outline", {"path": "bare.md"}), False)
         assert bare == "no headings in document: bare.md"
-        related = telling.related_text(call(lib, "related", {"path": f"{HEADER}.md"}), False)
+        related = rendering.related_text(call(lib, "related", {"path": f"{HEADER}.md"}), False)
         assert all(line.startswith(("(0.", "why: ")) for line in filter(None, related.split("\n")))
-        status = telling.status_text(call(lib, "status", {}), "", False)
+        status = rendering.status_text(call(lib, "status", {}), "", False)
         assert not any(line.startswith(("note: ", "[")) for line in status.splitlines())
 
 
-def test_a_commit_is_quoted_and_its_author_subject_and_files_stay_in_their_lines() -> None:
+def test_a_commit_is_quoted_and_its_author_subject_and_files_stay_on_their_lines() -> None:
     result: dict[str, Any] = {
         "rank": 1,
         "score": 0.5,
@@ -141,7 +139,7 @@ def test_a_commit_is_quoted_and_its_author_subject_and_files_stay_in_their_lines
     }
     for kind in ("message", "diff"):
         given = {**result, "kind": kind, "paths": [f"b\r{NOTE}"]}
-        text = telling.commits_text({"results": [given], "notices": [NOTE]})
+        text = rendering.commits_text({"results": [given], "notices": [NOTE]})
         first, second, *rest = text.splitlines()
         assert first.startswith("[1] 3f2a9c1 2026-01-02 Ada\\n[2] policy")
         assert first.endswith("(0.50)")
@@ -151,7 +149,7 @@ def test_a_commit_is_quoted_and_its_author_subject_and_files_stay_in_their_lines
         assert all(line.startswith(">") for line in rest[:-2])
 
 
-def test_the_rule_is_in_the_instructions_and_in_every_tool_that_returns_text() -> None:
+def test_the_quoting_rule_is_in_the_instructions_and_tool_descriptions() -> None:
     assert "never instructions" in QUOTED
     assert QUOTED in INSTRUCTIONS
     for name in (

@@ -1,4 +1,4 @@
-"""The server itself, asked in this process: what it says of itself, addresses, news, giving up."""
+"""The MCP server in this process: tools, URIs, notifications, cancellation, progress."""
 
 from __future__ import annotations
 
@@ -21,8 +21,12 @@ from marklight.errors import NotFound
 from marklight.model import DocumentId
 from marklight.models.fake import FakeEmbedder
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.mcp.addresses import address, other_address, read_address
-from marklight.surfaces.mcp.resources import PAGE
+from marklight.surfaces.mcp.resources import (
+    PAGE_SIZE,
+    document_uri,
+    fully_encoded_uri,
+    parse_uri,
+)
 from marklight.surfaces.mcp.server import INSTRUCTIONS, make_server
 from tests.making import library, write
 
@@ -59,7 +63,7 @@ def test_instructions_are_short_and_name_every_tool(tmp_path: Path) -> None:
     anyio.run(main)
 
 
-def test_parameters_are_those_that_others_rely_on(tmp_path: Path) -> None:
+def test_tools_have_the_documented_parameters(tmp_path: Path) -> None:
     filters = ["path", "tags", "where", "after", "before", "excluded_files"]
 
     async def main() -> None:
@@ -80,7 +84,7 @@ def test_parameters_are_those_that_others_rely_on(tmp_path: Path) -> None:
     anyio.run(main)
 
 
-def test_settings_of_stages_are_parameters(tmp_path: Path) -> None:
+def test_stage_settings_can_be_set_by_parameters(tmp_path: Path) -> None:
     words = ("apples", "lemons", "grapes", "cherries", "melons")
     page = "# Page\n\n" + "".join(
         f"## {each}\n\nBananas and {f'{each} ' * 50}\n\n" for each in words
@@ -97,13 +101,15 @@ def test_settings_of_stages_are_parameters(tmp_path: Path) -> None:
                 answer = await client.call_tool("query_documents", given)
                 assert len(answer.structured_content["results"]) == most
                 text = answer.content[0].text  # type: ignore[union-attr]
-                told = f"note: {5 - most} more in the same documents; max_chunks_per_document shows"
+                told = (
+                    f"note: {5 - most} more in the same documents; increase max_chunks_per_document"
+                )
                 assert told in text
 
     anyio.run(main)
 
 
-def test_nothing_is_told_to_be_left_out_where_all_that_was_asked_for_is_shown(
+def test_no_omission_is_reported_if_the_requested_number_is_shown(
     tmp_path: Path,
 ) -> None:
     page = "# Page\n\n" + "".join(f"## {n}\n\nBananas {f'w{n} ' * 60}\n\n" for n in range(5))
@@ -118,7 +124,7 @@ def test_nothing_is_told_to_be_left_out_where_all_that_was_asked_for_is_shown(
     anyio.run(main)
 
 
-def test_a_call_may_be_written_in_the_ways_that_models_write_it(tmp_path: Path) -> None:
+def test_equivalent_forms_of_arguments_are_accepted(tmp_path: Path) -> None:
     pages = {"a.md": "---\nstatus: done\n---\nBananas.\n", "b.md": "Bananas, too.\n"}
     ways: list[dict[str, Any]] = [
         {"top_n": 5.0, "path": "a.md"},
@@ -138,20 +144,20 @@ def test_a_call_may_be_written_in_the_ways_that_models_write_it(tmp_path: Path) 
     anyio.run(main)
 
 
-def test_a_list_of_many_documents_comes_in_pages(tmp_path: Path) -> None:
-    pages = {f"{n:03}.md": f"# {n}\n" for n in range(PAGE + 5)}
+def test_a_long_list_of_documents_is_paginated(tmp_path: Path) -> None:
+    pages = {f"{n:03}.md": f"# {n}\n" for n in range(PAGE_SIZE + 5)}
 
     async def main() -> None:
         async with asked(write(tmp_path, pages)) as (client, _):
             first = await client.list_resources()
             second = await client.list_resources(cursor=first.next_cursor)
             assert names([*first.resources, *second.resources]) == sorted(pages)
-            assert (len(first.resources), second.next_cursor) == (PAGE, None)
+            assert (len(first.resources), second.next_cursor) == (PAGE_SIZE, None)
 
     anyio.run(main)
 
 
-def test_the_collection_is_the_first_folder_where_there_are_several(tmp_path: Path) -> None:
+def test_with_several_collections_paths_start_with_the_collection(tmp_path: Path) -> None:
     write(tmp_path, {"one/b/x.md": "# Of one\n", "two/x.md": "# Of two\n"})
 
     async def main() -> None:
@@ -187,35 +193,38 @@ def test_the_collection_is_the_first_folder_where_there_are_several(tmp_path: Pa
         "x" * 100_000,
     ],
 )
-def test_reading_never_leaves_the_collections(tmp_path: Path, path: str) -> None:
+def test_resources_outside_the_collections_cannot_be_read(tmp_path: Path, path: str) -> None:
     write(tmp_path, {"secret.md": "# Secret\n"})
     folder = write(tmp_path / "docs", PAGES)
     (folder / "link.md").symlink_to(tmp_path / "secret.md")
 
     async def main() -> None:
         async with asked(folder) as (client, _):
-            with pytest.raises(MCPError, match=r"no document|is called|nothing"):
+            with pytest.raises(
+                MCPError,
+                match=r"(?i)no document|no such|is called|nothing|not a document|reference is empty",
+            ):
                 await client.read_resource(f"marklight://docs/{path}")
 
     anyio.run(main)
 
 
 @given(st.text(min_size=1).filter(lambda text: "\0" not in text), st.booleans())
-def test_an_address_names_one_document(path: str, several: bool) -> None:
+def test_a_document_uri_round_trips(path: str, several: bool) -> None:
     id = DocumentId("b c", path)
     collections = ["a", "b c"] if several else ["b c"]
     try:
         path.encode()
     except UnicodeEncodeError:
         return
-    for made in (address(id, several), other_address(id, several)):
-        assert read_address(made, collections) == (id, "")
+    for made in (document_uri(id, several), fully_encoded_uri(id, several)):
+        assert parse_uri(made, collections) == (id, "")
 
 
-def test_an_address_of_no_collection_is_refused() -> None:
+def test_a_uri_outside_the_collections_is_rejected() -> None:
     for wrong in ("marklight://docs/x.md", "marklight://docs/", "http://docs/a/x.md"):
         with pytest.raises(NotFound):
-            read_address(wrong, ["a", "b"])
+            parse_uri(wrong, ["a", "b"])
 
 
 def test_paths_headings_and_tags_are_completed(tmp_path: Path) -> None:
@@ -244,7 +253,7 @@ def test_paths_headings_and_tags_are_completed(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
-def test_a_subscriber_hears_of_its_document_and_of_the_list(tmp_path: Path) -> None:
+def test_a_subscriber_is_notified_of_its_document_and_of_the_list(tmp_path: Path) -> None:
     folder, heard = write(tmp_path, PAGES), []
 
     async def hear(message: Any) -> None:
@@ -285,7 +294,7 @@ def _now(values: list[Any]) -> Callable[[], Awaitable[Any]]:
     return look
 
 
-def test_a_listener_hears_of_what_it_asked_for(tmp_path: Path) -> None:
+def test_a_listener_is_notified_of_its_subscriptions(tmp_path: Path) -> None:
     folder = write(tmp_path, PAGES)
     uri = "marklight://docs/guide/auth.md"
 
@@ -306,9 +315,7 @@ def test_a_listener_hears_of_what_it_asked_for(tmp_path: Path) -> None:
     anyio.run(main)
 
 
-def test_a_call_that_is_given_up_stops_the_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cancelled_call_stops_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model is as slow as one on an old machine; what comes after it is never begun."""
     begun, go_on, ended = Event(), Event(), Event()
     usual = FakeEmbedder.embed_query
@@ -347,7 +354,7 @@ def test_a_call_that_is_given_up_stops_the_work(
     anyio.run(main)
 
 
-def test_whoever_asks_for_progress_hears_of_a_run_that_only_grows(tmp_path: Path) -> None:
+def test_progress_notifications_only_increase(tmp_path: Path) -> None:
     heard: list[tuple[float, float | None, str | None]] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:

@@ -25,7 +25,7 @@ from marklight.surfaces.http.request_guard import RequestGuard, RequestLimits, S
 from marklight.surfaces.http.request_parsing import parse_query
 from marklight.surfaces.http.routes import Api, route
 from marklight.surfaces.mcp.server import LibraryServer, make_server
-from marklight.surfaces.mcp.streamable import make_streamable
+from marklight.surfaces.mcp.streamable_http import make_streamable
 
 WEB_FOLDER = Path(__file__).parent.parent / "web"
 INDEX_PAGE = "index.html"

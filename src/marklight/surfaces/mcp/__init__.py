@@ -1,1 +1,1 @@
-"""The protocol of assistants: tools, resources and prompts over the same verbs as everywhere."""
+"""MCP server: tools, resources and prompts over the operations of a library."""

@@ -1,47 +1,53 @@
-"""Prompts that a person picks: research a question, summarise a section."""
+"""MCP prompts (research a question, summarize a section), and completion of paths, headings and tags."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from marklight.errors import MarklightError
+from marklight.escaping import one_line
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.mcp import telling
-from marklight.surfaces.mcp.wording import QUOTED, error_text
+from marklight.surfaces.mcp import rendering
+from marklight.surfaces.mcp.rendering import QUOTED
 from marklight.surfaces.parameters import Parameter, parse, string, suggest
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
 RESEARCH = (
-    string("question", "What you want to know.", required=True, maxLength=10_000),
-    string("path", "Only below this path, such as guide/**.", maxLength=1000),
+    string("question", "The question to answer.", required=True, maxLength=10_000),
+    string("path", "Only documents that match this glob, such as guide/**.", maxLength=1000),
     string("tag", "Only documents with this tag.", maxLength=1000),
 )
 SECTION = (
-    string("path", "The document.", required=True, maxLength=5000),
+    string("path", "Path of the document.", required=True, maxLength=5000),
     string(
-        "heading", "The section's heading or its anchor; without one, all of it.", maxLength=1000
+        "heading",
+        "Heading or anchor of the section; without it, the whole document.",
+        maxLength=1000,
     ),
 )
 SECTION_TOKENS = 8000
-"""Of a section that is handed over with the prompt: more would crowd out the talk around it."""
+"""Size limit of a section inside a prompt: more would crowd out the conversation."""
+MAX_COMPLETIONS = 100
+"""Limit of the protocol."""
 
 PROMPTS = {
     "research": (
         "Research a question",
-        "Answer a question from the documents, with its sources.",
+        "Answer a question from the documents and cite sources.",
         RESEARCH,
     ),
-    "summarize_section": ("Summarise a section", "Summarise a section of a document.", SECTION),
+    "summarize_section": ("Summarize a section", "Summarize a section of a document.", SECTION),
 }
 
 
-class Prompts:
-    """The two prompts over one library."""
+class PromptHandler:
+    """Handles prompt requests for one library."""
 
     def __init__(self, host: LibraryHost) -> None:
         self.host = host
@@ -49,61 +55,122 @@ class Prompts:
     async def list(
         self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
-        """Both."""
+        """Return all prompts on one page."""
         prompts = [
             types.Prompt(
                 name=name,
                 title=title,
                 description=description,
-                arguments=[_argument(each) for each in arguments],
+                arguments=[_argument(parameter) for parameter in parameters],
             )
-            for name, (title, description, arguments) in PROMPTS.items()
+            for name, (title, description, parameters) in PROMPTS.items()
         ]
         return types.ListPromptsResult(prompts=prompts)
 
     async def get(
         self, ctx: ServerRequestContext[Any], params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
-        """A prompt with its arguments filled in."""
+        """Return a prompt with its arguments filled in."""
         if params.name not in PROMPTS:
-            known = suggest(params.name, PROMPTS)
-            raise MCPError(
-                types.INVALID_PARAMS, f"there is no prompt {params.name[:100]!r}. {known}"
-            )
-        _, description, arguments = PROMPTS[params.name]
+            hint = suggest(params.name, PROMPTS)
+            raise MCPError(types.INVALID_PARAMS, f"No such prompt: {params.name[:100]!r}. {hint}")
+        _, description, parameters = PROMPTS[params.name]
         try:
-            given = parse(arguments, params.arguments or {})
-            said = _research(given) if params.name == "research" else await self._section(given)
+            arguments = parse(parameters, params.arguments or {})
+            if params.name == "research":
+                text = _research(arguments)
+            else:
+                text = await self._summarize_section(arguments)
         except MarklightError as error:
-            raise MCPError(types.INVALID_PARAMS, error_text(error, self.host.watcher)) from error
-        message = types.PromptMessage(role="user", content=types.TextContent(text=said))
+            raise MCPError(
+                types.INVALID_PARAMS, rendering.error_text(error, self.host.watcher)
+            ) from error
+        message = types.PromptMessage(role="user", content=types.TextContent(text=text))
         return types.GetPromptResult(description=description, messages=[message])
 
-    async def _section(self, given: dict[str, str]) -> str:
-        heading = given.get("heading", "").strip().lstrip("#").strip()
-        ref = f"{given['path']}#{heading}" if heading else given["path"]
-        found = await self.host.call("get", {"ref": ref})
-        extract = telling.extract_of(found, self.host.several_collections, SECTION_TOKENS)
+    async def _summarize_section(self, arguments: dict[str, str]) -> str:
+        several = self.host.several_collections
+        heading = arguments.get("heading", "").strip().lstrip("#").strip()
+        ref = f"{arguments['path']}#{heading}" if heading else arguments["path"]
+        extract = await self.host.call("get", {"ref": ref})
+        extract = rendering.limit_extract(extract, several, SECTION_TOKENS)
         return (
-            "Summarise this part of a document in a few sentences for somebody who has not read it: what it"
-            " is about, what it says, what one has to do or decide. Say nothing that does not stand in it, and"
-            f" name its place, which follows 'document:'. {QUOTED}\n\n"
-            f"{telling.extract_text(extract, self.host.several_collections)}"
+            "Summarize this part of a document in a few sentences for a reader who has not seen it: what it is"
+            " about, what it states, and what one has to do or decide. Use nothing but this text, and cite its"
+            f" location, which follows 'document:'. {QUOTED}\n\n"
+            f"{rendering.extract_text(extract, several)}"
         )
 
 
-def _research(given: dict[str, str]) -> str:
-    only = [f"path {given['path']!r}"] if given.get("path") else []
-    only += [f"tags {given['tag']!r}"] if given.get("tag") else []
-    within = f" Search with {' and '.join(only)}." if only else ""
+class CompletionHandler:
+    """Handles completion requests for arguments of prompts and of the URI template."""
+
+    def __init__(self, host: LibraryHost) -> None:
+        self.host = host
+
+    async def complete(
+        self, ctx: ServerRequestContext[Any], params: types.CompleteRequestParams
+    ) -> types.CompleteResult:
+        """Return values that start with the typed text, then values that contain it."""
+        name, typed = params.argument.name, params.argument.value[:1000]
+        arguments = (params.context.arguments if params.context else None) or {}
+        try:
+            if name == "path":
+                values = await self._paths(typed)
+            elif name == "tag":
+                values = await self._tags(typed)
+            elif name == "heading" and arguments.get("path"):
+                values = await self._headings(arguments["path"], typed)
+            else:
+                values = []
+        except MarklightError:
+            values = []  # an error would interrupt somebody who is typing
+        # The client inserts a value as it is, so values with control characters are not offered.
+        values = [value for value in values if value == one_line(value)]
+        completion = types.Completion(
+            values=values[:MAX_COMPLETIONS], has_more=len(values) > MAX_COMPLETIONS
+        )
+        return types.CompleteResult(completion=completion)
+
+    async def _paths(self, typed: str) -> list[str]:
+        arguments: dict[str, Any] = {"limit": MAX_COMPLETIONS + 1}
+        if self.host.several_collections:
+            # The typed text includes the collection, by which the library cannot filter.
+            documents = (await self.host.call("documents", {"limit": 1000}))["documents"]
+            return _matching(
+                (f"{document['collection']}/{document['path']}" for document in documents), typed
+            )
+        if typed:
+            arguments["like"] = typed
+        documents = (await self.host.call("documents", arguments))["documents"]
+        return [document["path"] for document in documents]
+
+    async def _tags(self, typed: str) -> list[str]:
+        return _matching((await self.host.call("tags", {}))["tags"], typed.lstrip("#"))
+
+    async def _headings(self, path: str, typed: str) -> list[str]:
+        headings = (await self.host.call("outline", {"path": path}))["outline"]
+        return _matching((heading["text"] for heading in headings), typed)
+
+
+def _matching(values: Iterable[str], typed: str) -> list[str]:
+    text = typed.lower()
+    matching = [value for value in dict.fromkeys(values) if text in value.lower()]
+    return sorted(matching, key=lambda value: not value.lower().startswith(text))
+
+
+def _research(arguments: dict[str, str]) -> str:
+    filters = [f"path {arguments['path']!r}"] if arguments.get("path") else []
+    filters += [f"tags {arguments['tag']!r}"] if arguments.get("tag") else []
+    filtered = f" Search with {' and '.join(filters)}." if filters else ""
     return (
-        f"Answer this question from the documents: {given['question']}\n\n"
-        f"1. Search with query_documents, in two or three ways of asking.{within} Where it finds little, write the"
-        " answer as the documents might have it and use search_with_hypothesis.\n"
-        "2. For the documents that matter look at outline, and read the sections around what was found with"
-        " get_document. related_documents leads to what a search does not find.\n"
-        "3. Answer in your own words from what you have read. After each statement name its place as"
-        " path:lines. Where the documents disagree or say nothing, say so instead of guessing."
+        f"Answer this question from the documents: {arguments['question']}\n\n"
+        f"1. Search with query_documents and phrase the question in two or three ways.{filtered} If that finds little,"
+        " write the answer as the documents might phrase it and use search_with_hypothesis.\n"
+        "2. Look at the outline of the relevant documents and read the sections around the passages with"
+        " get_document. related_documents finds documents that a search misses.\n"
+        "3. Answer in your own words from what you have read. Cite the location of each statement as path:lines."
+        " If the documents disagree or do not contain the answer, say so instead of guessing."
         f" {QUOTED}"
     )
 

@@ -1,8 +1,10 @@
-"""Documents as resources: listed a page at a time, read by their address, never from outside."""
+"""MCP resources: documents listed a page at a time and read by their URI."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
@@ -12,21 +14,49 @@ from marklight.errors import MarklightError, NotFound, UsageError
 from marklight.escaping import one_line, visible
 from marklight.model import DocumentId
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.mcp.addresses import TEMPLATE, address, read_address
-from marklight.surfaces.mcp.wording import error_text
+from marklight.surfaces.mcp.rendering import error_text
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
+URI_ROOT = "marklight://docs/"
+URI_TEMPLATE = f"{URI_ROOT}{{path}}"
+MAX_URI_LENGTH = 20_000
+"""A path has at most 4,096 bytes, each at most three characters when percent-encoded."""
 MARKDOWN = "text/markdown"
-PAGE = 100
-"""Documents on one page of the list."""
+PAGE_SIZE = 100
 RESOURCE_NOT_FOUND = -32002
-"""What versions of the protocol up to 2025-11-25 call it; later ones say invalid parameters."""
+"""Error code up to protocol version 2025-11-25; later versions use INVALID_PARAMS."""
 
 
-class Resources:
-    """The documents of one library."""
+def document_uri(id: DocumentId, several_collections: bool) -> str:
+    """Return the URI of a document; with several collections, its collection is the first folder."""
+    return URI_ROOT + quote(id.named(several_collections), safe="/", errors="replace")
+
+
+def fully_encoded_uri(id: DocumentId, several_collections: bool) -> str:
+    """Return the URI as clients write it that expand the template by RFC 6570: with encoded slashes."""
+    return URI_ROOT + quote(id.named(several_collections), safe="", errors="replace")
+
+
+def parse_uri(uri: str, collections: Collection[str]) -> tuple[DocumentId, str]:
+    """Return the document ID and the heading of a URI; the document need not exist."""
+    if not uri.startswith(URI_ROOT) or len(uri) > MAX_URI_LENGTH:
+        raise NotFound(f"Not a document URI: {uri[:100]!r}", f"URIs have the form {URI_TEMPLATE}")
+    path, _, fragment = uri.removeprefix(URI_ROOT).partition("#")
+    path, fragment = unquote(path), unquote(fragment)
+    if len(collections) == 1:
+        return DocumentId(next(iter(collections)), path), fragment
+    for name in sorted(collections, key=len, reverse=True):
+        if path.startswith(f"{name}/"):
+            return DocumentId(name, path.removeprefix(f"{name}/")), fragment
+    raise NotFound(
+        f"No such collection: {path[:100]!r}", f"Begin with one of: {', '.join(collections)}"
+    )
+
+
+class ResourceHandler:
+    """Handles resource requests for one library."""
 
     def __init__(self, host: LibraryHost) -> None:
         self.host = host
@@ -34,33 +64,34 @@ class Resources:
     async def list(
         self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        """A page of them; a cursor is what the library itself goes on with."""
+        """Return a page of documents; the cursor is that of the library."""
         after = params.cursor if params and params.cursor else ""
-        found = await self._call(ctx, "documents", {"after": after, "limit": PAGE})
+        page = await self._call(ctx, "documents", {"after": after, "limit": PAGE_SIZE})
         resources = [
             types.Resource(
-                uri=address(
-                    DocumentId(each["collection"], each["path"]), self.host.several_collections
+                uri=document_uri(
+                    DocumentId(document["collection"], document["path"]),
+                    self.host.several_collections,
                 ),
-                name=one_line(each["path"]),
+                name=one_line(document["path"]),
                 mime_type=MARKDOWN,
-                size=each["size"],
-                annotations=types.Annotations(last_modified=each["modified"]),
+                size=document["size"],
+                annotations=types.Annotations(last_modified=document["modified"]),
             )
-            for each in found["documents"]
+            for document in page["documents"]
         ]
-        return types.ListResourcesResult(resources=resources, next_cursor=found["next"])
+        return types.ListResourcesResult(resources=resources, next_cursor=page["next"])
 
     async def templates(
         self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        """The one form that all addresses have."""
-        begins = ", which begins with its collection" if self.host.several_collections else ""
+        """Return the only URI template."""
+        prefix = ", which begins with its collection" if self.host.several_collections else ""
         document = types.ResourceTemplate(
             name="document",
             title="A document",
-            uri_template=TEMPLATE,
-            description=f"A document by its path{begins}, as it stands in the file.",
+            uri_template=URI_TEMPLATE,
+            description=f"The text of a document, by its path{prefix}.",
             mime_type=MARKDOWN,
         )
         return types.ListResourceTemplatesResult(resource_templates=[document])
@@ -68,33 +99,33 @@ class Resources:
     async def read(
         self, ctx: ServerRequestContext[Any], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """Return the whole document, or the section that a fragment names.
+        """Return the whole document, or the section that the URI's fragment names.
 
-        It is alone in its field, so nothing is quoted; but a model reads it, so nothing stays hidden.
+        The text is not quoted, because the field contains nothing else; invisible characters are made visible.
         """
-        id, fragment = self._document(ctx, str(params.uri))
+        id, fragment = self._parse_uri(ctx, str(params.uri))
         ref = f"{id.path}#{fragment}" if fragment else id.path
-        found = await self._call(ctx, "get", {"ref": ref, "collection": id.collection})
+        extract = await self._call(ctx, "get", {"ref": ref, "collection": id.collection})
         contents = types.TextResourceContents(
-            uri=str(params.uri), mime_type=MARKDOWN, text=visible(found["content"])
+            uri=str(params.uri), mime_type=MARKDOWN, text=visible(extract["content"])
         )
         return types.ReadResourceResult(contents=[contents])
 
-    def _document(self, ctx: ServerRequestContext[Any], uri: str) -> tuple[DocumentId, str]:
+    def _parse_uri(self, ctx: ServerRequestContext[Any], uri: str) -> tuple[DocumentId, str]:
         try:
-            return read_address(uri, self.host.library.collections)
+            return parse_uri(uri, self.host.library.collections)
         except MarklightError as error:
-            raise self._refused(ctx, error) from error
+            raise self._protocol_error(ctx, error) from error
 
     async def _call(
-        self, ctx: ServerRequestContext[Any], operation: str, given: dict[str, Any]
+        self, ctx: ServerRequestContext[Any], operation: str, arguments: dict[str, Any]
     ) -> dict[str, Any]:
         try:
-            return await self.host.call(operation, given)
+            return await self.host.call(operation, arguments)
         except MarklightError as error:
-            raise self._refused(ctx, error) from error
+            raise self._protocol_error(ctx, error) from error
 
-    def _refused(self, ctx: ServerRequestContext[Any], error: MarklightError) -> MCPError:
+    def _protocol_error(self, ctx: ServerRequestContext[Any], error: MarklightError) -> MCPError:
         code = types.INTERNAL_ERROR
         if isinstance(error, UsageError):
             code = types.INVALID_PARAMS

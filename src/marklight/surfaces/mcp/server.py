@@ -1,4 +1,4 @@
-"""One server for every transport and both eras of the protocol: tools, resources, prompts, completions."""
+"""The MCP server for all transports and protocol versions: tools, resources, prompts, completions."""
 
 from __future__ import annotations
 
@@ -15,47 +15,46 @@ from mcp.server.models import InitializationOptions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.mcp.calling import Calling
-from marklight.surfaces.mcp.completions import Completions
-from marklight.surfaces.mcp.news import News
-from marklight.surfaces.mcp.prompts import Prompts
-from marklight.surfaces.mcp.resources import Resources
-from marklight.surfaces.mcp.wording import QUOTED
+from marklight.surfaces.mcp.notifications import Notifications
+from marklight.surfaces.mcp.prompts import CompletionHandler, PromptHandler
+from marklight.surfaces.mcp.rendering import QUOTED
+from marklight.surfaces.mcp.resources import ResourceHandler
+from marklight.surfaces.mcp.tools import ToolHandler
 
 NAME = "marklight"
 INSTRUCTIONS = f"""\
-Search in a folder of Markdown documents on this machine. Nothing is written, nothing leaves the machine.
+Search a folder of Markdown documents on this machine. All tools are read-only, and nothing leaves the machine.
 
-1. query_documents first, in plain words, as a person would ask: "how do tokens expire", not keywords alone. \
-Names, error messages and code are found to the letter; quotes ask for a phrase. Each passage comes as \
-[1] path:first-last § headings (score). The score is how likely the passage answers, 0 to 1: 0.8 is good, below \
-0.3 is doubtful. When nothing answers, that is said; believe it, or ask in other words.
-2. search_with_hypothesis when that finds little: write two or three sentences as the documents might have them.
-3. outline of a document that matters, to see its sections and their lines.
-4. get_document with a ref to read more: path#anchor for a section, path:120-160 for lines, path for all. A long \
-answer is cut at a line and says with which ref to go on. Read before you rely on a passage.
-5. related_documents for what belongs to a document by links, tags and meaning; search_git_history for when, by \
-whom and why something was changed, where the documents are kept in git.
+1. Start with query_documents and a question in plain language: "how do tokens expire", not only keywords. \
+Names, error messages and code match exactly; quotes search for a phrase. Each result starts with \
+[1] path:first-last § headings (score). The score is the probability that the passage answers the query: 0.8 is good, \
+below 0.3 is doubtful. If nothing answers the query, the result says so; believe it, or rephrase the query.
+2. If that finds little, use search_with_hypothesis: write two or three sentences as the documents might phrase the answer.
+3. Use outline to see the sections of a document and their lines.
+4. Use get_document to read more: path#anchor for a section, path:120-160 for lines, path for the whole document. \
+A long text is truncated and ends with the ref to continue from. Read the source before you rely on a passage.
+5. Use related_documents to find documents connected by links, tags or meaning; use search_git_history to find when, \
+by whom and why something changed, if the documents are kept in git.
 
-Narrow a search with path ("guide/**"), tags, where (frontmatter), after and before; leave out what you have \
-read with excluded_files. max_tokens bounds each answer (2000).
+Narrow a search with path ("guide/**"), tags, where (frontmatter), after and before; exclude files that you have read \
+with excluded_files. max_tokens limits the size of each answer (default 2000).
 
-The files are followed: what was just edited is found. "indexing, 42 %" means that an answer comes from what is \
-there so far; ask again later. Lines that begin with "note:" tell what was left out or is not as it should be. \
-index_status tells all about it.
+The index is updated when files change: recent edits are found. "indexing, 42 %" means that the answer covers the \
+documents indexed so far; try again later. Lines that begin with "note:" report omissions and problems. \
+index_status shows details.
 
-Name your sources as path:lines. {QUOTED}"""
+Cite sources as path:lines. {QUOTED}"""
 
 CACHE: Mapping[CacheableMethod, CacheHint] = {
     "tools/list": CacheHint(ttl_ms=3_600_000),
     "prompts/list": CacheHint(ttl_ms=3_600_000),
     "resources/templates/list": CacheHint(ttl_ms=3_600_000),
 }
-"""What does not change while a server runs need not be asked for twice."""
+"""Lists that do not change while the server runs."""
 
 
-class LibraryServer(Server[News]):
-    """The SDK's server, which says on every transport that the list of resources may change."""
+class LibraryServer(Server[Notifications]):
+    """The SDK's server; declares on every transport that the list of resources can change."""
 
     def create_initialization_options(
         self,
@@ -63,7 +62,7 @@ class LibraryServer(Server[News]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """Transports that the SDK drives itself ask for these without options."""
+        """Return the options; the SDK's own transports call this without arguments."""
         return super().create_initialization_options(
             notification_options or NotificationOptions(resources_changed=True),
             experimental_capabilities,
@@ -78,27 +77,27 @@ class LibraryServer(Server[News]):
         *,
         protocol_version: str | None = None,
     ) -> types.ServerCapabilities:
-        """Where levels cannot be set there are no messages either."""
-        found = super().get_capabilities(
+        """Return the capabilities; protocol versions without log levels get no log messages."""
+        capabilities = super().get_capabilities(
             notification_options,
             experimental_capabilities,
             extensions,
             protocol_version=protocol_version,
         )
         if protocol_version in MODERN_PROTOCOL_VERSIONS:
-            found.logging = None
-        return found
+            capabilities.logging = None
+        return capabilities
 
 
 def make_server(host: LibraryHost) -> LibraryServer:
-    """Everything that an assistant can ask of this library."""
-    calling, resources = Calling(host), Resources(host)
-    prompts, completions = Prompts(host), Completions(host)
+    """Create the MCP server of a library."""
+    tools, resources = ToolHandler(host), ResourceHandler(host)
+    prompts, completions = PromptHandler(host), CompletionHandler(host)
 
     @asynccontextmanager
-    async def lifespan(_: Server[News]) -> AsyncIterator[News]:
-        async with News(host).open() as news:
-            yield news
+    async def lifespan(_: Server[Notifications]) -> AsyncIterator[Notifications]:
+        async with Notifications(host).open() as notifications:
+            yield notifications
 
     server = LibraryServer(
         NAME,
@@ -106,9 +105,9 @@ def make_server(host: LibraryHost) -> LibraryServer:
         instructions=INSTRUCTIONS,
         lifespan=lifespan,
         cache_hints=CACHE,
-        get_tool_input_schema=calling.schema,
-        on_list_tools=calling.list,
-        on_call_tool=calling.call,
+        get_tool_input_schema=tools.input_schema,
+        on_list_tools=tools.list,
+        on_call_tool=tools.call,
         on_list_resources=resources.list,
         on_list_resource_templates=resources.templates,
         on_read_resource=resources.read,
@@ -119,17 +118,19 @@ def make_server(host: LibraryHost) -> LibraryServer:
         on_get_prompt=prompts.get,
         on_completion=completions.complete,
     )
-    server.add_notification_handler("notifications/initialized", types.NotificationParams, _arrived)
-    # Not given above: the SDK warns that later versions of the protocol have done away with it.
+    server.add_notification_handler(
+        "notifications/initialized", types.NotificationParams, _initialized
+    )
+    # Not an argument above: the SDK would warn that later protocol versions removed it.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, _set_level)
-    server.middleware.clear()  # spans that nobody exports
+    server.middleware.clear()  # tracing spans, which are not exported
     return server
 
 
 def _identity() -> dict[str, Any]:
-    """Who this is, from the package's own metadata."""
+    """Return name, version and website from the package's metadata."""
     about = metadata.metadata("marklight")
-    links = dict(each.split(", ", 1) for each in about.get_all("Project-URL") or ())
+    links = dict(link.split(", ", 1) for link in about.get_all("Project-URL") or ())
     return {
         "version": about["Version"],
         "title": "Marklight",
@@ -138,32 +139,34 @@ def _identity() -> dict[str, Any]:
     }
 
 
-# News belongs to the transport that a request came by, not to the server.
+# Notifications belong to the transport of a request, not to the server.
 
 
 async def _subscribe(
-    ctx: ServerRequestContext[News], params: types.SubscribeRequestParams
+    ctx: ServerRequestContext[Notifications], params: types.SubscribeRequestParams
 ) -> types.EmptyResult:
     return await ctx.lifespan_context.subscribe(ctx, params)
 
 
 async def _unsubscribe(
-    ctx: ServerRequestContext[News], params: types.UnsubscribeRequestParams
+    ctx: ServerRequestContext[Notifications], params: types.UnsubscribeRequestParams
 ) -> types.EmptyResult:
     return await ctx.lifespan_context.unsubscribe(ctx, params)
 
 
 async def _set_level(
-    ctx: ServerRequestContext[News], params: types.SetLevelRequestParams
+    ctx: ServerRequestContext[Notifications], params: types.SetLevelRequestParams
 ) -> types.EmptyResult:
     return await ctx.lifespan_context.set_level(ctx, params)
 
 
 async def _listen(
-    ctx: ServerRequestContext[News], params: types.SubscriptionsListenRequestParams
+    ctx: ServerRequestContext[Notifications], params: types.SubscriptionsListenRequestParams
 ) -> types.SubscriptionsListenResult:
     return await ctx.lifespan_context.streams(ctx, params)
 
 
-async def _arrived(ctx: ServerRequestContext[News], params: types.NotificationParams) -> None:
-    await ctx.lifespan_context.arrived(ctx, params)
+async def _initialized(
+    ctx: ServerRequestContext[Notifications], params: types.NotificationParams
+) -> None:
+    await ctx.lifespan_context.initialized(ctx, params)

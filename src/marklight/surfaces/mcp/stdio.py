@@ -1,4 +1,4 @@
-"""MCP over a pair of streams: the standard ones of this process, or those of a connection."""
+"""MCP over standard input and output, or over the streams of an IPC connection."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from marklight.surfaces.mcp.server import LibraryServer, make_server
 if TYPE_CHECKING:
     from marklight.library import Library
 
-LEAVE_SECONDS = 2.0
-"""How long a run may take to come to a stop; what it has committed by then is kept in any case."""
+EXIT_SECONDS = 2.0
+"""Time limit for indexing to stop; committed work is kept in any case."""
 
 
 def serve_stdio(library: Library) -> int:
-    """Serve until the client closes our standard input or somebody ends us."""
-    # Only what a person must know: many clients show every line of standard error as a fault.
+    """Serve until the client closes standard input or a signal arrives."""
+    # Critical messages only: many clients show every line of standard error as an error.
     logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr)
     anyio.run(_serve, library)
     return 0
@@ -40,55 +40,55 @@ def serve_stdio(library: Library) -> int:
 async def _serve(library: Library) -> None:
     host = LibraryHost(library)
     async with anyio.create_task_group() as group:
-        group.start_soon(_leave_when_told)
+        group.start_soon(_exit_on_signal)
         async with host.open():
             async with stdio_server() as (read, write):
                 try:
                     await serve_streams(make_server(host), read, write)
                 except anyio.get_cancelled_exc_class():
-                    # Nobody reads what we say; the thread that reads standard input cannot be woken.
+                    # The client is gone; the thread that reads standard input cannot be woken.
                     os._exit(0)
-            # A search that nobody waits for any more, or a run amid a batch, must not hold the process.
-            _leave_soon()
+            # An abandoned search or an indexing batch must not keep the process alive.
+            _exit_soon()
         group.cancel_scope.cancel()
 
 
 async def serve_streams(server: LibraryServer, read: Any, write: Any) -> None:
-    """One client on a pair of message streams, in the era that its first request is of."""
-    heard, passed = anyio.create_memory_object_stream[SessionMessage](0)
+    """Serve one client on a pair of message streams, in the protocol version of its first request."""
+    valid, incoming = anyio.create_memory_object_stream[SessionMessage](0)
 
-    async def pass_on() -> None:
-        # The SDK drops what it cannot read, and whoever sent it would wait for an answer forever.
-        async with heard:
-            async for each in read:
-                if isinstance(each, SessionMessage):
-                    await heard.send(each)
-                elif complaint := unread(each):
-                    await write.send(SessionMessage(complaint))
+    async def answer_invalid() -> None:
+        # The SDK drops invalid messages, and their sender would wait for an answer forever.
+        async with valid:
+            async for message in read:
+                if isinstance(message, SessionMessage):
+                    await valid.send(message)
+                elif error := invalid_message_error(message):
+                    await write.send(SessionMessage(error))
 
     async with anyio.create_task_group() as group:
-        group.start_soon(pass_on)
-        writing: Any = EscapedMessages(write)
-        await server.run(passed, writing, server.create_initialization_options())
+        group.start_soon(answer_invalid)
+        outgoing: Any = EscapedMessages(write)
+        await server.run(incoming, outgoing, server.create_initialization_options())
         group.cancel_scope.cancel()
 
 
 class EscapedMessages:
-    """A stream for messages that are written as JSON in which no character can control a terminal.
+    """A stream of messages whose JSON contains no terminal control characters.
 
-    The SDK writes a message with its method `model_dump_json`, so that is what is replaced.
+    The SDK encodes a message with its method `model_dump_json`, which is replaced here.
     """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
-    async def send(self, sent: SessionMessage) -> None:
-        """Pass a message on."""
-        message: Any = _Escaped(sent.message)
-        await self._stream.send(replace(sent, message=message))
+    async def send(self, item: SessionMessage) -> None:
+        """Send a message."""
+        message: Any = _Escaped(item.message)
+        await self._stream.send(replace(item, message=message))
 
     async def aclose(self) -> None:
-        """Close the stream below."""
+        """Close the wrapped stream."""
         await self._stream.aclose()
 
     async def __aenter__(self) -> EscapedMessages:
@@ -107,39 +107,39 @@ class _Escaped:
         return escape_json(self._message.model_dump_json(**options))
 
 
-def unread(error: Exception) -> types.JSONRPCError | None:
-    """What to answer to a line that is no message; nothing to one that asks for no answer."""
-    found = error.errors(include_url=False) if isinstance(error, ValidationError) else []
-    code, said, id = types.PARSE_ERROR, "this is no JSON", None
-    message: object = next((each["input"] for each in found), None)
-    # A text stands for the whole line: Python may read what the SDK's reader does not, a lone surrogate.
+def invalid_message_error(error: Exception) -> types.JSONRPCError | None:
+    """Return the answer to a line that is not a valid message; None for a notification."""
+    details = error.errors(include_url=False) if isinstance(error, ValidationError) else []
+    code, text, id = types.PARSE_ERROR, "Not valid JSON", None
+    message: object = next((detail["input"] for detail in details), None)
+    # A string is the whole line: Python parses some that the SDK rejects, such as a lone surrogate.
     with suppress(ValueError, RecursionError):
         message = json.loads(message) if isinstance(message, str) else message
-        code, said = types.INVALID_REQUEST, "this is no message of the protocol"
+        code, text = types.INVALID_REQUEST, "Not a valid JSON-RPC message"
         if isinstance(message, dict):
             if "id" not in message:
                 return None
             id = message["id"] if _is_id(message["id"]) else None
-    return types.JSONRPCError(jsonrpc="2.0", id=id, error=types.ErrorData(code=code, message=said))
+    return types.JSONRPCError(jsonrpc="2.0", id=id, error=types.ErrorData(code=code, message=text))
 
 
-def _is_id(told: object) -> bool:
-    """Whether it can be sent back: half a character cannot be written."""
-    if isinstance(told, str):
+def _is_id(value: object) -> bool:
+    """Return true for an id that can be sent back; a lone surrogate cannot be encoded."""
+    if isinstance(value, str):
         with suppress(UnicodeEncodeError):
-            told.encode()
+            value.encode()
             return True
-    return isinstance(told, int)
+    return isinstance(value, int)
 
 
-async def _leave_when_told() -> None:
+async def _exit_on_signal() -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for number in signals:
             # The thread that reads standard input cannot be woken, so there is nothing to wait for.
             os._exit(128 + number)
 
 
-def _leave_soon() -> None:
-    timer = Timer(LEAVE_SECONDS, os._exit, [0])
+def _exit_soon() -> None:
+    timer = Timer(EXIT_SECONDS, os._exit, [0])
     timer.daemon = True
     timer.start()

@@ -1,4 +1,4 @@
-"""`marklight mcp` as a process, spoken to line by line."""
+"""A `marklight mcp` process, driven line by line."""
 
 from __future__ import annotations
 

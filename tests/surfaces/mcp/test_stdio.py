@@ -1,4 +1,4 @@
-"""`marklight mcp` as a process: what it answers before anything is ready, and when it leaves."""
+"""`marklight mcp` as a process: first answers, recent edits, and when it exits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.surfaces.mcp.serving import (
     text_of,
     until,
 )
-from tests.surfaces.mcp.speaking import HELLO, called, greet, send, started
+from tests.surfaces.mcp.stdio_process import HELLO, called, greet, send, started
 
 STUCK = f"""
 import time
@@ -65,9 +65,7 @@ Library.search = search
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_folder_never_seen_before_is_answered_from_and_so_is_what_was_just_written(
-    tmp_path: Path, era: str
-) -> None:
+def test_a_new_folder_and_recent_edits_are_searchable(tmp_path: Path, era: str) -> None:
     folder = write(tmp_path / "docs", PAGES)
 
     async def main() -> None:
@@ -94,7 +92,7 @@ def test_a_folder_never_seen_before_is_answered_from_and_so_is_what_was_just_wri
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_nothing_waits_for_the_first_run(tmp_path: Path, era: str) -> None:
+def test_requests_do_not_wait_for_the_first_indexing(tmp_path: Path, era: str) -> None:
     folder = write(tmp_path / "docs", PAGES)
 
     async def main() -> None:
@@ -112,7 +110,7 @@ def test_nothing_waits_for_the_first_run(tmp_path: Path, era: str) -> None:
 
 
 @pytest.mark.parametrize("program", [PROGRAM, STUCK, DEAF])
-def test_it_leaves_when_its_input_ends(tmp_path: Path, program: str) -> None:
+def test_the_server_exits_when_standard_input_is_closed(tmp_path: Path, program: str) -> None:
     folder = write(tmp_path / "docs", PAGES)
     with started([sys.executable, "-c", program, "mcp", str(folder)], tmp_path) as process:
         greet(process)
@@ -122,7 +120,7 @@ def test_it_leaves_when_its_input_ends(tmp_path: Path, program: str) -> None:
         assert process.wait(PATIENCE_SECONDS) == 0
 
 
-def test_it_leaves_when_nobody_reads_its_output(tmp_path: Path) -> None:
+def test_the_server_exits_when_standard_output_is_closed(tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", PAGES)
     with started(command(folder), tmp_path) as process:
         greet(process)
@@ -137,7 +135,7 @@ def test_it_leaves_when_nobody_reads_its_output(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("program", [PROGRAM, STUCK])
 @pytest.mark.skipif(os.name == "nt", reason="signals are another thing there")
-def test_it_leaves_when_it_is_told_to(tmp_path: Path, program: str) -> None:
+def test_the_server_exits_on_a_signal(tmp_path: Path, program: str) -> None:
     folder = write(tmp_path / "docs", PAGES)
     with started([sys.executable, "-c", program, "mcp", str(folder)], tmp_path) as process:
         greet(process)
@@ -146,7 +144,7 @@ def test_it_leaves_when_it_is_told_to(tmp_path: Path, program: str) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="processes end otherwise there")
-def test_it_leaves_when_its_client_is_killed(tmp_path: Path) -> None:
+def test_the_server_exits_when_its_client_is_killed(tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", PAGES)
     hello = json.dumps(HELLO).encode() + b"\n"
     client = f"""
@@ -180,7 +178,7 @@ def _lives(process: int) -> bool:
     ("more", "said"),
     [(["nowhere"], "nowhere"), (["docs", "--set", "search.nonsense=1"], "nonsense")],
 )
-def test_what_cannot_be_served_is_told_before_any_protocol(
+def test_startup_errors_are_printed_before_any_protocol_message(
     tmp_path: Path, more: list[str], said: str
 ) -> None:
     write(tmp_path / "docs", PAGES)
@@ -199,7 +197,7 @@ def test_what_cannot_be_served_is_told_before_any_protocol(
     assert said in line
 
 
-def test_standard_output_carries_the_protocol_only(tmp_path: Path) -> None:
+def test_standard_output_contains_protocol_messages_only(tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", PAGES)
     with started([sys.executable, "-c", CHATTY, "mcp", str(folder)], tmp_path) as process:
         greet(process)

@@ -1,4 +1,4 @@
-"""Hostile documents as a real client gets them, over both transports and in both eras of the protocol."""
+"""Hostile documents as a real client receives them, over both transports and all protocol versions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.surfaces.mcp.serving import (
     indexed,
     text_of,
 )
-from tests.surfaces.mcp.speaking import greet, send, started
+from tests.surfaces.mcp.stdio_process import greet, send, started
 
 WORD = "quetzalcoatl"
 PAGES = {
@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_client_reads_exactly_the_results_and_values_that_were_found(
+def test_hostile_documents_do_not_change_the_results_a_client_parses(
     folder: Path, tmp_path: Path, transport: str, era: str
 ) -> None:
     async def main() -> None:
@@ -94,7 +94,7 @@ def test_a_client_reads_exactly_the_results_and_values_that_were_found(
     anyio.run(main)
 
 
-def test_what_is_written_to_standard_output_is_safe_to_print(folder: Path, tmp_path: Path) -> None:
+def test_standard_output_contains_no_control_characters(folder: Path, tmp_path: Path) -> None:
     with started(command(folder), tmp_path) as process:
         greet(process)
         assert process.stdout
@@ -110,7 +110,7 @@ def test_what_is_written_to_standard_output_is_safe_to_print(folder: Path, tmp_p
         assert not WIRE.search(line.decode())
 
 
-def test_what_is_sent_over_http_is_safe_to_print(folder: Path) -> None:
+def test_http_responses_contain_no_control_characters(folder: Path) -> None:
     begin = {
         "protocolVersion": "2025-11-25",
         "capabilities": {},

@@ -1,4 +1,4 @@
-"""What a process says to lines, requests and questions that make no sense."""
+"""Invalid lines, requests and arguments sent to a server process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.surfaces.mcp.serving import (
     PAGES,
     command,
 )
-from tests.surfaces.mcp.speaking import asked, called, greet, heard, send, started
+from tests.surfaces.mcp.stdio_process import asked, called, greet, heard, send, started
 
 HOSTILE: list[bytes] = [
     b"\n",
@@ -42,7 +42,7 @@ HOSTILE: list[bytes] = [
 ]
 
 
-def test_lines_that_are_no_messages_harm_nobody(tmp_path: Path) -> None:
+def test_invalid_lines_do_not_disturb_the_server(tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", PAGES)
     with started(command(folder), tmp_path) as process:
         greet(process)
@@ -73,7 +73,7 @@ def test_lines_that_are_no_messages_harm_nobody(tmp_path: Path) -> None:
         ("logging/setLevel", {"level": "loud"}, -32602),
     ],
 )
-def test_requests_that_make_no_sense_are_answered_with_an_error(
+def test_invalid_requests_get_an_error_code(
     serving: subprocess.Popen[bytes], method: str, params: dict[str, Any], code: int
 ) -> None:
     answer = asked(serving, method, params)
@@ -122,7 +122,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pop
         ("index_status", {"verbose": True}, "Known: none"),
     ],
 )
-def test_errors_reach_the_model_as_text_that_helps(
+def test_errors_of_tools_are_helpful_text(
     serving: subprocess.Popen[bytes], tool: str, given: dict[str, Any], said: str
 ) -> None:
     result = called(serving, tool, given)
@@ -134,7 +134,7 @@ def test_errors_reach_the_model_as_text_that_helps(
 
 
 @pytest.mark.parametrize("query", ["soup\0carrots", "c++ && \"'`$(x)", "🥕" * 1000, "a" * 99_999])
-def test_odd_questions_are_questions(serving: subprocess.Popen[bytes], query: str) -> None:
+def test_unusual_queries_are_accepted(serving: subprocess.Popen[bytes], query: str) -> None:
     assert not called(serving, "query_documents", {"query": query}).get("isError")
 
 
@@ -152,7 +152,7 @@ def test_odd_questions_are_questions(serving: subprocess.Popen[bytes], query: st
         (b"\0\n", None, -32700),
     ],
 )
-def test_whoever_sends_what_cannot_be_read_is_told(
+def test_an_unparsable_line_gets_an_error(
     serving: subprocess.Popen[bytes], line: bytes, id: int | None, code: int
 ) -> None:
     send(serving, line)
@@ -161,7 +161,7 @@ def test_whoever_sends_what_cannot_be_read_is_told(
     assert (answer["id"], answer["error"]["code"]) == (id, code)
 
 
-def test_one_value_is_taken_where_a_list_of_one_is_meant(serving: subprocess.Popen[bytes]) -> None:
+def test_a_single_value_is_accepted_for_a_list(serving: subprocess.Popen[bytes]) -> None:
     given = {"query": "token", "path": "guide/**", "tags": "security"}
     found = called(serving, "query_documents", given)["structuredContent"]
     assert found["query"]["filters"] == {"paths": ["guide/**"], "tags": ["security"]}

@@ -1,4 +1,4 @@
-"""What a client sees, over both transports and in both eras of the protocol."""
+"""Tools, resources and prompts over both transports and all protocol versions."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_every_tool_is_listed_and_answers(
+def test_every_tool_is_listed_and_returns_the_json_of_the_command_line(
     asking: Asking,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -149,7 +149,7 @@ def test_prompts_are_filled_in_and_completed(asking: Asking) -> None:
     asking(check)
 
 
-def test_an_unknown_tool_is_an_error_that_names_the_known_ones(
+def test_an_unknown_tool_is_an_error_with_a_suggestion(
     asking: Asking,
 ) -> None:
     async def check(client: Client) -> None:

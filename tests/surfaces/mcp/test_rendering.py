@@ -1,4 +1,4 @@
-"""The text that a model reads: compact, within its budget, and honest about what is missing."""
+"""Text for models: compact, within its token budget, with omissions reported."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from marklight import Library
 from marklight.answer import CHARACTERS_PER_TOKEN
-from marklight.surfaces.mcp import telling
-from marklight.surfaces.mcp.budget import Block, within
+from marklight.surfaces.mcp import rendering
+from marklight.surfaces.mcp.token_budget import Block, fit
 from marklight.surfaces.operations import call
 from tests.making import library, write
 
@@ -37,15 +37,15 @@ def lib(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
 
 def searched(lib: Library, tokens: int = 2000, **more: Any) -> str:
     found = call(lib, "search", {"max_tokens": tokens, **more})
-    return telling.search_text(found, False, "", tokens)
+    return rendering.search_text(found, False, "", tokens)
 
 
 def read(lib: Library, ref: str, tokens: int) -> tuple[dict[str, Any], str]:
-    extract = telling.extract_of(call(lib, "get", {"ref": ref}), False, tokens)
-    return extract, telling.extract_text(extract, False)
+    extract = rendering.limit_extract(call(lib, "get", {"ref": ref}), False, tokens)
+    return extract, rendering.extract_text(extract, False)
 
 
-def test_a_hit_is_its_place_its_headings_its_score_and_its_passage(lib: Library) -> None:
+def test_a_result_has_its_location_headings_score_and_passage(lib: Library) -> None:
     text = searched(lib, query="refresh token lives thirty days", limit=1)
     score = call(lib, "search", {"query": "refresh token lives thirty days"})["results"][0]["score"]
     assert text == (
@@ -53,7 +53,7 @@ def test_a_hit_is_its_place_its_headings_its_score_and_its_passage(lib: Library)
     )
 
 
-def test_hits_have_a_blank_line_between_them(lib: Library) -> None:
+def test_results_are_separated_by_a_blank_line(lib: Library) -> None:
     text = searched(lib, query="bananas", limit=3, tokens=100_000)
     heads = [line for line in text.splitlines() if line.startswith("[")]
     assert [line[:3] for line in heads] == ["[1]", "[2]", "[3]"]
@@ -61,39 +61,39 @@ def test_hits_have_a_blank_line_between_them(lib: Library) -> None:
 
 
 @pytest.mark.parametrize("tokens", [1, 10, 40, 60, 100, 200, 500, 1000, 5000])
-def test_a_budget_counts_everything_that_is_said(lib: Library, tokens: int) -> None:
+def test_the_token_budget_includes_notes_and_headers(lib: Library, tokens: int) -> None:
     text = searched(lib, query="bananas", limit=5, tokens=tokens)
     assert len(text) <= tokens * CHARACTERS_PER_TOKEN
 
 
-def test_what_is_cut_or_left_out_can_be_asked_for(lib: Library) -> None:
+def test_truncated_and_omitted_results_are_listed_with_references_that_work(lib: Library) -> None:
     text = searched(lib, query="bananas", limit=5, tokens=200, exclude=["one-line.md"])
     shown, _, rest = text.partition(" …\n\n")
     assert shown.endswith(".")
-    assert "[1] is cut; get_document '" in rest
-    assert "left out to stay within 200 tokens" in rest
+    assert "[1] is truncated; get_document '" in rest
+    assert "omitted to stay within 200 tokens" in rest
     ref = rest.split("get_document '")[1].split("'")[0]
     assert "bananas" in call(lib, "get", {"ref": ref})["content"]
 
 
-def test_a_little_of_an_answer_comes_before_what_is_said_about_it(lib: Library) -> None:
+def test_notes_are_dropped_before_results(lib: Library) -> None:
     found = call(lib, "search", {"query": "bananas", "limit": 5, "max_tokens": 100})
     found["notices"] = ["another matter, told at length " * 4, *found["notices"]]
-    text = telling.search_text(found, False, "indexing, 15 % (embedding passages, 3 of 20)", 100)
+    text = rendering.search_text(found, False, "indexing, 15 % (embedding passages, 3 of 20)", 100)
     assert text.startswith("[1] ")
     assert len(text) <= 100 * CHARACTERS_PER_TOKEN
 
 
-def test_what_the_library_left_out_is_told_once_with_what_is_left_out_of_the_text(
+def test_results_omitted_by_the_library_and_by_the_text_are_counted_together(
     lib: Library,
 ) -> None:
     found = call(lib, "search", {"query": "bananas", "limit": 5, "max_tokens": 120})
-    text = telling.search_text(found, False, "", 120)
+    text = rendering.search_text(found, False, "", 120)
     whole = call(lib, "search", {"query": "bananas", "limit": 5})
     assert len(found["results"]) < len(whole["results"])
-    assert text.count("left out to stay within 120 tokens") == 1
+    assert text.count("omitted to stay within 120 tokens") == 1
     shown = sum(line.startswith("[") and "(0." in line for line in text.splitlines())
-    told = int(text.split(" left out")[0].split()[-2])
+    told = int(text.split(" omitted")[0].split()[-2])
     assert shown + told == len(whole["results"])
 
 
@@ -102,11 +102,11 @@ def test_what_the_library_left_out_is_told_once_with_what_is_left_out_of_the_tex
     st.lists(st.text(max_size=100), max_size=3),
     st.integers(1, 1000),
 )
-def test_no_answer_is_longer_than_its_budget(
+def test_no_text_exceeds_its_token_budget(
     blocks: list[tuple[str, str]], notes: list[str], tokens: int
 ) -> None:
     made = [Block(head, passage, head) for head, passage in blocks]
-    text = within(made, notes, tokens)
+    text = fit(made, notes, tokens)
     assert len(text) <= tokens * CHARACTERS_PER_TOKEN
     whole = "\n\n".join([*map(str, made), *(["\n".join(notes)] if notes else [])])
     if len(whole) <= tokens * CHARACTERS_PER_TOKEN:
@@ -114,7 +114,7 @@ def test_no_answer_is_longer_than_its_budget(
 
 
 @pytest.mark.parametrize("tokens", [60, 100, 300, 1000])
-def test_a_document_that_is_cut_is_read_to_its_end_by_the_references_it_names(
+def test_a_truncated_document_can_be_read_to_its_end_by_the_given_references(
     lib: Library, tokens: int
 ) -> None:
     parts, ref = [], "long.md"
@@ -122,7 +122,7 @@ def test_a_document_that_is_cut_is_read_to_its_end_by_the_references_it_names(
         extract, text = read(lib, ref, tokens)
         assert len(text) <= tokens * CHARACTERS_PER_TOKEN
         parts.append(extract["content"])
-        more = [said for said in extract["notices"] if "goes on" in said]
+        more = [said for said in extract["notices"] if "continue with" in said]
         if not more:
             break
         ref = more[0].split("'")[1]
@@ -130,15 +130,15 @@ def test_a_document_that_is_cut_is_read_to_its_end_by_the_references_it_names(
     assert "\n".join(parts) == LONG
 
 
-def test_a_line_that_is_longer_than_the_budget_is_cut_and_says_so(lib: Library) -> None:
+def test_a_line_longer_than_the_budget_is_truncated_with_a_notice(lib: Library) -> None:
     extract, text = read(lib, "one-line.md:3-3", 100)
     assert len(text) <= 100 * CHARACTERS_PER_TOKEN
     assert extract["content"].endswith(" …")
-    assert extract["notices"] == ["line 3 is cut; a larger max_tokens shows it whole"]
+    assert extract["notices"] == ["line 3 is truncated; a larger max_tokens shows it in full"]
     assert extract["lines"] == [3, 3]
 
 
-def test_a_short_document_is_told_whole(lib: Library) -> None:
+def test_a_short_document_is_returned_in_full(lib: Library) -> None:
     extract, text = read(lib, "bare.md", 2000)
     assert extract == call(lib, "get", {"ref": "bare.md"})
     assert text == "document: bare.md:1-1 § bare\n> Nothing but text."
@@ -149,46 +149,46 @@ def test_nothing_found_abstained_not_indexed_and_empty_are_different_texts(lib: 
     unlikely = searched(lib, query="bananas", min_confidence=1)
     found = call(lib, "search", {"query": "bananas"})
     none = {**found, "results": [], "index": {**found["index"], "documents": 0}}
-    running = telling.search_text(none, False, "indexing, 42 % (reading text, 42 of 100)")
-    empty = telling.search_text(none, False, "")
+    running = rendering.search_text(none, False, "indexing, 42 % (reading text, 42 of 100)")
+    empty = rendering.search_text(none, False, "")
     assert "No passage passes the filter path nowhere/**" in filtered
     assert "below the threshold of 1" in unlikely
     assert running == (
-        "Nothing is indexed yet: ask again in a moment.\nindexing, 42 % (reading text, 42 of 100)"
+        "Nothing is indexed yet. Try again in a moment.\nindexing, 42 % (reading text, 42 of 100)"
     )
     assert empty == "There are no documents."
     assert len({filtered, unlikely, running, empty}) == 4
 
 
-def test_text_names_tools_and_no_commands(lib: Library) -> None:
+def test_text_refers_to_tools_instead_of_commands(lib: Library) -> None:
     text = searched(lib, query="zebra crossing quantum", tokens=300)
     assert "confidence" not in text
     assert ". Use min_score 0 to see the closest passages. " in text
     assert "marklight" not in text
 
 
-def test_passages_that_are_not_embedded_yet_are_told(lib: Library) -> None:
+def test_passages_without_embeddings_are_reported(lib: Library) -> None:
     found = call(lib, "search", {"query": "bananas"})
     half = {**found, "index": {**found["index"], "pending": 3}}
-    text = telling.search_text(half, False, "")
-    assert f"note: 3 of {found['index']['chunks']} passages are found by words only" in text
+    text = rendering.search_text(half, False, "")
+    assert f"note: 3 of {found['index']['chunks']} passages have no embedding yet" in text
 
 
-def test_an_explanation_tells_stages(lib: Library) -> None:
+def test_an_explanation_lists_stages(lib: Library) -> None:
     text = searched(lib, query="bananas", explain=True, tokens=100_000)
     assert "\nwhy: " in text
-    assert "stages and how many each left: " in text
+    assert "candidates left after each stage: " in text
 
 
-def test_an_outline_of_too_many_headings_leaves_out_the_deepest(tmp_path: Path) -> None:
+def test_an_outline_with_too_many_headings_omits_the_deepest(tmp_path: Path) -> None:
     page = "".join(f"# Part {n}\n\n" + "## Deeper heading\n\n" * 30 for n in range(20))
     with library(write(tmp_path, {"deep.md": page, "flat.md": "# One\n\n### Three\n"})) as lib:
         lib.index()
-        text = telling.outline_text(call(lib, "outline", {"path": "deep.md"}), False)
+        text = rendering.outline_text(call(lib, "outline", {"path": "deep.md"}), False)
         assert len(text) <= 2000 * CHARACTERS_PER_TOKEN
         assert text.count(" Part ") == 20
-        assert "note: 600 deeper headings left out" in text
-        flat = telling.outline_text(call(lib, "outline", {"path": "flat.md"}), False)
+        assert "note: 600 deeper headings omitted" in text
+        flat = rendering.outline_text(call(lib, "outline", {"path": "flat.md"}), False)
         assert flat.splitlines() == [
             "document: flat.md",
             ":1-3 One  #one",
@@ -196,16 +196,16 @@ def test_an_outline_of_too_many_headings_leaves_out_the_deepest(tmp_path: Path) 
         ]
 
 
-def test_control_signs_reach_no_model(tmp_path: Path) -> None:
+def test_control_characters_are_removed_from_text(tmp_path: Path) -> None:
     with library(
         write(tmp_path, {"a.md": "# Es\x1b[31mcape\n\nbananas \x1b]8;;x\x07 here\n"})
     ) as lib:
         lib.index()
         assert "\x1b" not in searched(lib, query="bananas")
-        assert "\x1b" not in telling.outline_text(call(lib, "outline", {"path": "a.md"}), False)
+        assert "\x1b" not in rendering.outline_text(call(lib, "outline", {"path": "a.md"}), False)
 
 
-def test_settings_of_a_folder_that_are_ignored_are_a_note_in_every_answer(tmp_path: Path) -> None:
+def test_ignored_folder_settings_are_reported_in_every_answer(tmp_path: Path) -> None:
     write(
         tmp_path,
         {"a.md": "# Apples\n\nApples are red.\n", "marklight.toml": "serve.start = true\n"},
@@ -214,5 +214,5 @@ def test_settings_of_a_folder_that_are_ignored_are_a_note_in_every_answer(tmp_pa
         lib.index()
         note = f"note: ignored in {tmp_path}/marklight.toml: serve.start."
         assert note in searched(lib, query="apples")
-        assert note in telling.status_text(call(lib, "status", {}), "", watching=False)
+        assert note in rendering.status_text(call(lib, "status", {}), "", watching=False)
         assert note in read(lib, "a.md", 2000)[1]
