@@ -47,7 +47,7 @@ def entry(
     names: Sequence[Name] | None = None,
     **more: Any,
 ) -> Entry:
-    """A document with a passage for each text; `more` are fields of the document."""
+    """Return a document with a passage for each text; `more` are fields of the document."""
     id = DocumentId(collection, path)
     section = Section(digest(collection, path, "section"), headings, "top", (1, 9), (0, 99))
     chunks = tuple(
@@ -83,7 +83,7 @@ def entry(
 
 
 def names_of(path: str, *aliases: str) -> list[Name]:
-    """As Obsidian finds a note: by its path, by every end of it, by its aliases."""
+    """Return the names of a note as in Obsidian: its path, every suffix of it, its aliases."""
     steps = path.lower().removesuffix(".md").split("/")
     ends = ["/".join(steps[at:]) for at in range(len(steps))]
     return [
@@ -98,7 +98,7 @@ def link(target: str, *keys: str, type: LinkType = LinkType.LINKS_TO) -> Link:
 
 
 def vector(text: str, model: str = "m", size: int = 16) -> Vector:
-    """Some direction, always the same for the same text and model."""
+    """Return a vector that depends only on the text and the model."""
     seed = int(digest(model, text, size=4), 16)
     return np.random.default_rng(seed).normal(size=size).astype(np.float32)
 
@@ -109,7 +109,7 @@ def vectors(texts: Sequence[str], model: str = "m", size: int = 16) -> Vectors:
 
 
 def embedding(*entries: Entry, model: str = "m") -> Batch:
-    """The vectors of all passages of these."""
+    """Return a batch with the vectors of all passages of these documents."""
     return Batch(vectors=vectors([c.digest for each in entries for c in each.chunks], model))
 
 

@@ -1,4 +1,4 @@
-"""Every engine there is; a test that takes `engine` runs over each of them."""
+"""Fixtures for contract tests: a test that takes `engine` runs with every engine."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from marklight.engines.embedded.engine import EXACT_MOST, EmbeddedEngine
 from marklight.ports import Engine
 
 SHM = Path("/dev/shm")
-ENGINES = ("memory", "embedded", "signs")
-"""The last is the embedded one as it works with very many vectors."""
+ENGINES = ("memory", "embedded", "binary_vectors")
+"""The last is the embedded engine with the first pass over binary vectors that large indexes have."""
 
 Open = Callable[[], Engine]
 
 
 @pytest.fixture(params=ENGINES)
 def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
-    """Opens one and the same place, again and again."""
+    """Return a function that opens the same index each time it is called."""
     opened: list[Engine] = []
-    # In memory where the system has that: waiting for a disk tells nothing here.
+    # In shared memory if the system has it: the disk does not matter here.
     place = tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else tmp_path)
-    exact_most = 0 if request.param == "signs" else EXACT_MOST
-    lasting = engines.open("memory:") if request.param == "memory" else None
+    exact_most = 0 if request.param == "binary_vectors" else EXACT_MOST
+    in_memory = engines.open("memory:") if request.param == "memory" else None
 
     def open_engine() -> Engine:
-        # What lives in memory ends with its engine: there, opening again is keeping it.
-        engine = lasting or EmbeddedEngine(Path(place.name) / "library", exact_most)
+        # An index in memory is lost with its engine: the same one is returned again.
+        engine = in_memory or EmbeddedEngine(Path(place.name) / "library", exact_most)
         opened.append(engine)
         return engine
 

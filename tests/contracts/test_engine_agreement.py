@@ -1,4 +1,4 @@
-"""Whatever happens to a library, every engine answers as brute force does."""
+"""Property test: after any sequence of commits, every engine returns what the in-memory engine does."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ filters = st.builds(
     also=st.none() | st.builds(Filters, paths=some(["*.md", "guide/**"]), tags=some(["x", "q"])),
 )
 worded = st.builds(Filters, tags=some(["x"]), phrases=some(PHRASES), without=some(PHRASES))
-"""Apart from the others: together they leave nothing to find."""
+"""Separate from the others: combined they match nothing."""
 steps = st.lists(st.tuples(batches, st.integers(0, 3)), min_size=1, max_size=4)
 
 
@@ -106,7 +106,7 @@ def both(exact_most: int, followed: int) -> Iterator[tuple[Engine, Engine]]:
 
 
 def close_to(found: list[ScoredChunk], oracle: list[ScoredChunk], tolerance: float) -> None:
-    """The same passages with the same scores; those that score alike may change places."""
+    """Compare passages and scores; passages with equal scores may be in another order."""
     assert [each.score for each in found] == pytest.approx(
         [each.score for each in oracle], abs=tolerance
     )
@@ -250,7 +250,7 @@ def same_leading(one: Snapshot, two: Snapshot, asked: Filters) -> None:
 def same_ranking(
     found: list[ScoredChunk], oracle: list[ScoredChunk], limit: int, exact: bool
 ) -> None:
-    """Passages that died still weigh on the scores for a while, never on who is found."""
+    """Deleted passages influence the scores of others for a while, never the set of results."""
     if exact:
         close_to(found, oracle, 2e-4)
     assert len(found) == len(oracle)

@@ -13,7 +13,7 @@ from tests.contracts.builders import commit, entry, find, id_of, link, put
 
 
 def with_headings(one: Entry, *headings: tuple[str, ...]) -> Entry:
-    """The same with headings of its own above each passage."""
+    """Return the document with the given headings above each passage."""
     chunks = (
         replace(chunk, headings=above) for chunk, above in zip(one.chunks, headings, strict=True)
     )

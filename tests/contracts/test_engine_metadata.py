@@ -98,7 +98,7 @@ CASES = [
     (Filters(without=("word",)), ""),
     (Filters(phrases=("the",), without=("first",)), "b"),
 ]
-"""Filters, and which of these documents pass: a, b, c or the odd one."""
+"""Filters, and the documents that match: a, b, c or the odd one."""
 
 
 def test_filters_apply_to_every_kind_of_search(engine: Engine) -> None:

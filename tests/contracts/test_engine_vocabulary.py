@@ -19,7 +19,7 @@ def without_vector(engine: Engine, limit: int = 99, model: str = "m") -> list[st
 
 
 def axis_vectors(*terms: str, model: str = "m") -> Batch:
-    """Words along the axes, the second twice as long, which must not matter."""
+    """Return term vectors along the axes, of different lengths, which must not matter."""
     rows = np.eye(len(terms), 4, dtype=np.float32) * np.arange(1, len(terms) + 1)[:, None]
     return Batch(concepts=Vectors(model, terms, rows.astype(np.float32)))
 

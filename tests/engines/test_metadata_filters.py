@@ -1,4 +1,4 @@
-"""What a pattern means, and what a document says of itself."""
+"""Path globs, and frontmatter as key-value pairs."""
 
 from __future__ import annotations
 
@@ -32,26 +32,24 @@ from tests.contracts.builders import entry
         ("line\nbreak.md", ["line\nbreak.md", "x/line\nbreak.md"], ["line"]),
     ],
 )
-def test_a_pattern_means_what_a_shell_user_expects(
-    glob: str, meant: list[str], not_meant: list[str]
-) -> None:
+def test_a_glob_matches_as_in_a_shell(glob: str, meant: list[str], not_meant: list[str]) -> None:
     assert [path for path in meant + not_meant if matches_any_glob(path, [glob])] == meant
 
 
 @given(st.text(max_size=20), st.text(max_size=20))
-def test_no_pattern_is_too_odd(path: str, glob: str) -> None:
+def test_any_text_is_a_valid_glob(path: str, glob: str) -> None:
     assert matches_any_glob(path, [glob]) in (True, False)
 
 
 @given(st.text("ab/.", max_size=12), st.text("ab/.*?[]!", max_size=12))
-def test_a_pattern_means_the_same_when_it_has_many_wildcards(path: str, glob: str) -> None:
+def test_a_glob_with_many_wildcards_matches_the_same_paths(path: str, glob: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         fast = matches_any_glob(path, [glob])
         patch.setattr(globs, "MAX_BACKTRACKING", 0)
         assert matches_any_glob(path, [glob]) == fast
 
 
-def test_facts_are_flat_and_in_lower_case() -> None:
+def test_metadata_pairs_are_flat_and_in_lower_case() -> None:
     one = entry(
         "a.md",
         tags=("A/B/c",),

@@ -6,11 +6,11 @@ from marklight.engines.titles import HeadedPassage, TitleEntry, title_entries
 from marklight.text import normalize
 
 
-def test_a_name_is_compared_without_case_accents_and_blanks() -> None:
+def test_titles_are_compared_without_case_accents_and_extra_spaces() -> None:
     assert normalize("  Über\tCafé\n ") == "uber cafe"
 
 
-def test_a_document_is_called_by_its_title_its_aliases_and_its_file() -> None:
+def test_a_document_has_its_title_aliases_and_file_names() -> None:
     found = title_entries(
         "food/Menü.v2.md", "Café", ["Coffee", "café", " "], [HeadedPassage(0, (), ())]
     )
@@ -19,11 +19,11 @@ def test_a_document_is_called_by_its_title_its_aliases_and_its_file() -> None:
     ]
 
 
-def test_a_document_without_passages_has_no_name() -> None:
+def test_a_document_without_passages_has_no_titles() -> None:
     assert title_entries("a.md", "A", [], []) == []
 
 
-def test_a_section_reaches_as_far_as_its_heading_stands_above() -> None:
+def test_a_section_contains_the_passages_below_its_heading() -> None:
     passages = [
         HeadedPassage(3, ("B",), ()),
         HeadedPassage(0, ("A",), ()),

@@ -1,4 +1,4 @@
-"""Brute force in memory: short, obviously right, what every other engine is tested against."""
+"""Brute-force engine in memory: short and simple, the reference that other engines are tested against."""
 
 from marklight.engines.memory.engine import MemoryEngine
 

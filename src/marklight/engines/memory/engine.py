@@ -1,4 +1,4 @@
-"""An index that ends with its process: one state after the other, one writer at a time."""
+"""Engine in memory: immutable states, one per commit, and a writer lock."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class MemorySnapshot:
 
 @dataclass(slots=True)
 class MemoryEngine:
-    """An index that ends with its process."""
+    """An index that is lost when its process ends; the reference for other engines."""
 
     state: State = field(default_factory=State)
-    place: RLock = field(default_factory=RLock)
+    writer_lock: RLock = field(default_factory=RLock)
     holders: int = 0
 
     @contextmanager
@@ -48,18 +48,18 @@ class MemoryEngine:
 
     @contextmanager
     def writing(self, wait_seconds: float) -> Iterator[None]:
-        if not self.place.acquire(timeout=max(0.0, wait_seconds)):
+        if not self.writer_lock.acquire(timeout=max(0.0, wait_seconds)):
             raise Busy("Another thread is writing to this library", "Try again when it is done")
         self.holders += 1
         try:
             yield
         finally:
             self.holders -= 1
-            self.place.release()
+            self.writer_lock.release()
 
     def commit(self, batch: Batch) -> int:
         if not self.holders:
-            raise RuntimeError("Only the holder of the writer's place may write: use writing()")
+            raise RuntimeError("A commit needs the writer lock: use writing()")
         if batch:
             self.state = self.state.after(batch)
         return self.state.generation
@@ -95,11 +95,11 @@ class MemoryEngine:
         return "memory:"
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there are no files or connections."""
 
 
 WAIT_SECONDS = 10.0
-"""How long cleaning waits for another writer."""
+"""How long cleaning waits for another writer; a commit takes less."""
 
 
 def _used(vectors: Known, models: set[str], used: set[str]) -> Known:

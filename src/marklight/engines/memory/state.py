@@ -1,4 +1,4 @@
-"""Everything that a commit leaves behind, and what the next one makes of it."""
+"""Immutable state of the in-memory index, and the state after a commit."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from marklight.model import Vector
 
 Known = Mapping[str, Mapping[str, "Vector"]]
-"""Vectors by model, then by digest or word."""
+"""Vectors by model, then by digest or term."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything that a commit leaves behind; never changed, so a snapshot is a reference."""
+    """Everything stored after a commit; never changed, so a snapshot is a reference."""
 
     generation: int = 0
     entries: Mapping[DocumentId, Entry] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class State:
     linked: int = 0
 
     def after(self, batch: Batch) -> State:
-        """What this batch makes of it."""
+        """Return the state after a commit of this batch."""
         entries, failed = dict(self.entries), dict(self.failed)
         for id in (*batch.removed, *(entry.document.id for entry in batch.entries)):
             entries.pop(id, None)
@@ -54,7 +54,7 @@ class State:
             _with(self.vectors, batch.vectors),
             _with(self.concepts, batch.concepts),
             {id: group for id, group in grouped.items() if id in entries},
-            self.linked if _ties(entries) == _ties(self.entries) else generation,
+            self.linked if _link_keys(entries) == _link_keys(self.entries) else generation,
         )
 
     def documents(self) -> Iterator[Document]:
@@ -68,18 +68,18 @@ class State:
 
 
 def _with(known: Known, new: Vectors | None) -> Known:
-    """Vectors that were there stay as they are."""
+    """Add vectors; existing ones are not replaced."""
     if new is None or not new.digests:
         return known
     before = known.get(new.model, {})
     if any(len(row) != new.matrix.shape[1] for row in before.values()):
-        raise StoreError(f"Vectors of {new.model} changed their length")
+        raise StoreError(f"Vectors of {new.model} have another dimension than the stored ones")
     added = dict(zip(new.digests, unit_rows(new.matrix), strict=True))
     return {**known, new.model: {**added, **before}}
 
 
-def _ties(entries: Mapping[DocumentId, Entry]) -> dict[DocumentId, tuple[object, object]]:
-    """What decides who links to whom."""
+def _link_keys(entries: Mapping[DocumentId, Entry]) -> dict[DocumentId, tuple[object, object]]:
+    """Return link keys and names: all that decides how links resolve."""
     return {
         id: (sorted({link.keys for link in entry.document.links}), set(entry.document.names))
         for id, entry in entries.items()
