@@ -136,14 +136,14 @@ def sample(name: str, documents: int = 800, questions: int = 200) -> Sample:
     for line in (folder / "corpus.jsonl").open():
         row = json.loads(line)
         texts[row["_id"]] = f"{row.get('title') or ''}\n\n{row['text']}".strip()
-    asked = {}
+    texts_by_id = {}
     for line in (folder / "queries.jsonl").open():
         row = json.loads(line)
-        asked[row["_id"]] = row["text"]
+        texts_by_id[row["_id"]] = row["text"]
     relevant: dict[str, dict[str, float]] = {}
     for line in (folder / "qrels" / "test.tsv").read_text().splitlines()[1:]:
         question, document, grade = line.split("\t")
-        if float(grade) > 0 and document in texts and question in asked:
+        if float(grade) > 0 and document in texts and question in texts_by_id:
             relevant.setdefault(question, {})[document] = float(grade)
     chosen = sorted(relevant)
     rng.shuffle(chosen)
@@ -155,7 +155,7 @@ def sample(name: str, documents: int = 800, questions: int = 200) -> Sample:
     return Sample(
         ids,
         [texts[id] for id in ids],
-        [asked[question] for question in chosen],
+        [texts_by_id[question] for question in chosen],
         [relevant[question] for question in chosen],
     )
 

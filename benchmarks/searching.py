@@ -33,7 +33,7 @@ from marklight.text import query_terms
 if TYPE_CHECKING:
     from marklight.model import Matrix
 
-WARM, ASKED, COLD = 20, 200, 9
+WARM, QUERIES, COLD = 20, 200, 9
 CANDIDATES = 30
 """What a retriever fetches for a search with the usual number of results."""
 PROSE = re.compile(r"[A-Za-z]")
@@ -105,16 +105,16 @@ def timed(work: Callable[..., object], *given: object, **more: object) -> float:
 
 
 def figures(folder: str, index: str) -> dict[str, Any]:
-    """Everything about one library, each question asked once."""
-    asked = questions()
+    """Measure one library; each query runs once."""
+    queries = questions()
     with marklight.open(folder, {"engine": f"file:{index}"}) as library:
-        for text in asked[:WARM]:
+        for text in queries[:WARM]:
             library.search(text, refresh=False)
         model = library.models.embedder
         assert model
         embedding, searching, rest = [], [], []
         stages: dict[str, list[float]] = {}
-        for text in asked[WARM : WARM + ASKED]:
+        for text in queries[WARM : WARM + QUERIES]:
             # The library's own model remembers the vector, so that the search does all but embed. A second
             # model beside it would push the first one's weights out of the processor's memory.
             embedding.append(timed(model.embed_query, text))
@@ -123,8 +123,8 @@ def figures(folder: str, index: str) -> dict[str, Any]:
             searching.append(embedding[-1] + answer.took_ms)
             for step in answer.steps:
                 stages.setdefault(step.stage, []).append(step.ms)
-        answer = library.search(asked[0], refresh=False)
-        again = asked[WARM : WARM + 40]
+        answer = library.search(queries[0], refresh=False)
+        again = queries[WARM : WARM + 40]
         without = statistics.median(timed(library.search, text, refresh=False) for text in again)
         with_look = statistics.median(timed(library.search, text) for text in again)
         result: dict[str, Any] = {
@@ -135,20 +135,20 @@ def figures(folder: str, index: str) -> dict[str, Any]:
             "everything_else_to_embedding": statistics.median(rest) / statistics.median(embedding),
             "stages_ms": {name: percentiles(values) for name, values in stages.items()},
             "look_at_the_disk_ms": with_look - without,
-            "at_once": at_once(library, asked[WARM + ASKED :]),
+            "at_once": at_once(library, queries[WARM + QUERIES :]),
         }
-    return {**result, **legs(Path(index), asked[WARM : WARM + 60])}
+    return {**result, **legs(Path(index), queries[WARM : WARM + 60])}
 
 
-def at_once(library: marklight.Library, asked: Sequence[str]) -> dict[str, float]:
+def at_once(library: marklight.Library, queries: Sequence[str]) -> dict[str, float]:
     """Searches in a second, of new questions in every round."""
 
     def ask_all(pool: ThreadPoolExecutor, part: Sequence[str]) -> None:
         list(pool.map(partial(library.search, refresh=False), part))
 
-    found, share = {}, len(asked) // 3
+    found, share = {}, len(queries) // 3
     for number, threads in enumerate((1, 2, 8)):
-        part = asked[number * share : (number + 1) * share]
+        part = queries[number * share : (number + 1) * share]
         with ThreadPoolExecutor(threads) as pool:
             took = timed(ask_all, pool, part)
         found[f"{threads} threads, searches_per_s"] = len(part) / took * 1000
@@ -156,11 +156,11 @@ def at_once(library: marklight.Library, asked: Sequence[str]) -> dict[str, float
     return {**found, "8 threads to 1": found["8 threads, searches_per_s"] / one}
 
 
-def legs(index: Path, asked: Sequence[str]) -> dict[str, Any]:
+def legs(index: Path, queries: Sequence[str]) -> dict[str, Any]:
     """Each retriever as the engine has it, against the library below it on its own."""
     model = models.load()
-    vectors = [model.embed_query(text) for text in asked]
-    words = [query_terms(text) for text in asked]
+    vectors = [model.embed_query(text) for text in queries]
+    words = [query_terms(text) for text in queries]
     matrix = real_vectors(index)
     flat = faiss.IndexFlatIP(matrix.shape[1])
     flat.add(matrix)

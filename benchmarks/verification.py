@@ -67,11 +67,11 @@ def in_turns(work: Callable[[], object], checks: Checks) -> float:
 def searching(docs: Path) -> float:
     """Return the ratio for the default search, each query in turns."""
     shutil.copytree(corpus("fastapi"), docs)
-    asked = questions("fastapi-anchors")[:SEARCHES]
+    queries = questions("fastapi-anchors")[:SEARCHES]
     with_checks, bare = 0.0, 0.0
     with marklight.open(docs) as library:
         library.index()
-        for text in (*asked[:20], *asked * ROUNDS):
+        for text in (*queries[:20], *queries * ROUNDS):
             library.search(text, refresh=False)
             with_checks += timed(lambda text=text: library.search(text, refresh=False))  # type: ignore[misc]
             with without(*PASSAGES):

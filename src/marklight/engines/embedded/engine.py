@@ -19,7 +19,7 @@ from marklight.model import Batch
 
 EXACT_MOST = 50_000
 """Vectors up to which every one is multiplied: it takes about as long as embedding the question, 3 ms.
-Beyond, a look at the signs is 2 to 5 times as quick (benchmarks/signs.py)."""
+Beyond, a look at the signs is 2 to 5 times as quick (benchmarks/binary_vectors.py)."""
 
 
 class EmbeddedEngine:

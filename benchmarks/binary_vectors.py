@@ -1,4 +1,4 @@
-"""Exact search over vectors against a first look at their signs: time and recall by size, on real vectors."""
+"""Exact vector search against a first pass over binary vectors: time and recall by size, on real vectors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from marklight.engines.embedded.binary_vectors import hamming_candidates, sign_b
 from marklight.engines.embedded.vector_search import top
 
 SIZES = (20_000, 50_000, 100_000, 200_000, 500_000)
-ASKED, ROUNDS = 100, 25
+QUERIES, ROUNDS = 100, 25
 NOISE = 0.6
 """Length of what is added to a vector of length one to make another of it: their cosine is 0.86."""
 
@@ -48,40 +48,40 @@ def milliseconds(work: Callable[[int], object]) -> dict[str, float]:
     return {"first": took[0], "median": statistics.median(took[1:]), "least": min(took)}
 
 
-def figures(vectors_path: str, asked_path: str, size: int) -> dict[str, Any]:
-    asked = np.load(asked_path)
+def figures(vectors_path: str, queries_path: str, size: int) -> dict[str, Any]:
+    queries = np.load(queries_path)
     with tempfile.TemporaryDirectory() as place:
         matrix = grown(np.load(vectors_path), size, Path(place) / "rows")
-        signs = np.concatenate([sign_bits(matrix[at : at + 8192]) for at in range(0, size, 8192)])
+        binary = np.concatenate([sign_bits(matrix[at : at + 8192]) for at in range(0, size, 8192)])
 
         def product(at: int) -> list[int]:
-            return top(matrix @ asked[at], 72)
+            return top(matrix @ queries[at], 72)
 
         def exact(at: int) -> list[int]:
-            return top(np.vecdot(matrix, asked[at]), 72)
+            return top(np.vecdot(matrix, queries[at]), 72)
 
         def quick(at: int) -> list[int]:
-            near = hamming_candidates(signs, asked[at], 20)
-            return [int(near[each]) for each in top(np.vecdot(matrix[near], asked[at]), 72)]
+            near = hamming_candidates(binary, queries[at], 20)
+            return [int(near[each]) for each in top(np.vecdot(matrix[near], queries[at]), 72)]
 
         found: dict[str, Any] = {}
-        for name, work in (("product", product), ("exact", exact), ("signs", quick)):
+        for name, work in (("product", product), ("exact", exact), ("binary", quick)):
             evict(Path(place) / "rows")
             found[f"{name}_ms"] = milliseconds(work)
         shares: dict[int, list[float]] = {10: [], 20: [], 50: [], 100: []}
-        for question in asked:
-            scores = np.vecdot(matrix, question)
+        for query in queries:
+            scores = np.vecdot(matrix, query)
             for limit, known in shares.items():
                 best = np.argpartition(scores, size - limit)[size - limit :]
                 known.append(
-                    len(np.intersect1d(best, hamming_candidates(signs, question, limit))) / limit
+                    len(np.intersect1d(best, hamming_candidates(binary, query, limit))) / limit
                 )
         found |= {f"recall_at_{limit}": statistics.mean(each) for limit, each in shares.items()}
     return found
 
 
 def evict(path: Path) -> None:
-    """Let the system forget what it has read of a file, where it can be asked to."""
+    """Let the system forget what it has read of a file, where it can be queries to."""
     if hasattr(os, "posix_fadvise"):
         with path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -89,7 +89,7 @@ def evict(path: Path) -> None:
 
 ALONE = """
 import json, sys
-from benchmarks.signs import figures
+from benchmarks.binary_vectors import figures
 print(json.dumps(figures(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
 """
 
@@ -97,14 +97,14 @@ print(json.dumps(figures(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
 def main() -> None:
     model = models.load()
     with tempfile.TemporaryDirectory() as place:
-        vectors, asked = f"{place}/vectors.npy", f"{place}/asked.npy"
+        vectors, queries = f"{place}/vectors.npy", f"{place}/queries.npy"
         np.save(vectors, real_vectors(real_index(Path(place) / "index", sys.argv[1:])))
-        np.save(asked, np.stack([model.embed_query(text) for text in questions()[:ASKED]]))
+        np.save(queries, np.stack([model.embed_query(text) for text in questions()[:QUERIES]]))
         rows = {}
         for size in SIZES:
-            rows[f"{size} vectors"] = in_a_process(ALONE, vectors, asked, str(size))
+            rows[f"{size} vectors"] = in_a_process(ALONE, vectors, queries, str(size))
             print(size, rows[f"{size} vectors"], flush=True)
-    save("signs", rows)
+    save("binary_vectors", rows)
 
 
 if __name__ == "__main__":
