@@ -173,7 +173,8 @@ def test_changing_the_mode_repeats_the_query(run_lines: Callable[..., Output]) -
 def test_explain_explains_the_last_answer(run_lines: Callable[..., Output]) -> None:
     _, out, _ = run_lines("beans", ":explain")
     assert out.count("stage ") == 1
-    assert "  keyword  " in next(line for line in out.splitlines() if line.endswith("place"))
+    found_by = next(line for line in out.splitlines() if line.startswith("    found by"))
+    assert " keyword " in found_by
 
 
 def test_help_lists_every_command(run_lines: Callable[..., Output]) -> None:
