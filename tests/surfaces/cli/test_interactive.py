@@ -142,7 +142,7 @@ def test_more_results_keep_earlier_numbers(run_lines: Callable[..., Output]) -> 
 
 def test_filters_are_added_to_every_query(run_lines: Callable[..., Output]) -> None:
     _, out, notes = run_lines(":f", "beans", ":f path:tea.md", ":f", "the beans", ":f -", ":f")
-    none = "note: Filters: none. Set some with :f tag:x after:2026-01."
+    none = "note: Filters: none. Set filters with :f tag:x after:2026-01."
     assert notes == [none, "note: Filters: path:tea.md", none]
     both, narrowed, other, wide, _ = out.split("\n\n")
     assert both.count(".md:3-3") == wide.count(".md:3-3") == 2
@@ -188,17 +188,17 @@ def test_help_lists_every_command(run_lines: Callable[..., Output]) -> None:
 @pytest.mark.parametrize(
     ("line", "code", "part"),
     [
-        ("7", 1, 'No result 7: the last one is 2. Type "7" in quotes to search for it'),
-        ("0", 1, "No result 0"),
-        ("999999999", 1, "No result 9"),
+        ("7", 1, 'There is no result 7: the last one is 2. Type "7" in quotes to search for it'),
+        ("0", 1, "There is no result 0"),
+        ("999999999", 1, "There is no result 9"),
         ("9" * 5000, 1, "No passage matches the query"),
-        (":o " + "9" * 5000, 1, "No result 9"),
+        (":o " + "9" * 5000, 1, "There is no result 9"),
         (":1 chapter", 2, "No such level: chapter"),
         (":w 1 chapter", 2, "characters (~"),
-        (":w", 2, "Not the number of a result"),
-        (":o", 2, "Not the number of a result"),
-        (":o ²", 2, "Not the number of a result"),
-        (":o 9", 1, "No result 9"),
+        (":w", 2, "is not a result number"),
+        (":o", 2, "is not a result number"),
+        (":o ²", 2, "is not a result number"),
+        (":o 9", 1, "There is no result 9"),
         (":x", 2, "No such command: :x. Type :help for a list"),
         (":", 2, "No such command"),
         (": beans", 2, "No such command"),

@@ -144,7 +144,7 @@ def test_a_toml_file_with_an_unsupported_layout_is_unchanged(user: User, text: s
     assert code == 3
     assert file.read_text() == text
     assert tomllib.loads(out)["mcp_servers"]["marklight"]["args"][-1] == str(user.notes)
-    assert err.splitlines()[-1].endswith("Add the entry printed above yourself.")
+    assert err.splitlines()[-1].endswith("Add the entry printed above by hand.")
 
 
 BROKEN = {
@@ -173,7 +173,7 @@ def test_an_invalid_file_is_unchanged_and_the_entry_is_printed(
     assert str(file) in err.splitlines()[-1]
     code, _, err = user.install_mcp(client, "--remove")
     assert code == 3
-    assert err.rstrip().endswith("Remove marklight from it yourself.")
+    assert err.rstrip().endswith("Remove marklight from it by hand.")
     assert file.read_text() == text
 
 

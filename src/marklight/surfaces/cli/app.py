@@ -87,9 +87,11 @@ COMMANDS = LazyCommands(
     expose_value=False,
     help="Print the traceback of an error.",
 )
-@click.option("--no-daemon", is_flag=True, help="Work in this process, even if a daemon runs.")
+@click.option("--no-daemon", is_flag=True, help="Do not use a daemon, even if one is running.")
 def app(no_daemon: bool) -> None:
     """Search folders of Markdown files on your own machine, by keyword and by meaning.
+
+    A library is such a folder with its index.
 
     \b
     marklight search "how do I roll back a deployment" docs

@@ -97,7 +97,7 @@ def _install(client: Client, name: str, config: Path, folder: Path, entry: dict[
     except CannotEdit as error:
         note(f"Add this to {config}:")
         show(snippet(config, (client.servers, name), entry))
-        raise CannotEdit(error.message, "Add the entry printed above yourself") from None
+        raise CannotEdit(error.message, "Add the entry printed above by hand") from None
     if change.done:
         _print_change(change, name, f"It serves {folder}. {client.next_step}")
     else:
@@ -127,7 +127,7 @@ def _remove(
     try:
         change = take_entry(config, (client.servers, name))
     except CannotEdit as error:
-        raise CannotEdit(error.message, f"Remove {name} from it yourself") from None
+        raise CannotEdit(error.message, f"Remove {name} from it by hand") from None
     if change.done:
         _print_change(change, name, f"Restart {client.title}")
     else:

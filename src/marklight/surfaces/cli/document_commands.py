@@ -48,8 +48,8 @@ def get(
 ) -> int:
     """Print a document or a part of it.
 
-    REF is a path, a title, path#heading, path:10-40 or a chunk id. On a terminal the text is quoted below
-    a header with its place; a file or a pipe receives the text only.
+    REF is a path, a title, path#heading, path:10-40 or a chunk id. On a terminal, the text is quoted below
+    a header; a file or a pipe receives the text only.
     """
     with (
         open_library(around(folder, reference), assignments) as library,

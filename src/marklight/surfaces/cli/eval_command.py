@@ -58,7 +58,7 @@ def evaluate(
 
     if dataset is None:
         click.echo(f"{HELP}", err=True)
-        raise UsageError("No dataset given", "See above how to write one")
+        raise UsageError("No dataset given", "See above for how to write one")
     if not dataset.expanduser().exists():
         raise UsageError(
             f"No such dataset: {dataset}", "Run `marklight eval` to see how to write one"

@@ -159,7 +159,7 @@ class Session:
 
     def _filter(self, arguments: str) -> None:
         if not arguments:
-            note(f"Filters: {self.filters or 'none. Set some with :f tag:x after:2026-01'}")
+            note(f"Filters: {self.filters or 'none. Set filters with :f tag:x after:2026-01'}")
             return
         self._repeat("" if arguments == "-" else arguments, self.mode)
 
@@ -276,11 +276,11 @@ class Session:
     def _hit(self, number: str) -> Hit:
         count = len(self.hits)
         if not number.isascii() or not number.isdigit():
-            raise UsageError(f"Not the number of a result: {number!r}", "Type one such as 1")
+            raise UsageError(f"{number!r} is not a result number", "Type a number such as 1")
         if len(number) > 9 or not 1 <= int(number) <= count:
             reason = f"the last one is {count}" if count else "the search found nothing"
             raise NotFound(
-                f"No result {number}: {reason if self.answer else 'there is no query yet'}",
+                f"There is no result {number}: {reason if self.answer else 'there is no query yet'}",
                 f'Type "{number}" in quotes to search for it',
             )
         return self.hits[int(number) - 1]

@@ -181,7 +181,7 @@ def search(
     "--author",
     multiple=True,
     metavar="NAME",
-    help="Search only commits by this author: part of a name or an email address.",
+    help="Search only commits whose author name or email address contains NAME; repeatable.",
 )
 @AFTER
 @BEFORE

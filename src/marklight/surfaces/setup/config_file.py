@@ -91,7 +91,7 @@ def write_skill(file: Path) -> Change:
             return Change("", file)
         backup = replace_file(file, before, content)
     except (OSError, ChangedMeanwhile) as error:
-        raise CannotEdit(f"Cannot write {file}: {error}", f"Copy {SKILL} there yourself") from None
+        raise CannotEdit(f"Cannot write {file}: {error}", f"Copy {SKILL} there by hand") from None
     return Change("added" if before is None else "changed", file, backup)
 
 
@@ -102,7 +102,7 @@ def remove_skill(file: Path) -> Change:
         return Change("", file)
     if before != SKILL.read_bytes():
         raise CannotEdit(
-            f"{file} was changed after it was installed", "Delete it yourself if you do not need it"
+            f"{file} was changed after it was installed", "Delete it by hand if you do not need it"
         )
     file.unlink()
     with suppress(OSError):  # the folder contains other files
