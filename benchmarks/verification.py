@@ -19,7 +19,7 @@ from unittest.mock import patch
 import marklight
 from benchmarks._measure import corpus, questions, save
 from marklight import ownership
-from marklight.engines.embedded import insert, lexical_files, lexical_index, store, write
+from marklight.engines.embedded import lexical_writer, store, write
 from marklight.engines.embedded.snapshot import EmbeddedStatus
 from marklight.ownership import Origin
 
@@ -38,12 +38,12 @@ def without(*checks: tuple[object, str, Callable[..., object]]) -> Iterator[None
 
 
 CHECKSUMS: Checks = (
-    (insert, "passage_checksum", lambda *_: 0),
-    (write, "seal", lambda *_: None),
+    (write, "passage_checksum", lambda *_: 0),
+    (write, "store_checksums", lambda *_: None),
 )
 PRIVATE: Checks = (
-    (lexical_index, "make_private", lambda *_: None),
-    (lexical_files, "demand_safe", lambda *_: None),
+    (lexical_writer, "make_private", lambda *_: None),
+    (lexical_writer, "check_safe", lambda *_: None),
 )
 PASSAGES: Checks = ((EmbeddedStatus, "damaged_chunks", lambda *_: set()),)
 
@@ -105,7 +105,7 @@ def measure(root: Path) -> dict[str, float]:
     trust: Checks = (
         (ownership, "origin", lambda path: Origin.OWN if path == folder else Origin.NONE),
         (ownership, "owner_id", lambda _: known),
-        (store, "demand_known_schema", lambda _: None),
+        (store, "check_schema", lambda _: None),
     )
     found["opening_with_ownership_and_schema_checked"] = in_turns(opened, trust)
     return found

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.engines.embedded.engine import EXACT_MOST, EmbeddedEngine
+from marklight.engines.embedded.engine import MAX_EXACT_VECTORS, EmbeddedEngine
 from marklight.ports import Engine
 
 SHM = Path("/dev/shm")
@@ -25,12 +25,12 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     opened: list[Engine] = []
     # In shared memory if the system has it: the disk does not matter here.
     place = tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else tmp_path)
-    exact_most = 0 if request.param == "binary_vectors" else EXACT_MOST
+    max_exact_vectors = 0 if request.param == "binary_vectors" else MAX_EXACT_VECTORS
     in_memory = engines.open("memory:") if request.param == "memory" else None
 
     def open_engine() -> Engine:
         # An index in memory is lost with its engine: the same one is returned again.
-        engine = in_memory or EmbeddedEngine(Path(place.name) / "library", exact_most)
+        engine = in_memory or EmbeddedEngine(Path(place.name) / "library", max_exact_vectors)
         opened.append(engine)
         return engine
 

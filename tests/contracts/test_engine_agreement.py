@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from marklight import engines
 from marklight.answer import Filters
 from marklight.engines.embedded import links
-from marklight.engines.embedded.engine import EXACT_MOST, EmbeddedEngine
+from marklight.engines.embedded.engine import MAX_EXACT_VECTORS, EmbeddedEngine
 from marklight.model import Batch, DocumentId, Entry, Failure, FileState
 from marklight.ports import FIELD_BOOSTS, Engine, ScoredChunk, Snapshot
 from tests.contracts.builders import entry, link, names_of, vector, vectors
@@ -93,14 +93,14 @@ steps = st.lists(st.tuples(batches, st.integers(0, 3)), min_size=1, max_size=4)
 
 
 @contextmanager
-def both(exact_most: int, followed: int) -> Iterator[tuple[Engine, Engine]]:
+def both(max_exact_vectors: int, followed: int) -> Iterator[tuple[Engine, Engine]]:
     # In memory where the system has that: waiting for the disk tells nothing here.
     with (
         tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder,
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(links, "MAX_LINKS_RESOLVED", followed)
-        engine = EmbeddedEngine(Path(folder) / "library", exact_most)
+        engine = EmbeddedEngine(Path(folder) / "library", max_exact_vectors)
         yield engines.open("memory:"), engine
         engine.close()
 
@@ -263,17 +263,17 @@ def same_ranking(
     steps=steps,
     asked=st.lists(filters | worded, min_size=4, max_size=4),
     limit=st.integers(1, 12),
-    exact_most=st.sampled_from([EXACT_MOST, 0]),
+    max_exact_vectors=st.sampled_from([MAX_EXACT_VECTORS, 0]),
     followed=st.sampled_from([links.MAX_LINKS_RESOLVED, 0]),
 )
 def test_a_filtered_search_equals_brute_force(
     steps: list[tuple[Batch, int]],
     asked: list[Filters],
     limit: int,
-    exact_most: int,
+    max_exact_vectors: int,
     followed: int,
 ) -> None:
-    with both(exact_most, followed) as (memory, engine), ExitStack() as views:
+    with both(max_exact_vectors, followed) as (memory, engine), ExitStack() as views:
         kept: list[tuple[Snapshot, Snapshot]] = []
         with memory.writing(1), engine.writing(1):
             for batch, embed in steps:

@@ -10,7 +10,7 @@ import pytest
 
 from marklight import engines
 from marklight.answer import Filters
-from marklight.engines.embedded import lexical_index, mend
+from marklight.engines.embedded import lexical_index, lexical_repair
 from marklight.model import Batch
 from marklight.ports import Engine, ScoredChunk, Snapshot
 from tests.contracts.builders import entry, id_of
@@ -145,7 +145,7 @@ def test_what_cannot_be_built_anew_now_is_built_later(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(mend, "stored_passages", no_room)
+        patch.setattr(lexical_repair, "stored_passages", no_room)
         live(engine, deaths=300)
         assert [len(found) for found in ranking(engine)] == [3, 2, 2]
     with engine.writing(1):

@@ -97,7 +97,7 @@ def test_a_check_rebuilds_wrong_edges(engine: Engine, tmp_path: Path) -> None:
     put(engine, entry("hub.md", "word"), *spokes(2), grouped=True)
     run(tmp_path, "DELETE FROM edges")
     assert hub_degree(engine) == 0
-    assert engine.check() == ["Which documents link to which was found out anew"]
+    assert engine.check() == ["The table of links between documents was wrong and has been rebuilt"]
     assert hub_degree(engine) == 2
     assert engine.check() == []
 

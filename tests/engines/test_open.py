@@ -75,7 +75,7 @@ def test_what_is_not_ours_is_never_swept_away(tmp_path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text("x" * 100_000)
     engine = engines.open(tmp_path)
-    assert engine.check() == ["2 files or folders that nothing uses were deleted"]
+    assert engine.check() == ["Deleted leftover files or folders of the index: 2"]
     engine.clean(keep=())
     assert [path.exists() for path in (*ours, *mine)] == [False, False, True, True]
     engine.close()
@@ -159,7 +159,7 @@ def test_documents_that_were_moved_away_are_not_made_anew(tmp_path: Path, below:
     with engine.writing(1):
         pass
     folder.rename(tmp_path / "away")
-    with pytest.raises(StoreError, match="is not there"), engine.writing(1):
+    with pytest.raises(StoreError, match="does not exist"), engine.writing(1):
         pass
     assert not folder.exists()
     engine.close()

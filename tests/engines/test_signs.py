@@ -92,7 +92,7 @@ def test_nearly_all_of_the_best_are_found_with_their_exact_scores(
 
 
 def test_few_vectors_need_no_signs(tmp_path: Path) -> None:
-    engine = EmbeddedEngine(tmp_path, exact_most=10)
+    engine = EmbeddedEngine(tmp_path, max_exact_vectors=10)
     put(engine, made(10))
     assert not list((tmp_path / "vectors").glob("*.signs"))
     put(engine, made(1, 10))
@@ -125,7 +125,9 @@ def test_signs_that_are_damaged_are_made_again_from_the_store(tmp_path: Path, ha
     fresh = EmbeddedEngine(tmp_path, ALWAYS)
     if harm == "wrong":
         # Of the right length and with the right head: only a look at everything finds it.
-        assert fresh.check() == ["The signs of m were written anew from the store"]
+        assert fresh.check() == [
+            "The binary vector file of m was damaged and has been rebuilt from the database"
+        ]
     else:
         assert len(ask(fresh, near_topics(1)[0], Filters(), 5)) == 5
     assert path.read_bytes()[HEADER_BYTES:] == right[HEADER_BYTES:]

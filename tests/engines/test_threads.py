@@ -11,7 +11,7 @@ import pytest
 
 from marklight import engines
 from marklight.answer import Filters
-from marklight.engines.embedded import mend
+from marklight.engines.embedded import lexical_repair
 from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.engines.embedded.vector_files import VectorFile
 from marklight.errors import StoreError
@@ -77,7 +77,7 @@ def test_each_piece_of_news_is_told_to_one_of_many(tmp_path: Path) -> None:
     try:
         with ThreadPoolExecutor(8) as threads:
             for _ in range(20):
-                engine._parts.lexical.news.extend(pieces)
+                engine._parts.lexical.notices.extend(pieces)
                 told = threads.map(lambda _: engine.take_notices(), range(8))
                 assert sorted(piece for some in told for piece in some) == sorted(pieces)
     finally:
@@ -99,7 +99,11 @@ def test_what_is_damaged_is_mended_by_one_of_them(
     folder: Path, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mended: list[str] = []
-    for owner, name in ((mend, "_rebuild"), (mend, "aside"), (VectorFile, "rebuild")):
+    for owner, name in (
+        (lexical_repair, "_rebuild"),
+        (lexical_repair, "build_in_memory"),
+        (VectorFile, "rebuild"),
+    ):
         made = getattr(owner, name)
 
         def note(*given: object, made: Callable[..., object] = made) -> object:

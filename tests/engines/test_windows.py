@@ -60,7 +60,7 @@ def test_a_file_in_use_is_left_for_the_next_sweep(
     assert engine.check() == []
     assert mapped.exists()
     monkeypatch.undo()
-    assert engine.check() == ["1 files or folders that nothing uses were deleted"]
+    assert engine.check() == ["Deleted leftover files or folders of the index: 1"]
     assert not mapped.exists()
 
 
@@ -79,4 +79,6 @@ def test_a_check_says_that_a_damaged_file_is_in_use(
     assert "in use" in engine.check()[0]
     assert found(engine) == 1
     monkeypatch.undo()
-    assert engine.check() == ["The vectors of m were written anew from the store"]
+    assert engine.check() == [
+        "The vector file of m was damaged and has been rebuilt from the database"
+    ]

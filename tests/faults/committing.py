@@ -195,7 +195,7 @@ def finish(folder: Path, expected: list[object]) -> None:
         assert answers(snapshot) == expected[-1]
     # What a death left lying about is cleared away, and that is all there is to find.
     found = engine.check()
-    assert all("nothing uses" in each for each in found), found
+    assert all("leftover" in each for each in found), found
     assert engine.check() == []
     engine.close()
 

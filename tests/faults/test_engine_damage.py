@@ -171,7 +171,9 @@ def test_a_check_finds_changed_bytes_in_the_vectors_and_mends_them(folder: Path)
     data[HEADER_BYTES + 44] ^= 0xFF
     path.write_bytes(data)
     engine = engines.open(folder)
-    assert engine.check() == ["The vectors of m were written anew from the store"]
+    assert engine.check() == [
+        "The vector file of m was damaged and has been rebuilt from the database"
+    ]
     assert engine.check() == []
     engine.close()
     assert view(folder) == before
@@ -192,7 +194,9 @@ def test_whoever_searches_while_vectors_are_mended_does_not_keep_the_old_ones(
         rebuild(file, session)
 
     monkeypatch.setattr(VectorFile, "rebuild", searched_meanwhile)
-    assert engine.check() == ["The vectors of m were written anew from the store"]
+    assert engine.check() == [
+        "The vector file of m was damaged and has been rebuilt from the database"
+    ]
     with engine.snapshot() as snapshot:
         assert answers(snapshot) == before
     engine.close()
@@ -237,10 +241,10 @@ def test_a_store_that_vanished_is_not_replaced_by_an_empty_one(folder: Path) -> 
 @pytest.mark.parametrize(
     "harm, said",
     [
-        ("UPDATE concepts SET documents = 99 WHERE term = 'plum'", "words of the vocabulary"),
-        ("DELETE FROM concepts WHERE term = 'plum'", "words of the vocabulary"),
-        ("DELETE FROM callings WHERE row % 2", "names of documents"),
-        ("UPDATE callings SET last = 99", "names of documents"),
+        ("UPDATE concepts SET documents = 99 WHERE term = 'plum'", "frequencies of the vocabulary"),
+        ("DELETE FROM concepts WHERE term = 'plum'", "frequencies of the vocabulary"),
+        ("DELETE FROM callings WHERE row % 2", "titles and headings"),
+        ("UPDATE callings SET last = 99", "titles and headings"),
     ],
 )
 def test_a_check_puts_tables_right_that_follow_from_others(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.engines.embedded import lexical_index, session, vector_files
+from marklight.engines.embedded import lexical_index, lexical_writer, session, vector_files
 from marklight.engines.memory import MemoryEngine
 from marklight.model import Batch
 from tests.contracts.builders import entry
@@ -76,12 +76,12 @@ def is_commit(args: object) -> bool:
 
 
 MOMENTS = {
-    "before the words are added": (lexical_index.LexicalIndex, "add", dying(before=True)),
-    "after the words are committed": (lexical_index.LexicalIndex, "add", dying(before=False)),
+    "before the words are added": (lexical_writer, "add", dying(before=True)),
+    "after the words are committed": (lexical_writer, "add", dying(before=False)),
     "after the matrix is written": (vector_files.VectorFile, "append", dying(before=False)),
     "before the tables are committed": (session.Session, "run", dying(True, is_commit)),
     "after the tables are committed": (session.Session, "run", dying(False, is_commit)),
-    "before merges end": (lexical_index.LexicalIndex, "finish", dying(before=True, call_number=1)),
+    "before merges end": (lexical_writer, "finish", dying(before=True, call_number=1)),
 }
 
 
@@ -124,14 +124,22 @@ def test_a_death_while_the_words_are_built_anew_loses_nothing(
 
 
 RENEWAL = {
-    "before it is announced": (lexical_index.LexicalIndex, "put_stamp", dying(True, call_number=1)),
-    "after it is announced": (lexical_index.LexicalIndex, "put_stamp", dying(False, call_number=1)),
+    "before it is announced": (
+        lexical_index.LexicalIndex,
+        "write_stamp",
+        dying(True, call_number=1),
+    ),
+    "after it is announced": (
+        lexical_index.LexicalIndex,
+        "write_stamp",
+        dying(False, call_number=1),
+    ),
     "after the words are committed": (
         lexical_index.LexicalIndex,
         "opstamp",
         dying(True, call_number=1),
     ),
-    "before it is noted": (lexical_index.LexicalIndex, "put_stamp", dying(True, call_number=2)),
+    "before it is noted": (lexical_index.LexicalIndex, "write_stamp", dying(True, call_number=2)),
 }
 
 
@@ -141,7 +149,7 @@ def test_a_death_while_the_dead_are_left_out_loses_nothing(
 ) -> None:
     resume(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lexical_index.LexicalIndex, "drifted", lambda *_: False)
+        patch.setattr(lexical_index.LexicalIndex, "needs_compaction", lambda *_: False)
         engine = engines.open(folder)
         with engine.writing(1):
             engine.commit(Batch(entries=(entry("x.md", "durian"),)))
@@ -151,7 +159,7 @@ def test_a_death_while_the_dead_are_left_out_loses_nothing(
 
     def doomed() -> None:
         monkeypatch.setattr(owner, name, wrap(getattr(owner, name)))
-        monkeypatch.setattr(lexical_index.LexicalIndex, "drifted", lambda *_: True)
+        monkeypatch.setattr(lexical_index.LexicalIndex, "needs_compaction", lambda *_: True)
         with engines.open(folder).writing(1):
             pass
 
@@ -189,6 +197,6 @@ def assert_whole(folder: Path) -> None:
     with engine.snapshot() as snapshot, memory.snapshot() as oracle:
         assert answers(snapshot) == answers(oracle)
     # What a death left lying about is cleared away, and that is all there is to find.
-    assert engine.check() in ([], ["1 files or folders that nothing uses were deleted"])
+    assert engine.check() in ([], ["Deleted leftover files or folders of the index: 1"])
     assert engine.check() == []
     engine.close()

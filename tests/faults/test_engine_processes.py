@@ -17,7 +17,7 @@ import pytest
 
 from marklight import engines
 from marklight.answer import Filters
-from marklight.engines.embedded import lexical_index, lexical_search
+from marklight.engines.embedded import lexical_index
 from marklight.errors import Busy, StoreError
 from marklight.model import Batch
 from marklight.ports import Engine
@@ -188,7 +188,6 @@ def test_a_view_that_looks_late_still_finds_what_died_since(
             Batch(entries=(entry("x.md", "plum"),), removed=tuple(late.documents.files()))
         )
         monkeypatch.setattr(lexical_index, "GRACE_SECONDS", -1.0)
-        monkeypatch.setattr(lexical_search, "GRACE_SECONDS", -1.0)
         writing.commit(Batch(entries=(entry("y.md", "plum"),)))
         assert answers(late) == expected_answers()[-1]
     with writing.snapshot() as snapshot:

@@ -186,7 +186,7 @@ def test_words_of_an_earlier_version_are_made_anew_and_told_once(
     with library(folder, engine=engine) as lib:
         first, second = lib.search("token"), lib.search("token")
         assert paths(first) == paths(second) != []
-        assert [notice for notice in first.notices if "index of words was built anew" in notice]
+        assert [notice for notice in first.notices if "lexical index was rebuilt" in notice]
         assert not second.notices
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import tantivy
 
 from marklight.engines.embedded import checksums
-from marklight.engines.embedded.passages import schema, stored_passages
+from marklight.engines.embedded.lexical_index import schema
+from marklight.engines.embedded.lexical_writer import stored_passages
 from marklight.engines.embedded.session import Session
 
 PAGE = 4096
@@ -53,10 +54,10 @@ def change_text(store: Path, change: Callable[[str], str]) -> None:
     connection = sqlite3.connect(store, isolation_level=None)
     (id,) = connection.execute("SELECT library FROM state").fetchone()
     key = id.encode()
-    names = [name.strip().removeprefix("c.") for name in checksums._PASSAGE.split(",")]
+    names = [name.strip().removeprefix("c.") for name in checksums._PASSAGE_COLUMNS.split(",")]
     at = names.index("text")
     for row, text_digest, recipe, *columns in connection.execute(
-        f"SELECT c.row, d.digest, d.recipe, {checksums._PASSAGE} FROM chunks c JOIN documents d ON d.row = c.document"
+        f"SELECT c.row, d.digest, d.recipe, {checksums._PASSAGE_COLUMNS} FROM chunks c JOIN documents d ON d.row = c.document"
     ).fetchall():
         columns[at] = change(columns[at])
         total = checksums.passage_checksum(key, text_digest, recipe, columns)
@@ -68,7 +69,7 @@ def change_text(store: Path, change: Callable[[str], str]) -> None:
     rows = [row for (row,) in connection.execute("SELECT row FROM documents")]
     session = Session(store, connection)
     session.key = key
-    checksums.seal(session, rows)
+    checksums.store_checksums(session, rows)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
 

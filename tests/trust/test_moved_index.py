@@ -14,7 +14,7 @@ import pytest
 
 import marklight
 from marklight import ownership
-from marklight.engines.embedded import adopt
+from marklight.engines.embedded import create
 from marklight.ownership import Origin
 from tests.making import library, write
 
@@ -52,7 +52,7 @@ def test_a_moved_folder_keeps_its_vectors_and_nothing_else(docs: Path) -> None:
         found = lib.search("zebra habits", limit=9)
         assert "changed" not in "".join(hit.chunk.text for hit in found.hits)
         (notice,) = [each for each in found.notices if "moved or copied here" in each]
-        assert "vectors are used again" in notice
+        assert "vectors are reused" in notice
         assert found.index.pending == 0
     assert ownership.origin(moved / ".marklight") is Origin.OWN
     with library(moved) as lib:
@@ -158,8 +158,8 @@ def test_a_part_of_a_history_that_went_another_way_is_not_believed(docs: Path, p
 def test_a_large_old_database_cannot_hold_the_user_up(
     docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adopt, "_LIMIT_SECONDS", 0.0)
-    monkeypatch.setattr("marklight.engines.embedded.connect._STEPS", 1)
+    monkeypatch.setattr(create, "_COPY_SECONDS", 0.0)
+    monkeypatch.setattr("marklight.engines.embedded.session._CLOCK_STEPS", 1)
     moved = docs.rename(docs.with_name("moved"))
     with library(moved) as lib:
         report = lib.index()

@@ -1,6 +1,6 @@
-"""Checksums of stored rows: computed when a document is committed, compared before a result is shown and by `doctor`.
+"""Checksums of stored rows: computed by a commit, verified before a result is shown and by `doctor`.
 
-A flipped bit in a page of SQLite goes unnoticed by SQLite itself, so every passage, document and vector carries a checksum of its own.
+SQLite does not detect a flipped bit in its pages, so every passage, document and vector has a checksum of its own.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 from marklight.engines.embedded.session import Session, json_list
 from marklight.model import DocumentId
 
-_PASSAGE = (
+_PASSAGE_COLUMNS = (
     "c.id, c.ordinal, c.digest, c.kind, c.parent, c.anchor, c.first_line, c.last_line, c.title, c.headings,"
     " c.merged, c.languages, c.code, c.text, c.levels"
 )
 """The columns of a passage that its checksum covers, in the order of the table."""
 
-_PARTS = (
+_DOCUMENT_QUERIES = (
     "SELECT row, collection, path, digest, recipe, date, record, text FROM documents"
     " LEFT JOIN contents ON document = row WHERE {row} ORDER BY row",
     "SELECT document, id, headings, anchor, first_line, last_line, span_from, span_to FROM sections"
@@ -33,8 +33,8 @@ _PARTS = (
     " WHERE {c.document} ORDER BY c.document, c.ordinal, g.language",
 )
 """Queries for the rows that the checksum of a document covers; the first column is the row of the document."""
-_NAMES = {"vectors": "digest", "concept_vectors": "term"}
-"""Column that names the owner of a vector, by table."""
+_OWNER_COLUMNS = {"vectors": "digest", "concept_vectors": "term"}
+"""Column that identifies the owner of a vector, by table."""
 
 
 def _checksum(key: bytes, data: bytes) -> int:
@@ -43,7 +43,7 @@ def _checksum(key: bytes, data: bytes) -> int:
 
 
 def passage_checksum(key: bytes, document_digest: str, recipe: str, columns: Sequence[Any]) -> int:
-    """Return the checksum of a passage: of its row and of the text and recipe that it was made from."""
+    """Return the checksum of a passage: of its row, and of the digest and recipe of its document."""
     text = "\x1f".join(map(str, (document_digest, recipe, *columns)))
     return _checksum(key, text.encode("utf-8", "surrogatepass"))
 
@@ -53,7 +53,7 @@ def vector_checksum(key: bytes, name: str, vector: bytes) -> int:
     return _checksum(key, name.encode("utf-8", "surrogatepass") + b"\x1f" + vector)
 
 
-def seal(session: Session, documents: Sequence[int]) -> None:
+def store_checksums(session: Session, documents: Sequence[int]) -> None:
     """Store the checksums of documents whose rows are all inserted."""
     sums = _document_checksums(session, documents)
     session.many(
@@ -63,58 +63,58 @@ def seal(session: Session, documents: Sequence[int]) -> None:
 
 def damaged_passages(session: Session, chunks: Sequence[str]) -> set[DocumentId]:
     """Return the documents of which one of these passages does not match its checksum."""
-    found = session.all(
-        f"SELECT d.collection, d.path, c.checksum, d.digest, d.recipe, {_PASSAGE} FROM json_each(?) j"
+    rows = session.all(
+        f"SELECT d.collection, d.path, c.checksum, d.digest, d.recipe, {_PASSAGE_COLUMNS} FROM json_each(?) j"
         " CROSS JOIN chunks c ON c.id = j.value CROSS JOIN documents d ON d.row = c.document",
         [json_list(chunks)],
     )
     return {
         DocumentId(collection, path)
-        for collection, path, stored, text_digest, recipe, *columns in found
+        for collection, path, stored, text_digest, recipe, *columns in rows
         if stored != passage_checksum(session.key, text_digest, recipe, columns)
     }
 
 
 def damaged_documents(session: Session, documents: Sequence[int] | None = None) -> list[int]:
     """Return the rows of the documents, of all or of some, of which any stored part does not match its checksum."""
-    among, values = "true", list[str]()
+    condition, values = "true", list[str]()
     if documents is not None:
-        among, values = "d.row IN (SELECT value FROM json_each(?))", [json_list(documents)]
-    with _any_text(session):
+        condition, values = "d.row IN (SELECT value FROM json_each(?))", [json_list(documents)]
+    with _undecodable_text(session):
         stored: dict[int, int] = dict(
-            session.all(f"SELECT d.row, d.checksum FROM documents d WHERE {among}", values)
+            session.all(f"SELECT d.row, d.checksum FROM documents d WHERE {condition}", values)
         )
-        now = dict(_document_checksums(session, documents))
-        found = {row for row, value in stored.items() if now.get(row) != value}
+        current = dict(_document_checksums(session, documents))
+        damaged = {row for row, value in stored.items() if current.get(row) != value}
         for document, value, text_digest, recipe, *columns in session.each(
-            f"SELECT c.document, c.checksum, d.digest, d.recipe, {_PASSAGE} FROM documents d"
-            f" CROSS JOIN chunks c ON c.document = d.row WHERE {among}",
+            f"SELECT c.document, c.checksum, d.digest, d.recipe, {_PASSAGE_COLUMNS} FROM documents d"
+            f" CROSS JOIN chunks c ON c.document = d.row WHERE {condition}",
             values,
         ):
             if value != passage_checksum(session.key, text_digest, recipe, columns):
-                found.add(document)
-    return sorted(found)
+                damaged.add(document)
+    return sorted(damaged)
 
 
 @contextmanager
-def _any_text(session: Session) -> Iterator[None]:
-    """Let damaged text be read that is no longer UTF-8; it matches no checksum."""
-    usual = session.connection.text_factory
+def _undecodable_text(session: Session) -> Iterator[None]:
+    """Read damaged text that is no longer UTF-8 with replacement characters; it matches no checksum."""
+    default = session.connection.text_factory
     session.connection.text_factory = lambda data: data.decode("utf-8", "replace")
     try:
         yield
     finally:
-        session.connection.text_factory = usual
+        session.connection.text_factory = default
 
 
 def damaged_vectors(session: Session, table: str) -> list[int]:
     """Return the rows of vectors that do not match their checksum or have the wrong length."""
-    name = _NAMES[table]
-    with _any_text(session):
+    column = _OWNER_COLUMNS[table]
+    with _undecodable_text(session):
         return [
             row
             for row, name, vector, stored, dimension in session.each(
-                f"SELECT v.row, v.{name}, v.vector, v.checksum, m.dimension FROM {table} v"
+                f"SELECT v.row, v.{column}, v.vector, v.checksum, m.dimension FROM {table} v"
                 " JOIN models m ON m.row = v.model"
             )
             if not isinstance(vector, bytes)
@@ -129,10 +129,12 @@ def _document_checksums(
     """Return the checksum of each document, of all or of some, from the rows as they are stored."""
     hashers: dict[int, Any] = {}
     values = [] if documents is None else [json_list(documents)]
-    for query in _PARTS:
+    for query in _DOCUMENT_QUERIES:
         for column in ("l.document", "c.document", "document", "row"):
-            some = "true" if documents is None else f"{column} IN (SELECT value FROM json_each(?))"
-            query = query.replace(f"{{{column}}}", some)
+            condition = (
+                "true" if documents is None else f"{column} IN (SELECT value FROM json_each(?))"
+            )
+            query = query.replace(f"{{{column}}}", condition)
         for document, *columns in session.each(query, values):
             hasher = hashers.get(document)
             if hasher is None:

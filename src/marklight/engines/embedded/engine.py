@@ -1,4 +1,4 @@
-"""SQLite, tantivy and a matrix in one folder: readers see a commit, one writer makes the next."""
+"""The embedded engine: SQLite, tantivy and memory-mapped vectors in one folder; snapshots for readers, one writer."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from marklight.engines.embedded.counters import counting_waste
 from marklight.engines.embedded.lexical_index import LexicalIndex
-from marklight.engines.embedded.session import Session
+from marklight.engines.embedded.session import Session, WriterLock
 from marklight.engines.embedded.snapshot import EmbeddedSnapshot, Parts
 from marklight.engines.embedded.store import Store
 from marklight.engines.embedded.vector_files import MappedVectors
-from marklight.engines.embedded.write import apply
-from marklight.engines.embedded.writer_lock import WriterLock
 from marklight.errors import StoreError
 from marklight.model import Batch
 
-EXACT_MOST = 50_000
-"""Vectors up to which every one is multiplied: it takes about as long as embedding the question, 3 ms.
-Beyond, a look at the signs is 2 to 5 times as quick (benchmarks/binary_vectors.py)."""
+MAX_EXACT_VECTORS = 50_000
+"""Count of vectors up to which all are scored exactly: that takes about as long as embedding the query, 3 ms.
+Beyond, a first pass over binary vectors is 2 to 5 times as fast (benchmarks/binary_vectors.py)."""
+WAIT_SECONDS = 10.0
+"""How long cleaning and checking wait for the writer lock."""
 
 
 class EmbeddedEngine:
-    """A library in a folder; the default."""
+    """An index in a folder; the default engine."""
 
-    def __init__(self, folder: Path, exact_most: int = EXACT_MOST) -> None:
+    def __init__(self, folder: Path, max_exact_vectors: int = MAX_EXACT_VECTORS) -> None:
         self.folder = folder
         writer_lock, store = WriterLock(folder / "lock"), Store(folder)
         self._parts = Parts(
@@ -34,67 +33,76 @@ class EmbeddedEngine:
             store,
             LexicalIndex(folder),
             MappedVectors(writer_lock, store),
-            exact_most,
+            max_exact_vectors,
         )
 
     @contextmanager
     def snapshot(self) -> Iterator[EmbeddedSnapshot]:
-        self._renew()
+        self._forget_if_replaced()
         with self._parts.store.snapshot() as session:
             yield EmbeddedSnapshot(self._parts, session)
 
     @contextmanager
     def writing(self, wait_seconds: float) -> Iterator[None]:
-        self._renew()
-        self._parts.store.make_room()
+        self._forget_if_replaced()
+        self._parts.store.make_folder()
         with self._parts.writer_lock.hold(wait_seconds) as outermost:
-            if outermost and self._renew():
-                self._parts.store.make_room()
-            self._parts.store.make()
+            if outermost and self._forget_if_replaced():
+                self._parts.store.make_folder()
+            self._parts.store.make_database()
             try:
                 yield
             finally:
-                if outermost:
-                    self._parts.lexical.finish()
+                if outermost and self._parts.lexical.writer is not None:
+                    from marklight.engines.embedded import lexical_writer
+
+                    lexical_writer.finish(self._parts.lexical)
             if outermost:
-                self._renew_words()
+                self._compact_lexical_index()
 
     def commit(self, batch: Batch) -> int:
-        """The words and the matrix are written first: what they have too much, no view sees."""
-        session = self._session()
+        """Apply a batch: lexical index and vector files first, as no snapshot sees rows that the tables lack."""
+        from marklight.engines.embedded import lexical_writer
+        from marklight.engines.embedded.write import counting_unused_vectors
+
+        session = self._writer_session()
         if batch:
             if any(entry.chunks for entry in batch.entries):
-                self._parts.lexical.prepare(session)
+                lexical_writer.prepare(self._parts.lexical, session)
             try:
-                with session.transaction(), counting_waste(session, batch):
+                with session.transaction(), counting_unused_vectors(session, batch):
                     self._apply(session, batch)
             except BaseException:
-                self._parts.lexical.abandon()
+                self._parts.lexical.abandon_writer()
                 raise
         return int(session.value("SELECT generation FROM state"))
 
     def _apply(self, session: Session, batch: Batch) -> None:
-        placed = apply(session, batch)
-        if any(each.entry.chunks for each in placed):
-            self._parts.lexical.add(session, placed)
-        if batch.vectors is not None:
-            from marklight.engines.embedded import vector_writer
+        from marklight.engines.embedded import lexical_writer, vector_writer, vocabulary
+        from marklight.engines.embedded.write import apply
 
+        inserted = apply(session, batch)
+        if any(item.entry.chunks for item in inserted):
+            lexical_writer.add(self._parts.lexical, session, inserted)
+        if batch.vectors is not None:
             vector_writer.add(
-                session, self.folder, self._library(session), batch.vectors, self._parts.exact_most
+                session,
+                self.folder,
+                _library_id(session),
+                batch.vectors,
+                self._parts.max_exact_vectors,
             )
         if batch.concepts is not None:
-            from marklight.engines.embedded import vocabulary
-
             vocabulary.add_vectors(session, batch.concepts)
 
-    def _renew_words(self) -> None:
-        if self._parts.lexical.drifted(self._session()):
-            from marklight.engines.embedded.mend import renew
+    def _compact_lexical_index(self) -> None:
+        session = self._writer_session()
+        if self._parts.lexical.needs_compaction(session):
+            from marklight.engines.embedded.lexical_repair import compact
 
-            # All is committed and can be searched: what fails now is tried at the end of the next turn.
+            # Everything is committed and searchable: the next writer tries again what fails now.
             with suppress(StoreError):
-                renew(self._parts.lexical, self._session())
+                compact(self._parts.lexical, session)
 
     def clean(self, keep: Iterable[str]) -> int:
         from marklight.engines.embedded import vector_writer, vocabulary
@@ -102,49 +110,49 @@ class EmbeddedEngine:
         if not self._parts.store.exists:
             return 0
         with self.writing(WAIT_SECONDS):
-            session = self._session()
-            kept = tuple(keep)
+            session = self._writer_session()
+            library, models = _library_id(session), tuple(keep)
             with session.transaction():
-                dropped = vocabulary.delete_unused_vectors(session, kept)
-                dropped += vector_writer.clean(session, self.folder, self._library(session), kept)
-                if dropped:
+                deleted = vocabulary.delete_unused_vectors(session, models)
+                deleted += vector_writer.clean(session, self.folder, library, models)
+                if deleted:
                     session.run("UPDATE state SET generation = generation + 1")
-            vector_writer.sweep(session, self.folder, self._library(session))
-        return dropped
+            vector_writer.sweep(session, self.folder, library)
+        return deleted
 
     def sizes(self) -> Mapping[str, int]:
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for name, paths in (
             ("library", self.folder.glob("library.db*")),
             ("words", self.folder.glob("words/*")),
             ("vectors", self.folder.glob("vectors/*")),
         ):
             for path in paths:
-                with suppress(OSError):  # merged away while we looked
-                    found[name] = found.get(name, 0) + path.stat().st_size
-        return found
+                with suppress(OSError):  # deleted by a merge meanwhile
+                    sizes[name] = sizes.get(name, 0) + path.stat().st_size
+        return sizes
 
     def count_unused_vectors(self) -> int:
         with self._parts.store.snapshot() as session:
             return int(session.value("SELECT waste FROM state"))
 
     def check(self) -> list[str]:
-        from marklight.engines.embedded.check import check
+        from marklight.engines.embedded.repair import check
 
-        if reason := self._parts.store.replaced:
-            return [f"The index {reason}: the next search or `marklight index` rebuilds it"]
+        if reason := self._parts.store.untrusted_reason:
+            return [f"The index {reason}; the next search or `marklight index` rebuilds it"]
         if not self._parts.store.exists:
             return []
         with self.writing(WAIT_SECONDS):
-            return check(self._parts, self._session())
+            return check(self._parts, self._writer_session())
 
     def take_notices(self) -> list[str]:
-        found: list[str] = []
-        for news in (self._parts.store.news, self._parts.lexical.news):
+        notices: list[str] = []
+        for queue in (self._parts.store.notices, self._parts.lexical.notices):
             with suppress(IndexError):  # other threads take from it too
                 while True:
-                    found.append(news.popleft())
-        return found
+                    notices.append(queue.popleft())
+        return notices
 
     def describe(self) -> str:
         return f"file:{self.folder}"
@@ -153,21 +161,18 @@ class EmbeddedEngine:
         self._parts.forget()
         self._parts.store.close()
 
-    def _renew(self) -> bool:
-        """Forget all that was known of a library that is no longer there."""
-        if not self._parts.store.lost():
+    def _forget_if_replaced(self) -> bool:
+        """Clear all caches if the database was deleted or replaced; return true then."""
+        if not self._parts.store.forget_if_replaced():
             return False
         self._parts.forget()
         return True
 
-    def _session(self) -> Session:
+    def _writer_session(self) -> Session:
         if not self._parts.writer_lock.held:
-            raise RuntimeError("Only the holder of the writer's place may write: use writing()")
-        return self._parts.store.writing()
-
-    def _library(self, session: Session) -> str:
-        return str(session.value("SELECT library FROM state"))
+            raise RuntimeError("Writing requires the writer lock: use `with engine.writing(…)`")
+        return self._parts.store.writer_session()
 
 
-WAIT_SECONDS = 10.0
-"""How long cleaning and checking wait for another writer."""
+def _library_id(session: Session) -> str:
+    return str(session.value("SELECT library FROM state"))

@@ -17,9 +17,15 @@ import tantivy
 from tantivy import Occur, Query
 
 from marklight.answer import Filters
-from marklight.engines.embedded.lexical_files import Unfit, sound
-from marklight.engines.embedded.lexical_index import GRACE_SECONDS, Opened, died
-from marklight.engines.embedded.passages import rows_at, schema
+from marklight.engines.embedded import lexical_index
+from marklight.engines.embedded.lexical_index import (
+    OpenIndex,
+    UnusableIndex,
+    count_deleted,
+    rows_at,
+    schema,
+    tantivy_errors,
+)
 from marklight.engines.embedded.session import json_list
 from marklight.engines.lexical import (
     CODE,
@@ -57,9 +63,9 @@ class EmbeddedLexical:
     def __init__(self, snapshot: EmbeddedSnapshot) -> None:
         self._snapshot = snapshot
         self._parts = snapshot.parts
-        self._index: Opened | None = None
+        self._index: OpenIndex | None = None
         self._opening = Lock()
-        self._deleted = died(snapshot.session)
+        self._deleted = count_deleted(snapshot.session)
         self._last = LastSearch((), 0, [])
 
     def search(
@@ -89,10 +95,10 @@ class EmbeddedLexical:
         if self._is_empty:
             return set()
 
-        def existing(index: Opened) -> set[str]:
+        def existing(index: OpenIndex) -> set[str]:
             # Passages beyond the snapshot: those deleted since the index was built, and newer ones.
             newer = max(0, index.searcher.num_docs - self._snapshot.chunk_count)
-            beyond = self._deleted - index.died + newer
+            beyond = self._deleted - index.deleted + newer
             frequencies = {
                 term: index.searcher.doc_freq(WHOLE, term) for term in dict.fromkeys(terms)
             }
@@ -105,7 +111,7 @@ class EmbeddedLexical:
 
         return self._run(existing)
 
-    def _contains(self, index: Opened, term: str) -> bool:
+    def _contains(self, index: OpenIndex, term: str) -> bool:
         query = Query.term_query(schema(), WHOLE, term)
         return bool(best(index.searcher, query, 1, self._living))
 
@@ -131,7 +137,7 @@ class EmbeddedLexical:
             rows,
         )
 
-        def matching(index: Opened) -> list[int]:
+        def matching(index: OpenIndex) -> list[int]:
             everything = max(1, index.searcher.num_docs)
             hits = index.searcher.search(query, limit=everything, count=False).hits
             return rows_at(index.searcher, [address for _, address in hits])
@@ -161,14 +167,14 @@ class EmbeddedLexical:
             rows.update(self._snapshot.session.all(query, [json_list(missing)]))
         return rows
 
-    def _run(self, search: Callable[[Opened], Value]) -> Value:
+    def _run(self, search: Callable[[OpenIndex], Value]) -> Value:
         """Search the index; if that fails, rebuild it and try once more."""
         for last_try in (False, True):
             index = self._index or self._open_once()
             try:
-                with sound():
+                with tantivy_errors():
                     return search(index)
-            except Unfit as error:
+            except UnusableIndex as error:
                 if last_try:
                     raise StoreError(
                         f"{self._parts.lexical.folder} cannot be searched ({error})",
@@ -179,48 +185,49 @@ class EmbeddedLexical:
 
     def open_early(self) -> None:
         """Open the index if that costs nothing, so that no later commit changes what this snapshot finds."""
-        if self._parts.lexical.loaded and not self._is_empty:
+        if self._parts.lexical.is_open and not self._is_empty:
             try:
                 self._index = self._on_disk()
-            except Unfit:
+            except UnusableIndex:
                 self._parts.lexical.forget()
 
-    def _open_once(self) -> Opened:
+    def _open_once(self) -> OpenIndex:
         with self._opening:
             self._index = self._index or self._open_or_repair()
             return self._index
 
-    def _replace(self, unfit: Opened) -> None:
+    def _replace(self, unfit: OpenIndex) -> None:
         with self._opening:
             if self._index is unfit:  # else another thread has done it
                 self._index = None
-                self._repair(anew=True)
+                self._repair(rebuild=True)
 
-    def _open_or_repair(self) -> Opened:
+    def _open_or_repair(self) -> OpenIndex:
         # Passages that this snapshot still has may be deleted from the index by now.
         late = (
-            time.monotonic() - self._snapshot.opened_at > GRACE_SECONDS / 2 and self._is_outdated()
+            time.monotonic() - self._snapshot.opened_at > lexical_index.GRACE_SECONDS / 2
+            and self._is_outdated()
         )
         if not late:
             try:
                 return self._on_disk()
-            except Unfit:
+            except UnusableIndex:
                 self._repair()
             try:
                 return self._on_disk()
-            except Unfit:
+            except UnusableIndex:
                 self._parts.lexical.forget()
-        from marklight.engines.embedded.mend import aside
+        from marklight.engines.embedded.lexical_repair import build_in_memory
 
-        return Opened(aside(self._snapshot.session).searcher(), self._deleted)
+        return OpenIndex(build_in_memory(self._snapshot.session).searcher(), self._deleted)
 
-    def _on_disk(self) -> Opened:
+    def _on_disk(self) -> OpenIndex:
         opened = self._open()
         return self._open() if opened.ahead and self._catch_up() else opened
 
-    def _open(self) -> Opened:
+    def _open(self) -> OpenIndex:
         snapshot = self._snapshot
-        return self._parts.lexical.opened(
+        return self._parts.lexical.open(
             snapshot.library,
             snapshot.generation,
             snapshot.opstamp,
@@ -234,40 +241,14 @@ class EmbeddedLexical:
             return bool(newest != self._snapshot.generation)
 
     def _catch_up(self) -> bool:
-        """Repair an index that is ahead of the newest tables too, if nobody is writing.
+        from marklight.engines.embedded.lexical_repair import catch_up_after_crash
 
-        That is so after a crash, and where an older copy of the tables was restored.
-        """
-        from marklight.engines.embedded import mend
+        return catch_up_after_crash(self._parts)
 
-        parts = self._parts
-        if parts.writer_lock.held:
-            return False
-        try:
-            with parts.writer_lock.hold(0):
-                session = parts.store.writing()
-                newest = session.value("SELECT lexical_commit FROM state")
-                if parts.lexical.stamp().commits[-1:] == [newest]:
-                    return False  # only the snapshot is older
-                parts.lexical.forget()
-                parts.lexical.abandon()
-                mend.words(parts.lexical, session, look=True)
-                return True
-        except StoreError:
-            return False
+    def _repair(self, rebuild: bool = False) -> None:
+        from marklight.engines.embedded.lexical_repair import repair_if_unlocked
 
-    def _repair(self, anew: bool = False) -> None:
-        """Repair the index if nobody is writing; else the writer does, and this snapshot works without."""
-        from marklight.engines.embedded import mend
-
-        lexical = self._parts.lexical
-        lexical.forget()
-        try:
-            with self._parts.writer_lock.hold(0):
-                lexical.abandon()
-                mend.words(lexical, self._parts.store.writing(), look=True, anew=anew)
-        except StoreError:
-            return
+        repair_if_unlocked(self._parts, rebuild)
 
 
 def bm25_query(

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from marklight.engines.embedded.lexical_index import LexicalIndex
     from marklight.engines.embedded.lexical_search import EmbeddedLexical
     from marklight.engines.embedded.links import EmbeddedLinks
+    from marklight.engines.embedded.session import WriterLock
     from marklight.engines.embedded.store import Store
     from marklight.engines.embedded.vector_files import MappedVectors, VectorFileInfo
     from marklight.engines.embedded.vector_search import EmbeddedVectors
     from marklight.engines.embedded.vocabulary import EmbeddedVocabulary, TermVectors
-    from marklight.engines.embedded.writer_lock import WriterLock
 
 MAX_PASSAGES, MAX_DOCUMENTS, MAX_VECTORS = 4096, 8192, 16384
 """Most cached entries of each kind, some 15 MB together. Half of the passages that a search reads were read by
@@ -115,7 +115,7 @@ class Parts:
     store: Store
     lexical: LexicalIndex
     mapped_vectors: MappedVectors
-    exact_most: int
+    max_exact_vectors: int
     """Vectors up to which all are compared with the query."""
     term_vectors: dict[str, TermVectors] = field(default_factory=dict)
     """Term vectors of the newest generation by model."""
@@ -161,7 +161,7 @@ class EmbeddedSnapshot:
         self.metadata = EmbeddedMetadata(self)
         self._filter_lock = Lock()
         self._row_filters: dict[Filters, RowFilter | None] = {}
-        if parts.lexical.loaded:
+        if parts.lexical.is_open:
             self.lexical.open_early()
 
     @once

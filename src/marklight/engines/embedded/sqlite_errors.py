@@ -1,4 +1,4 @@
-"""What SQLite and the disk complain about, said so that a user knows what to do."""
+"""Translate errors of SQLite and the file system into errors that name the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -10,75 +10,83 @@ from pathlib import Path
 
 from marklight.errors import Busy, StoreError
 
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_LITTLE_BYTES = 1_000_000
-_FULL_WORDS = tuple(os.strerror(number) for number in _FULL)
+_DAMAGED_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL_MESSAGES = tuple(os.strerror(number) for number in _FULL_ERRNOS)
+"""Texts by which tantivy reports a full disk: its errors have no number."""
+_MIN_FREE_BYTES = 1_000_000
+"""Free space below which any failed write is reported as a full disk."""
 
 
 def explain(error: Exception, path: Path) -> StoreError:
-    """The error that a user should see in place of this one."""
+    """Return the error to raise in place of one of SQLite, tantivy or the file system."""
     if isinstance(error, UnicodeDecodeError):
-        return damaged(path, "its schema")
+        return damaged(path, "its schema is no text")
     if isinstance(error, sqlite3.Error):
         if "Could not decode" in str(error):
             return damaged_rows()
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        if code in _DAMAGED:
-            return damaged(path, str(error)) if is_damaged(path) else _passing(path, error)
+        if code in _DAMAGED_CODES:
+            return damaged(path, str(error)) if is_damaged(path) else _transient(path, error)
         if code == sqlite3.SQLITE_INTERRUPT:
             return damaged(path, "reading it takes too long")
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return Busy(f"{path} is in use by another process", "Try again in a moment")
+            return Busy(f"Another process is using {path}", "Try again in a moment")
         if code == sqlite3.SQLITE_FULL:
-            return full(path)
+            return disk_full(path)
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
-            return StoreError(f"{path} cannot be written", "Check the rights of its folder")
-    elif getattr(error, "errno", 0) in _FULL or any(each in str(error) for each in _FULL_WORDS):
-        return full(path)
-    if _no_room(path):
-        return full(path)
-    return StoreError(f"{path} cannot be used: {error}", "Check the disk and the folder's rights")
+            return StoreError(f"Cannot write to {path}", "Check the permissions of its folder")
+    elif getattr(error, "errno", 0) in _FULL_ERRNOS or any(
+        message in str(error) for message in _FULL_MESSAGES
+    ):
+        return disk_full(path)
+    if _is_disk_full(path):
+        return disk_full(path)
+    return StoreError(
+        f"Cannot use {path}: {error}", "Check the disk and the permissions of the folder"
+    )
 
 
-def _no_room(path: Path) -> bool:
-    """A full disk is not always named: a thread that dies of it only tells that it died."""
+def _is_disk_full(path: Path) -> bool:
+    """Return true where almost no space is free: a thread that fails for that reason does not report it."""
     try:
-        return shutil.disk_usage(path.parent).free < _LITTLE_BYTES
+        return shutil.disk_usage(path.parent).free < _MIN_FREE_BYTES
     except OSError:
         return False
 
 
 def damaged(path: Path, reason: str) -> StoreError:
-    """The one error that no rebuild mends by itself: nothing is thrown away without the user."""
+    """Return the error for a damaged database, which only the user may delete."""
     return StoreError(
-        f"{path} is damaged ({reason})",
-        f"Your documents are untouched: move {path.parent} away and run `marklight index` again",
+        f"The database {path} is damaged ({reason})",
+        f"Your documents are not affected. Move {path.parent} away and run `marklight index`",
     )
 
 
 def damaged_rows() -> StoreError:
-    """Return the error for rows of the tables that make no sense."""
+    """Return the error for rows of the tables that cannot be parsed."""
     return StoreError(
-        "a part of the index is damaged",
-        "Run `marklight doctor`: it reads the documents concerned again",
+        "Part of the index is damaged",
+        "Run `marklight doctor`, which reads the affected documents again",
     )
 
 
-def full(path: Path) -> StoreError:
-    """No room: the last commit stands."""
+def disk_full(path: Path) -> StoreError:
+    """Return the error for a full disk."""
     return StoreError(
-        f"No space left to write {path}",
-        "Nothing that was indexed is lost: make room and run `marklight index` again",
+        f"No space left on the disk to write {path}",
+        "The index is unchanged since the last commit. Free some space and run `marklight index`",
     )
 
 
-def _passing(path: Path, error: Exception) -> StoreError:
-    return StoreError(f"{path} could not be read ({error}), yet it is sound", "Try again")
+def _transient(path: Path, error: Exception) -> StoreError:
+    return StoreError(
+        f"Could not read {path} ({error}), although the file is not damaged", "Try again"
+    )
 
 
 def is_damaged(path: Path) -> bool:
-    """Whether a second, separate look finds the file broken too."""
+    """Return true if a second, separate connection also finds the database damaged."""
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         try:
@@ -86,6 +94,6 @@ def is_damaged(path: Path) -> bool:
         finally:
             connection.close()
     except sqlite3.OperationalError as error:
-        return (error.sqlite_errorcode & 0xFF) in _DAMAGED
+        return (error.sqlite_errorcode & 0xFF) in _DAMAGED_CODES
     except (sqlite3.DatabaseError, UnicodeDecodeError):
         return True

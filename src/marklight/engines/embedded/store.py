@@ -1,8 +1,12 @@
-"""The database of an index: made by its first writer, opened only if this user made it here, never emptied."""
+"""The database of an index: a pool of SQLite connections that read, and one that writes.
+
+The first writer creates the database. It is opened only if this user created it in this place, and is never emptied.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections import deque
 from collections.abc import Iterator
@@ -12,38 +16,46 @@ from pathlib import Path
 from threading import Lock
 
 from marklight import ownership
-from marklight.engines.embedded.connect import UnknownSchema, connect, demand_known_schema
-from marklight.engines.embedded.create import blank, create, make_folder
-from marklight.engines.embedded.session import Session
-from marklight.engines.embedded.sqlite_errors import damaged
+from marklight.engines.embedded.session import Session, UnknownSchema, check_schema, connect
 from marklight.engines.metadata_filters import matches_any_glob
 from marklight.errors import StoreError
 from marklight.ownership import Origin
 
 BUSY_SECONDS = 10.0
-_IDLE = 4
-"""Connections kept open for the next snapshots."""
-_WRITING = (
+"""How long a statement waits for a lock of another process on the database."""
+_MAX_IDLE = 4
+"""Connections that stay open for the next snapshots: as many as usually read at once."""
+_READER_SETTING = "cache_size = -16000"
+"""Page cache of a connection that reads: 16 MB."""
+_WRITER_SETTINGS = (
     "synchronous = NORMAL",  # a killed process loses nothing, a power cut the last commits at most
     "foreign_keys = ON",
     "cache_size = -32000",
     "journal_size_limit = 67108864",
 )
-_AS_IT_IS = "?mode=ro&immutable=1"
-_NO_ROOM = (
+_READ_WRITE = "?mode=rw"
+_IMMUTABLE = "?mode=ro&immutable=1"
+"""Parameters with which SQLite reads the database file alone and needs no files beside it."""
+_CANNOT_WRITE = (
     *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY),
     *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR),
 )
+"""Error codes of a folder that cannot be written, or of a full disk."""
+_UNTRUSTED = {
+    Origin.MOVED: "was moved or copied here",
+    Origin.RESTORED: "was restored from a copy",
+}
+"""Reasons to replace an index, as ends of a sentence that starts with "The index …"."""
 
-_globs = lru_cache(maxsize=64)(json.loads)
+_parse_globs = lru_cache(maxsize=64)(json.loads)
 
 
 def _any_glob(path: str, globs: str) -> bool:
-    return matches_any_glob(path, _globs(globs))
+    return matches_any_glob(path, _parse_globs(globs))
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file stands at a path; None where there is none."""
+def _file_identity(path: Path) -> tuple[int, int] | None:
+    """Return the device and inode of a file; None where there is none."""
     try:
         status = path.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -52,7 +64,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 class Store:
-    """Connections to one library: one that writes, and as many as there are readers."""
+    """Connections to the database of one index: one that writes, and as many as there are readers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -60,117 +72,122 @@ class Store:
         self._idle: list[Session] = []
         self._guard = Lock()
         self._writer: Session | None = None
-        self._suffix = "?mode=rw"
+        self._parameters = _READ_WRITE
         self._closed = False
         self._file: tuple[int, int] | None = None
-        self._replaced = ""
-        """Reason to replace the index in the folder before writing; empty if there is none."""
-        self.news: deque[str] = deque()
+        self._untrusted = ""
+        self.notices: deque[str] = deque()
         """Notices about repairs that nobody requested, until they are read."""
-        self._made = self._has_tables()
+        self._created = self._is_usable()
 
     @property
     def exists(self) -> bool:
-        """Whether the library has been made, by this process or another."""
-        self._made = self._made or self._has_tables()
-        return self._made
+        """Return true if this process or another has created the database."""
+        self._created = self._created or self._is_usable()
+        return self._created
 
-    def lost(self) -> bool:
-        """Whether the library was deleted or replaced while it was open; what is opened next is another."""
-        if not self._made:
+    @property
+    def untrusted_reason(self) -> str:
+        """Return the reason why the next writer replaces the index in the folder; empty if the index is in use."""
+        return "" if self.exists else self._untrusted
+
+    def forget_if_replaced(self) -> bool:
+        """Close all connections if the database was deleted or replaced while it was open; return true then."""
+        if not self._created:
             return False
         try:
-            now = _identity(self.path)
+            current = _file_identity(self.path)
         except OSError:
             return False
         with self._guard:
-            if now == self._file or self._file is None or self._closed:
-                self._file = self._file or now
+            if current == self._file or self._file is None or self._closed:
+                self._file = self._file or current
                 return False
             self._forget()
         return True
 
     def _forget(self) -> None:
-        """Close connections to a file that is no longer the one of the index."""
+        """Close the connections to a file that is no longer the database of the index."""
         for session in self._idle:
             session.close()
         self._idle.clear()
-        self._file, self._made = None, False
+        self._file, self._created = None, False
 
-    def make_room(self) -> None:
-        """Create the folder, in which the writer lock is."""
-        if not self.exists and not self._replaced:
+    def make_folder(self) -> None:
+        """Create the folder, which contains the writer lock."""
+        if not self.exists and not self._untrusted:
+            from marklight.engines.embedded.create import make_folder
+
             make_folder(self.folder)
 
-    def make(self) -> None:
+    def make_database(self) -> None:
         """Create the database, or replace one that must not be used; the writer lock must be held."""
         if not self.exists:
-            if self._replaced:
-                from marklight.engines.embedded.adopt import adopt
+            from marklight.engines.embedded.create import create, replace_untrusted
 
-                self.news.append(adopt(self.folder, self._replaced))
+            if self._untrusted:
+                self.notices.append(replace_untrusted(self.folder, self._untrusted))
                 with self._guard:
                     self._forget()
-                self._replaced = ""
+                self._untrusted = ""
             else:
                 create(self.path)
-            self._made = True
-        self.writing()
-
-    def reading(self) -> Session:
-        """A connection to read with, to be given back."""
-        with self._guard:
-            self._demand_open()
-            if self._idle:
-                return self._idle.pop()
-        return self._first_look() if self._suffix == _AS_IT_IS else self._connect(self._suffix)
-
-    def give_back(self, session: Session) -> None:
-        """End a view; its connection serves the next one."""
-        if session.connection.in_transaction:
-            session.connection.rollback()
-        with self._guard:
-            # Who reads the one file alone would not see what is written as soon as there is room.
-            lasting = self._suffix != _AS_IT_IS and session.file == self._file
-            if len(self._idle) < _IDLE and not self._closed and lasting:
-                self._idle.append(session)
-                return
-        session.close()
+            self._created = True
+        self.writer_session()
 
     @contextmanager
     def snapshot(self) -> Iterator[Session]:
-        """A connection that sees one commit for as long as it is held."""
+        """Open a connection that sees one commit for as long as it is held."""
         if not self.exists:
-            session = blank(self.path)
+            from marklight.engines.embedded.create import empty_database
+
+            session = empty_database(self.path)
             session.connection.create_function("any_glob", 2, _any_glob, deterministic=True)
             try:
                 yield session
             finally:
                 session.close()
             return
-        session = self.reading()
+        session = self._acquire()
         try:
             session.run("BEGIN")
-            session.value("SELECT generation FROM state")  # the first look fixes what is seen
+            session.value("SELECT generation FROM state")  # the first read fixes the snapshot
             yield session
         finally:
-            self.give_back(session)
+            self._release(session)
 
-    @property
-    def replaced(self) -> str:
-        """Return the reason why the next writer replaces the index in the folder; empty if the index is in use."""
-        return "" if self.exists else self._replaced
+    def _acquire(self) -> Session:
+        """Return an idle connection or a new one; it must be released."""
+        with self._guard:
+            self._require_open()
+            if self._idle:
+                return self._idle.pop()
+        if self._parameters == _IMMUTABLE:
+            return self._first_connection()
+        return self._connect(self._parameters)
 
-    def writing(self) -> Session:
-        """The connection that writes; only the holder of the writer's place may use it."""
-        self._demand_open()
+    def _release(self, session: Session) -> None:
+        """End a snapshot; its connection serves the next one."""
+        if session.connection.in_transaction:
+            session.connection.rollback()
+        with self._guard:
+            # An immutable connection would not see what is written as soon as the disk has space again.
+            reusable = self._parameters != _IMMUTABLE and session.file == self._file
+            if len(self._idle) < _MAX_IDLE and not self._closed and reusable:
+                self._idle.append(session)
+                return
+        session.close()
+
+    def writer_session(self) -> Session:
+        """Return the connection that writes; the writer lock must be held."""
+        self._require_open()
         if self._writer is not None and self._writer.file != self._file:
             self._writer.close()
             self._writer = None
         if self._writer is None:
-            session = self._connect("?mode=rw")
+            session = self._connect(_READ_WRITE)
             try:
-                for setting in _WRITING:
+                for setting in _WRITER_SETTINGS:
                     session.run(f"PRAGMA {setting}")
             except BaseException:
                 session.close()
@@ -179,7 +196,7 @@ class Store:
         return self._writer
 
     def close(self) -> None:
-        """Close what is idle now, and what views still hold when they end."""
+        """Close idle connections now, and those of open snapshots when they end."""
         with self._guard:
             self._closed = True
             for session in (*self._idle, *([self._writer] if self._writer else [])):
@@ -187,95 +204,83 @@ class Store:
             self._idle.clear()
             self._writer = None
 
-    def _demand_open(self) -> None:
+    def _require_open(self) -> None:
         if self._closed:
-            raise StoreError(f"{self.path} has been closed", "Open the library again")
+            raise StoreError(f"The index {self.folder} has been closed", "Open the library again")
 
-    def _connect(self, suffix: str) -> Session:
-        session = connect(self.path, suffix, BUSY_SECONDS)
+    def _connect(self, parameters: str) -> Session:
+        session = connect(self.path, parameters, BUSY_SECONDS)
         session.connection.create_function("any_glob", 2, _any_glob, deterministic=True)
         try:
             with suppress(OSError):
-                session.file = self._file = self._file or _identity(self.path)
+                session.file = self._file = self._file or _file_identity(self.path)
             session.key = ownership.owner_id(self.folder).encode()
-            session.run("PRAGMA cache_size = -16000")
+            session.run(f"PRAGMA {_READER_SETTING}")
         except StoreError:
             session.close()
             raise
         return session
 
-    def _has_tables(self) -> bool:
-        """Return true where there is an index that this user made here; the first connection decides how it can be opened."""
+    def _is_usable(self) -> bool:
+        """Return true where this user created an index here; the first connection decides how it can be opened."""
         origin = ownership.origin(self.folder)
-        self._replaced = _REASONS.get(origin, "")
+        self._untrusted = _UNTRUSTED.get(origin, "")
         if origin is Origin.NONE:
             return False
         if origin is Origin.FOREIGN:
-            raise foreign(self.folder)
-        if _identity(self.path) is None:
-            if self._has_more():
+            raise StoreError(
+                f"The index {self.folder} was not created by you on this machine, so it is not used",
+                "Delete it, or choose another folder with the setting `engine`",
+            )
+        if _file_identity(self.path) is None:
+            if any((self.folder / part).exists() for part in ("words", "vectors")):
                 raise StoreError(
-                    f"{self.path} is missing, but other parts of the index are there",
-                    f"Put it back, or move {self.folder} away and run `marklight index` again",
+                    f"The database {self.path} is missing, but other parts of the index exist",
+                    f"Put it back, or move {self.folder} away and run `marklight index`",
                 )
             return False
-        return not self._replaced and self._opens()
+        return not self._untrusted and self._is_own_database()
 
-    def _opens(self) -> bool:
-        """Return true where the database is the one that belongs to the folder."""
-        if self.path.stat().st_size == 0:
+    def _is_own_database(self) -> bool:
+        """Return true where the database has a known schema and the id of the folder; else set the reason to replace it."""
+        if os.path.getsize(self.path) == 0:
+            from marklight.engines.embedded.sqlite_errors import damaged
+
             raise damaged(self.path, "it is empty")
-        session = self._first_look()
+        session = self._first_connection()
         try:
-            demand_known_schema(session)
+            check_schema(session)
             if session.value("SELECT library FROM state") == ownership.owner_id(self.folder):
                 return True
-            self._replaced = "holds the database of another index"
+            self._untrusted = "contains the database of another index"
         except UnknownSchema:
-            self._replaced = "has other tables than this version makes"
+            self._untrusted = "has other tables than this version creates"
         finally:
-            self.give_back(session)
+            self._release(session)
         return False
 
-    def _first_look(self) -> Session:
+    def _first_connection(self) -> Session:
+        """Open the database with the most rights that the folder and the disk allow."""
         failure: StoreError | None = None
-        # Where nothing may be written, or the disk is full, SQLite's own files beside the store have no room.
-        for suffix in ("?mode=rw", "?mode=ro", *self._as_it_is()):
+        # Where nothing can be written, or the disk is full, SQLite cannot create its own files beside the database.
+        for parameters in (_READ_WRITE, "?mode=ro", *self._immutable()):
             session: Session | None = None
             try:
-                session = self._connect(suffix)
+                session = self._connect(parameters)
                 session.value("SELECT count(*) FROM sqlite_master")
-                self._suffix = suffix
+                self._parameters = parameters
                 return session
             except StoreError as error:
                 if session:
                     session.close()
                 failure = failure or error
                 code = getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF
-                if code not in _NO_ROOM:
+                if code not in _CANNOT_WRITE:
                     raise
         assert failure
         raise failure
 
-    def _as_it_is(self) -> list[str]:
-        """Reading the one file alone, which is only right when all commits have reached it."""
-        log = self.path.with_name(self.path.name + "-wal")
-        settled = not log.exists() or log.stat().st_size == 0
-        return [_AS_IT_IS] if settled else []
-
-    def _has_more(self) -> bool:
-        return any((self.folder / part).exists() for part in ("words", "vectors"))
-
-
-_REASONS = {
-    Origin.MOVED: "was moved or copied here",
-    Origin.RESTORED: "was restored from a copy",
-}
-
-
-def foreign(folder: Path) -> StoreError:
-    """Return the error for an index that this user did not make on this machine."""
-    return StoreError(
-        f"{folder} was not made by you on this machine, so it is not used",
-        "Delete it, or name another folder with the setting `engine`",
-    )
+    def _immutable(self) -> list[str]:
+        """Return the parameters for reading the file alone, which is correct only when the WAL is empty."""
+        wal = self.path.with_name(self.path.name + "-wal")
+        return [_IMMUTABLE] if not wal.exists() or wal.stat().st_size == 0 else []

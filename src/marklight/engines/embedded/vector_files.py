@@ -29,9 +29,8 @@ from marklight.text import digest
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from marklight.engines.embedded.session import Session
+    from marklight.engines.embedded.session import Session, WriterLock
     from marklight.engines.embedded.store import Store
-    from marklight.engines.embedded.writer_lock import WriterLock
     from marklight.model import Matrix
 
 FILE_NAME = re.compile(r"[0-9a-f]{12}-\d+-\d+\.(f32|signs|[0-9a-f]{8}\.new)")
@@ -294,7 +293,7 @@ class MappedVectors:
         """Rebuild a file where no other process holds the writer lock."""
         try:
             with self._writer_lock.hold(0):
-                session = self._store.writing()
+                session = self._store.writer_session()
                 newest = vector_file_info(session, file.info.model)
                 if newest and newest.epoch == file.info.epoch:
                     type(file)(file.path, file.library, newest).rebuild(session)

@@ -229,7 +229,7 @@ class EmbeddedVectors:
     def _binary(self, info: VectorFileInfo) -> BinaryVectors | None:
         """Map the sign bits where there are many vectors; without them all vectors are compared."""
         parts = self._snapshot.parts
-        if info.row_count <= parts.exact_most:
+        if info.row_count <= parts.max_exact_vectors:
             return None
         from marklight.engines.embedded.binary_vectors import BinaryVectorFile
 

@@ -1,4 +1,4 @@
-"""Vectors into the tables and their matrix, kept by what they are of and never made twice."""
+"""Write vectors: insert them into the tables by text digest, append them to the vector files, delete unused ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from marklight.engines.embedded.binary_vectors import BinaryVectorFile
 from marklight.engines.embedded.checksums import vector_checksum
-from marklight.engines.embedded.counters import ORPHAN
 from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.embedded.vector_files import (
     FILE_NAME,
@@ -20,91 +19,95 @@ from marklight.engines.embedded.vector_files import (
     VectorFileInfo,
     vector_file_info,
 )
+from marklight.engines.embedded.write import UNUSED
 from marklight.errors import StoreError
 from marklight.model import Vectors
 from marklight.private_files import is_plain_folder
 
-_MOST_HOLES = 0.25
-"""Share of dropped rows at which a matrix is written anew without them."""
+_MAX_DELETED_SHARE = 0.25
+"""Share of deleted rows above which a vector file is rewritten without them: every search reads them too."""
 
 
-def add(session: Session, folder: Path, library: str, vectors: Vectors, exact_most: int) -> None:
-    """New vectors, appended to the matrix before the tables are committed."""
+def add(
+    session: Session, folder: Path, library: str, vectors: Vectors, max_exact_vectors: int
+) -> None:
+    """Insert the vectors that are new; the files are written before the tables are committed."""
     if not vectors.digests:
         return
-    place = model_file_info(session, vectors)
+    info = model_file_info(session, vectors)
     known = {
         digest
         for (digest,) in session.all(
             "SELECT digest FROM vectors WHERE model = ? AND digest IN (SELECT value FROM json_each(?))",
-            [place.model_row, json_list(vectors.digests)],
+            [info.model_row, json_list(vectors.digests)],
         )
     }
-    at = {
+    # Reversed, so that of equal digests the first counts.
+    position = {
         digest: index
         for index, digest in reversed(list(enumerate(vectors.digests)))
         if digest not in known
     }
-    fresh = sorted(at, key=at.__getitem__)
+    fresh = sorted(position, key=position.__getitem__)
     if not fresh:
         return
-    rows = np.ascontiguousarray(vectors.matrix[[at[digest] for digest in fresh]], dtype="<f4")
-    file = VectorFile.at(folder, library, place)
+    rows = np.ascontiguousarray(vectors.matrix[[position[digest] for digest in fresh]], dtype="<f4")
+    file = VectorFile.at(folder, library, info)
     if not file.is_complete():
         try:
             file.rebuild(session)
         except FileInUse:
-            # Under another name, then; the old file is swept away when nobody has it any more.
-            session.run("UPDATE models SET epoch = epoch + 1 WHERE row = ?", [place.model_row])
-            place = model_file_info(session, vectors)
-            file = VectorFile.at(folder, library, place)
+            # Use another name; the old file is deleted when no process has it mapped.
+            session.run("UPDATE models SET epoch = epoch + 1 WHERE row = ?", [info.model_row])
+            info = model_file_info(session, vectors)
+            file = VectorFile.at(folder, library, info)
             file.rebuild(session)
-    append = secrets.token_hex(8)
-    file.append(rows, append)
-    if place.row_count + len(fresh) > exact_most:
-        signs = BinaryVectorFile.at(folder, library, place)
-        with suppress(FileInUse):  # damaged and mapped: without it, search is slower and as right
-            if not signs.is_complete():
-                signs.rebuild(session)
-            signs.append(rows, append)
+    append_id = secrets.token_hex(8)
+    file.append(rows, append_id)
+    if info.row_count + len(fresh) > max_exact_vectors:
+        binary = BinaryVectorFile.at(folder, library, info)
+        with suppress(FileInUse):  # damaged and mapped: without it, search is slower but correct
+            if not binary.is_complete():
+                binary.rebuild(session)
+            binary.append(rows, append_id)
     session.many(
         "INSERT INTO vectors (model, digest, place, vector, checksum) VALUES (?, ?, ?, ?, ?)",
         (
             (
-                *(place.model_row, digest, place.row_count + index, vector),
+                *(info.model_row, digest, info.row_count + index, vector),
                 vector_checksum(session.key, digest, vector),
             )
             for index, digest in enumerate(fresh)
             for vector in (rows[index].tobytes(),)
         ),
     )
-    _advance(session, place, fresh, append)
+    _update_model(session, info, fresh, append_id)
 
 
 def model_file_info(session: Session, vectors: Vectors) -> VectorFileInfo:
-    """The shelf of their model, made where it is the first of them."""
+    """Return the state of the model's vector file; the row of a new model is inserted."""
     dimension = vectors.matrix.shape[1]
     session.run(
         "INSERT OR IGNORE INTO models (name, dimension) VALUES (?, ?)", [vectors.model, dimension]
     )
-    place = vector_file_info(session, vectors.model)
-    assert place
-    if place.dimension != dimension:
+    info = vector_file_info(session, vectors.model)
+    assert info
+    if info.dimension != dimension:
         raise StoreError(
-            f"Vectors of {vectors.model} have {dimension} numbers, those in the library"
-            f" {place.dimension}",
-            "A model that changed must have another fingerprint",
+            f"The model {vectors.model} produces vectors of {dimension} numbers, but the index"
+            f" contains vectors of {info.dimension} numbers under this name",
+            "Give a model that changed another fingerprint",
         )
-    return place
+    return info
 
 
-def _advance(session: Session, place: VectorFileInfo, fresh: list[str], append: str) -> None:
-    """Count the passages that have a vector now, and move up to the first that has none."""
+def _update_model(session: Session, info: VectorFileInfo, fresh: list[str], append_id: str) -> None:
+    """Update the row count, the counter of embedded passages, and the last row before which all have a vector."""
     session.run(
         "UPDATE models SET places = places + ?, last_append = ?, embedded = embedded +"
         " (SELECT count(*) FROM chunks WHERE digest IN (SELECT value FROM json_each(?)))"
         " WHERE row = ?",
-        [len(fresh), append, json_list(fresh), place.model_row],
+        [len(fresh), append_id, json_list(fresh), info.model_row],
     )
     session.run(
         "UPDATE models SET done = coalesce("
@@ -112,51 +115,56 @@ def _advance(session: Session, place: VectorFileInfo, fresh: list[str], append: 
         "  (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = models.row)"
         "  ORDER BY c.row LIMIT 1),"
         " (SELECT seq FROM sqlite_sequence WHERE name = 'chunks'), 0) WHERE row = ?",
-        [place.model_row],
+        [info.model_row],
     )
 
 
 def clean(session: Session, folder: Path, library: str, keep: Iterable[str]) -> int:
-    """Drop what nobody uses; a matrix with many holes is written anew under the next epoch."""
-    kept = json_list(keep)
-    dropped = 0
+    """Delete unused vectors and all of models not in `keep`; return how many.
+
+    A vector file with many deleted rows is rewritten under the next epoch.
+    """
+    deleted = 0
     for row, _ in session.all(
-        "SELECT row, name FROM models WHERE name NOT IN (SELECT value FROM json_each(?))", [kept]
+        "SELECT row, name FROM models WHERE name NOT IN (SELECT value FROM json_each(?))",
+        [json_list(keep)],
     ):
-        dropped += session.run("DELETE FROM vectors WHERE model = ?", [row])
+        deleted += session.run("DELETE FROM vectors WHERE model = ?", [row])
         session.run("DELETE FROM models WHERE row = ?", [row])
-    dropped += session.run(f"DELETE FROM vectors WHERE {ORPHAN}")
+    deleted += session.run(f"DELETE FROM vectors WHERE {UNUSED}")
     session.run("UPDATE state SET waste = 0")
-    for name, row, places in session.all("SELECT name, row, places FROM models"):
-        left = [
-            each
-            for (each,) in session.all(
+    for name, row, count in session.all("SELECT name, row, places FROM models"):
+        remaining = [
+            vector
+            for (vector,) in session.all(
                 "SELECT row FROM vectors WHERE model = ? ORDER BY place", [row]
             )
         ]
-        if places - len(left) > _MOST_HOLES * places:
+        if count - len(remaining) > _MAX_DELETED_SHARE * count:
             session.many(
                 "UPDATE vectors SET place = ? WHERE row = ?",
-                ((place, vector) for place, vector in enumerate(left)),
+                ((place, vector) for place, vector in enumerate(remaining)),
             )
             session.run(
                 "UPDATE models SET epoch = epoch + 1, places = ?, last_append = ? WHERE row = ?",
-                [len(left), secrets.token_hex(8), row],
+                [len(remaining), secrets.token_hex(8), row],
             )
-            moved = vector_file_info(session, name)
-            assert moved
-            VectorFile.at(folder, library, moved).rebuild(session)
-    return dropped
+            info = vector_file_info(session, name)
+            assert info
+            VectorFile.at(folder, library, info).rebuild(session)
+    return deleted
 
 
 def sweep(session: Session, folder: Path, library: str) -> int:
-    """Delete matrix files that no model uses any more, as a killed run may leave them."""
-    shelves = [
-        vector_file_info(session, name) for (name,) in session.all("SELECT name FROM models")
-    ]
-    kinds = (VectorFile, BinaryVectorFile)
-    used = {kind.at(folder, library, each).path.name for each in shelves if each for kind in kinds}
-    swept = 0
+    """Delete vector files that no model uses, such as those that a killed process leaves; return how many."""
+    infos = [vector_file_info(session, name) for (name,) in session.all("SELECT name FROM models")]
+    used = {
+        kind.at(folder, library, info).path.name
+        for info in infos
+        if info
+        for kind in (VectorFile, BinaryVectorFile)
+    }
+    deleted = 0
     if not is_plain_folder(folder / "vectors"):
         return 0
     for path in (folder / "vectors").glob("*"):
@@ -164,7 +172,9 @@ def sweep(session: Session, folder: Path, library: str) -> int:
             continue
         try:
             path.unlink(missing_ok=True)
-            swept += 1
-        except PermissionError:  # Windows keeps what someone has mapped: the next sweep takes it
+            deleted += 1
+        except (
+            PermissionError
+        ):  # Windows deletes no file that is mapped: the next sweep tries again
             continue
-    return swept
+    return deleted

@@ -188,10 +188,10 @@ def counting(session: Session, deleted: Iterable[int], inserted: Sequence[Entry]
             change.update(vocabulary_terms(entry.document.text))
     yield
     if not current:
-        from marklight.engines.embedded import refill
+        from marklight.engines.embedded.repair import recount_terms
 
         # Terms were extracted in another way: what was added then cannot be subtracted now.
-        refill.concepts(session)
+        recount_terms(session)
         return
     session.many(
         "INSERT INTO concepts VALUES (?, ?)"
