@@ -7,10 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from marklight.answer import Filters
-from marklight.dates import modification_time, parse_date_range
 from marklight.errors import UsageError
 from marklight.model import Document, FileState
-from marklight.text import matches_glob
 
 MetadataPair = tuple[str, str]
 """Key and value in lower case."""
@@ -86,6 +84,8 @@ def timestamp(date: str | None, mtime_ns: int) -> str:
 
     All have the same length, so they sort as text. A less precise date counts from its beginning.
     """
+    from marklight.dates import modification_time, parse_date_range
+
     if date is not None:
         try:
             return _text(parse_date_range(date)[0])
@@ -108,6 +108,8 @@ def time_bounds(filters: Filters) -> tuple[str | None, str | None]:
 def _bounds(date: str | None) -> tuple[str, str] | None:
     if date is None:
         return None
+    from marklight.dates import parse_date_range
+
     try:
         begin, end = parse_date_range(date)
     except ValueError as error:
@@ -148,4 +150,6 @@ def in_folders(collection: str, path: str, parts: Iterable[tuple[str, str]]) -> 
 
 def matches_any_glob(path: str, globs: Iterable[str]) -> bool:
     """Return True if one of these globs matches; a path also matches itself literally, `[` included."""
+    from marklight.text.globs import matches_glob
+
     return any(path == glob or matches_glob(path, glob) for glob in globs)

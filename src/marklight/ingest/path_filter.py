@@ -13,7 +13,6 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.ingest.recipe import OFF, matches, parser_for
-from marklight.text import has_too_many_wildcards
 
 if TYPE_CHECKING:
     from marklight.ingest.discover import Discover
@@ -74,6 +73,8 @@ class Patterns:
     def __init__(self, lines: Iterable[str]) -> None:
         from pathspec import GitIgnoreSpec
         from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+        from marklight.text.globs import has_too_many_wildcards
 
         self.lines: list[tuple[int, str]] = []
         patterns = []

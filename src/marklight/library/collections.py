@@ -6,12 +6,15 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from marklight.errors import NotFound, Refused, UsageError
 from marklight.model import Document, DocumentId, FileState
 from marklight.ports import IndexedFile, Snapshot
-from marklight.search.reference import FindDocument, find_document
 from marklight.text import digest
+
+if TYPE_CHECKING:
+    from marklight.search.reference import FindDocument
 
 
 def collection_of(collections: Mapping[str, Path], folder: Path) -> str:
@@ -111,6 +114,7 @@ class CollectionFiles:
 
         `unindexed` is called for files that the name means and that are not in the index.
         """
+        from marklight.search.reference import find_document
 
         def find(name: str) -> Document | None:
             id = self._document_id(folder / name) if folder is not None else None

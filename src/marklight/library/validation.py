@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
 from marklight.answer import Filters, Mode, Query
-from marklight.dates import validate_date
 from marklight.errors import UsageError
 from marklight.library.collections import collection_of, scope_of
-from marklight.text import validate_glob
 
 Texts = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None
 """One text or several."""
@@ -256,6 +254,8 @@ def _non_empty(value: str | os.PathLike[str]) -> str:
 
 def globs(value: Texts) -> tuple[str, ...]:
     """Return the path patterns of a filter."""
+    from marklight.text.globs import validate_glob
+
     return tuple(validate_glob(pattern) for pattern in texts(value))
 
 
@@ -293,4 +293,6 @@ def moment(day: Day) -> str | None:
     """Return a day, or a time of day, in the form that filters compare."""
     if day is None:
         return None
+    from marklight.dates import validate_date
+
     return validate_date(day.isoformat() if isinstance(day, date) else _text(day))

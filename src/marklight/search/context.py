@@ -21,7 +21,7 @@ from marklight.levels import (
 from marklight.model import Chunk, DocumentId
 from marklight.ports import Snapshot
 from marklight.report import Extract
-from marklight.text import digest, embedding_text, truncate_at_sentence
+from marklight.text import digest, embedding_text
 from marklight.text.lines import DocumentLines, Lines
 
 MAX_PLACES_NAMED = 3
@@ -118,6 +118,8 @@ def within_budget(answer: Answer) -> Answer:
     max_tokens = answer.query.max_tokens
     if max_tokens is None:
         return answer
+    from marklight.text.sentences import truncate_at_sentence
+
     available = max_tokens * CHARACTERS_PER_TOKEN
     kept: list[Hit] = []
     is_cut = False

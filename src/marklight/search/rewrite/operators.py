@@ -8,10 +8,9 @@ from itertools import islice
 from typing import Any
 
 from marklight.answer import Filters, Query
-from marklight.dates import parse_date_range, validate_date
 from marklight.errors import UsageError
 from marklight.ports import Tools
-from marklight.text import has_cjk, has_words, query_terms, validate_glob
+from marklight.text import has_cjk, has_words, query_terms
 
 _QUOTED = r'(?:"[^"“”\n]{1,300}"|“[^"“”\n]{1,300}”)'
 _OPERATOR = re.compile(
@@ -125,6 +124,8 @@ class _Parsed:
         if key in ("after", "before"):
             if not value[0].isdigit():
                 return False
+            from marklight.dates import validate_date
+
             day = validate_date(value)
             more = Filters(after=day) if key == "after" else Filters(before=day)
             self.filters = _combined(self.filters, more)
@@ -142,6 +143,8 @@ class _Parsed:
 
     def _checked(self, key: str, value: str) -> str:
         if key == "path":
+            from marklight.text.globs import validate_glob
+
             return validate_glob(value)
         if key == "tag":
             return value.removeprefix("#")
@@ -183,6 +186,8 @@ def _combined(given: Filters, parsed: Filters) -> Filters:
             )
         parsed = replace(parsed, collections=shared)
         given = replace(given, collections=())
+    from marklight.dates import parse_date_range
+
     several: dict[str, Any] = {
         name: tuple(dict.fromkeys((*getattr(given, name), *getattr(parsed, name))))
         for name in ("collections", "paths", "tags", "where", "languages", "phrases", "without")
