@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from marklight.answer import Answer, Filters, Hit, Query
-    from marklight.commits import Commit, Commits
     from marklight.errors import (
         Busy,
         HistoryError,
@@ -23,15 +22,14 @@ if TYPE_CHECKING:
     )
     from marklight.library import Library
     from marklight.model import Chunk, Document
-    from marklight.report import Extract, Links, Outline, Related, Report
+    from marklight.report import Commit, Commits, Extract, Links, Outline, Related, Report
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULES = {
     "marklight.library": ("Library",),
     "marklight.answer": ("Answer", "Filters", "Hit", "Query"),
-    "marklight.commits": ("Commit", "Commits"),
-    "marklight.report": ("Extract", "Links", "Outline", "Related", "Report"),
+    "marklight.report": ("Commit", "Commits", "Extract", "Links", "Outline", "Related", "Report"),
     "marklight.model": ("Chunk", "Document"),
     "marklight.errors": (
         "Busy",
@@ -78,7 +76,7 @@ def open(
     folder: Path | str | Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Library:
-    """The library of a folder, or of the one around the current folder; or one by its settings."""
+    """Open the library of a folder, default: the one around the current folder; or one described by settings only."""
     from collections.abc import Mapping
 
     from marklight.library import Library
@@ -89,10 +87,10 @@ def open(
 
 
 def __getattr__(name: str) -> Any:
-    # Names load when they are first used: `import marklight` itself stays light.
+    # Names are imported on first use, so that `import marklight` is fast.
     from importlib import import_module
 
-    for module, names in _HOMES.items():
+    for module, names in _MODULES.items():
         if name in names:
             return getattr(import_module(module), name)
     raise AttributeError(f"module 'marklight' has no attribute {name!r}")

@@ -1,10 +1,10 @@
-"""What can go wrong, each with what to do next."""
+"""Errors: each has a message (what happened), a hint (what to do) and an exit code."""
 
 from __future__ import annotations
 
 
 class MarklightError(Exception):
-    """Root of all our errors: what happened, and a hint what to do."""
+    """Base of all errors of this package."""
 
     exit_code = 3
 
@@ -18,23 +18,23 @@ class MarklightError(Exception):
 
 
 class UsageError(MarklightError):
-    """The call itself is wrong: a value out of range, an empty query, a missing folder."""
+    """The call is invalid: a value out of range, an empty query, a missing folder."""
 
     exit_code = 2
 
 
 class SettingsError(UsageError):
-    """A setting is unknown or has a value of the wrong kind."""
+    """A setting is unknown or has an invalid value."""
 
 
 class NotFound(MarklightError):
-    """Nothing answers to this name."""
+    """No document, section or passage has this name."""
 
     exit_code = 1
 
 
 class StoreError(MarklightError):
-    """The index cannot be read or written; nothing was thrown away."""
+    """The index cannot be read or written; nothing was deleted."""
 
 
 class Busy(StoreError):
@@ -46,24 +46,24 @@ class HistoryError(MarklightError):
 
 
 class RepositoryOutside(HistoryError):
-    """A folder leads git to a repository elsewhere that does not name the folder; nothing of it is read or kept."""
+    """A folder refers git to a repository elsewhere that does not refer back; nothing of it is read or indexed."""
 
 
 class ModelError(MarklightError):
-    """A model is missing, damaged or does not fit."""
+    """A model is missing, damaged or unsuitable."""
 
 
 class ModelServerError(ModelError):
-    """A model's server gives no usable answer; what needs no model still works."""
+    """A model server returns no usable response; keyword search still works."""
 
 
 class Refused(MarklightError):
-    """One file cannot be indexed; the run goes on and `status` lists the reason."""
+    """A file cannot be indexed; the run continues and `status` lists the reason."""
 
 
 class Stopped(MarklightError):
-    """Nobody waits for this any more; what was done so far is kept."""
+    """The operation was cancelled; what was done so far is kept."""
 
 
 class Overloaded(MarklightError):
-    """Too many ask at once; later there is room again."""
+    """Too many concurrent requests; a later one may succeed."""

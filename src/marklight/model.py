@@ -1,4 +1,4 @@
-"""The nouns: frozen values that every room speaks in."""
+"""Data model: frozen types of documents, passages, links and index changes that all packages share."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class DocumentId(NamedTuple):
-    """A document is known by its collection and its path below it, with forward slashes."""
+    """Identifies a document: its collection and its path relative to it, with forward slashes."""
 
     collection: str
     path: str
 
     def named(self, several_collections: bool) -> str:
-        """What it is asked for by: its path, with its collection first where there are several."""
+        """Return the path as users write it: with the collection first if there are several."""
         return f"{self.collection}/{self.path}" if several_collections else self.path
 
 
 class Kind(StrEnum):
-    """What most of a passage is."""
+    """The kind of text that makes up most of a passage."""
 
     PROSE = "prose"
     CODE = "code"
@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 
 class LinkType(StrEnum):
-    """What a link says about its two ends, told by the heading that it stands under."""
+    """The relation that a link expresses, taken from the heading above it."""
 
     LINKS_TO = "links_to"
     IMPLEMENTS = "implements"
@@ -47,7 +47,7 @@ class LinkType(StrEnum):
 
 
 class NameStrength(StrEnum):
-    """How a document may be called, strongest first: a link takes the strongest match."""
+    """Strength of a document's name, strongest first: a link resolves to the strongest match."""
 
     PATH = "1-path"
     SUFFIX = "2-suffix"
@@ -56,7 +56,7 @@ class NameStrength(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """One lower-case key under which links find a document."""
+    """A lower-case key by which links find a document."""
 
     key: str
     strength: NameStrength
@@ -64,22 +64,22 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A reference from one document to another, as written and as it may be resolved."""
+    """A reference from one document to another: as written, and the keys that it may resolve to."""
 
     type: LinkType
     target: str
     """As written, without the fragment."""
     fragment: str
-    """A heading, or `^block`; empty when the link names a whole document."""
+    """A heading, or `^block`; empty for a link to a whole document."""
     text: str
     line: int
     keys: tuple[str, ...]
-    """Names it may resolve to, best first; resolved when read, so it is never out of date."""
+    """Keys that it may resolve to, best first; it is resolved when it is read, so it is never out of date."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedLink:
-    """A link with its two ends; `target` is None while nothing answers to its name."""
+    """A link with its source and target; `target` is None while it is unresolved."""
 
     source: DocumentId
     link: Link
@@ -100,12 +100,12 @@ _LATEST_NS = 2**63 - 1
 
 
 class FileState(NamedTuple):
-    """What a stat tells about a file: equal states mean an unchanged file."""
+    """Size and time stamps of a file: equal states mean an unchanged file."""
 
     size: int
     mtime_ns: int
     ctime_ns: int = 0
-    """When anything about it last changed, a swap for a file of the same size and time included.
+    """Time of the last change of the inode, which also detects a replacement by a file of the same size and time.
 
     Negative for a racily clean file: minus the time at which it was read, which no stat returns.
     """
@@ -141,16 +141,16 @@ def _stamps(status: os.stat_result) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file as it was understood: its text, what it says about itself, what it points to."""
+    """A parsed file: its text, metadata, outline and links."""
 
     id: DocumentId
     title: str
     text: str
     file: FileState
     digest: str
-    """Of the text: two files with one digest hold the same words."""
+    """Digest of the text: equal digests mean equal texts."""
     recipe: str = ""
-    """Fingerprint of parser and chunker: another one means the document must be read again."""
+    """Fingerprint of parser and chunker: if it differs, the document must be indexed again."""
     description: str = ""
     keywords: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -158,21 +158,21 @@ class Document:
     author: str = ""
     category: str = ""
     date: str | None = None
-    """The document's own date, ISO 8601; it beats the file time."""
+    """The document's own date, ISO 8601; it takes precedence over the file time."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """All of the frontmatter, as values that JSON can hold."""
+    """All frontmatter, as JSON values."""
     outline: tuple[Heading, ...] = ()
     links: tuple[Link, ...] = ()
     names: tuple[Name, ...] = ()
     blocks: Mapping[str, int] = field(default_factory=dict)
     """Block ids (`^id`) and their lines."""
     remarks: tuple[str, ...] = ()
-    """What was odd about it and what was done, such as frontmatter that could not be read."""
+    """Defects and how they were handled, such as invalid frontmatter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A parent: consecutive passages of one section, what can be returned in place of a child."""
+    """Consecutive passages of one section, which can be returned in place of one of them (parent)."""
 
     id: str
     headings: tuple[str, ...]
@@ -184,7 +184,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage: what is searched."""
+    """A passage: the unit of search."""
 
     id: str
     document: DocumentId
@@ -199,7 +199,7 @@ class Chunk:
     parent: str
     """Id of its Section."""
     digest: str
-    """Of what is embedded: the key under which its vector is kept."""
+    """Digest of the embedded text: the key of its vector."""
     merged: tuple[str, ...] = ()
     """Headings of small sibling sections that were merged into this passage."""
     code: str = ""
@@ -212,7 +212,7 @@ class Chunk:
 
     @property
     def is_title(self) -> bool:
-        """Whether it is the title of a document that says nothing else."""
+        """Return true if it consists of the title of a document without other text."""
         return self.text.strip().lstrip("# ") == self.title
 
     @property
@@ -222,7 +222,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A document with everything made from it: what a commit puts in place of the old."""
+    """A document with its passages and sections, which replaces the indexed one in a commit."""
 
     document: Document
     chunks: tuple[Chunk, ...]
@@ -231,7 +231,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A file that could not be indexed, and why; tried again when it changes."""
+    """A file that could not be indexed, with the reason; it is tried again when it changes."""
 
     document: DocumentId
     reason: str
@@ -240,7 +240,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vectors:
-    """Vectors of one model, row by row for the digests beside them."""
+    """Vectors of one model; row i belongs to digest i."""
 
     model: str
     digests: tuple[str, ...]
@@ -249,18 +249,18 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one commit applies, together or not at all."""
+    """The changes of one atomic commit."""
 
     entries: tuple[Entry, ...] = ()
     removed: tuple[DocumentId, ...] = ()
     touched: tuple[tuple[DocumentId, FileState], ...] = ()
-    """Documents whose file time changed but not their words."""
+    """Documents whose file time changed but not their text."""
     failures: tuple[Failure, ...] = ()
     vectors: Vectors | None = None
     concepts: Vectors | None = None
-    """The same for words of the vocabulary: the words stand in the place of digests."""
+    """Vectors of vocabulary terms; the terms take the place of digests."""
     communities: Mapping[DocumentId, int] | None = None
-    """Which documents belong together by their links; takes the place of all before."""
+    """Community of each document in the link graph; replaces all earlier ones."""
     manifest: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -278,7 +278,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much is in the index, and how much is still to do."""
+    """Numbers of indexed and pending items."""
 
     documents: int = 0
     chunks: int = 0
@@ -286,18 +286,18 @@ class Counts:
     failed: int = 0
     generation: int = 0
     model: str = ""
-    """Whose vectors were counted; empty where no model was asked about."""
+    """Fingerprint of the model whose vectors were counted; empty for none."""
     unread: int = 0
-    """Changed files that are known and were not read yet."""
+    """Changed files that are not indexed yet."""
 
     @property
     def pending(self) -> int:
-        """Passages that have no vector of this model yet, and files that wait to be read."""
+        """Return the number of passages without a vector of this model and of files that are not indexed yet."""
         return (self.chunks - self.embedded if self.model else 0) + self.unread
 
 
 def trail(title: str, headings: Iterable[str]) -> str:
-    """`title > heading > heading`, each once where the first heading repeats the title."""
+    """Return `title > heading > heading`; a first heading that repeats the title is left out."""
     steps = [title] if title else []
     for heading in headings:
         if not steps or heading != steps[-1]:

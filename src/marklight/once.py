@@ -1,4 +1,4 @@
-"""A property that is made once, by the first thread that asks for it, while others wait."""
+"""Thread-safe cached property: computed once, by the first thread that reads it, while others wait."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Value = TypeVar("Value")
 
 
 class once(Generic[Value]):  # noqa: N801 - used as a decorator, like `property`
-    """As `functools.cached_property`, which since Python 3.12 lets two threads make two.
+    """A cached property; `functools.cached_property` since Python 3.12 lets two threads compute it twice.
 
-    What was made stands in the instance itself, so asking again takes no lock. One lock for all
-    properties of an instance, and the same thread may take it again: they are made of each other.
+    The value is stored in the instance, so reading it again takes no lock. All properties of an instance share one
+    re-entrant lock, since they may depend on each other.
     """
 
     def __init__(self, make: Callable[[Any], Value]) -> None:
@@ -39,7 +39,7 @@ class once(Generic[Value]):  # noqa: N801 - used as a decorator, like `property`
 
 
 def taken(whole: object, name: str) -> Any:
-    """What was made, or is being made right now, taken out of its instance; None where nothing was."""
+    """Remove a cached value from its instance and return it, after waiting for its computation; None if there is none."""
     made = whole.__dict__
     with made.setdefault(_LOCK, RLock()):
         return made.pop(name, None)

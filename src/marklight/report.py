@@ -1,18 +1,22 @@
-"""The nouns of telling: a piece of a document, what belongs to it, and what a run did; all frozen."""
+"""Results other than those of a search: extracts, outlines, links, graphs, commits, indexing reports; with their JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from marklight.answer import Level, iso_time
+from marklight.answer import Answer, Hit, Level, iso_time
 from marklight.model import Counts, DocumentId, Failure, FileState, Heading, ResolvedLink
+
+SHORT_HASH = 7
+"""Characters of an abbreviated hash."""
+SHOWN_FILES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """A piece of a document as it stands in the file."""
+    """A part of a document, exactly as in the file."""
 
     document: DocumentId
     title: str
@@ -20,13 +24,13 @@ class Extract:
     lines: tuple[int, int]
     text: str
     chunk_id: str = ""
-    """Of the passage that it is, or that it was widened from."""
+    """Id of the passage that it is or that it was expanded from."""
     levels: tuple[Level, ...] = ()
-    """How far that passage can be widened."""
+    """Context levels of that passage."""
     notices: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The extract as JSON holds it."""
+        """Return the extract as JSON."""
         return {
             "path": self.document.path,
             "collection": self.document.collection,
@@ -42,32 +46,32 @@ class Extract:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A document's headings, in order."""
+    """The headings of a document, in order."""
 
     document: DocumentId
     headings: tuple[Heading, ...]
     notices: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The outline as JSON holds it."""
+        """Return the outline as JSON."""
         return {
             **_id(self.document),
-            "outline": [_heading(each) for each in self.headings],
+            "outline": [_heading(heading) for heading in self.headings],
             "notices": list(self.notices),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A document to be read by a person: safe HTML whose blocks know their lines."""
+    """A document as safe HTML whose blocks have line numbers."""
 
     document: DocumentId
     title: str
     html: str
     lines: tuple[int, int]
-    """What is shown: all of it, but for a document that is too long to be shown at once."""
+    """The lines that are shown: all, unless the document is too long for one page."""
     of_lines: int
-    """How many it has."""
+    """Number of lines of the document."""
     headings: tuple[Heading, ...] = ()
     blocks: Mapping[str, int] = field(default_factory=dict)
     """Block ids (`^id`) and their lines."""
@@ -75,17 +79,17 @@ class Page:
     date: str | None = None
     notices: tuple[str, ...] = ()
     dated: str = ""
-    """When it is from, in UTC: its own date, else the file's time."""
+    """Date of the document in UTC: its own, else the modification time of the file."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The page as JSON holds it."""
+        """Return the page as JSON."""
         return {
             **_id(self.document),
             "title": self.title,
             "html": self.html,
             "lines": list(self.lines),
             "of_lines": self.of_lines,
-            "outline": [_heading(each) for each in self.headings],
+            "outline": [_heading(heading) for heading in self.headings],
             "blocks": dict(self.blocks),
             "tags": list(self.tags),
             "date": self.date,
@@ -96,7 +100,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """What a document links to and what links to it; or, of a library, what leads nowhere."""
+    """Outgoing and incoming links of a document; for a library, unresolved links and orphans."""
 
     document: DocumentId | None
     """None for the whole library."""
@@ -104,23 +108,23 @@ class Links:
     back: tuple[ResolvedLink, ...] = ()
     unresolved: tuple[ResolvedLink, ...] = ()
     orphans: tuple[DocumentId, ...] = ()
-    """Documents without any link to or from another."""
+    """Documents without links to or from others."""
     more: Mapping[str, int] = field(default_factory=dict)
-    """How many of which list are left out."""
+    """Number of omitted entries by list."""
     notices: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The links as JSON holds them."""
+        """Return the links as JSON."""
         ends: dict[str, Any] = {}
         if self.document:
-            ends["out"] = [_link(each, each.target) for each in self.out]
-            ends["in"] = [_link(each, each.source) for each in self.back]
+            ends["out"] = [_link(link, link.target) for link in self.out]
+            ends["in"] = [_link(link, link.source) for link in self.back]
         else:
             ends["orphans"] = [_id(id) for id in self.orphans]
         return {
             **(_id(self.document) if self.document else {}),
             **ends,
-            "unresolved": [_link(each, each.source) for each in self.unresolved],
+            "unresolved": [_link(link, link.source) for link in self.unresolved],
             "more": dict(self.more),
             "notices": list(self.notices),
         }
@@ -128,7 +132,7 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class Relative:
-    """A document that belongs to another, how surely, and why."""
+    """A related document with its score and the reasons."""
 
     document: DocumentId
     title: str
@@ -138,24 +142,24 @@ class Relative:
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """The documents that belong to one, the surest first."""
+    """The documents related to one document, best first."""
 
     document: DocumentId
     relatives: tuple[Relative, ...]
     notices: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The relatives as JSON holds them."""
+        """Return the related documents as JSON."""
         return {
             **_id(self.document),
             "related": [
                 {
-                    **_id(each.document),
-                    "title": each.title,
-                    "score": round(each.score, 4),
-                    "reasons": list(each.reasons),
+                    **_id(relative.document),
+                    "title": relative.title,
+                    "score": round(relative.score, 4),
+                    "reasons": list(relative.reasons),
                 }
-                for each in self.relatives
+                for relative in self.relatives
             ],
             "notices": list(self.notices),
         }
@@ -163,16 +167,16 @@ class Related:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Documents of a library, a part at a time."""
+    """One page of the list of documents of a library."""
 
     documents: tuple[tuple[DocumentId, FileState], ...]
     total: int
-    """How many there are altogether."""
+    """Number of all documents."""
     next: str | None = None
-    """What to ask for the part that follows; None where this is the last."""
+    """Cursor of the next page; None on the last one."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The register as JSON holds it."""
+        """Return the page as JSON."""
         return {
             "documents": [
                 {**_id(id), "size": file.size, "modified": iso_time(file.mtime_ns)}
@@ -185,47 +189,49 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A document in a picture of links."""
+    """A document in a link graph."""
 
     document: DocumentId
     title: str
     degree: int
-    """How many documents it links to, and how many link to it."""
+    """Number of documents that it links to or that link to it."""
     community: int | None = None
-    """Which others it belongs to by its links."""
+    """Number of its community of linked documents."""
     distance: int | None = None
-    """Links away from the document in the middle, where there is one."""
+    """Number of links from the document in the centre, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Documents and the links between them, around one document or of the whole library."""
+    """A link graph around one document or of the whole library."""
 
     document: DocumentId | None
-    """In the middle; None for the whole library."""
+    """The document in the centre; None for the whole library."""
     nodes: tuple[Node, ...] = ()
     edges: tuple[tuple[DocumentId, DocumentId], ...] = ()
-    """From the one to the other, each once."""
+    """Pairs of source and target, each once."""
     more: Mapping[str, int] = field(default_factory=dict)
-    """How many documents are known to be left out."""
+    """Number of omitted documents."""
     notices: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The graph as JSON holds it; its edges name their ends by their place among the nodes."""
-        place = {each.document: at for at, each in enumerate(self.nodes)}
+        """Return the graph as JSON; edges refer to nodes by their position."""
+        position = {node.document: number for number, node in enumerate(self.nodes)}
         return {
             **(_id(self.document) if self.document else {}),
             "nodes": [
                 {
-                    **_id(each.document),
-                    "title": each.title,
-                    "degree": each.degree,
-                    "community": each.community,
-                    "distance": each.distance,
+                    **_id(node.document),
+                    "title": node.title,
+                    "degree": node.degree,
+                    "community": node.community,
+                    "distance": node.distance,
                 }
-                for each in self.nodes
+                for node in self.nodes
             ],
-            "edges": [{"from": place[source], "to": place[to]} for source, to in self.edges],
+            "edges": [
+                {"from": position[source], "to": position[target]} for source, target in self.edges
+            ],
             "more": dict(self.more),
             "notices": list(self.notices),
         }
@@ -245,7 +251,7 @@ def _heading(heading: Heading) -> dict[str, Any]:
 
 
 def _link(resolved: ResolvedLink, other: DocumentId | None) -> dict[str, Any]:
-    """A link by the document at its other end; where there is none, by the one it stands in."""
+    """Return a link as JSON under the document at its other end, or, if unresolved, the one that contains it."""
     link = resolved.link
     return {
         **_id(other or resolved.source),
@@ -259,7 +265,7 @@ def _link(resolved: ResolvedLink, other: DocumentId | None) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an indexing run did."""
+    """The result of an indexing run."""
 
     added: tuple[DocumentId, ...] = ()
     changed: tuple[DocumentId, ...] = ()
@@ -267,11 +273,11 @@ class Report:
     removed: tuple[DocumentId, ...] = ()
     skipped: tuple[Failure, ...] = ()
     remarks: tuple[tuple[DocumentId, str], ...] = ()
-    """What was odd about documents that were indexed all the same."""
+    """Remarks about documents that were indexed in spite of a defect."""
     unread: tuple[DocumentId, ...] = ()
-    """Changed files that there was no time for."""
+    """Changed files that were not indexed for lack of time."""
     history: Report | None = None
-    """What it did for the history, where that was read too."""
+    """The result for the history, if it was indexed too."""
     newly_embedded: int = 0
     index: Counts = field(default_factory=Counts)
     folder: str = ""
@@ -280,11 +286,11 @@ class Report:
     took_ms: float = 0.0
 
     def __bool__(self) -> bool:
-        """Whether documents came, went or changed."""
+        """Return true if documents were added, changed, moved or removed."""
         return bool(self.added or self.changed or self.moved or self.removed)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON holds it."""
+        """Return the report as JSON."""
         return {
             "added": [document.path for document in self.added],
             "changed": [document.path for document in self.changed],
@@ -304,3 +310,82 @@ class Report:
             "took_ms": round(self.took_ms, 1),
             **({"history": self.history.to_dict()} if self.history is not None else {}),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit of a git repository."""
+
+    repository: str
+    hash: str
+    subject: str
+    name: str
+    """Name of the author."""
+    email: str
+    date: str
+    """Author date, ISO 8601 with time zone."""
+    files: tuple[str, ...] = ()
+    """Files that it changed; none for a merge."""
+    refs: tuple[str, ...] = ()
+    """Branches and tags that point to it."""
+
+    @property
+    def short(self) -> str:
+        return self.hash[:SHORT_HASH]
+
+    @property
+    def day(self) -> str:
+        return self.date[:10]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the commit as JSON."""
+        return {
+            "commit": self.hash,
+            "short": self.short,
+            "repository": self.repository,
+            "subject": self.subject,
+            "author": {"name": self.name, "email": self.email},
+            "date": self.date,
+            "files": list(self.files[:SHOWN_FILES]),
+            "more_files": max(0, len(self.files) - SHOWN_FILES),
+            "refs": list(self.refs),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Commits(Answer):
+    """The answer of a search of commits: passages of messages and diffs with their commits."""
+
+    known: Mapping[DocumentId, Commit] = field(default_factory=dict)
+
+    @property
+    def ranked(self) -> Sequence[tuple[Commit, Hit]]:
+        """Return each commit with the passage that matched, best first."""
+        return [(self.known[hit.chunk.document], hit) for hit in self.hits]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as JSON: as that of a search, with commits as results."""
+        answer = Answer.to_dict(self)
+        results = [
+            {
+                "rank": result["rank"],
+                "score": result["score"],
+                **commit.to_dict(),
+                "kind": commit_part(hit),
+                "paths": list(diff_paths(hit)),
+                "content": result["content"],
+                "why": result["why"],
+            }
+            for result, (commit, hit) in zip(answer["results"], self.ranked, strict=True)
+        ]
+        return {**answer, "results": results}
+
+
+def commit_part(hit: Hit) -> str:
+    """Return the part of a commit that matched: message or diff."""
+    return "message" if hit.chunk.anchor == "message" else "diff"
+
+
+def diff_paths(hit: Hit) -> tuple[str, ...]:
+    """Return the files that a passage of a diff contains."""
+    return (*hit.chunk.headings, *hit.chunk.merged) if commit_part(hit) == "diff" else ()

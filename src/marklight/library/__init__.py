@@ -30,10 +30,19 @@ from marklight.settings import Settings
 from marklight.toml_values import tables
 
 if TYPE_CHECKING:
-    from marklight.commits import Commits
     from marklight.ingest.history.repository import Repository
     from marklight.library.watching import Watcher
-    from marklight.report import Extract, Graph, Links, Outline, Page, Register, Related, Report
+    from marklight.report import (
+        Commits,
+        Extract,
+        Graph,
+        Links,
+        Outline,
+        Page,
+        Register,
+        Related,
+        Report,
+    )
 
 __all__ = ["Library"]
 

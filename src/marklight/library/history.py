@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from marklight import engines, ownership
 from marklight.answer import Filters, Query
-from marklight.commits import SHORT, Commit, Commits
 from marklight.errors import (
     Busy,
     HistoryError,
@@ -34,7 +33,7 @@ from marklight.library.validation import CommitRequest
 from marklight.model import Document, DocumentId, Failure
 from marklight.ownership import Origin
 from marklight.ports import Embedder, Engine, Progress, Rewrite, Snapshot, Tools
-from marklight.report import Report
+from marklight.report import SHORT_HASH, Commit, Commits, Report
 from marklight.search.context import within_budget
 from marklight.search.pipeline import Pipeline
 from marklight.search.refine.per_document import PerDocument
@@ -213,7 +212,7 @@ def _of_commits(progress: Progress) -> Progress:
 
 
 def _unread_notice(failure: Failure) -> str:
-    return f"Commit {failure.document.path[:SHORT]} cannot be read: {failure.reason}"
+    return f"Commit {failure.document.path[:SHORT_HASH]} cannot be read: {failure.reason}"
 
 
 def _commit(document: Document, refs: Iterable[str]) -> Commit:

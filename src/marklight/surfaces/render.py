@@ -15,9 +15,8 @@ from marklight.formatting import headed_place, text_of
 if TYPE_CHECKING:
     # Types only: `--help` needs the formats and nothing else.
     from marklight.answer import Answer, Hit, Level
-    from marklight.commits import Commit, Commits
     from marklight.model import Chunk, DocumentId
-    from marklight.report import Extract, Outline, Report
+    from marklight.report import Commit, Commits, Extract, Outline, Report
 
 FORMATS = ("text", "json", "jsonl", "md", "files")
 COMMIT_FORMATS = ("text", "json", "jsonl", "md")
@@ -282,10 +281,10 @@ def commit_header(commit: Commit, several: bool = False) -> str:
 
 def commit_passage(commit: Commit, hit: Hit) -> str:
     """Return the matching text without the subject, which the header contains."""
-    from marklight.commits import kind
+    from marklight.report import commit_part
 
     text = hit.chunk.text.strip("\n")
-    if kind(hit) == "diff":
+    if commit_part(hit) == "diff":
         return text
     lines = text.split("\n")
     last = 0  # of the lines that make up the subject
@@ -309,10 +308,10 @@ def with_short_hashes(commits: Commits) -> Answer:
 
 def _commit_markdown(commit: Commit, hit: Hit) -> str:
     """Render a commit as Markdown: a quotation; a diff gets a code fence longer than any inside it."""
-    from marklight.commits import kind
+    from marklight.report import commit_part
 
     body = commit_passage(commit, hit)
-    if kind(hit) == "diff":
+    if commit_part(hit) == "diff":
         fence = "`" * max(3, *(len(run) + 1 for run in ("", *re.findall(r"`{3,}", body))))
         body = f"{fence}diff\n{body}\n{fence}"
     files = (inline_markdown(line) for line in _files(hit))
@@ -322,9 +321,9 @@ def _commit_markdown(commit: Commit, hit: Hit) -> str:
 
 def _files(hit: Hit) -> list[str]:
     """List the files that a passage of a diff belongs to."""
-    from marklight.commits import kind
+    from marklight.report import commit_part
 
-    if kind(hit) != "diff" or not hit.chunk.headings:
+    if commit_part(hit) != "diff" or not hit.chunk.headings:
         return []
     return [f"files: {', '.join(map(one_line, hit.chunk.headings))}"]
 

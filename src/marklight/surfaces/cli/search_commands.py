@@ -30,8 +30,8 @@ from marklight.surfaces.cli.options import (
 from marklight.surfaces.cli.output import Bar, note, show, show_data
 
 if TYPE_CHECKING:
-    from marklight.commits import Commits
     from marklight.library import Library
+    from marklight.report import Commits
     from marklight.surfaces.cli.interactive import Session
     from marklight.surfaces.daemon.client import RemoteLibrary
 
@@ -146,7 +146,7 @@ def search(
     if more and format == "text":
         note(f"{more}. Use --set search.skip={','.join(stages)} to see them")
     if answer.commits and format != "json":
-        from marklight.commits import Commits
+        from marklight.report import Commits
 
         assert isinstance(answer.commits, Commits)
         if format in ("text", "md"):
