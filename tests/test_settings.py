@@ -97,7 +97,7 @@ def test_a_skipped_stage_is_not_in_the_pipeline() -> None:
     "assignment",
     [
         "search.reciprocal.k=-1",
-        "search.per_document.most=0",
+        "search.per_document.max_passages=0",
         "search.confidence.threshold=2",
         "search.current_collection.boost=-1",
         "search.current_collection.boost=inf",
@@ -240,7 +240,10 @@ def test_every_renamed_setting_leads_to_one_that_exists() -> None:
             "search.near_duplicates.overlap=0",
             "search.near_duplicates.overlap must be above 0 and at most 1",
         ),
-        ("search.per_document.most=0", "search.per_document.most must be at least 1, but is 0"),
+        (
+            "search.per_document.max_passages=0",
+            "search.per_document.max_passages must be at least 1, but is 0",
+        ),
         ("search.rerank.budget_ms=-1", "search.rerank.budget_ms must be at least 0, but is -1"),
     ],
 )

@@ -141,7 +141,7 @@ def test_the_users_own_ways_are_honoured_for_every_key(tmp_path: Path) -> None:
         "search.semantic.candidates_per_result = 1000",
         "search.graph.seeds = 1000",
         "search.graph.max_neighbours = 1000",
-        "search.context.most_characters = 1000000000",
+        "search.context.max_characters = 1000000000",
         "search.rerank.candidates = 100000",
         "search.rerank.budget_ms = 3600000.0",
     ],

@@ -91,7 +91,7 @@ def test_a_long_section_is_cut_around_the_passage_and_that_is_said(snapshot: Sna
     own = found[0].chunk
     for most in (1, 2_000, 3_000, 5_000):
         ((wide,), said) = shown(
-            Query("w1", expand_context=True), found, snapshot, Context(most_characters=most)
+            Query("w1", expand_context=True), found, snapshot, Context(max_characters=most)
         )
         assert own.text.strip() in wide.chunk.text
         assert len(wide.chunk.text) <= max(most, len(own.text))
@@ -113,7 +113,7 @@ def test_sections_in_place_of_passages_have_neighbours_too(snapshot: Snapshot) -
 
 def test_a_part_of_a_very_long_line_stays_a_part(snapshot: Snapshot) -> None:
     found = hits(snapshot, ("line.txt", 1))
-    assert shown(Query("word", context=1), found, snapshot, Context(most_characters=3_000))[0] == (
+    assert shown(Query("word", context=1), found, snapshot, Context(max_characters=3_000))[0] == (
         found
     )
     ((wide,), _) = shown(Query("word", context=1), found, snapshot, Context())
@@ -121,5 +121,5 @@ def test_a_part_of_a_very_long_line_stays_a_part(snapshot: Snapshot) -> None:
 
 
 def test_room_for_nothing_is_no_setting() -> None:
-    with pytest.raises(SettingsError, match="most_characters"):
-        build_stage(Context, most_characters=0)
+    with pytest.raises(SettingsError, match="max_characters"):
+        build_stage(Context, max_characters=0)

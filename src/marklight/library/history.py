@@ -330,7 +330,7 @@ def _commit_pipeline(pipeline: Pipeline) -> Pipeline:
     """Return the stages of a pipeline that apply to commits, with one result per commit."""
     refine = {name: stage for name, stage in pipeline.refine.items() if name not in SKIPPED_STAGES}
     if "per_document" in refine:
-        refine["per_document"] = PerDocument(most=1)
+        refine["per_document"] = PerDocument(max_passages=1)
     rewrite = dict(pipeline.rewrite)
     if "operators" in rewrite:
         rewrite["operators"] = _path_as_files(rewrite["operators"])

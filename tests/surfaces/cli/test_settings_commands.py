@@ -136,11 +136,11 @@ def test_a_copy_of_a_trusted_file_is_not_trusted(
 def test_settings_show_ignored_values_with_reasons(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = 'serve.token = "known"\nserve.start = true\nchunk.max_chars = 3\nsearch.exact_title.most = 4\n'
+    text = 'serve.token = "known"\nserve.start = true\nchunk.max_chars = 3\nsearch.exact_title.max_matches = 4\n'
     write(folder, {"marklight.toml": text})
     found = run_json(capsys, "settings", "--json")
     source = str(folder / "marklight.toml")
-    assert found["search.exact_title.most"] == {"value": 4, "source": source}
+    assert found["search.exact_title.max_matches"] == {"value": 4, "source": source}
     assert found["serve.start"] == {
         "value": False,
         "source": "built-in",
@@ -158,7 +158,7 @@ def test_settings_show_ignored_values_with_reasons(
 def test_settings_that_need_no_trust_are_not_recorded(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(folder, {"marklight.toml": "search.exact_title.most = 4\n"})
+    write(folder, {"marklight.toml": "search.exact_title.max_matches = 4\n"})
     code, out, err = run_cli(capsys, "trust")
     assert (code, out) == (0, "")
     assert "needs trust. Nothing was changed" in err

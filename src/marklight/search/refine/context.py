@@ -16,7 +16,7 @@ from marklight.text.lines import DocumentLines, Lines
 class Context:
     """Add neighbours on both sides, or the whole section, as `--context` and `--expand-context` request."""
 
-    most_characters: Annotated[int, Within(1)] = 20_000
+    max_characters: Annotated[int, Within(1)] = 20_000
     """Longest text of a hit; of a longer section, the part around the passage."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
@@ -37,8 +37,8 @@ class Context:
         if cut:
             results = "1 result is" if cut == 1 else f"{cut} results are"
             tools.notify(
-                f"{results} cut to {self.most_characters:,} characters around the passage;"
-                " search.context.most_characters changes that"
+                f"{results} cut to {self.max_characters:,} characters around the passage;"
+                " search.context.max_characters changes that"
             )
         return tuple(shown)
 
@@ -50,9 +50,9 @@ class Context:
         page = document.page
         level = "section" if query.expand_context else "neighbours"
         wanted = documents.lines(chunk, level, query.context)
-        lines = _within(page, wanted, chunk.lines, self.most_characters)
+        lines = _within(page, wanted, chunk.lines, self.max_characters)
         text = page.between(*lines)
-        if len(text) > max(self.most_characters, len(chunk.text)):
+        if len(text) > max(self.max_characters, len(chunk.text)):
             return hit, False  # a part of a very long line
         return replace(hit, chunk=replace(chunk, lines=lines, text=text)), lines == wanted
 

@@ -50,13 +50,13 @@ class ExactTitle:
     invents: ClassVar[bool] = True
     """It adds the first passage of a document or section without hits."""
 
-    most: Annotated[int, Within(1)] = 3
+    max_matches: Annotated[int, Within(1)] = 3
     """Most matches that are put first; of more, the best ones."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if query.mode is Mode.CODE:
             return hits
-        matches = title_matches(query, hits, tools)[: self.most]
+        matches = title_matches(query, hits, tools)[: self.max_matches]
         return with_keyword_matches(query, _raised(hits, matches), tools)
 
 

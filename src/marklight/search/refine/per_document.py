@@ -28,7 +28,7 @@ class PerDocument:
     by one with a rare query term that all kept passages lack.
     """
 
-    most: Annotated[int, Within(1)] = 2
+    max_passages: Annotated[int, Within(1)] = 2
     """Most passages of one document."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
@@ -37,8 +37,8 @@ class PerDocument:
         rest: list[Hit] = []
         for hit in hits:
             counts[hit.chunk.document] += 1
-            (kept if counts[hit.chunk.document] <= self.most else rest).append(hit)
-        if rest and self.most > 1 and len(kept) <= VISIBLE_HITS:
+            (kept if counts[hit.chunk.document] <= self.max_passages else rest).append(hit)
+        if rest and self.max_passages > 1 and len(kept) <= VISIBLE_HITS:
             kept = with_rare_term(kept, rest, QueryTerms(query))
         return tuple(kept)
 

@@ -48,7 +48,7 @@ OPERATION_NAMES = {
 }
 """Tool parameters whose operation parameter has another name."""
 STAGE_SETTINGS = {
-    "max_chunks_per_document": ("per_document", "most"),
+    "max_chunks_per_document": ("per_document", "max_passages"),
     "similarity_threshold": ("semantic_duplicates", "cosine"),
 }
 """Tool parameters that set a search stage for one call."""
