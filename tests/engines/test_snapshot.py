@@ -11,7 +11,7 @@ import pytest
 from marklight.answer import Filters
 from marklight.engines.embedded import snapshot as snapshots
 from marklight.engines.embedded.engine import EmbeddedEngine
-from marklight.engines.embedded.records import texts, unpacked
+from marklight.engines.embedded.records import decode_texts, encode_texts
 from marklight.engines.embedded.snapshot import BoundedCache
 from marklight.model import Batch, Entry, Vectors
 from marklight.ports import FIELD_BOOSTS, Snapshot
@@ -134,7 +134,7 @@ def test_a_repeated_keyword_search_with_a_lower_limit_returns_the_same_order(
     [(), ("",), ("", ""), ("one",), ("one", "two"), ('say "no", "yes"',), ("a\\b", "c"), ("ü\n",)],
 )
 def test_packed_texts_are_unpacked_unchanged(values: tuple[str, ...]) -> None:
-    assert unpacked(texts(values)) == values
+    assert decode_texts(encode_texts(values)) == values
 
 
 def test_the_cache_of_a_missing_library_does_not_grow(engine: EmbeddedEngine) -> None:

@@ -155,7 +155,7 @@ class EmbeddedDocuments:
 
     def context_levels(self, ids: Sequence[str]) -> Mapping[str, tuple[Level, ...]]:
         known = self._passages(ids)
-        return {id: records.levels(each.levels) for id, each in known.items() if each.levels}
+        return {id: records.decode_levels(each.levels) for id, each in known.items() if each.levels}
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None:
         row = self._session.one(
@@ -205,14 +205,14 @@ def document_facts(
     return snapshot.cache.documents.get(set(documents), read)
 
 
-@records.stored
+@records.raises_damaged
 def _facts(columns: Sequence[Any]) -> DocumentFacts:
     *file, digest, recipe, timestamp, community = columns
     date = datetime.fromisoformat(timestamp).timestamp()
     return DocumentFacts(IndexedFile(FileState(*file), digest, recipe), date, community)
 
 
-@records.stored
+@records.raises_damaged
 def _files(rows: Iterable[Sequence[Any]]) -> Mapping[DocumentId, IndexedFile]:
     return {
         DocumentId(collection, path): IndexedFile(

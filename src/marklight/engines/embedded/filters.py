@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from marklight.answer import Filters
-from marklight.engines.embedded.records import stored, unpacked
+from marklight.engines.embedded.records import decode_texts, raises_damaged
 from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.metadata_filters import (
     AUTHOR,
@@ -93,7 +93,7 @@ def count_matching(session: Session, rows: RowFilter | None) -> int:
     return int(session.value(f"SELECT count(*) FROM chunks c WHERE {condition}", values))
 
 
-@stored
+@raises_damaged
 def _by_metadata(session: Session, filters: Filters) -> RowFilter | None:
     """Return the rows that match the filters on documents and languages; None if all do."""
     filters = replace(filters, phrases=(), without=())
@@ -221,4 +221,4 @@ def _texts_with_terms(
         f"SELECT c.row, c.text, c.title, c.headings, c.merged FROM chunks c WHERE {condition}",
         values,
     ):
-        yield row, [text, title, *unpacked(headings), *unpacked(merged)]
+        yield row, [text, title, *decode_texts(headings), *decode_texts(merged)]

@@ -8,7 +8,7 @@ from itertools import islice
 
 from marklight.engines.embedded import records
 from marklight.engines.embedded.documents import GIVEN_DOCUMENTS, document_row
-from marklight.engines.embedded.records import unpacked
+from marklight.engines.embedded.records import decode_texts
 from marklight.engines.embedded.session import Row, Session, json_list
 from marklight.engines.link_resolution import LinkCandidate, resolve_link
 from marklight.model import DocumentId, NameStrength, ResolvedLink
@@ -83,7 +83,7 @@ class Targets:
     def __init__(self, session: Session, links: Iterable[Row]) -> None:
         """Resolve links, given as rows that end in the source's collection and path and the stored keys."""
         wanted = {(link[-3], link[-1]) for link in links}
-        keys = {stored: unpacked(stored) for _, stored in wanted}
+        keys = {stored: decode_texts(stored) for _, stored in wanted}
         named = _candidates(session, {key for own in keys.values() for key in own})
         self._targets = {
             (collection, stored): resolve_link(
@@ -99,7 +99,7 @@ class Targets:
         return self._targets[link[-3], link[-1]]
 
 
-@records.stored
+@records.raises_damaged
 def _resolved(session: Session, rows: list[Row]) -> list[ResolvedLink]:
     links = [(DocumentId(*row[:2]), records.link(row[2:])) for row in rows]
     named = _candidates(session, {key for _, link in links for key in link.keys})
@@ -117,7 +117,7 @@ def _resolved(session: Session, rows: list[Row]) -> list[ResolvedLink]:
     ]
 
 
-@records.stored
+@records.raises_damaged
 def _candidates(session: Session, keys: Iterable[str]) -> dict[str, list[LinkCandidate]]:
     """Return the documents that have these keys as names."""
     named: dict[str, list[LinkCandidate]] = defaultdict(list)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from marklight.engines.embedded.documents import GIVEN_DOCUMENTS, document_facts
-from marklight.engines.embedded.records import packed
+from marklight.engines.embedded.records import encode_json
 from marklight.engines.embedded.session import Session, json_list
 from marklight.model import DocumentId, Entry, ResolvedLink
 
@@ -179,7 +179,7 @@ def new_keys(entries: Iterable[Entry]) -> Mapping[DocumentId, LinkKeys]:
     """Return the link keys and names of parsed documents."""
     return {
         entry.document.id: (
-            frozenset(packed(link.keys) for link in entry.document.links),
+            frozenset(encode_json(link.keys) for link in entry.document.links),
             frozenset((name.key, str(name.strength)) for name in entry.document.names),
         )
         for entry in entries

@@ -1,4 +1,4 @@
-"""Documents and passages as rows, and back."""
+"""Encode documents, passages and links as rows of the tables, and decode them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from marklight.answer import Level
 from marklight.engines.embedded.session import Row
-from marklight.engines.embedded.sqlite_errors import damaged_rows
 from marklight.model import (
     Chunk,
     Document,
@@ -28,51 +27,54 @@ CHUNK = (
     "c.id, d.collection, d.path, c.ordinal, c.title, c.headings, c.anchor, c.first_line,"
     " c.last_line, c.kind, c.text, c.parent, c.digest, c.merged, c.code, c.languages"
 )
-"""The columns of a passage, as `chunk` takes them."""
+"""The columns of a passage, for `chunk`."""
 
 _KINDS = {str(kind): kind for kind in Kind}
 LINK = "l.type, l.target, l.fragment, l.text, l.line, l.keys"
+"""The columns of a link, for `link`."""
 
 
 Arguments = ParamSpec("Arguments")
 Value = TypeVar("Value")
 
 
-def stored(read: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
-    """Decorate a function that parses a row: raise StoreError with a hint for an invalid row."""
+def raises_damaged(decode: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+    """Decorate a function that decodes a row: raise StoreError with a hint for an invalid row."""
 
-    @wraps(read)
-    def reading(*given: Arguments.args, **named: Arguments.kwargs) -> Value:
+    @wraps(decode)
+    def wrapper(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
         try:
-            return read(*given, **named)
+            return decode(*args, **kwargs)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
+            from marklight.engines.embedded.sqlite_errors import damaged_rows
+
             raise damaged_rows() from error
 
-    return reading
+    return wrapper
 
 
-packed = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-"""A value as JSON, short; one encoder for all, which halves the time."""
+encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""Encode a value as compact JSON; one encoder for all calls, which halves the time."""
 
 
-def texts(values: tuple[str, ...]) -> str:
-    """Several texts as one; most passages have none of most."""
-    return packed(values) if values else ""
+def encode_texts(values: tuple[str, ...]) -> str:
+    """Encode several texts as one; no text as the empty one, which is the most frequent case."""
+    return encode_json(values) if values else ""
 
 
-def unpacked(stored: str) -> tuple[str, ...]:
-    """The same back."""
+def decode_texts(stored: str) -> tuple[str, ...]:
+    """Decode what `encode_texts` returned."""
     if len(stored) <= len("[]"):
         return ()
     if "\\" in stored:
         return tuple(json.loads(stored))
-    # Nothing in it is escaped, so it can be cut where texts meet: a fifth of the time.
+    # Nothing in it is escaped, so it can be split between the texts: a fifth of the time.
     return tuple(stored[2:-2].split('","'))
 
 
-def record(document: Document) -> str:
-    """What a document says about itself, but for its text, links and names."""
-    return packed(
+def encode_record(document: Document) -> str:
+    """Encode the metadata of a document: all but its text, links and names."""
+    return encode_json(
         {
             "title": document.title,
             "description": document.description,
@@ -83,7 +85,8 @@ def record(document: Document) -> str:
             "category": document.category,
             "metadata": document.metadata,
             "outline": [
-                (each.level, each.text, each.anchor, each.lines) for each in document.outline
+                (heading.level, heading.text, heading.anchor, heading.lines)
+                for heading in document.outline
             ],
             "blocks": dict(document.blocks),
             "remarks": document.remarks,
@@ -91,35 +94,35 @@ def record(document: Document) -> str:
     )
 
 
-@stored
+@raises_damaged
 def document(row: Row, text: str, links: list[Row], names: list[Row]) -> Document:
-    """A document from `collection, path, size, mtime_ns, ctime_ns, digest, recipe, date, record`."""
-    collection, path, *file, digest, recipe, date, said_record = row
-    said = json.loads(said_record)
+    """Decode a document from `collection, path, size, mtime_ns, ctime_ns, digest, recipe, date, record`."""
+    collection, path, *file, digest, recipe, date, record = row
+    metadata = json.loads(record)
     return Document(
         id=DocumentId(collection, path),
-        title=said["title"],
+        title=metadata["title"],
         text=text,
         file=FileState(*file),
         digest=digest,
         recipe=recipe,
-        description=said["description"],
-        keywords=tuple(said["keywords"]),
-        tags=tuple(said["tags"]),
-        aliases=tuple(said["aliases"]),
-        author=said["author"],
-        category=said["category"],
+        description=metadata["description"],
+        keywords=tuple(metadata["keywords"]),
+        tags=tuple(metadata["tags"]),
+        aliases=tuple(metadata["aliases"]),
+        author=metadata["author"],
+        category=metadata["category"],
         date=date,
-        metadata=said["metadata"],
-        outline=outline(said_record),
-        links=tuple(link(each) for each in links),
+        metadata=metadata["metadata"],
+        outline=outline(record),
+        links=tuple(link(columns) for columns in links),
         names=tuple(Name(key, NameStrength(strength)) for key, strength in names),
-        blocks=said["blocks"],
-        remarks=tuple(said["remarks"]),
+        blocks=metadata["blocks"],
+        remarks=tuple(metadata["remarks"]),
     )
 
 
-@stored
+@raises_damaged
 def outline(record: str) -> tuple[Heading, ...]:
     """Return the headings in the record of a document."""
     return tuple(
@@ -128,52 +131,52 @@ def outline(record: str) -> tuple[Heading, ...]:
     )
 
 
-@stored
+@raises_damaged
 def link(row: Row) -> Link:
-    """A link from the columns of `LINK`."""
+    """Decode a link from the columns of `LINK`."""
     kind, target, fragment, text, line, keys = row
-    return Link(LinkType(kind), target, fragment, text, line, unpacked(keys))
+    return Link(LinkType(kind), target, fragment, text, line, decode_texts(keys))
 
 
-@stored
+@raises_damaged
 def chunk(row: Sequence[Any]) -> Chunk:
-    """A passage from the columns of `CHUNK`."""
+    """Decode a passage from the columns of `CHUNK`."""
     id, collection, path, ordinal, title, headings, anchor, first, last, *rest = row
     kind, text, parent, digest, merged, code, languages = rest
-    # By position: a search makes some sixty of them, and names would cost a fifth more.
+    # By position: a search decodes some sixty of them, and keywords would cost a fifth more.
     return Chunk(
         id,
         DocumentId(collection, path),
         ordinal,
         title,
-        unpacked(headings),
+        decode_texts(headings),
         anchor,
         (first, last),
         _KINDS[kind],
         text,
         parent,
         digest,
-        unpacked(merged),
+        decode_texts(merged),
         code,
-        unpacked(languages),
+        decode_texts(languages),
     )
 
 
-@stored
+@raises_damaged
 def section(row: Row) -> Section:
-    """A section from `id, headings, anchor, first_line, last_line, span_from, span_to`."""
+    """Decode a section from `id, headings, anchor, first_line, last_line, span_from, span_to`."""
     id, headings, anchor, first, last, start, end = row
-    return Section(id, unpacked(headings), anchor, (first, last), (start, end))
+    return Section(id, decode_texts(headings), anchor, (first, last), (start, end))
 
 
-def levels_row(levels: Iterable[Level]) -> str:
-    """How far a passage can be widened, as one text."""
-    return packed([(each.name, *each.lines, each.characters) for each in levels])
+def encode_levels(levels: Iterable[Level]) -> str:
+    """Encode the context levels of a passage."""
+    return encode_json([(level.name, *level.lines, level.characters) for level in levels])
 
 
-@stored
-def levels(row: str) -> tuple[Level, ...]:
-    """The same back."""
+@raises_damaged
+def decode_levels(row: str) -> tuple[Level, ...]:
+    """Decode what `encode_levels` returned."""
     return tuple(
         Level(name, (first, last), characters) for name, first, last, characters in json.loads(row)
     )

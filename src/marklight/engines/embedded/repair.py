@@ -12,7 +12,7 @@ from marklight.engines import titles
 from marklight.engines.embedded import lexical_repair, lexical_writer, links, vector_writer
 from marklight.engines.embedded.binary_vectors import BinaryVectorFile
 from marklight.engines.embedded.checksums import damaged_documents, damaged_vectors
-from marklight.engines.embedded.records import unpacked
+from marklight.engines.embedded.records import decode_texts
 from marklight.engines.embedded.session import Row, Session, json_list
 from marklight.engines.embedded.sqlite_errors import damaged
 from marklight.engines.embedded.vector_files import FileInUse, VectorFile, vector_file_info
@@ -145,7 +145,7 @@ def _title_rows(session: Session) -> Iterator[Row]:
             [document],
         )[0]
         headed = [
-            titles.HeadedPassage(ordinal, unpacked(headings), unpacked(merged))
+            titles.HeadedPassage(ordinal, decode_texts(headings), decode_texts(merged))
             for _, ordinal, headings, merged in group
         ]
         for row in titles.title_entries(path, title, json.loads(aliases), headed):

@@ -281,7 +281,7 @@ class EmbeddedStatus:
     def manifest(self) -> Mapping[str, str]:
         return dict(self._session.all("SELECT key, value FROM manifest"))
 
-    @records.stored
+    @records.raises_damaged
     def failures(self) -> Sequence[Failure]:
         return [
             Failure(
@@ -294,7 +294,7 @@ class EmbeddedStatus:
             )
         ]
 
-    @records.stored
+    @records.raises_damaged
     def remarks(self) -> list[tuple[DocumentId, str]]:
         return [
             (DocumentId(collection, path), remark)

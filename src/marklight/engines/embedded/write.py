@@ -15,7 +15,12 @@ from typing import Any
 from marklight.engines.embedded import links
 from marklight.engines.embedded.checksums import passage_checksum, store_checksums
 from marklight.engines.embedded.documents import column
-from marklight.engines.embedded.records import levels_row, packed, record, texts
+from marklight.engines.embedded.records import (
+    encode_json,
+    encode_levels,
+    encode_record,
+    encode_texts,
+)
 from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.embedded.vocabulary import counting
 from marklight.engines.metadata_filters import clamp_times, metadata_pairs, timestamp
@@ -69,12 +74,12 @@ class InsertedEntry:
                 chunk.anchor,
                 *chunk.lines,
                 chunk.title,
-                texts(chunk.headings),
-                texts(chunk.merged),
-                texts(chunk.languages),
+                encode_texts(chunk.headings),
+                encode_texts(chunk.merged),
+                encode_texts(chunk.languages),
                 chunk.code,
                 chunk.text,
-                levels_row(levels),
+                encode_levels(levels),
             )
             checksum = passage_checksum(
                 self.key, document.digest, document.recipe, (chunk.id, *columns)
@@ -206,7 +211,7 @@ def _insert_documents(session: Session, inserted: Sequence[InsertedEntry]) -> No
     )
     session.many(
         "INSERT INTO contents VALUES (?, ?, ?)",
-        ((row, record(document), document.text) for row, document in documents),
+        ((row, encode_record(document), document.text) for row, document in documents),
     )
     session.many(
         "INSERT INTO facts VALUES (?, ?, ?)",
@@ -220,7 +225,7 @@ def _insert_documents(session: Session, inserted: Sequence[InsertedEntry]) -> No
         "INSERT INTO sections VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (
-                *(section.id, item.document, texts(section.headings), section.anchor),
+                *(section.id, item.document, encode_texts(section.headings), section.anchor),
                 *(*section.lines, *section.span),
             )
             for item in inserted
@@ -269,7 +274,7 @@ def _insert_links(session: Session, inserted: Sequence[InsertedEntry]) -> None:
                 link.fragment,
                 link.text,
                 link.line,
-                packed(link.keys),
+                encode_json(link.keys),
             )
             for row, document, link in links
         ),
