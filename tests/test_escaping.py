@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.escaping import escape_json, one_line, quoted, visible, without_controls
+from marklight.formatting import escape_json, one_line, quoted, visible, without_controls
 from tests.forgery import BIDI, C1, DANGEROUS, ESCAPES, TAGS, texts
 
 READABLE = [

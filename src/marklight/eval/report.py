@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from marklight.escaping import one_line
 from marklight.eval import metrics
 from marklight.eval.run import TOP, Comparison, Outcome, Run
+from marklight.formatting import one_line
 from marklight.settings import Settings
 
 LABELS = {

@@ -17,7 +17,7 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 
-from marklight.escaping import visible
+from marklight.formatting import visible
 from marklight.ingest import frontmatter
 from marklight.ingest.links import is_media, keys_for, wiki_parts
 from marklight.ingest.parse import Style, parser

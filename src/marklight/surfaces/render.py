@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from marklight.escaping import escape_json, one_line, quoted
-from marklight.formatting import headed_place, text_of
+from marklight.formatting import escape_json, headed_place, one_line, quoted, text_of
 
 if TYPE_CHECKING:
     # Types only: `--help` needs the formats and nothing else.

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from mcp import Client
 
-from marklight.escaping import one_line, visible
+from marklight.formatting import one_line, visible
 from tests.forgery import BIDI, DANGEROUS, ESCAPES, HEADER, NAME, NOTE, TAGS, TEXT, read_answer
 from tests.making import write
 from tests.surfaces.mcp.serving import (

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marklight.answer import CHARACTERS_PER_TOKEN, Answer, Hit, Query
-from marklight.escaping import one_line, visible
-from marklight.formatting import place
+from marklight.formatting import one_line, place, visible
 from marklight.model import DocumentId, trail
 from marklight.report import Extract
 from marklight.surfaces.mcp import rendering

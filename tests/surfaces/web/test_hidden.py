@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from marklight.escaping import visible
+from marklight.formatting import visible
 from tests.forgery import BIDI, DANGEROUS, TAGS, TEXT
 from tests.making import write
 from tests.surfaces.http.serving import Served, serving

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from marklight.errors import UsageError
-from marklight.escaping import one_line
+from marklight.formatting import one_line
 from marklight.surfaces.cli.options import completer
 from marklight.surfaces.cli.output import close_sentence, note, show
 

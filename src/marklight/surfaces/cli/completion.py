@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from marklight.escaping import one_line
+from marklight.formatting import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marklight.escaping import one_line, without_controls
+from marklight.formatting import one_line, without_controls
 from marklight.formatting import path as path_text
 from marklight.place import around
 from marklight.surfaces import render

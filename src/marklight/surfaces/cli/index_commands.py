@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marklight.escaping import one_line
+from marklight.formatting import one_line
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, open_library, open_own
 from marklight.surfaces.cli.output import Bar, note, show, show_json

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.answer import Answer, Hit, Mode
 from marklight.errors import MarklightError, NotFound, UsageError
-from marklight.escaping import QUOTE, one_line
-from marklight.formatting import left_out, place
+from marklight.formatting import QUOTE, left_out, one_line, place
 from marklight.levels import LEVELS
 from marklight.model import trail
 from marklight.report import Extract

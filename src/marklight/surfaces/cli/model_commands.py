@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from marklight.escaping import one_line
+from marklight.formatting import one_line
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import AS_JSON
 from marklight.surfaces.cli.output import Bar, show, show_json

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import click
 
-from marklight.escaping import QUOTE, one_line
+from marklight.formatting import QUOTE, one_line
 from marklight.surfaces.render import to_json
 
 INDENT = " " * 4

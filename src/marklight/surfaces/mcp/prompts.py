@@ -9,7 +9,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from marklight.errors import MarklightError
-from marklight.escaping import one_line
+from marklight.formatting import one_line
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp import rendering
 from marklight.surfaces.mcp.rendering import QUOTED

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from marklight.errors import MarklightError
-from marklight.escaping import one_line, quoted
-from marklight.formatting import place_of
+from marklight.formatting import one_line, place_of, quoted
 from marklight.library.watching import Watcher
 from marklight.model import trail
 from marklight.surfaces.mcp.token_budget import Block, fit, max_characters, truncate_extract

@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from marklight.errors import MarklightError, NotFound, UsageError
-from marklight.escaping import one_line, visible
+from marklight.formatting import one_line, visible
 from marklight.model import DocumentId
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp.rendering import error_text

@@ -18,7 +18,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from marklight.escaping import escape_json
+from marklight.formatting import escape_json
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp.server import LibraryServer, make_server
 

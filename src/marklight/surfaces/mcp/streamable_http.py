@@ -6,7 +6,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, Streamable
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from marklight.escaping import escape_json
+from marklight.formatting import escape_json
 from marklight.surfaces.mcp.server import LibraryServer
 
 IDLE_SECONDS = 1800.0

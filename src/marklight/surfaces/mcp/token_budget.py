@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from marklight.answer import CHARACTERS_PER_TOKEN
-from marklight.escaping import quoted
+from marklight.formatting import quoted
 from marklight.search.context import SHOWS_WHOLE
 from marklight.text.sentences import truncate_at_sentence
 
