@@ -1,4 +1,4 @@
-"""Retrievers for frameworks in which people build with language models; each an extra of its own."""
+"""Retrievers for LLM frameworks; each needs its own extra."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from marklight.answer import Answer
 
 
 def citations(answer: Answer) -> list[tuple[str, dict[str, Any]]]:
-    """Each hit as its text and what is known about it; `source` is what a reader is shown, `guide.md:10-24`."""
+    """Return the text and the metadata of each result; `source` is its place for readers, such as `guide.md:10-24`."""
     several = answer.several_collections
-    found = []
+    citations = []
     for result in answer.to_dict()["results"]:
         content = result.pop("content")
         first, last = result["lines"]
         folder = f"{result['collection']}/" if several else ""
         source = f"{folder}{result['path']}:{first}-{last}"
-        # Sizes of what was not asked for, and the parts of a score, are no facts about the passage.
-        facts = {key: value for key, value in result.items() if key not in ("levels", "why")}
-        found.append((content, {"source": source, **facts}))
-    return found
+        # Context levels and the explanation of the score do not describe the passage.
+        metadata = {key: value for key, value in result.items() if key not in ("levels", "why")}
+        citations.append((content, {"source": source, **metadata}))
+    return citations

@@ -1,4 +1,4 @@
-"""A retriever for LangChain: `pip install marklight[langchain]`."""
+"""Retriever for LangChain: `pip install marklight[langchain]`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from marklight.library import Library
 
 
 class MarklightRetriever(BaseRetriever):
-    """Passages of a library, best first, each with where it stands and how likely it answers."""
+    """Retrieve passages of a library, best first, each with its place and its score."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     library: Library
-    """From `marklight.open`; whoever opened it closes it."""
+    """A library from `marklight.open`; the caller closes it."""
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Arguments of `library.search`, such as limit, mode, tag or min_confidence."""
 
@@ -33,6 +33,6 @@ class MarklightRetriever(BaseRetriever):
     ) -> list[Document]:
         answer = self.library.search(query, **{**self.options, **more})
         return [
-            Document(page_content=text, metadata=facts, id=facts["chunk_id"])
-            for text, facts in citations(answer)
+            Document(page_content=text, metadata=metadata, id=metadata["chunk_id"])
+            for text, metadata in citations(answer)
         ]

@@ -1,4 +1,4 @@
-"""A retriever for LlamaIndex: `pip install marklight[llama-index]`."""
+"""Retriever for LlamaIndex: `pip install marklight[llama-index]`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from marklight.adapters import citations
 from marklight.library import Library
 
-TOLD = ("source", "title")
-"""What a language model reads of a passage beside its text: enough to cite it."""
+LLM_METADATA = ("source", "title")
+"""Metadata that the language model sees: enough to cite a passage."""
 
 
 class MarklightRetriever(BaseRetriever):
-    """Passages of a library, best first, each with where it stands and how likely it answers."""
+    """Retrieve passages of a library, best first, each with its place and its score."""
 
     def __init__(self, library: Library, **options: Any) -> None:
-        """The options are arguments of `library.search`, such as limit, mode, tag or min_confidence."""
+        """Take a library from `marklight.open`, and arguments of `library.search` such as limit, mode, tag or min_confidence."""
         super().__init__()
         self.library = library
         self.options = options
@@ -28,13 +28,13 @@ class MarklightRetriever(BaseRetriever):
         return [
             NodeWithScore(
                 node=TextNode(
-                    id_=facts["chunk_id"],
+                    id_=metadata["chunk_id"],
                     text=text,
-                    metadata=facts,
-                    excluded_embed_metadata_keys=list(facts),
-                    excluded_llm_metadata_keys=[key for key in facts if key not in TOLD],
+                    metadata=metadata,
+                    excluded_embed_metadata_keys=list(metadata),
+                    excluded_llm_metadata_keys=[key for key in metadata if key not in LLM_METADATA],
                 ),
-                score=facts["score"],
+                score=metadata["score"],
             )
-            for text, facts in citations(answer)
+            for text, metadata in citations(answer)
         ]

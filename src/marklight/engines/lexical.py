@@ -8,7 +8,7 @@ from functools import cache
 
 from marklight.model import Chunk, Document
 from marklight.ports import FIELD_BOOSTS, TermCoverage
-from marklight.text import analyze, code_terms, digest, identifier_parts
+from marklight.text import MAX_QUERY_TERMS, analyze, code_terms, digest, identifier_parts
 
 PROSE = tuple(FIELD_BOOSTS)
 CODE = "code"
@@ -68,9 +68,6 @@ def analyzer_fingerprint() -> str:
     output = (analyze(_SAMPLE), identifier_parts(_SAMPLE), code_terms(_SAMPLE), PROSE)
     return digest(*(" ".join(terms) for terms in output), str(TITLE_TIMES), size=6)
 
-
-MAX_QUERY_TERMS = 36
-"""Distinct query terms of which coverage is computed: enough for the topic of a pasted text."""
 
 BACKGROUND_PASSAGES = 100
 """Passages without any query term, added to the library's own: in a library of ten passages a term

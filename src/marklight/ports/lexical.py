@@ -28,6 +28,10 @@ fields is noise: nDCG@10 of best passages, mean of eight development sets, is .6
 """
 
 
+FULL_COVERAGE = 0.999
+"""Coverage of all terms, with room for rounding."""
+
+
 class TermCoverage(NamedTuple):
     """Idf-weighted share of the query terms that a passage contains, 0 to 1."""
 
@@ -35,6 +39,11 @@ class TermCoverage(NamedTuple):
     title: float
     rare: float = 0.0
     """Part of `anywhere` that comes from rare terms."""
+
+    @property
+    def is_full(self) -> bool:
+        """Return true if the passage contains all terms, with room for rounding."""
+        return self.anywhere > FULL_COVERAGE
 
 
 class LexicalReader(Protocol):

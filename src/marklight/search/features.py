@@ -44,8 +44,6 @@ MIN_CORPUS_SIZE = 25
 """Passages below which nothing was learned about answerability; fewer that pass a filter count as so many."""
 MAX_PHRASE_WORDS = 6
 """Longest query that is also matched as a phrase. Hand-set; not measured."""
-FULL_COVERAGE = 0.999
-"""Coverage from which a passage has all terms, with room for rounding."""
 PHRASE_WEIGHT = 0.3
 """Value of `exact_phrase` for several words, of 1 for a single one. With 1 the right page of one link text
 in ten is below the threshold, as another page has those words; with 0.3 the ranking of all sets is unchanged."""
@@ -256,7 +254,7 @@ def exact_phrase(
             id for id, chunk in chunks.items() if matches_phrases((text,), (), _fields(chunk))
         ]
         return {id: coverage.get(id, NO_COVERAGE).anywhere for id in matches}
-    full = [id for id in chunks if coverage.get(id, NO_COVERAGE).anywhere > FULL_COVERAGE]
+    full = [id for id in chunks if coverage.get(id, NO_COVERAGE).is_full]
     matches = [id for id in full if contains_sequence(text, "\0".join(_fields(chunks[id])).lower())]
     documents = {chunks[id].document for id in matches}
     return dict.fromkeys(matches, PHRASE_WEIGHT / max(1, len(documents)))

@@ -4,6 +4,7 @@ Globs, line index, sentences and suggestions are imported from their modules, as
 """
 
 from marklight.text.analyzer import (
+    MAX_QUERY_TERMS,
     analyze,
     base_form,
     code_terms,
@@ -24,6 +25,7 @@ from marklight.text.markdown import chunk_embedding_text, embedding_text, strip_
 from marklight.text.phrases import contains_sequence, has_words, matches_phrases, phrase_terms
 
 __all__ = [
+    "MAX_QUERY_TERMS",
     "analyze",
     "base_form",
     "bounded_key",

@@ -14,6 +14,8 @@ from marklight.text.digests import digest
 MAX_WORD = 64
 """Characters of the longest word that is indexed. Longer runs are hashes or encoded data: nobody types
 them, and they bloat the index. Hand-set; not measured."""
+MAX_QUERY_TERMS = 36
+"""Terms of a query that are examined one by one: enough for the topic of a pasted text. Hand-set; not measured."""
 MAX_CACHED = 200_000
 """Entries of each cache of analyzed words, about 30 MB; a corpus seldom has more distinct words. Hand-set; not measured."""
 

@@ -12,18 +12,14 @@ from typing import Annotated, NamedTuple
 from marklight.answer import Filters, Mode, Query
 from marklight.ports import Snapshot, Tools
 from marklight.settings import Within
-from marklight.text import analyze, fold, has_cjk, stop_words
+from marklight.text import MAX_QUERY_TERMS, analyze, fold, has_cjk, stop_words
 
-MAX_QUERY_WORDS = 36
-"""Words of a query that are examined; the beginning of a pasted text suffices. Hand-set; not measured."""
 MIN_COMPOUND, MAX_COMPOUND = 3, 30
 """Letters of a word that is split. Hand-set; not measured."""
 MAX_SPLITS = 4
 """Ways to split a word that are looked up in passages. Hand-set; not measured."""
 READ_PASSAGES = 20
 """Best passages with both parts that are read to see how they are written. Hand-set; not measured."""
-FULL_COVERAGE = 0.999
-"""Term coverage that counts as all terms, below 1 for rounding."""
 MIN_TRANSPOSED, MIN_MISSING, MIN_ONE_EDIT, MIN_TWO_EDITS = 4, 5, 7, 8
 """Letters of a word from which on a transposition, a missing letter, any single edit and two edits are corrected.
 
@@ -47,7 +43,7 @@ class Spelling:
     nothing typed is replaced.
     """
 
-    max_words: Annotated[int, Within(0, MAX_QUERY_WORDS)] = 3
+    max_words: Annotated[int, Within(0, MAX_QUERY_TERMS)] = 3
     """Maximum of words missing from the library for which another spelling or a suggestion is looked up. Hand-set; not measured."""
 
     def __call__(self, query: Query, tools: Tools) -> Query:
@@ -101,7 +97,7 @@ def _corrected(query: Query, corrections: dict[QueryWord, str]) -> Query:
 
 def _query_words(text: str) -> list[QueryWord]:
     """Return the words of a query, without those with an apostrophe or CJK characters."""
-    matches = islice(_WORD.finditer(text), MAX_QUERY_WORDS)
+    matches = islice(_WORD.finditer(text), MAX_QUERY_TERMS)
     words = (QueryWord(match.start(), match.end(), match[0], fold(match[0])) for match in matches)
     return [word for word in words if word.folded.isalnum() and not has_cjk(word.folded)]
 
@@ -168,7 +164,7 @@ def _occurs_as_typed(compound: QueryWord, snapshot: Snapshot) -> bool:
         for hit in snapshot.lexical.search(terms, {"whole": 1.0}, Filters(), READ_PASSAGES)
     ]
     coverages = snapshot.lexical.term_coverage(terms, best).values()
-    return any(coverage.anywhere > FULL_COVERAGE for coverage in coverages)
+    return any(coverage.is_full for coverage in coverages)
 
 
 def split_compound(word: str, snapshot: Snapshot) -> str:
