@@ -1,4 +1,4 @@
-"""Markdown and HTML that try to run: each would set `window.ran` or raise a dialog in a page that let it."""
+"""XSS payloads in Markdown and HTML: each would set `window.ran` or open a dialog in an unsafe page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ RUN = "window.ran=1"
 RUN_B64 = "PHNjcmlwdD50b3AucmFuPTE8L3NjcmlwdD4="  # <script>top.ran=1</script>
 
 HOSTILE = (
-    # Scripts, however they are written
+    # Scripts
     f"<script>{RUN}</script>",
     f"<SCRIPT>{RUN}</SCRIPT>",
     f"<scr<script>ipt>{RUN}</scr</script>ipt>",
@@ -22,7 +22,7 @@ HOSTILE = (
     f"> <script>{RUN}</script>",
     f"- <script>{RUN}</script>",
     f"| a |\n|---|\n| <script>{RUN}</script> |",
-    # Handlers
+    # Event handlers
     f'<img src=x onerror="{RUN}">',
     f"<img src=x onerror={RUN}//",
     f"<img src='x'/onerror='{RUN}'>",
@@ -65,7 +65,7 @@ HOSTILE = (
     f'![x" onerror="{RUN}](y)',
     f'[[x" onmouseover="{RUN}|shown]]',
     "[x](marklight:../../../../etc/passwd)",
-    # Documents inside, and what changes the page around
+    # Embedded documents, and elements that change the surrounding page
     '<iframe srcdoc="<script>top.ran=1</script>"></iframe>',
     '<iframe src="javascript:top.ran=1"></iframe>',
     f'<object data="data:text/html;base64,{RUN_B64}"></object>',
@@ -85,7 +85,7 @@ HOSTILE = (
     "![pixel](https://outside.invalid/pixel.png)",
     '<video poster="https://outside.invalid/x"></video>',
     f'<template><img src=x onerror="{RUN}"></template>',
-    # What a parser reads twice in two ways
+    # Mutation XSS: parsed differently the second time
     f'<noscript><p title="</noscript><img src=x onerror={RUN}>">',
     f'<math><mtext><table><mglyph><style><!--</style><img title="--&gt;&lt;img src=x onerror={RUN}&gt;">',
     f"<svg></p><style><a id=\"</style><img src=x onerror={RUN}>\">",
@@ -101,7 +101,7 @@ HOSTILE = (
     f"```html\"><script>{RUN}</script>\n<script>{RUN}</script>\n```",
     f"# <img src=x onerror={RUN}> heading {{#x\"onclick={RUN}}}",
     f"{{{{< ref \"x\" >}}}}<script>{RUN}</script>",
-    # Names that would take the place of the page's own
+    # DOM clobbering
     '<form id="ask"></form><p id="q"></p><a id="found"></a>',
     '<img name="body"><img name="getElementById"><form name="forms"></form>',
     '<a id="location" name="location" href="https://outside.invalid/">x</a>',

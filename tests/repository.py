@@ -1,4 +1,4 @@
-"""Git repositories made on the spot."""
+"""Create git repositories for tests."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class Repository:
         self.git("add", "--all")
         when = date or f"2026-01-{self.day:02}T12:00:00+00:00"
         name, _, email = author.rstrip(">").partition(" <")
-        said = message if isinstance(message, bytes) else message.encode()
+        content = message if isinstance(message, bytes) else message.encode()
         self.git(
             *("commit", "--quiet", "--allow-empty", "--allow-empty-message", "--file=-"),
-            given=said,
+            given=content,
             GIT_AUTHOR_NAME=name,
             GIT_AUTHOR_EMAIL=email,
             GIT_AUTHOR_DATE=when,

@@ -1,4 +1,4 @@
-"""Short ways from a text to what is understood of it."""
+"""Parse and chunk a text in one call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from marklight.ingest.recipe import Chunker
 from marklight.model import Chunk, Document, DocumentId, Entry, FileState
 
 LIMIT = 20_000_000
-"""Bytes that a file may have."""
+"""Size limit of a file, in bytes."""
 
 
 def parsed(text: str, path: str = "notes/page.md") -> Parsed:
@@ -31,7 +31,7 @@ def chunks(text: str, path: str = "notes/page.md") -> list[Chunk]:
 
 
 def uncovered(made: Parsed, chunks: Iterable[Chunk]) -> list[tuple[int, str]]:
-    """Lines that say something and are in no passage; headings live in the passages' paths."""
+    """Return the lines with text that are in no passage; headings are in the passages' heading paths."""
     covered = {line for chunk in chunks for line in range(chunk.lines[0], chunk.lines[1] + 1)}
     covered |= {
         line + 1 for title in made.structure.titles for line in range(title.line, title.end)
@@ -41,7 +41,7 @@ def uncovered(made: Parsed, chunks: Iterable[Chunk]) -> list[tuple[int, str]]:
         (number, line)
         for number, line in enumerate(made.document.text.split("\n"), 1)
         if number > made.body
-        and any(sign.isalnum() for sign in line)
+        and any(character.isalnum() for character in line)
         and (number not in covered or not _has(words, line))
     ]
 
@@ -52,5 +52,5 @@ def _titles(made: Parsed) -> Iterable[str]:
 
 
 def _has(words: str, line: str) -> bool:
-    # Only a word too long for a passage may be cut.
+    # Only a word longer than a passage may be split.
     return all(word in words for word in line.split() if len(word) < 50)

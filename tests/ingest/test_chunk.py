@@ -1,4 +1,4 @@
-"""Passages follow the headings and keep whole what belongs together."""
+"""Documents are chunked along headings; blocks stay whole where possible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.ingest.reading import chunks, entry, parsed, uncovered
 
 WORDS = "The quick brown fox jumps over the lazy dog near the river bank. "
 LONG = WORDS * 6
-"""390 characters: a section that stands alone."""
+"""390 characters: long enough for a passage of its own."""
 
 
 def paragraphs(count: int) -> str:
@@ -117,7 +117,7 @@ def code(lines: int, name: str = "line") -> str:
     )
 
 
-def test_a_fence_that_fits_is_never_cut() -> None:
+def test_a_code_block_that_fits_is_never_split() -> None:
     blocks = [code(60, name) for name in ("alpha", "beta", "gamma", "delta")]
     text = "# A\n\n" + "\n\n".join(f"Words before. {WORDS}\n\n{block}" for block in blocks)
     found = chunks(text)
@@ -127,7 +127,7 @@ def test_a_fence_that_fits_is_never_cut() -> None:
     assert all(len(chunk.text) <= 1500 for chunk in found)
 
 
-def test_a_fence_that_fits_is_not_cut_inside_a_long_list_either() -> None:
+def test_a_code_block_that_fits_is_not_split_inside_a_long_list() -> None:
     block = "\n".join(f"  {line}" for line in code(50).split("\n"))
     text = "".join(f"- item {number} {WORDS}\n\n{block}\n\n" for number in range(4))
     found = chunks(text)
@@ -135,7 +135,7 @@ def test_a_fence_that_fits_is_not_cut_inside_a_long_list_either() -> None:
     assert all(chunk.text.count("```") % 2 == 0 for chunk in found)
 
 
-def test_a_fence_that_is_too_long_is_cut_between_lines() -> None:
+def test_a_code_block_that_is_too_long_is_split_between_lines() -> None:
     found = chunks(code(300))
     assert len(found) > 2
     assert all(len(chunk.text) <= 1500 for chunk in found)
@@ -147,7 +147,7 @@ def test_a_fence_that_is_too_long_is_cut_between_lines() -> None:
     assert all(chunk.languages == ("python",) for chunk in found)
 
 
-def test_a_table_is_cut_between_rows() -> None:
+def test_a_table_is_split_between_rows() -> None:
     rows = "".join(f"| row {number} | {WORDS} |\n" for number in range(60))
     found = chunks(f"# T\n\n| a | b |\n|---|---|\n{rows}")
     assert len(found) > 2
@@ -156,7 +156,7 @@ def test_a_table_is_cut_between_rows() -> None:
         assert all(line.startswith("|") and line.endswith("|") for line in chunk.text.split("\n"))
 
 
-def test_a_long_list_is_cut_between_items() -> None:
+def test_a_long_list_is_split_between_items() -> None:
     items = "".join(f"- item {number} {WORDS}\n  more of it {WORDS}\n" for number in range(40))
     found = chunks(items)
     assert len(found) > 2
@@ -178,7 +178,7 @@ def test_ids_stay_when_other_sections_change_and_differ_between_documents() -> N
     assert not set(before.values()) & {c.id for c in chunks(f"# A\n\n{LONG}\n", "other/page.md")}
 
 
-def test_parents_hold_their_passages() -> None:
+def test_parents_contain_their_passages() -> None:
     text = "\n\n".join(
         f"## Section {number}\n\n{paragraphs(1 + number % 4)}" for number in range(20)
     )
@@ -194,7 +194,7 @@ def test_parents_hold_their_passages() -> None:
         assert chunk.headings[: len(parent.headings)] == parent.headings
 
 
-def test_the_fingerprint_tells_sizes_apart() -> None:
+def test_the_fingerprint_depends_on_the_sizes() -> None:
     assert Chunker().fingerprint == Chunker().fingerprint != Chunker(max_chars=1000).fingerprint
 
 
@@ -208,7 +208,7 @@ def test_the_fingerprint_tells_sizes_apart() -> None:
         {"min_chars": -1},
     ],
 )
-def test_sizes_that_cannot_be_are_refused(sizes: dict[str, int]) -> None:
+def test_invalid_sizes_are_rejected(sizes: dict[str, int]) -> None:
     with pytest.raises(SettingsError, match="Invalid chunk sizes"):
         Chunker(**sizes)
 
@@ -236,7 +236,7 @@ def test_no_passage_exceeds_the_token_limit(text: str) -> None:
     assert uncovered(parsed(text), made.chunks) == []
 
 
-def test_code_that_fits_the_token_limit_by_itself_is_not_cut() -> None:
+def test_code_within_the_token_limit_is_not_split() -> None:
     block = "```\n" + "x = 1234567\n" * 55 + "```"  # 667 bytes, 224 tokens, and 3 for the title
     text = f"# Guide\n\n{'Some words before it. ' * 8}\n\n{block}\n\n{'And after. ' * 8}\n"
     made = Chunker()([parsed(text)], by_bytes, 240)[0]
@@ -244,7 +244,7 @@ def test_code_that_fits_the_token_limit_by_itself_is_not_cut() -> None:
     assert uncovered(parsed(text), made.chunks) == []
 
 
-def test_tokens_are_counted_for_many_documents_at_once_and_only_where_in_doubt() -> None:
+def test_tokens_are_counted_in_one_call_and_only_for_long_passages() -> None:
     calls: list[int] = []
 
     def count(texts: Sequence[str]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The walk finds what belongs to the library and can say why something does not."""
+"""A scan returns the documents of a library; every exclusion has a reason."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.making import write
 
 
 def found(root: Path, **options: object) -> list[str]:
-    discovery = Discover(**options)({"docs": root})  # type: ignore[arg-type]
-    return [id.path for id in discovery.files]
+    scan = Discover(**options)({"docs": root})  # type: ignore[arg-type]
+    return [id.path for id in scan.files]
 
 
-def test_a_pattern_that_would_take_forever_matches_nothing(tmp_path: Path) -> None:
+def test_a_pattern_with_too_many_wildcards_matches_nothing(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("*a" * 25 + "z.md\nb.md\n*.tmp.*.md\n")
     for name in ("a" * 60 + ".md", "b.md", "x.tmp.1.md"):
         (tmp_path / name).write_text("text")
@@ -32,15 +32,15 @@ def test_a_pattern_that_would_take_forever_matches_nothing(tmp_path: Path) -> No
     assert [id.path for id in found] == ["a" * 60 + ".md"]
 
 
-def test_documents_are_found_with_the_state_of_their_file(tmp_path: Path) -> None:
+def test_a_scan_returns_documents_with_the_state_of_their_file(tmp_path: Path) -> None:
     write(
         tmp_path,
         {"a.md": "abc", "b/c.markdown": "", "d.MDX": "", "e.txt": "", "f.py": "", "md": ""},
     )
-    discovery = Discover()({"docs": tmp_path})
-    assert [id.path for id in discovery.files] == ["a.md", "b/c.markdown", "d.MDX", "e.txt"]
+    scan = Discover()({"docs": tmp_path})
+    assert [id.path for id in scan.files] == ["a.md", "b/c.markdown", "d.MDX", "e.txt"]
     status = (tmp_path / "a.md").stat()
-    file = discovery.files[DocumentId("docs", "a.md")]
+    file = scan.files[DocumentId("docs", "a.md")]
     assert file.file == FileState.from_stat(status)
     assert Path(file.path) == (tmp_path / "a.md").resolve()
 
@@ -51,7 +51,7 @@ def test_parsers_decide_which_files_are_documents(tmp_path: Path) -> None:
     assert found(tmp_path, parsers=more) == ["a.md", "b.rst", "notes/c"]
 
 
-def test_a_parser_can_be_switched_off_for_a_pattern(tmp_path: Path) -> None:
+def test_a_pattern_can_exclude_files_from_parsing(tmp_path: Path) -> None:
     write(tmp_path, {"a.md": "", "b.mdx": "", "c.txt": "", "CHANGES.md": "", "d/LICENSE.txt": ""})
     assert found(tmp_path, parsers={"*.TXT": "none", "*.mdx": ""}) == ["CHANGES.md", "a.md"]
     some = {"changes.md": "none", "d/*": "none", "*.mdx": "none"}
@@ -62,7 +62,7 @@ def test_a_parser_can_be_switched_off_for_a_pattern(tmp_path: Path) -> None:
     assert why == "the setting files.parsers excludes 'changes.md'"
 
 
-def test_hidden_names_and_our_own_folder_are_left_out(tmp_path: Path) -> None:
+def test_hidden_names_and_the_index_folder_are_not_indexed(tmp_path: Path) -> None:
     write(
         tmp_path, {".a.md": "", ".b/c.md": "", ".marklight/d.md": "", ".git/e.md": "", "f.md": ""}
     )
@@ -85,7 +85,7 @@ def test_ignore_files_nest_and_negate_as_in_git(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_our_own_ignore_file_has_the_last_word(tmp_path: Path) -> None:
+def test_marklightignore_overrides_the_other_ignore_files(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -96,7 +96,7 @@ def test_our_own_ignore_file_has_the_last_word(tmp_path: Path) -> None:
     assert found(tmp_path) == ["a.md", "b.md"]
 
 
-def test_ignore_files_above_count_up_to_the_repository(tmp_path: Path) -> None:
+def test_ignore_files_above_the_collection_apply_up_to_the_repository(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -108,7 +108,7 @@ def test_ignore_files_above_count_up_to_the_repository(tmp_path: Path) -> None:
     assert found(tmp_path / "repo/docs") == ["outside.md"]
 
 
-def test_a_folder_that_git_ignores_counts_when_it_is_asked_for(tmp_path: Path) -> None:
+def test_a_collection_that_git_ignores_is_indexed(tmp_path: Path) -> None:
     write(tmp_path, {".git/HEAD": "", ".gitignore": "/vendor/\n", "vendor/docs/a.md": ""})
     assert found(tmp_path) == []
     assert found(tmp_path / "vendor/docs") == ["a.md"]
@@ -121,15 +121,13 @@ def test_exclude_wins_over_include(tmp_path: Path) -> None:
     assert found(tmp_path, exclude=("/b/",)) == ["a/x.md", "a/y.md"]
 
 
-def test_the_deepest_collection_owns_a_file(tmp_path: Path) -> None:
+def test_the_innermost_collection_owns_a_file(tmp_path: Path) -> None:
     write(tmp_path, {"a.md": "", "sub/b.md": "", "sub/deep/c.md": ""})
-    discovery = Discover()(
-        {"all": tmp_path, "sub": tmp_path / "sub", "deep": tmp_path / "sub/deep"}
-    )
-    assert list(discovery.files) == [("all", "a.md"), ("deep", "c.md"), ("sub", "b.md")]
+    scan = Discover()({"all": tmp_path, "sub": tmp_path / "sub", "deep": tmp_path / "sub/deep"})
+    assert list(scan.files) == [("all", "a.md"), ("deep", "c.md"), ("sub", "b.md")]
 
 
-def test_links_are_followed_once_and_never_out(tmp_path: Path) -> None:
+def test_symbolic_links_are_followed_once_and_never_out_of_the_collection(tmp_path: Path) -> None:
     inside, outside = tmp_path / "in", tmp_path / "out"
     write(inside, {"a/x.md": "", "b.md": ""})
     write(outside, {"secret.md": "", "folder/s.md": ""})
@@ -140,9 +138,9 @@ def test_links_are_followed_once_and_never_out(tmp_path: Path) -> None:
     (inside / "out.md").symlink_to(outside / "secret.md")
     (inside / "self.md").symlink_to("self.md")
     (inside / "dead.md").symlink_to("nothing.md")
-    discovery = Discover()({"docs": inside})
-    assert [id.path for id in discovery.files] == ["a/x.md", "b.md"]
-    assert {(f.document.path, f.reason) for f in discovery.unreadable} == {
+    scan = Discover()({"docs": inside})
+    assert [id.path for id in scan.files] == ["a/x.md", "b.md"]
+    assert {(f.document.path, f.reason) for f in scan.unreadable} == {
         ("self.md", "is a broken symbolic link"),
         ("dead.md", "is a broken symbolic link"),
     }
@@ -150,25 +148,25 @@ def test_links_are_followed_once_and_never_out(tmp_path: Path) -> None:
     assert [id.path for id in followed.files] == ["a/x.md", "b.md", "out.md", "out/s.md"]
 
 
-def test_a_link_to_a_place_that_is_not_walked_is_followed(tmp_path: Path) -> None:
+def test_a_symbolic_link_to_an_ignored_folder_is_followed(tmp_path: Path) -> None:
     write(tmp_path, {".store/notes/a.md": "", ".store/b.data": "text"})
     (tmp_path / "notes").symlink_to(".store/notes")
     (tmp_path / "b.md").symlink_to(".store/b.data")
     assert found(tmp_path) == ["b.md", "notes/a.md"]
 
 
-def test_odd_names_are_found_or_refused(tmp_path: Path) -> None:
+def test_unusual_file_names_are_indexed_or_reported(tmp_path: Path) -> None:
     write(tmp_path, {"new\nline.md": "", "emoji 😀/né.md": "", " .md": "", "a\\b.md": ""})
     with open(os.fsencode(tmp_path) + b"/\xff.md", "w"):
         pass
-    discovery = Discover()({"docs": tmp_path})
-    assert {id.path for id in discovery.files} == {
+    scan = Discover()({"docs": tmp_path})
+    assert {id.path for id in scan.files} == {
         "new\nline.md",
         "emoji 😀/né.md",
         " .md",
         "a\\b.md",
     }
-    assert [(f.document.path, f.reason) for f in discovery.unreadable] == [
+    assert [(f.document.path, f.reason) for f in scan.unreadable] == [
         ("\ufffd.md", "its name is not valid Unicode")
     ]
 
@@ -176,12 +174,12 @@ def test_odd_names_are_found_or_refused(tmp_path: Path) -> None:
 def test_pipes_are_reported_and_folders_may_have_any_name(tmp_path: Path) -> None:
     write(tmp_path, {"folder.md/a.md": ""})
     os.mkfifo(tmp_path / "pipe.md")
-    discovery = Discover()({"docs": tmp_path})
-    assert [id.path for id in discovery.files] == ["folder.md/a.md"]
-    assert discovery.unreadable[0].reason == "is not a regular file"
+    scan = Discover()({"docs": tmp_path})
+    assert [id.path for id in scan.files] == ["folder.md/a.md"]
+    assert scan.unreadable[0].reason == "is not a regular file"
 
 
-def test_a_pipe_in_place_of_an_ignore_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_in_place_of_an_ignore_file_does_not_block(tmp_path: Path) -> None:
     write(tmp_path, {"a.md": ""})
     os.mkfifo(tmp_path / ".gitignore")
     assert found(tmp_path) == ["a.md"]
@@ -199,9 +197,9 @@ def test_a_folder_that_cannot_be_listed_is_reported(
         return listing(path)
 
     monkeypatch.setattr(os, "scandir", closed)
-    discovery = Discover()({"docs": tmp_path})
-    assert [id.path for id in discovery.files] == ["a.md"]
-    failure = discovery.unreadable[0]
+    scan = Discover()({"docs": tmp_path})
+    assert [id.path for id in scan.files] == ["a.md"]
+    failure = scan.unreadable[0]
     assert (failure.document.path, failure.reason) == (
         "closed/",
         "cannot be listed: permission denied",
@@ -217,7 +215,7 @@ def test_very_deep_folders_are_walked(tmp_path: Path) -> None:
     assert found(tmp_path) == ["d/" * 300 + "a.md"]
 
 
-def test_a_missing_folder_or_one_named_twice_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_folder_or_a_folder_of_two_collections_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, {"a.md": ""})
     with pytest.raises(UsageError, match="does not exist"):
         Discover()({"docs": tmp_path / "no"})
@@ -227,7 +225,7 @@ def test_a_missing_folder_or_one_named_twice_is_an_error(tmp_path: Path) -> None
         Discover()({"one": tmp_path, "two": tmp_path / "."})
 
 
-def test_it_says_why_a_path_is_left_out(tmp_path: Path) -> None:
+def test_the_reason_why_a_path_is_ignored_is_returned(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -260,52 +258,54 @@ TREE = ("a.md", "a/b.md", "a/c/d.md", "a/e.md", "a-b.md", "a0.md", "b/c.md", "é
 
 
 @given(st.lists(st.sampled_from(TREE), min_size=1, unique=True), st.data())
-def test_a_part_of_the_tree_is_a_span_of_its_paths(names: list[str], data: st.DataObject) -> None:
+def test_a_scan_of_path_ranges_returns_the_documents_in_them(
+    names: list[str], data: st.DataObject
+) -> None:
     ends = st.sampled_from((*TREE, "", "a/", "a/c/", "a0", "zz"))
     cuts = sorted(data.draw(st.sets(ends, min_size=2, max_size=6)))
     spans = [PathRange("docs", *ends) for ends in zip(cuts[::2], cuts[1::2], strict=False)]
     with TemporaryDirectory() as folder:
         write(Path(folder), dict.fromkeys(names, ""))
-        seen = Discover()({"docs": Path(folder)}, spans)
-    assert [id.path for id in seen.files] == [
+        paths = Discover()({"docs": Path(folder)}, spans)
+    assert [id.path for id in paths.files] == [
         path for path in sorted(names) if any(each.first <= path < str(each.end) for each in spans)
     ]
-    assert seen.spans == tuple(spans)
+    assert paths.spans == tuple(spans)
 
 
 @given(st.lists(st.sampled_from(TREE), min_size=1, unique=True), st.sampled_from(("", *TREE)))
-def test_a_walk_that_is_stopped_again_and_again_sees_everything_once(
+def test_a_scan_with_repeated_time_limits_covers_everything_once(
     names: list[str], begin: str
 ) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             discovering, "_TIME_CHECK_INTERVAL", 1
-        )  # the time is looked at after every name
+        )  # the clock is checked after every name
         root = write(Path(folder), dict.fromkeys(names, ""))
         spans = (
             [PathRange("docs", begin), PathRange("docs", "", begin)]
             if begin
             else [PathRange("docs")]
         )
-        seen: list[str] = []
-        looks = 0
+        paths: list[str] = []
+        scans = 0
         while spans:
-            look = Discover()({"docs": root}, spans, until=time.monotonic() - 1 + (looks % 2) * 100)
-            seen += [id.path for id in look.files]
-            looks += 1
-            if look.stopped is None:
+            scan = Discover()({"docs": root}, spans, until=time.monotonic() - 1 + (scans % 2) * 100)
+            paths += [id.path for id in scan.files]
+            scans += 1
+            if scan.stopped is None:
                 break
-            assert look.spans
-            assert look.spans[-1].end == look.stopped.first
-            done = look.spans[-1]
+            assert scan.spans
+            assert scan.spans[-1].end == scan.stopped.first
+            done = scan.spans[-1]
             spans = [
-                each._replace(first=look.stopped.first) if each.first == done.first else each
-                for each in spans[len(look.spans) - 1 :]
+                each._replace(first=scan.stopped.first) if each.first == done.first else each
+                for each in spans[len(scan.spans) - 1 :]
             ]
-    assert sorted(seen) == sorted(names)
+    assert sorted(paths) == sorted(names)
 
 
-def test_of_links_to_one_place_the_first_is_followed_in_a_part_too(tmp_path: Path) -> None:
+def test_a_partial_scan_follows_the_first_of_several_links_to_a_target(tmp_path: Path) -> None:
     write(tmp_path, {".store/a.md": "", "m.md": ""})
     (tmp_path / "first").symlink_to(".store")
     (tmp_path / "second").symlink_to(".store")
@@ -317,7 +317,7 @@ def test_of_links_to_one_place_the_first_is_followed_in_a_part_too(tmp_path: Pat
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
-def test_rules_that_are_a_pipe_or_a_device_are_none(tmp_path: Path) -> None:
+def test_an_ignore_file_that_is_a_pipe_or_a_device_has_no_effect(tmp_path: Path) -> None:
     write(tmp_path, {"a.md": "", "below/b.md": "", "linked/c.md": ""})
     os.mkfifo(tmp_path / ".gitignore")
     os.mkfifo(tmp_path / "pipe")

@@ -1,4 +1,4 @@
-"""One bad file never stops a run, and is tried again as soon as that can help."""
+"""One unreadable file never stops a run, and is tried again when that can succeed."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ class Refusing:
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(5, "I/O")])
-def test_a_file_that_can_be_read_again_is_read_though_nothing_about_it_changed(
+def test_a_file_that_becomes_readable_is_indexed_without_any_change(
     folder: Path, engine: str, error: OSError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system = Refusing(error)
     monkeypatch.setattr(reading, "os", system)
     with library(folder, engine=engine) as lib:
-        assert [one.document.path for one in lib.index().skipped] == ["bad.md"]
+        assert [failure.document.path for failure in lib.index().skipped] == ["bad.md"]
         assert stays_quiet(lib)
         assert list(failed(lib)) == ["bad.md"]
         system.error = None
@@ -85,7 +85,9 @@ def test_a_file_that_can_be_read_again_is_read_though_nothing_about_it_changed(
         assert stays_quiet(lib)
 
 
-def test_a_larger_limit_reads_what_was_too_large(folder: Path, tmp_path: Path) -> None:
+def test_a_file_over_the_size_limit_is_indexed_after_the_limit_is_raised(
+    folder: Path, tmp_path: Path
+) -> None:
     place = f"file:{tmp_path / 'index'}"
     write(folder, {"bad.md": "words " * 1000})
     with library(folder, engine=place, index={"max_bytes": 1000}) as lib:
@@ -99,7 +101,7 @@ def test_a_larger_limit_reads_what_was_too_large(folder: Path, tmp_path: Path) -
         assert failed(lib) == {}
 
 
-def test_a_new_parser_tries_again_what_the_old_one_refused_and_only_once(
+def test_a_new_parser_version_retries_failed_files_once(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(folder, {"bad.md": b"text with \x00 in it"})
@@ -118,7 +120,7 @@ def test_a_new_parser_tries_again_what_the_old_one_refused_and_only_once(
         assert failed(lib) == {}
 
 
-def test_a_document_that_its_parser_cannot_take_is_a_failure(
+def test_an_error_of_the_parser_is_a_failure_of_that_document(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with library(folder, engine=engine) as lib:
@@ -132,7 +134,7 @@ def test_a_document_that_its_parser_cannot_take_is_a_failure(
         monkeypatch.setattr(batch, "parse_document", fails)
         write(folder, {"bad.md": "poison\n", "new.md": "# New\n"})
         report = lib.index()
-        assert [one.reason for one in report.skipped] == [
+        assert [failure.reason for failure in report.skipped] == [
             "could not be parsed: RecursionError: too deep"
         ]
         assert [id.path for id in report.removed] == ["bad.md"]
@@ -154,7 +156,7 @@ def failing_on(word: str) -> Callable[..., list[Entry]]:
     return call
 
 
-def test_a_document_that_cannot_be_cut_is_a_failure_and_its_batch_is_not(
+def test_an_error_of_the_chunker_is_a_failure_of_that_document_alone(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Chunker, "__call__", failing_on("Bad"))
@@ -165,7 +167,7 @@ def test_a_document_that_cannot_be_cut_is_a_failure_and_its_batch_is_not(
         assert stays_quiet(lib)
 
 
-def test_a_document_that_cannot_be_cut_for_the_model_keeps_its_passages(
+def test_a_document_that_cannot_be_recut_keeps_its_passages(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with library(folder, engine=engine) as lib:
@@ -186,7 +188,7 @@ def became_a_dangling_link(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [became_a_pipe, became_a_dangling_link])
-def test_a_document_that_is_no_file_any_more_is_not_served_and_is_listed(
+def test_a_document_that_becomes_a_pipe_or_broken_link_is_removed_and_listed(
     folder: Path, engine: str, change: Callable[[Path], None]
 ) -> None:
     with library(folder, engine=engine) as lib:
@@ -199,7 +201,7 @@ def test_a_document_that_is_no_file_any_more_is_not_served_and_is_listed(
         assert stays_quiet(lib)
 
 
-def test_a_file_that_another_process_adds_during_the_walk_is_not_planned_as_removed(
+def test_a_file_added_by_another_process_during_the_scan_is_not_removed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = f"file:{tmp_path / 'index'}"
@@ -216,13 +218,15 @@ def test_a_file_that_another_process_adds_during_the_walk_is_not_planned_as_remo
             return found
 
         monkeypatch.setattr(type(lib.ingest.discover), "__call__", slow)
-        look = lib.ingest.compare()
-        assert not look.plan.removed
-        assert look.generation == before < generation(lib)
+        diff = lib.ingest.compare()
+        assert not diff.plan.removed
+        assert diff.generation == before < generation(lib)
 
 
 @pytest.mark.parametrize("seconds", [-5_000_000_000, 2**34 - 1])
-def test_a_file_from_an_odd_year_is_indexed(folder: Path, engine: str, seconds: int) -> None:
+def test_a_file_with_an_impossible_time_stamp_is_indexed(
+    folder: Path, engine: str, seconds: int
+) -> None:
     os.utime(folder / "good.md", (seconds, seconds))
     with library(folder, engine=engine) as lib:
         lib.index()
@@ -230,7 +234,7 @@ def test_a_file_from_an_odd_year_is_indexed(folder: Path, engine: str, seconds: 
         assert stays_quiet(lib)
 
 
-def test_a_swap_for_a_file_of_the_same_size_and_time_is_seen(folder: Path, engine: str) -> None:
+def test_a_swapped_file_of_the_same_size_and_time_is_noticed(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         lib.index()
         before = (folder / "good.md").stat()

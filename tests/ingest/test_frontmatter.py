@@ -1,4 +1,4 @@
-"""Frontmatter is understood, or kept as text with a reason."""
+"""Frontmatter is parsed, or indexed as text with a remark."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_known_field_is_read_and_every_other_is_kept() -> None:
     assert page.remarks == ()
 
 
-def test_toml_is_read_too() -> None:
+def test_toml_frontmatter_is_parsed() -> None:
     page = document('+++\ntitle = "A"\ndate = 2026-01-02T03:04:05Z\n[extra]\nn = 1\n+++\ntext')
     assert (page.title, page.date) == ("A", "2026-01-02T03:04:05+00:00")
     assert page.metadata["extra"] == {"n": 1}
@@ -46,7 +46,7 @@ def test_the_title_falls_back_to_the_first_heading_then_to_the_file() -> None:
     assert document("", "a/LICENSE").title == "LICENSE"
 
 
-def test_the_day_of_the_last_change_is_the_date() -> None:
+def test_the_modification_date_precedes_the_creation_date() -> None:
     assert document("---\ndate: 2020-01-01\nmodified: 2026-05-05\n---").date == "2026-05-05"
     assert document("---\ndate: 2020-13-45\ncreated: 2019-01-01\n---").date == "2019-01-01"
     assert document("---\ndate: soon\n---").date is None
@@ -70,7 +70,7 @@ def test_the_day_of_the_last_change_is_the_date() -> None:
         ("---\na: \"\\x01\\ud800\"\n---\n", None),
     ],
 )  # fmt: skip
-def test_odd_values_become_what_json_can_hold(text: str, values: dict[str, object] | None) -> None:
+def test_unusual_values_become_json_values(text: str, values: dict[str, object] | None) -> None:
     found = split(text)
     if values is not None:
         assert (found.values, found.remark) == (values, "")
@@ -95,7 +95,7 @@ def test_odd_values_become_what_json_can_hold(text: str, values: dict[str, objec
         "---\na: &a [*a]\n---\nbody words",
     ],
 )
-def test_broken_frontmatter_is_text_with_a_reason(text: str) -> None:
+def test_invalid_frontmatter_is_indexed_as_text_with_a_remark(text: str) -> None:
     page = document(text)
     assert page.metadata == {}
     assert "frontmatter" in page.remarks[0]
@@ -104,7 +104,7 @@ def test_broken_frontmatter_is_text_with_a_reason(text: str) -> None:
     assert text[4:20].split()[0] in shown
 
 
-def test_aliases_that_multiply_are_refused_at_once() -> None:
+def test_yaml_aliases_that_expand_exponentially_are_rejected_quickly() -> None:
     lists = ["a: &a [x, x, x, x, x, x, x, x, x]"]
     merges = ["a: &a {k: 1, l: 2}"]
     for name, before in zip("bcdefghijk", "abcdefghij", strict=True):
@@ -114,18 +114,18 @@ def test_aliases_that_multiply_are_refused_at_once() -> None:
         began = time.process_time()
         found = split("---\n" + "\n".join(lines) + "\n---\n")
         assert "too many values" in found.remark
-        # Nine to the tenth values would take hours; a busy machine may need a while for a few.
+        # Expanding nine to the tenth values would take hours; the limit leaves time for a busy machine.
         assert time.process_time() - began < 30
 
 
-def test_a_rule_at_the_top_is_no_frontmatter() -> None:
+def test_a_horizontal_rule_at_the_top_is_not_frontmatter() -> None:
     page = document("---\n\nFirst words.\n\nSecond words.\n")
     assert page.remarks == ()
     assert document("----\na: 1\n----\n").metadata == {}
     assert document("text\n---\na: 1\n---\n").metadata == {}
 
 
-def test_a_remark_names_the_line_of_the_file() -> None:
+def test_a_remark_contains_the_line_number_in_the_file() -> None:
     assert split("---\ntitle: x\nbad: [1, 2\n---\n").remark == (
         "frontmatter could not be parsed: line 4: did not find expected ',' or ']'"
     )

@@ -1,15 +1,24 @@
-"""Links are found where they are links, and lead where their author meant."""
+"""Links are recognised and resolve to the intended document; linked documents form communities."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from marklight import engines
+from marklight.ingest import links as linking
 from marklight.ingest.links import keys_for, names_for
 from marklight.ingest.parse import Style
 from marklight.ingest.read import read
-from marklight.model import Document, DocumentId, Link, NameStrength
+from marklight.model import Batch, Document, DocumentId, Link, NameStrength
+from tests.contracts.builders import entry, id_of, link
 from tests.ingest.reading import document
 
 HERE = DocumentId("docs", "guide/setup/page.md")
@@ -34,7 +43,7 @@ def test_every_form_of_wikilink() -> None:
     ]
 
 
-def test_what_looks_like_a_wikilink_and_is_none() -> None:
+def test_double_brackets_that_are_not_wikilinks() -> None:
     assert links("`[[a]]`\n\n    [[b]]\n\n```sh\nif [[ -f c ]]; then\n```\n\n[[ $d == e ]]") == []
     assert links("[[]] [[ ]] [[a\nb]] \\[[c]] [[1]](https://x.y) [[#only a heading]]") == []
     assert links("![[picture.png]] ![[paper.pdf]] [[Node.js]]") == [
@@ -69,7 +78,7 @@ def test_reference_links_are_links_even_when_defined_later() -> None:
     ]
 
 
-def test_hugos_references_and_links_in_html() -> None:
+def test_hugo_references_and_html_links_are_links() -> None:
     assert links(
         '[a]({{< ref "one.md" >}}) [b]({{% relref path="two" %}}#part) {{< ref "three#x" >}}\n\n'
         '<p>\n<a class="c" href="four.md">x</a> <a href="{{< ref "five" >}}">y</a>\n</p>\n\n'
@@ -92,7 +101,7 @@ def test_hugos_references_and_links_in_html() -> None:
         ("Testing", "tests"), ("Relatedness", "links_to"), ("Contest", "links_to"),
     ],
 )  # fmt: skip
-def test_the_heading_tells_the_type(heading: str, type: str) -> None:
+def test_the_heading_sets_the_link_type(heading: str, type: str) -> None:
     found = links(
         f"[[x]]\n\n## {heading}\n\n[[a]] ![[b]]\n\n### Deeper\n\n[[c]]\n\n## Next\n\n[[d]]\n"
     )
@@ -122,7 +131,7 @@ def test_keys_are_candidates_best_first(target: str, style: Style, keys: tuple[s
     assert keys_for(target, HERE, style) == keys
 
 
-def test_names_are_path_then_ends_of_it_then_aliases() -> None:
+def test_names_are_the_path_then_its_suffixes_then_aliases() -> None:
     names = {name.key: name.strength for name in names_for("A/B/Index.md", ["Alias", "b"])}
     path, suffix, alias = NameStrength.PATH, NameStrength.SUFFIX, NameStrength.ALIAS
     assert names == {
@@ -161,7 +170,7 @@ def test_the_links_of_real_documents_resolve(
 
 
 @pytest.mark.parametrize("depth", [100, 1000, 4000])
-def test_the_names_of_a_deep_document_take_no_more_room_than_its_path(depth: int) -> None:
+def test_the_names_of_a_deep_document_are_bounded_in_size(depth: int) -> None:
     path = "d/" * depth + "readme.md"
     assert sum(len(name.key) for name in names_for(path)) < 100 * 16
     long = "folder name/" * depth + "page.md"
@@ -180,9 +189,7 @@ def test_the_links_of_a_deep_document_do_not_repeat_its_path() -> None:
 
 @pytest.mark.parametrize("depth", [3, 17, 500])
 @pytest.mark.parametrize("folder", ["d", "a folder with a long name"])
-def test_a_document_of_any_depth_is_found_by_its_path_and_by_the_ends_of_it(
-    depth: int, folder: str
-) -> None:
+def test_a_document_of_any_depth_resolves_by_path_and_by_suffix(depth: int, folder: str) -> None:
     path = f"{folder}/" * depth + "page.md"
     names = {name.key: name.strength for name in names_for(path)}
     beside = DocumentId("docs", f"{folder}/" * depth + "other.md")
@@ -199,3 +206,86 @@ def test_a_document_of_any_depth_is_found_by_its_path_and_by_the_ends_of_it(
     for last in range(1, min(depth, 15)):
         end = "/".join([folder] * last + ["page"])
         assert meant(end, above, Style.WIKI) is NameStrength.SUFFIX
+
+
+def grouped(links: dict[str, str]) -> dict[DocumentId, int]:
+    """Of pages with one letter for a name, each with the letters that it links to."""
+    engine = engines.open("memory:")
+    pages = (
+        entry(f"{name}.md", "word", links=tuple(map(link, ends))) for name, ends in links.items()
+    )
+    with engine.writing(1):
+        engine.commit(Batch(entries=tuple(pages)))
+    with engine.snapshot() as snapshot:
+        return dict(linking.louvain_communities(snapshot))
+
+
+def named(groups: dict[DocumentId, int]) -> list[str]:
+    found: dict[int, str] = defaultdict(str)
+    for id, number in sorted(groups.items()):
+        found[number] += id.path.removesuffix(".md")
+    return [found[number] for number in sorted(found)]
+
+
+def test_two_rings_with_one_bridge_are_two_communities() -> None:
+    assert named(
+        grouped({"a": "bc", "b": "c", "c": "ad", "d": "ef", "e": "f", "f": "d", "g": ""})
+    ) == [
+        "abc",
+        "def",
+    ]
+
+
+def test_documents_without_links_have_no_communities() -> None:
+    assert grouped({}) == grouped({"a": "", "b": ""}) == {}
+    assert grouped({"a": "a", "b": "z"}) == {}
+    assert named(grouped({"a": "b", "b": ""})) == ["ab"]
+
+
+def test_no_communities_are_computed_above_the_limit_of_pairs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    links = {"a": "bc", "b": "c", "c": ""}
+    assert named(grouped(links)) == ["abc"]
+    monkeypatch.setattr(linking, "MAX_PAIRS", 2)  # three pairs are one too many
+    assert grouped(links) == {}
+
+
+@settings(max_examples=50)
+@given(st.dictionaries(st.sampled_from("abcdefgh"), st.text("abcdefghz", max_size=4), max_size=8))
+def test_every_community_has_members_and_every_member_a_link(links: dict[str, str]) -> None:
+    groups = grouped(links)
+    assert groups == grouped(dict(reversed(links.items())))
+    assert sorted(set(groups.values())) == list(range(len(set(groups.values()))))
+    linked = {
+        id_of(f"{end}.md")
+        for name, ends in links.items()
+        for other in ends
+        if other in links and other != name
+        for end in (name, other)
+    }
+    assert set(groups) <= linked
+    assert all(len(each) > 1 for each in named(groups))
+
+
+SCRIPT = """
+from tests.ingest.test_links import grouped
+names = "abcdefghijklmnop"
+links = {name: names[at // 4 * 4 :][:4] for at, name in enumerate(names)}
+print(sorted(grouped(links).items()))
+"""
+
+
+def test_communities_are_the_same_in_every_process() -> None:
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+    assert "p.md" in outputs.pop()

@@ -1,4 +1,4 @@
-"""What is understood of Markdown: headings, code, tags, block ids, and that nothing is swallowed."""
+"""Markdown is parsed into headings, code, tags and block ids, and no text is lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from marklight.model import Kind
 from tests.ingest.reading import chunks, document, entry, parsed, uncovered
 
 
-def test_headings_have_githubs_anchors_each_once() -> None:
+def test_headings_have_unique_anchors_as_on_github() -> None:
     page = document("# Über *uns* & `code`!\n\n## Same\n\n## Same\n\n## Same-1\n\n## Sâme\n")
     assert [heading.anchor for heading in page.outline] == [
         "über-uns--code", "same", "same-1", "same-1-1", "sâme",
@@ -16,7 +16,7 @@ def test_headings_have_githubs_anchors_each_once() -> None:
     assert page.outline[0].text == "Über uns & code!"
 
 
-def test_anchors_that_imitate_each_other_are_told_apart() -> None:
+def test_anchors_that_collide_with_numbered_ones_stay_unique() -> None:
     names = ["x" + "-1" * depth for depth in range(1500)]
     page = document("".join(f"# {name}\n# {name}\n" for name in names if len(name) < 290))
     assert len({heading.anchor for heading in page.outline}) == len(page.outline)
@@ -31,12 +31,12 @@ def test_hugos_own_anchors_are_kept() -> None:
     ]
 
 
-def test_a_shortcode_in_a_heading_is_what_it_shows() -> None:
+def test_a_shortcode_in_a_heading_becomes_its_text() -> None:
     page = document('## {{% heading "whatsnext" %}}\n\n## {{< tip text="Pods" id="pod" >}} now\n')
     assert [heading.text for heading in page.outline] == ["whatsnext", "Pods now"]
 
 
-def test_a_heading_knows_its_lines() -> None:
+def test_a_heading_has_the_lines_of_its_section() -> None:
     page = document("# One\n\ntext\n\n## Two\n\ntext\n\nThree\n=====\n\ntext")
     assert [(h.text, h.lines) for h in page.outline] == [
         ("One", (1, 8)),
@@ -86,14 +86,14 @@ def test_indented_nested_and_unclosed_code_is_code() -> None:
     assert document("```py\n# no heading\n").outline == ()
 
 
-def test_a_passage_is_what_most_of_it_is() -> None:
+def test_the_kind_of_a_passage_is_that_of_most_of_its_text() -> None:
     assert chunks("Some words.\n\n```\n" + "code\n" * 20 + "```\n")[0].kind is Kind.CODE
     assert chunks("| a | b |\n|---|---|\n" + "| c | d |\n" * 9)[0].kind is Kind.TABLE
     assert chunks("- one\n- two\n- three\n")[0].kind is Kind.LIST
     assert chunks("Just words.")[0].kind is Kind.PROSE
 
 
-def test_tags_are_read_where_they_are_tags() -> None:
+def test_tags_are_recognised_only_where_they_are_tags() -> None:
     page = document(
         "#start and #nested/tag, #über #日本 #with-dash_1 (#no) a#no #123 #1a\n\n"
         "`#no` <b title='#no'> [#no](x#no) https://a.b/#no &#35; \\#no #/ #-\n\n"
@@ -158,13 +158,13 @@ export const value = {a: 1}
 """
 
 
-def test_shortcodes_tags_and_macros_swallow_nothing() -> None:
+def test_no_text_is_lost_around_shortcodes_tags_and_macros() -> None:
     made = entry(SITE)
     assert uncovered(parsed(SITE), made.chunks) == []
     assert [h.text for h in made.document.outline] == ["Inside tabs", "Inside details"]
 
 
-def test_what_stands_in_containers_swallows_nothing() -> None:
+def test_no_text_is_lost_in_containers() -> None:
     deep = (
         "".join("  " * level + f"- level {level}\n" for level in range(70)) + "\n# After\n\nend\n"
     )
@@ -181,7 +181,7 @@ def test_plain_text_is_paragraphs_and_nothing_else() -> None:
     assert [block.line for block in made.structure.blocks] == [0, 2, 6]
 
 
-def test_a_very_long_heading_is_shortened_but_its_words_stay() -> None:
+def test_a_very_long_heading_is_cut_but_its_text_is_indexed() -> None:
     text = "# " + "word " * 500 + "last\n\nbody\n"
     made = entry(text)
     assert len(made.document.title) <= 300

@@ -1,4 +1,4 @@
-"""What holds for every text, tried on thousands that nobody would write."""
+"""Property tests: invariants of parsing and chunking for arbitrary text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def thirds(texts: Sequence[str]) -> list[int]:
 
 @settings(max_examples=400)
 @given(markdown)
-def test_passages_are_true_to_their_text(text: str) -> None:
+def test_passages_equal_their_lines_of_the_document(text: str) -> None:
     made = entry(text)
     lines = text.split("\n")
     assert made.chunks
@@ -77,7 +77,7 @@ def test_the_token_limit_always_holds(text: str, limit: int) -> None:
 
 @settings(max_examples=300)
 @given(markdown)
-def test_pieces_share_text_only_within_a_section(text: str) -> None:
+def test_passages_overlap_only_within_a_section(text: str) -> None:
     made = entry(text)
     seen = 0
     section: tuple[object, ...] = ()

@@ -1,9 +1,10 @@
-"""Bytes become text or are refused with a reason."""
+"""Files are decoded or refused with a reason; racily clean files are marked."""
 
 from __future__ import annotations
 
 import os
 import socket
+import time
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -11,7 +12,15 @@ import pytest
 
 from marklight.errors import Refused
 from marklight.ingest import read as reading
-from marklight.ingest.read import Source, TemporarilyUnreadable
+from marklight.ingest.read import (
+    COARSE_NS,
+    SKEW_NS,
+    TICK_NS,
+    Source,
+    TemporarilyUnreadable,
+    stored_state,
+    wait_for_tick,
+)
 from marklight.model import FileState
 from tests.ingest.reading import LIMIT
 
@@ -43,7 +52,7 @@ def test_text_is_read_in_each_encoding(tmp_path: Path, data: bytes, text: str) -
     assert read(written(tmp_path, data)).text == text
 
 
-def test_what_is_in_no_encoding_becomes_a_replacement_and_is_remarked(tmp_path: Path) -> None:
+def test_invalid_bytes_become_replacement_characters_with_a_remark(tmp_path: Path) -> None:
     source = read(written(tmp_path, "grün – schön – ".encode() + b"\xff\xfe\x81 end"))
     assert source.text.startswith("grün – schön – ")
     assert "\ufffd" in source.text
@@ -83,7 +92,7 @@ def test_too_many_lines_are_refused(tmp_path: Path) -> None:
         read(written(tmp_path, b"\n" * 600_000))
 
 
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+def test_pipes_folders_and_broken_links_are_refused_immediately(tmp_path: Path) -> None:
     pipe, link, folder = tmp_path / "pipe.md", tmp_path / "link.md", tmp_path / "folder.md"
     os.mkfifo(pipe)
     link.symlink_to(tmp_path / "nothing.md")
@@ -163,10 +172,81 @@ class Status(NamedTuple):
 
 
 @pytest.mark.parametrize("seconds", [-(2**40), -1, 0, 1_700_000_000, 2**34, 2**60])
-def test_odd_times_fit_where_times_are_kept(seconds: int) -> None:
+def test_time_stamps_out_of_range_are_clamped_to_64_bits(seconds: int) -> None:
     status = cast(os.stat_result, Status(5, seconds * 10**9 + 123_456_789, 7))
     size, mtime_ns, _ = FileState.from_stat(status)
     assert size == 5
     assert 0 <= mtime_ns < 2**63
     if 0 <= seconds < 2**33:
         assert mtime_ns == seconds * 10**9 + 123_456_789
+
+
+SECOND = 10**9
+NOON = 1_700_000_000 * SECOND
+FINE = NOON + 123_456_789
+
+
+def stamped(stamp: int) -> FileState:
+    return FileState(5, stamp, stamp)
+
+
+@pytest.mark.parametrize("age", [SECOND // 2, SECOND, COARSE_NS, COARSE_NS + SKEW_NS - 1])
+def test_a_whole_second_stamp_within_clock_skew_is_racy(age: int) -> None:
+    stored = stored_state(stamped(NOON), NOON + age, None)
+    assert stored.is_racy
+    assert (stored.size, stored.mtime_ns, stored.read_ns) == (5, NOON, NOON + age)
+
+
+def test_an_older_stamp_is_stored_as_it_is() -> None:
+    assert stored_state(stamped(NOON), NOON + COARSE_NS + SKEW_NS, None) == stamped(NOON)
+    assert stored_state(stamped(FINE), FINE + TICK_NS, None) == stamped(FINE)
+
+
+def test_a_fine_stamp_is_racy_within_one_tick_only() -> None:
+    assert stored_state(stamped(FINE), FINE + TICK_NS - 1, None).is_racy
+
+
+def test_without_a_change_time_the_modification_time_is_used() -> None:
+    assert stored_state(FileState(5, NOON), NOON + SECOND, None).is_racy
+
+
+def test_a_new_file_with_an_old_modification_time_is_racy() -> None:
+    extracted = FileState(5, NOON - 10**6 * SECOND, NOON)
+    assert stored_state(extracted, NOON + SECOND, None).is_racy
+
+
+@pytest.mark.parametrize("ahead", [SECOND, 3600 * SECOND, 10**9 * SECOND])
+def test_a_stamp_in_the_future_is_racy_once_and_not_for_ever(ahead: int) -> None:
+    future = stamped(NOON + ahead)
+    first = stored_state(future, NOON, None)
+    assert first.is_racy
+    assert stored_state(future, NOON + COARSE_NS - 1, first) == first
+    assert stored_state(future, NOON + COARSE_NS, first) == future
+
+
+def test_another_edit_in_the_future_is_racy_again() -> None:
+    first = stored_state(stamped(NOON + 60 * SECOND), NOON, None)
+    edited = stored_state(stamped(NOON + 65 * SECOND), NOON + 5 * SECOND, first)
+    assert edited.is_racy
+    assert edited.read_ns == NOON + 5 * SECOND
+
+
+def test_after_the_clock_is_set_back_a_file_is_racy_again() -> None:
+    first = stored_state(stamped(NOON), NOON + SECOND, None)
+    assert stored_state(stamped(NOON), NOON - SECOND, first).read_ns == NOON - SECOND
+
+
+def test_reading_waits_only_for_files_written_within_the_last_tick(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(reading, "_now_ns", lambda: FINE)
+    for file in (
+        stamped(FINE - TICK_NS),
+        stamped(FINE + 1),
+        stamped(NOON),
+        stamped(FINE - TICK_NS // 2),
+    ):
+        assert wait_for_tick(file) == FINE
+    assert slept == [TICK_NS / 2 / SECOND]

@@ -1,4 +1,4 @@
-"""Inputs that break parsers: real ones, and ones made to take quadratic time."""
+"""Inputs that break parsers: known crashers, and inputs built to take quadratic time."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.ingest.reading import LIMIT, entry, uncovered
 from tests.linear import demand_linear
 
 SECONDS_PER_MEGABYTE = 60
-"""Ten times what ordinary Markdown takes on a slow machine; a quadratic path takes hours."""
+"""Ten times what ordinary Markdown takes on a slow machine; quadratic time would be hours."""
 
 
-def test_everything_that_broke_a_parser_before_is_read(eval_root: Path) -> None:
+def test_known_parser_crashers_are_indexed(eval_root: Path) -> None:
     root = eval_root / "robust"
     refused: list[str] = []
     lost: list[tuple[str, object]] = []
@@ -90,7 +90,7 @@ def test_time_is_linear_in_size(name: str) -> None:
 
 
 @pytest.mark.parametrize("unit", ["- a\n", "> ", "[", "`", "*", "<!--", "|", "[[a]]", "\n\n# a"])
-def test_ten_thousand_of_anything(unit: str) -> None:
+def test_ten_thousand_repetitions_of_any_construct_are_parsed(unit: str) -> None:
     text = unit * 10_000 + "\n\n# After\n\nlast words\n"
     made = entry(text)
     assert any("last words" in chunk.text for chunk in made.chunks)

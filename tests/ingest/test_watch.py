@@ -1,4 +1,4 @@
-"""What happens on the disk arrives in batches, as places to look at; what is ignored wakes nobody."""
+"""File-system events arrive in debounced batches of path ranges; ignored files cause none."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from marklight.ports import PathRange
 from tests.making import write
 
 QUIET_MS = 200
-"""Not so short that what happened at once is told in two parts by a busy machine."""
+"""Long enough that a busy machine delivers simultaneous changes in one batch."""
 SECONDS = 60.0
-"""Longer than any batch takes; nothing waits for so long but a test that fails."""
+"""Longer than any batch takes; only a failing test waits so long."""
 PAGES = {
     "a.md": "A",
     "guide/b.md": "B",
@@ -46,7 +46,7 @@ def watch(root: Path) -> Iterator[Watch]:
     watch.close()
 
 
-def told(watch: Watch, root: Path, *paths: str) -> None:
+def assert_reported(watch: Watch, root: Path, *paths: str) -> None:
     """The next batches lead to all of these paths."""
     left, until = set(paths), time.monotonic() + SECONDS
     while left and time.monotonic() < until:
@@ -64,19 +64,19 @@ def test_a_rename_is_one_batch_with_both_sides(watch: Watch, root: Path) -> None
     assert [span.first for span in spans] == ["a.md", "guide/z.md"]
 
 
-def test_an_editor_that_writes_by_rename_is_one_change(watch: Watch, root: Path) -> None:
+def test_a_save_by_rename_is_one_change(watch: Watch, root: Path) -> None:
     write(root, {".a.md.swp": "1", "a.md~": "new"})
     (root / "a.md~").replace(root / "a.md")
     assert [span.first for span in watch.wait(SECONDS, Event())] == ["a.md"]
 
 
-def test_what_comes_quickly_after_each_other_is_one_batch(watch: Watch, root: Path) -> None:
+def test_changes_in_quick_succession_are_one_batch(watch: Watch, root: Path) -> None:
     for number in range(5):
         write(root, {f"n{number}.md": "x"})
     assert len(watch.wait(SECONDS, Event())) == 5
 
 
-def test_ignored_folders_and_other_files_wake_nobody(watch: Watch, root: Path) -> None:
+def test_events_in_ignored_folders_and_other_files_are_dropped(watch: Watch, root: Path) -> None:
     write(
         root,
         {"node_modules/x/c.md": "2", "node_modules/y.md": "", ".git/index": "", ".marklight/x": "", "log": ""},
@@ -84,59 +84,59 @@ def test_ignored_folders_and_other_files_wake_nobody(watch: Watch, root: Path) -
     write(root, {"guide/picture.png": b"\x89", "guide/b.md~": "", ".hidden.md": ""})
     assert not [span for span in watch.wait(0.5, Event()) if "guide" in span.first]
     write(root, {"a.md": "2"})
-    told(watch, root, "a.md")
+    assert_reported(watch, root, "a.md")
 
 
 def test_a_folder_is_watched_from_when_it_appears(watch: Watch, root: Path) -> None:
     write(root, {"new/deep/one.md": "1"})
-    told(watch, root, "new/deep/one.md")
+    assert_reported(watch, root, "new/deep/one.md")
     write(root, {"new/deep/two.md": "2"})
-    told(watch, root, "new/deep/two.md")
+    assert_reported(watch, root, "new/deep/two.md")
 
 
-def test_a_folder_that_went_and_came_back_is_watched_again(watch: Watch, root: Path) -> None:
+def test_a_folder_that_is_deleted_and_created_again_is_watched(watch: Watch, root: Path) -> None:
     shutil.rmtree(root / "guide")
-    told(watch, root, "guide/b.md")
+    assert_reported(watch, root, "guide/b.md")
     write(root, {"guide/b.md": "B again"})
-    told(watch, root, "guide/b.md")
+    assert_reported(watch, root, "guide/b.md")
     write(root, {"guide/b.md": "B once more"})
-    told(watch, root, "guide/b.md")
+    assert_reported(watch, root, "guide/b.md")
 
 
-def test_a_folder_that_moved_is_looked_at_in_both_places(watch: Watch, root: Path) -> None:
+def test_a_moved_folder_is_scanned_at_both_paths(watch: Watch, root: Path) -> None:
     (root / "guide").rename(root / "manual")
-    told(watch, root, "guide/b.md", "manual/b.md")
+    assert_reported(watch, root, "guide/b.md", "manual/b.md")
     write(root, {"manual/c.md": "C"})
-    told(watch, root, "manual/c.md")
+    assert_reported(watch, root, "manual/c.md")
 
 
-def test_rules_that_change_mean_their_whole_folder(watch: Watch, root: Path) -> None:
+def test_a_changed_ignore_file_causes_a_scan_of_its_folder(watch: Watch, root: Path) -> None:
     write(root, {"guide/.ignore": "b.md\n"})
-    told(watch, root, "guide/b.md")
+    assert_reported(watch, root, "guide/b.md")
     write(root, {".gitignore": ""})
-    told(watch, root, "node_modules/x/c.md")
+    assert_reported(watch, root, "node_modules/x/c.md")
     write(root, {"node_modules/x/c.md": "now it counts"})
-    told(watch, root, "node_modules/x/c.md")
+    assert_reported(watch, root, "node_modules/x/c.md")
 
 
-def test_very_many_changes_mean_everything(watch: Watch, root: Path) -> None:
+def test_very_many_changes_cause_a_full_scan(watch: Watch, root: Path) -> None:
     write(root, {f"many/{number}.md": "" for number in range(3)})
-    told(watch, root, "many/1.md")
+    assert_reported(watch, root, "many/1.md")
     write(root, {f"many/{number}.md": "x" for number in range(MAX_RANGES + 20)})
     until = time.monotonic() + SECONDS
     while (spans := watch.wait(SECONDS, Event())) != [PathRange("docs")]:
         assert time.monotonic() < until, spans
 
 
-def test_a_wake_ends_the_waiting_and_loses_nothing(watch: Watch, root: Path) -> None:
+def test_waking_the_watcher_loses_no_events(watch: Watch, root: Path) -> None:
     wake = Event()
     wake.set()
     write(root, {"a.md": "2"})
     assert watch.wait(SECONDS, wake) == []
-    told(watch, root, "a.md")
+    assert_reported(watch, root, "a.md")
 
 
-def test_the_deepest_collection_is_told(root: Path) -> None:
+def test_an_event_belongs_to_the_innermost_collection(root: Path) -> None:
     collections = {"all": root, "guide": root / "guide"}
     watch = Watch(Discover(), collections, 30)
     watch.add_folders(Discover()(collections).folders)
@@ -145,7 +145,7 @@ def test_the_deepest_collection_is_told(root: Path) -> None:
     watch.close()
 
 
-def test_a_limit_of_the_system_is_a_problem_that_can_pass(
+def test_watching_resumes_after_a_system_limit_is_lifted(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -160,11 +160,11 @@ def test_a_limit_of_the_system_is_a_problem_that_can_pass(
     watch.restart()
     assert not watch.problem
     write(root, {"a.md": "2"})
-    told(watch, root, "a.md")
+    assert_reported(watch, root, "a.md")
     watch.close()
 
 
-def test_a_network_file_system_is_known_by_its_mount(tmp_path: Path) -> None:
+def test_a_network_file_system_is_recognised_by_its_mount(tmp_path: Path) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(
         "/dev/sda1 / ext4 rw 0 0\nserver:/x /home/my\\040notes nfs4 rw 0 0\nbroken\n"
@@ -180,7 +180,7 @@ ENDS = st.sampled_from("abcdefgh")
 
 
 @given(st.lists(st.tuples(st.sampled_from("xy"), ENDS, st.one_of(st.none(), ENDS)), max_size=8))
-def test_merged_spans_hold_the_same_paths_each_once(
+def test_merged_ranges_contain_the_same_paths_once(
     given: list[tuple[str, str, str | None]],
 ) -> None:
     spans = [PathRange(*each) for each in given if each[2] is None or each[1] < each[2]]

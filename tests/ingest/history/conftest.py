@@ -1,4 +1,4 @@
-"""A repository of a test's own."""
+"""Fixture: an empty git repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A history read into an engine, and what is in it afterwards."""
+"""Index the commits of a repository and return the indexed documents."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def history(folder: Path, engine: Engine | None = None, lines: int = LINES) -> C
     return CommitIngest(engine or engines.open("memory:"), None, {"all": found}, lines)
 
 
-def read(kept: CommitIngest) -> Report:
-    with kept.engine.writing(0):
-        return kept.index_text()
+def read(ingest: CommitIngest) -> Report:
+    with ingest.engine.writing(0):
+        return ingest.index_text()
 
 
-def documents(kept: CommitIngest) -> dict[str, Document]:
-    with kept.engine.snapshot() as snapshot:
+def documents(ingest: CommitIngest) -> dict[str, Document]:
+    with ingest.engine.snapshot() as snapshot:
         found = (snapshot.documents.get(id) for id in snapshot.documents.files())
         return {each.title: each for each in found if each}
 
 
-def texts(kept: CommitIngest, hash: str) -> list[str]:
-    with kept.engine.snapshot() as snapshot:
+def texts(ingest: CommitIngest, hash: str) -> list[str]:
+    with ingest.engine.snapshot() as snapshot:
         return [each.text for each in snapshot.documents.chunks_of(DocumentId("all", hash))]

@@ -1,4 +1,4 @@
-"""A folder from elsewhere does not lead git to another repository of the user; what git itself linked is read."""
+"""A foreign folder cannot lead git to another repository of the user; links that git itself recorded are followed."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def hostile(tmp_path: Path) -> Path:
 
 
 def subjects(folder: Path) -> set[str]:
-    kept = history(folder)
-    read(kept)
-    return set(documents(kept))
+    ingest = history(folder)
+    read(ingest)
+    return set(documents(ingest))
 
 
 def replace_by_link(path: Path, target: Path) -> None:
@@ -125,7 +125,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("lead", WAYS, ids=lambda way: way.__name__)
-def test_a_folder_that_leads_to_another_repository_is_refused_and_says_where(
+def test_a_folder_that_leads_to_another_repository_is_rejected_with_the_target(
     hostile: Path, private: Repository, lead: Callable[[Path, Path], Path]
 ) -> None:
     target = lead(hostile, private.folder / ".git")
@@ -139,7 +139,7 @@ def test_a_folder_that_leads_to_another_repository_is_refused_and_says_where(
 
 
 @pytest.mark.parametrize("lead", WAYS, ids=lambda way: way.__name__)
-def test_a_subfolder_of_such_a_folder_is_refused_too(
+def test_a_subfolder_of_such_a_folder_is_rejected_too(
     hostile: Path, private: Repository, lead: Callable[[Path, Path], Path]
 ) -> None:
     lead(hostile, private.folder / ".git")
@@ -168,7 +168,7 @@ def test_a_core_worktree_above_does_not_lead_to_the_repository_there(
     assert subjects(inner.folder) == {"Harmless"}
 
 
-def test_a_root_above_does_not_widen_what_links_may_reach(
+def test_a_core_worktree_above_does_not_allow_more_links(
     hostile: Path, private: Repository
 ) -> None:
     objects_and_refs(hostile, private.folder / ".git")
@@ -178,24 +178,24 @@ def test_a_root_above_does_not_widen_what_links_may_reach(
 
 
 @pytest.mark.parametrize("lead", [git_file, commondir])
-def test_a_folder_that_is_changed_later_gives_no_commits_of_another_repository(
+def test_a_folder_changed_after_opening_yields_no_commits_of_another_repository(
     hostile: Path, private: Repository, lead: Callable[[Path, Path], Path]
 ) -> None:
-    kept = history(hostile)
+    ingest = history(hostile)
     lead(hostile, private.folder / ".git")
     with suppress(HistoryError):
-        read(kept)
-    assert not documents(kept)
+        read(ingest)
+    assert not documents(ingest)
 
 
-def test_a_path_with_a_line_break_is_refused(private: Repository, tmp_path: Path) -> None:
+def test_a_path_with_a_line_break_is_rejected(private: Repository, tmp_path: Path) -> None:
     folder = tmp_path / "a\n" / str(private.folder).lstrip("/")
     Repository(folder).commit("Harmless", {"a.md": "1"})
     with pytest.raises(HistoryError, match="line break"):
         find(folder)
 
 
-def test_variables_of_git_do_not_lead_elsewhere(
+def test_git_environment_variables_are_ignored(
     hostile: Path, private: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_DIR", str(private.folder / ".git"))
@@ -204,7 +204,7 @@ def test_variables_of_git_do_not_lead_elsewhere(
     assert subjects(hostile) == {"Harmless"}
 
 
-def test_a_worktree_is_read_and_one_that_was_moved_after_its_repair(
+def test_a_worktree_is_read_and_a_moved_one_after_its_repair(
     private: Repository, tmp_path: Path
 ) -> None:
     tree, moved = tmp_path / "tree", tmp_path / "moved"
@@ -281,15 +281,15 @@ def test_links_and_alternates_that_stay_inside_are_followed(
     assert subjects(hostile) == {"The secret merger"}
 
 
-def test_what_the_user_listed_as_safe_is_read(
+def test_a_folder_in_safe_directory_is_read(
     private: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clone, settings = tmp_path / "clone", tmp_path / "gitconfig"
     private.git("clone", "--quiet", "--shared", ".", str(clone))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
     subprocess.run(["git", "-C", str(clone), "config", "safe.directory", str(clone)], check=True)
-    for said in ("*", str(private.folder), f"{clone}\n\tdirectory ="):
-        settings.write_text(f"[safe]\n\tdirectory = {said}\n")
+    for value in ("*", str(private.folder), f"{clone}\n\tdirectory ="):
+        settings.write_text(f"[safe]\n\tdirectory = {value}\n")
         with pytest.raises(HistoryError, match="objects/info/alternates leads out of the folder"):
             find(clone)
     settings.write_text(f"[safe]\n\tdirectory = {clone}\n")

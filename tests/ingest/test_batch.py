@@ -1,4 +1,4 @@
-"""In which portions files are read: the first of a library soon, later ones large."""
+"""Changed files are read in batches: small first ones, large later ones."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from marklight.model import DocumentId, FileState
 from marklight.ports import IndexedFile, no_progress
 
 
-def look(count: int, size: int, known: int = 0) -> IndexDiff:
-    """So many files to read, of a library that has some others already."""
+def diff(count: int, size: int, known: int = 0) -> IndexDiff:
+    """Return a diff with `count` files to read, of a library with `known` other documents."""
     files = {DocumentId("c", f"{number:05}"): FileState(size, 1) for number in range(count)}
     index = {
         DocumentId("d", f"{number}"): IndexedFile(FileState(1, 1), "", "r")
@@ -36,23 +36,23 @@ def look(count: int, size: int, known: int = 0) -> IndexDiff:
     )  # fmt: skip
 
 
-def sizes(found: IndexDiff, until: float | None = None) -> list[int]:
-    return [len(batch) for batch in batches(found, no_progress, until)]
+def sizes(index_diff: IndexDiff, until: float | None = None) -> list[int]:
+    return [len(batch) for batch in batches(index_diff, no_progress, until)]
 
 
-def test_the_first_portion_of_a_library_is_small_and_each_after_it_four_times_as_large() -> None:
+def test_the_first_batch_is_small_and_each_later_one_four_times_as_large() -> None:
     growing = [SMALL_BATCH_FILES * 4**step for step in range(2)]
     assert growing == [50, 200]
-    assert sizes(look(1500, 1)) == [*growing, BATCH_FILES, BATCH_FILES, 250]
+    assert sizes(diff(1500, 1)) == [*growing, BATCH_FILES, BATCH_FILES, 250]
     per_file = SMALL_BATCH_BYTES // 2
-    assert sizes(look(100, per_file))[:3] == [2, 8, 20]
-    assert max(sizes(look(100, per_file))) == BATCH_BYTES // per_file
+    assert sizes(diff(100, per_file))[:3] == [2, 8, 20]
+    assert max(sizes(diff(100, per_file))) == BATCH_BYTES // per_file
 
 
-def test_where_something_can_be_found_already_all_portions_are_large() -> None:
-    assert sizes(look(1100, 1, known=1)) == [BATCH_FILES, BATCH_FILES, 100]
+def test_batches_of_an_indexed_library_are_large() -> None:
+    assert sizes(diff(1100, 1, known=1)) == [BATCH_FILES, BATCH_FILES, 100]
 
 
-def test_who_has_little_time_gets_small_ones_only_and_one_at_least() -> None:
-    assert set(sizes(look(500, 1, known=1), math.inf)) == {SMALL_BATCH_FILES}
-    assert sizes(look(500, 1), 0.0) == [SMALL_BATCH_FILES]
+def test_with_a_time_limit_batches_are_small_and_there_is_at_least_one() -> None:
+    assert set(sizes(diff(500, 1, known=1), math.inf)) == {SMALL_BATCH_FILES}
+    assert sizes(diff(500, 1), 0.0) == [SMALL_BATCH_FILES]

@@ -1,4 +1,4 @@
-"""What a comparison of disk and index leads to."""
+"""The plan of an index diff: which files are read and which documents removed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_rebuild_reads_everything_again() -> None:
     assert plan({at("a"): OLD}, {at("a"): known()}, (), (), "r", rebuild=True).read == (at("a"),)
 
 
-def test_what_is_gone_is_removed() -> None:
+def test_deleted_files_are_removed() -> None:
     assert plan({}, {at("a"): known()}, (), (), "r").removed == (at("a"),)
 
 
@@ -44,7 +44,7 @@ def test_a_failed_file_is_read_again_only_when_it_changed() -> None:
     assert plan({}, {}, failed, (), "r").removed == (at("a"),)
 
 
-def test_what_stands_below_a_folder_that_cannot_be_listed_is_not_removed() -> None:
+def test_documents_below_an_unlistable_folder_are_not_removed() -> None:
     index = {at("locked/a"): known(), at("open/b"): known(), at("locked/c", "other"): known()}
     unreadable = [Failure(at("locked/"), "cannot be listed")]
     assert plan({}, index, (), unreadable, "r").removed == (at("open/b"), at("locked/c", "other"))

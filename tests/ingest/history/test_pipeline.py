@@ -1,4 +1,4 @@
-"""What is read of a repository, and what is read again."""
+"""Commits become documents and passages; only new commits are read."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def test_a_commit_becomes_a_document_with_its_message_files_and_diff(
     hash = repository.commit(
         "Greet the world\n\nBecause it is polite.", {"hello.py": "print('hello')\n", "b.txt": "x\n"}
     )
-    kept = history(repository.folder)
-    assert [id.path for id in read(kept).added] == [hash]
-    document = documents(kept)["Greet the world"]
+    ingest = history(repository.folder)
+    assert [id.path for id in read(ingest).added] == [hash]
+    document = documents(ingest)["Greet the world"]
     assert document.text.startswith("Greet the world\n\nBecause it is polite.\n\n@@ ")
     assert document.metadata["files"] == ["b.txt", "hello.py"]
     assert document.metadata["author"][:2] == ["Ada Lovelace", "ada@example.org"]
     assert document.date == "2026-01-01T12:00:00+00:00"
-    message, diff = texts(kept, hash)
+    message, diff = texts(ingest, hash)
     assert message == "Greet the world\n\nBecause it is polite."
     assert "hello.py\n@@ -0,0 +1 @@\n+print('hello')" in diff
 
@@ -43,13 +43,13 @@ def test_every_branch_tag_and_detached_head_is_read(repository: Repository) -> N
     repository.git("branch", "--quiet", "-D", "side")
     repository.git("checkout", "--quiet", "--detach")
     repository.commit("three", {"c": "3"})
-    kept = history(repository.folder)
-    read(kept)
-    assert set(documents(kept)) == {"one", "two", "three"}
+    ingest = history(repository.folder)
+    read(ingest)
+    assert set(documents(ingest)) == {"one", "two", "three"}
     repository.git("tag", "-d", "v1")
     repository.git("checkout", "--quiet", "main")
-    read(kept)
-    assert set(documents(kept)) == {"one"}
+    read(ingest)
+    assert set(documents(ingest)) == {"one"}
 
 
 def test_worktrees_subfolders_and_bare_repositories_have_the_same_history(
@@ -60,112 +60,114 @@ def test_worktrees_subfolders_and_bare_repositories_have_the_same_history(
     repository.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare.git"))
     stores = set()
     for folder in (repository.folder / "docs", tmp_path / "tree", tmp_path / "bare.git"):
-        kept = history(folder)
-        read(kept)
-        assert set(documents(kept)) == {"one"}
-        stores.add(kept.repositories["all"].store)
+        ingest = history(folder)
+        read(ingest)
+        assert set(documents(ingest)) == {"one"}
+        stores.add(ingest.repositories["all"].store)
     assert stores == {repository.folder / ".git", tmp_path / "bare.git"}
 
 
-def test_only_what_is_new_is_read(repository: Repository) -> None:
+def test_only_new_commits_are_read(repository: Repository) -> None:
     for number in range(5):
         repository.commit(f"number {number}", {"a": str(number)})
-    kept = history(repository.folder)
-    assert len(read(kept).added) == 5
-    assert not kept.differs()
+    ingest = history(repository.folder)
+    assert len(read(ingest).added) == 5
+    assert not ingest.differs()
     new = repository.commit("six", {"b": "6"})
-    assert kept.differs()
-    assert [id.path for id in read(kept).added] == [new]
-    assert not read(kept).added
+    assert ingest.differs()
+    assert [id.path for id in read(ingest).added] == [new]
+    assert not read(ingest).added
 
 
-def test_a_run_that_was_stopped_goes_on_where_it_was(
+def test_an_interrupted_run_continues_where_it_stopped(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(5):
         repository.commit(f"number {number}", {"a": str(number)})
     monkeypatch.setattr("marklight.ingest.history.pipeline.BATCH", 2)
-    kept = history(repository.folder)
+    ingest = history(repository.folder)
 
     def stop(phase: str, done: int, total: int) -> None:
         if done:
             raise KeyboardInterrupt
 
-    with kept.engine.writing(0), pytest.raises(KeyboardInterrupt):
-        kept.index_text(stop)
-    assert set(documents(kept)) == {"number 4", "number 3"}
-    assert kept.differs()
-    assert len(read(kept).added) == 3
-    assert len(documents(kept)) == 5
+    with ingest.engine.writing(0), pytest.raises(KeyboardInterrupt):
+        ingest.index_text(stop)
+    assert set(documents(ingest)) == {"number 4", "number 3"}
+    assert ingest.differs()
+    assert len(read(ingest).added) == 3
+    assert len(documents(ingest)) == 5
 
 
-def test_rewritten_history_is_gone(repository: Repository) -> None:
+def test_commits_of_rewritten_history_are_removed(repository: Repository) -> None:
     repository.commit("base", {"a": "1"})
     repository.commit("typo in teh message", {"a": "2"})
-    kept = history(repository.folder)
-    read(kept)
+    ingest = history(repository.folder)
+    read(ingest)
     repository.git("commit", "--quiet", "--amend", "-m", "no typo in the message")
-    report = read(kept)
+    report = read(ingest)
     assert (len(report.added), len(report.removed)) == (1, 1)
-    assert set(documents(kept)) == {"base", "no typo in the message"}
+    assert set(documents(ingest)) == {"base", "no typo in the message"}
 
 
-def test_a_shallow_clone_says_where_it_ends_and_grows(
+def test_a_shallow_clone_reports_its_edge_and_can_be_deepened(
     repository: Repository, tmp_path: Path
 ) -> None:
     for number in range(4):
         repository.commit(f"number {number}", {f"{number}.txt": str(number)})
     clone = tmp_path / "clone"
     repository.git("clone", "--quiet", "--depth=2", f"file://{repository.folder}", str(clone))
-    kept = history(clone)
-    read(kept)
-    found = documents(kept)
+    ingest = history(clone)
+    read(ingest)
+    found = documents(ingest)
     assert set(found) == {"number 3", "number 2"}
-    # At the edge git would call every file new.
+    # At the shallow edge git would show every file as new.
     assert found["number 2"].metadata["files"] == []
-    assert kept.repositories["all"].shallow_edge()
+    assert ingest.repositories["all"].shallow_edge()
     subprocess.run(["git", "-C", str(clone), "fetch", "--quiet", "--unshallow"], check=True)
-    read(kept)
-    found = documents(kept)
+    read(ingest)
+    found = documents(ingest)
     assert len(found) == 4
     assert found["number 2"].metadata["files"] == ["2.txt"]
 
 
-def test_merges_have_their_message_alone(repository: Repository) -> None:
+def test_a_merge_has_its_message_but_no_diff(repository: Repository) -> None:
     repository.commit("base", {"a": "1"})
     repository.git("checkout", "--quiet", "-b", "side")
     repository.commit("on the side", {"b": "2"})
     repository.git("checkout", "--quiet", "main")
     repository.commit("on main", {"c": "3"})
     repository.git("merge", "--quiet", "--no-ff", "-m", "Bring the side in", "side")
-    kept = history(repository.folder)
-    read(kept)
-    merged = documents(kept)["Bring the side in"]
+    ingest = history(repository.folder)
+    read(ingest)
+    merged = documents(ingest)["Bring the side in"]
     assert (merged.metadata["files"], merged.text) == ([], "Bring the side in")
 
 
-def test_no_more_than_the_first_lines_of_a_diff_and_of_a_line(repository: Repository) -> None:
+def test_diffs_and_lines_are_cut_at_their_limits(repository: Repository) -> None:
     long = "".join(f"line {number} {'x' * 1000 if number == 3 else ''}\n" for number in range(500))
     hash = repository.commit("much", {"a.txt": long})
-    kept = history(repository.folder)
-    read(kept)
-    document = documents(kept)["much"]
+    ingest = history(repository.folder)
+    read(ingest)
+    document = documents(ingest)["much"]
     diff = document.text.split("\n")[2:]
     assert len(diff) == LINES
     assert diff[-1] == f"+line {LINES - 2} "
     assert max(map(len, diff)) < 500
-    assert all(len(text) <= commits.MAX_CHARS for text in texts(kept, hash))
+    assert all(len(text) <= commits.MAX_CHARS for text in texts(ingest, hash))
 
 
-def test_without_diff_lines_there_are_messages_and_files_alone(repository: Repository) -> None:
+def test_with_diff_lines_zero_only_messages_and_file_names_are_indexed(
+    repository: Repository,
+) -> None:
     repository.commit("one", {"a.txt": "text\n"})
-    kept = history(repository.folder, lines=0)
-    read(kept)
-    assert documents(kept)["one"].text == "one"
-    assert documents(kept)["one"].metadata["files"] == ["a.txt"]
+    ingest = history(repository.folder, lines=0)
+    read(ingest)
+    assert documents(ingest)["one"].text == "one"
+    assert documents(ingest)["one"].metadata["files"] == ["a.txt"]
 
 
-def test_what_tells_nothing_is_left_out_of_the_diff_but_not_of_the_files(
+def test_generated_files_are_left_out_of_the_diff_but_not_of_the_file_names(
     repository: Repository,
 ) -> None:
     files: dict[str, str | bytes] = {
@@ -178,9 +180,9 @@ def test_what_tells_nothing_is_left_out_of_the_diff_but_not_of_the_files(
         "src/app.js": "written\n",
     }
     repository.commit("all sorts", files)
-    kept = history(repository.folder)
-    read(kept)
-    document = documents(kept)["all sorts"]
+    ingest = history(repository.folder)
+    read(ingest)
+    document = documents(ingest)["all sorts"]
     assert set(document.metadata["files"]) == set(files)
     assert "+written" in document.text
     for word in ("vendored", "locked", "minified", "+generated", "binary"):
@@ -188,11 +190,11 @@ def test_what_tells_nothing_is_left_out_of_the_diff_but_not_of_the_files(
 
 
 def test_an_empty_repository_has_no_commits(repository: Repository) -> None:
-    kept = history(repository.folder)
-    assert not read(kept).added
-    assert not documents(kept)
+    ingest = history(repository.folder)
+    assert not read(ingest).added
+    assert not documents(ingest)
     repository.commit("first", {"a": "1"})
-    assert len(read(kept).added) == 1
+    assert len(read(ingest).added) == 1
 
 
 def test_a_folder_without_a_repository_has_none(tmp_path: Path) -> None:
@@ -200,14 +202,14 @@ def test_a_folder_without_a_repository_has_none(tmp_path: Path) -> None:
     assert find(tmp_path / "missing") is None
 
 
-def test_a_commit_is_cut_the_same_from_what_was_stored_of_it(repository: Repository) -> None:
+def test_a_stored_commit_is_chunked_the_same_way(repository: Repository) -> None:
     lines = "".join(f"value_{number} = compute({number})\n" for number in range(100))
     hash = repository.commit(
         "values\n\nWhy.", {"a.py": lines, "b.py": "x = 1\n", "c.py": "y = 2\n"}
     )
-    kept = history(repository.folder)
-    read(kept)
-    with kept.engine.snapshot() as snapshot:
+    ingest = history(repository.folder)
+    read(ingest)
+    with ingest.engine.snapshot() as snapshot:
         document = snapshot.documents.get(DocumentId("all", hash))
         assert document
         again = commits.chunk_commit(document)

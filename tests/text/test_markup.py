@@ -1,4 +1,4 @@
-"""What is embedded of a passage: its words and its code, without markup."""
+"""Markup is removed from the text to embed; words and code stay."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.linear import demand_linear
         "Write to <me@example.com> or <https://example.com>.",
     ],
 )
-def test_code_and_what_only_looks_like_a_tag_stay(text: str) -> None:
+def test_code_and_text_that_resembles_tags_stay(text: str) -> None:
     assert strip_markup(text) == text
 
 
@@ -44,7 +44,7 @@ def test_code_and_what_only_looks_like_a_tag_stay(text: str) -> None:
         ("```\n<a>\n```\n<p>words</p> `<i>`", "``` <a> ``` words `<i>`"),
     ],
 )
-def test_markup_goes(text: str, words: str) -> None:
+def test_markup_is_removed(text: str, words: str) -> None:
     assert " ".join(strip_markup(text).split()) == words
 
 
@@ -65,7 +65,7 @@ UNITS = [
 
 
 @pytest.mark.parametrize("unit", [*UNITS, "backticks"])
-def test_its_time_is_linear_in_size(unit: str) -> None:
+def test_removing_markup_takes_linear_time(unit: str) -> None:
     def text(size: int) -> str:
         if unit == "backticks":
             return "<" + " ".join("`" * n for n in range(1, int((2 * size) ** 0.5)))

@@ -1,4 +1,4 @@
-"""Odd, damaged and hostile repositories: what is said of what cannot be read, while the rest goes on."""
+"""Unusual, damaged and hostile repositories: failures are reported and the rest is indexed."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from tests.repository import Repository, needs_git
 pytestmark = needs_git
 
 
-def test_odd_names_of_files_are_read_and_can_be_told_apart(repository: Repository) -> None:
+def test_unusual_file_names_are_read_and_stay_distinct(repository: Repository) -> None:
     raw = os.fsencode(repository.folder)
     with open(raw + b"/caf\xe9.txt", "wb") as file:
         file.write(b"latin\n")
     odd = {"new\nline.txt": "broken\n", 'quo"te\\.txt': "quoted\n", "a b.txt": "blank\n"}
     hash = repository.commit("odd names", {**odd, "ü.txt": "umlaut\n"})
-    kept = history(repository.folder)
-    read(kept)
-    assert set(documents(kept)["odd names"].metadata["files"]) == {*odd, "ü.txt", "caf\\xe9.txt"}
-    (_, diff) = texts(kept, hash)
-    for name, said in {**odd, "ü.txt": "umlaut\n", "caf\\xe9.txt": "latin\n"}.items():
-        assert f"{name}\n@@ -0,0 +1 @@\n+{said}".rstrip("\n") in diff
+    ingest = history(repository.folder)
+    read(ingest)
+    assert set(documents(ingest)["odd names"].metadata["files"]) == {*odd, "ü.txt", "caf\\xe9.txt"}
+    (_, diff) = texts(ingest, hash)
+    for name, value in {**odd, "ü.txt": "umlaut\n", "caf\\xe9.txt": "latin\n"}.items():
+        assert f"{name}\n@@ -0,0 +1 @@\n+{value}".rstrip("\n") in diff
 
 
-def test_messages_and_names_that_are_no_utf8_are_read(repository: Repository) -> None:
+def test_messages_and_names_in_other_encodings_are_read(repository: Repository) -> None:
     repository.commit("one", {"a": "1"})
     tree = repository.git("rev-parse", "HEAD^{tree}")
     made = (
@@ -47,14 +47,14 @@ def test_messages_and_names_that_are_no_utf8_are_read(repository: Repository) ->
     )
     hash = repository.git("hash-object", "-t", "commit", "-w", "--stdin", given=made)
     repository.git("update-ref", "refs/heads/odd", hash)
-    kept = history(repository.folder)
-    read(kept)
-    document = documents(kept)["Café für alle"]
+    ingest = history(repository.folder)
+    read(ingest)
+    document = documents(ingest)["Café für alle"]
     assert document.author == "André"
     assert document.remarks == ("its message is not valid UTF-8; decoded as Latin-1",)
 
 
-def test_times_that_no_calendar_has_are_the_nearest(repository: Repository) -> None:
+def test_impossible_dates_become_the_nearest_possible_date(repository: Repository) -> None:
     repository.commit("one", {"a": "1"})
     tree = repository.git("rev-parse", "HEAD^{tree}")
     whens = ("99999999999999 +0000", "0 +0000", "1000000000 +9999", "-62135596801 -0100")
@@ -65,20 +65,20 @@ def test_times_that_no_calendar_has_are_the_nearest(repository: Repository) -> N
         )
         repository.git("update-ref", f"refs/heads/odd{number}", hash)
     for engine in ("memory:", f"file:{repository.folder.parent / 'index'}"):
-        kept = history(repository.folder, engines.open(engine))
-        read(kept)
-        found = documents(kept)
+        ingest = history(repository.folder, engines.open(engine))
+        read(ingest)
+        found = documents(ingest)
         assert found["at 1"].date == "1970-01-01T00:00:00+00:00"
         assert str(found["at 0"].date).startswith("9999-12-31")
         assert {"at 2", "at 3"} < set(found)
-        kept.engine.close()
+        ingest.engine.close()
 
 
 @given(
     st.binary(max_size=300),
     st.sampled_from(["", "latin-1", "utf-16", "no such thing", "\0", "idna"]),
 )
-def test_whatever_a_commit_object_holds_it_is_understood(data: bytes, encoding: str) -> None:
+def test_any_commit_object_is_parsed(data: bytes, encoding: str) -> None:
     head = b"tree x\nencoding " + encoding.encode() + b"\nauthor " + data + b"\n\n"
     found = commits.parse_commit("0" * 40, head + data)
     (found.subject + found.message + found.name + found.email + found.date).encode()
@@ -90,34 +90,34 @@ def damage(repository: Repository, hash: str) -> None:
     path.write_bytes(b"damaged")
 
 
-def test_a_damaged_file_costs_its_own_diff_alone(repository: Repository) -> None:
+def test_a_damaged_object_affects_only_its_own_diff(repository: Repository) -> None:
     repository.commit("one", {"a.txt": "first\n"})
     repository.commit("two", {"b.txt": "second\n"})
     repository.commit("three", {"c.txt": "third\n"})
     damage(repository, repository.git("rev-parse", "HEAD:b.txt"))
     (repository.folder / "b.txt").unlink()  # git would take what it lacks from there
-    kept = history(repository.folder)
-    read(kept)
-    found = documents(kept)
+    ingest = history(repository.folder)
+    read(ingest)
+    found = documents(ingest)
     assert "+first" in found["one"].text
     assert "+third" in found["three"].text
     assert found["two"].text == "two"
     assert "its diff cannot be read" in found["two"].remarks[0]
 
 
-def test_a_damaged_commit_hides_what_is_behind_it_and_no_more(repository: Repository) -> None:
+def test_a_damaged_commit_hides_only_its_ancestors(repository: Repository) -> None:
     repository.commit("one", {"a.txt": "first\n"})
     bad = repository.commit("two", {"b.txt": "second\n"})
     repository.git("branch", "good", "HEAD~1")
     repository.commit("three", {"c.txt": "third\n"})
     damage(repository, bad)
-    kept = history(repository.folder)
-    report = read(kept)
-    assert {"one", "three"} <= set(documents(kept))
-    with kept.engine.snapshot() as snapshot:
+    ingest = history(repository.folder)
+    report = read(ingest)
+    assert {"one", "three"} <= set(documents(ingest))
+    with ingest.engine.snapshot() as snapshot:
         assert "problem" in snapshot.status.manifest()["history all"]
     assert [each.document.path for each in report.skipped] == [bad]
-    assert not kept.differs()
+    assert not ingest.differs()
 
 
 def test_a_partial_clone_is_searched_by_messages_and_fetches_nothing(
@@ -131,15 +131,15 @@ def test_a_partial_clone_is_searched_by_messages_and_fetches_nothing(
     repository.git("clone", "--quiet", *lean, f"file://{repository.folder}", str(clone))
     here = ["git", "-C", str(clone), "count-objects", "-v"]
     before = subprocess.run(here, capture_output=True, check=True).stdout
-    kept = history(clone)
-    read(kept)
-    assert set(documents(kept)) == {f"number {number}" for number in range(8)}
+    ingest = history(clone)
+    read(ingest)
+    assert set(documents(ingest)) == {f"number {number}" for number in range(8)}
     assert subprocess.run(here, capture_output=True, check=True).stdout == before
-    with kept.engine.snapshot() as snapshot:
+    with ingest.engine.snapshot() as snapshot:
         assert indexed_state(snapshot.status.manifest(), "all").lacking
 
 
-def test_a_missing_commit_is_told_and_the_others_are_read(repository: Repository) -> None:
+def test_a_missing_commit_is_reported_and_the_others_are_read(repository: Repository) -> None:
     here = repository.commit("one", {"a": "1"})
     place = find(repository.folder)
     assert place
@@ -148,30 +148,30 @@ def test_a_missing_commit_is_told_and_the_others_are_read(repository: Repository
     assert isinstance(found[1], commits.CommitObject)
 
 
-def test_of_a_huge_diff_the_files_that_tell_something_are_read(
+def test_only_source_files_of_a_huge_diff_are_read(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(diffs, "MAX_DIFF_BYTES", 200_000)
     noise = "".join(f"noise {number}\n" for number in range(60_000))
     repository.commit("huge", {"node_modules/a.js": noise, "src/b.py": "told = True\n"})
     repository.commit("small", {"c.txt": "small\n"})
-    kept = history(repository.folder)
-    read(kept)
-    found = documents(kept)
+    ingest = history(repository.folder)
+    read(ingest)
+    found = documents(ingest)
     assert "+told = True" in found["huge"].text
     assert set(found["huge"].metadata["files"]) == {"node_modules/a.js", "src/b.py"}
     assert "its diff is over" in found["huge"].remarks[0]
     assert "+small" in found["small"].text
 
 
-def test_of_very_many_files_the_first_are_known(
+def test_the_number_of_file_names_of_a_commit_is_bounded(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(diffs, "MAX_FILES", 20)
     repository.commit("many", {f"{number:03}.txt": "x\n" for number in range(50)})
-    kept = history(repository.folder)
-    read(kept)
-    document = documents(kept)["many"]
+    ingest = history(repository.folder)
+    read(ingest)
+    document = documents(ingest)["many"]
     assert len(document.metadata["files"]) == 20
     assert "it changed 50 files" in document.remarks[0]
 
@@ -188,32 +188,32 @@ def test_nothing_that_a_repository_configures_is_run(
     repository.git("config", "core.pager", str(script))
     repository.commit("one", {".gitattributes": "* diff=odd\n", "a.txt": "text\n"})
     ran.unlink(missing_ok=True)
-    kept = history(repository.folder)
-    read(kept)
-    assert "+text" in documents(kept)["one"].text
+    ingest = history(repository.folder)
+    read(ingest)
+    assert "+text" in documents(ingest)["one"].text
     assert not ran.exists()
 
 
-def test_replaced_commits_are_read_as_they_were(repository: Repository) -> None:
+def test_replace_refs_are_ignored(repository: Repository) -> None:
     old = repository.commit("as it was", {"a": "1"})
     tree = repository.git("rev-parse", "HEAD^{tree}")
     new = repository.git("commit-tree", "-m", "as others say", tree)
     repository.git("replace", old, new)
-    kept = history(repository.folder)
-    read(kept)
-    assert set(documents(kept)) == {"as it was"}
+    ingest = history(repository.folder)
+    read(ingest)
+    assert set(documents(ingest)) == {"as it was"}
 
 
-def test_submodules_are_files_like_others(repository: Repository, tmp_path: Path) -> None:
+def test_a_submodule_is_listed_as_a_changed_file(repository: Repository, tmp_path: Path) -> None:
     other = Repository(tmp_path / "other")
     other.commit("inner", {"a": "1"})
     add = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other.folder))
     repository.git(*add, "sub")
     repository.commit("with a submodule")
-    kept = history(repository.folder)
-    read(kept)
-    assert set(documents(kept)) == {"with a submodule"}
-    assert documents(kept)["with a submodule"].metadata["files"] == [".gitmodules", "sub"]
+    ingest = history(repository.folder)
+    read(ingest)
+    assert set(documents(ingest)) == {"with a submodule"}
+    assert documents(ingest)["with a submodule"].metadata["files"] == [".gitmodules", "sub"]
 
 
 def shim(folder: Path, lines: Iterable[str]) -> None:
@@ -226,11 +226,11 @@ def shim(folder: Path, lines: Iterable[str]) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a shell script stands in for git")
-def test_the_repository_of_someone_else_is_told_with_what_to_do(
+def test_a_repository_of_another_user_is_reported_with_the_command_to_trust_it(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository.commit("one", {"a": "1"})
-    # As git's own tests do it.
+    # The variable that git's own tests use.
     shim(tmp_path / "bin", ["export GIT_TEST_ASSUME_DIFFERENT_OWNER=1"])
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
@@ -238,7 +238,7 @@ def test_the_repository_of_someone_else_is_told_with_what_to_do(
         find(repository.folder)
 
 
-def test_without_git_it_is_said(
+def test_a_missing_git_is_reported(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -248,7 +248,7 @@ def test_without_git_it_is_said(
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
 @pytest.mark.parametrize("name", ["HEAD", "packed-refs", "shallow"])
-def test_a_pipe_among_the_files_of_git_blocks_nobody(
+def test_a_pipe_among_the_files_of_git_does_not_block(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     repository.commit("One", {"a.md": "a"})
@@ -262,7 +262,7 @@ def test_a_pipe_among_the_files_of_git_blocks_nobody(
 
 @pytest.mark.skipif(os.name == "nt", reason="a shell script stands in for git")
 @pytest.mark.parametrize("command", ["rev-list", "cat-file --batch", "diff-tree", "check-attr"])
-def test_a_git_that_prints_nothing_is_ended_after_a_while(
+def test_a_silent_git_process_is_killed_after_the_time_limit(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     repository.commit("one", {"a": "1"})
@@ -274,7 +274,7 @@ def test_a_git_that_prints_nothing_is_ended_after_a_while(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there the limit holds for the whole run")
-def test_a_git_that_goes_on_printing_may_take_longer(
+def test_a_git_process_with_output_may_exceed_the_time_limit(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository.commit("one", {"a": "1"})
@@ -282,6 +282,6 @@ def test_a_git_that_goes_on_printing_may_take_longer(
     shim(tmp_path / "bin", [f'case "$*" in *rev-list*) {slow};; esac'])
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(git, "PATIENCE", 2.5)
-    kept = history(repository.folder)
-    read(kept)
-    assert set(documents(kept)) == {"one"}
+    ingest = history(repository.folder)
+    read(ingest)
+    assert set(documents(ingest)) == {"one"}
