@@ -1,4 +1,4 @@
-"""JSON Schemas of what programs are answered with, the same for every way in."""
+"""JSON Schemas of the results of operations, the same for HTTP and MCP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _list(items: Schema, description: str = "") -> Schema:
 
 
 def object_of(properties: Mapping[str, Schema], optional: tuple[str, ...] = ()) -> Schema:
-    """All are there but the optional ones; later versions may add to them."""
+    """Return the schema of an object; all properties but the optional ones are required, others are allowed."""
     required = [name for name in properties if name not in optional]
     return {"type": "object", "properties": dict(properties), "required": required}
 
@@ -26,35 +26,36 @@ def _or_null(kind: str, description: str) -> Schema:
     return {"type": [kind, "null"], "description": description}
 
 
-TEXT, WHOLE, NUMBER, YES = _of("string"), _of("integer"), _of("number"), _of("boolean")
+TEXT, INTEGER, NUMBER = _of("string"), _of("integer"), _of("number")
 LINES: Schema = {
-    **_list(WHOLE, "The first and the last line, counted from 1."),
+    **_list(INTEGER, "First and last line, starting at 1."),
     "minItems": 2,
     "maxItems": 2,
 }
-NOTICES = _list(TEXT, "What the asker should know besides: what is degraded, left out or odd.")
+NOTICES = _list(TEXT, "Remarks: degraded results, omissions, problems.")
 PLACE: Mapping[str, Schema] = {
-    "path": _of("string", "The document's path below its collection."),
-    "collection": _of("string", "The collection's name."),
+    "path": _of("string", "Path of the document, relative to its collection."),
+    "collection": _of("string", "Name of the collection."),
 }
-LEVEL = object_of({"level": TEXT, "lines": LINES, "characters": WHOLE, "tokens": WHOLE})
-LEVELS = _list(LEVEL, "How far the passage can be widened, and how much one would get.")
+LEVEL = object_of({"level": TEXT, "lines": LINES, "characters": INTEGER, "tokens": INTEGER})
+LEVELS = _list(LEVEL, "Context levels of the passage and their sizes.")
 
 RESULT = object_of(
     {
-        "rank": WHOLE,
-        "score": _of("number", "How likely this answers the question, 0 to 1."),
-        "chunk_id": _of("string", "The passage's id."),
+        "rank": INTEGER,
+        "score": _of("number", "Probability that this answers the query, 0 to 1."),
+        "chunk_id": _of("string", "ID of the passage."),
         **PLACE,
-        "title": _of("string", "The document's title."),
-        "headings": _list(TEXT, "The headings above the passage, outermost first."),
-        "anchor": _of("string", "The anchor of the heading it stands under."),
+        "title": _of("string", "Title of the document."),
+        "headings": _list(TEXT, "Headings above the passage, outermost first."),
+        "anchor": _of("string", "Anchor of the innermost heading."),
         "lines": LINES,
-        "kind": _of("string", "prose, code, table or another."),
+        "kind": _of("string", "Kind of passage: prose, code, list, table or another."),
         "content": _of("string", "The passage."),
-        "modified": _of("string", "When the file was last written, in UTC."),
+        "modified": _of("string", "Modification time of the file, in UTC."),
         "dated": _of(
-            "string", "When it is from, in UTC, as after and before count: its own date, else that."
+            "string",
+            "Date that the filters after and before use, in UTC: the document's own date, else the modification time.",
         ),
         "levels": LEVELS,
         "why": _list(
@@ -67,17 +68,17 @@ RESULT = object_of(
                 },
                 optional=("formula", "inputs"),
             ),
-            "Each stage's part in the score; empty unless an explanation is asked for.",
+            "Contributions to the score; empty without explain.",
         ),
     }
 )
 INDEX = object_of(
     {
-        "documents": WHOLE,
+        "documents": INTEGER,
         "chunks": _of("integer", "Passages."),
-        "embedded": _of("integer", "Passages that can be found by their meaning."),
-        "pending": _of("integer", "Passages that are found by their words only, until embedded."),
-        "generation": _of("integer", "Grows with every change of the index."),
+        "embedded": _of("integer", "Passages with embeddings."),
+        "pending": _of("integer", "Passages without embeddings yet; found by keywords only."),
+        "generation": _of("integer", "Increases with every change of the index."),
     }
 )
 ANSWER = object_of(
@@ -87,18 +88,20 @@ ANSWER = object_of(
                 "text": TEXT,
                 "kind": _of("string", "factual, navigational or exploratory."),
                 "expanded_with": _list(
-                    TEXT, "Words of the library that mean the same, or are spelled in another way."
+                    TEXT, "Terms added to the query: synonyms and spelling corrections."
                 ),
-                "filters": _of("object", "The filters that were in force."),
+                "filters": _of("object", "Filters of the search."),
             }
         ),
-        "results": _list(RESULT, "The best first."),
-        "abstained": _or_null("string", "Why nothing is said; null when there are results."),
-        "advice": _or_null("string", "What shows results that were held back as unlikely."),
-        "stats": _of("object", "How many were left after each step.", additionalProperties=WHOLE),
+        "results": _list(RESULT, "Results, best first."),
+        "abstained": _or_null("string", "Why there are no results; null if there are some."),
+        "advice": _or_null("string", "How to see the results that were below the threshold."),
+        "stats": _of(
+            "object", "Number of candidates left after each step.", additionalProperties=INTEGER
+        ),
         "steps": _list(
-            object_of({"stage": TEXT, "count": WHOLE, "ms": NUMBER}),
-            "The stages; empty unless an explanation is asked for.",
+            object_of({"stage": TEXT, "count": INTEGER, "ms": NUMBER}),
+            "Stages with their timings; empty without explain.",
         ),
         "index": INDEX,
         "notices": NOTICES,
@@ -107,26 +110,26 @@ ANSWER = object_of(
 )
 COMMIT = object_of(
     {
-        "rank": WHOLE,
-        "score": _of("number", "How likely this answers the question, 0 to 1."),
-        "commit": _of("string", "The whole hash."),
-        "short": _of("string", "Its beginning, as people write it."),
-        "repository": _of("string", "The name of the first collection in its repository."),
-        "subject": _of("string", "The first paragraph of the message."),
+        "rank": INTEGER,
+        "score": _of("number", "Probability that this answers the query, 0 to 1."),
+        "commit": _of("string", "Full hash."),
+        "short": _of("string", "Abbreviated hash."),
+        "repository": _of("string", "Name of the first collection in the repository."),
+        "subject": _of("string", "First paragraph of the message."),
         "author": object_of({"name": TEXT, "email": TEXT}),
-        "date": _of("string", "When it was written, ISO 8601 with the author's zone."),
-        "files": _list(TEXT, "The first files that it changed; of a merge none."),
-        "more_files": _of("integer", "How many more it changed."),
-        "refs": _list(TEXT, "Branches and tags that mean it."),
-        "kind": _of("string", "Where it was found: message or diff."),
-        "paths": _list(TEXT, "The files that the piece of the diff shows."),
-        "content": _of("string", "The passage that was found."),
+        "date": _of("string", "Author date, ISO 8601 with time zone."),
+        "files": _list(TEXT, "First changed files; empty for a merge."),
+        "more_files": _of("integer", "Number of further changed files."),
+        "refs": _list(TEXT, "Branches and tags that point to the commit."),
+        "kind": _of("string", "Part of the commit that matches: message or diff."),
+        "paths": _list(TEXT, "Files in the matching part of the diff."),
+        "content": _of("string", "The matching passage."),
         "why": RESULT["properties"]["why"],
     }
 )
 COMMITS = {
     **ANSWER,
-    "properties": {**ANSWER["properties"], "results": _list(COMMIT, "The best first.")},
+    "properties": {**ANSWER["properties"], "results": _list(COMMIT, "Commits, best first.")},
 }
 EXTRACT = object_of(
     {
@@ -134,8 +137,8 @@ EXTRACT = object_of(
         "title": TEXT,
         "headings": _list(TEXT),
         "lines": LINES,
-        "content": _of("string", "These lines as they stand in the file."),
-        "chunk_id": _or_null("string", "The id of the passage that this is or was widened from."),
+        "content": _of("string", "Text of these lines."),
+        "chunk_id": _or_null("string", "ID of the passage that was read or expanded."),
         "levels": LEVELS,
         "notices": NOTICES,
     }
@@ -143,21 +146,23 @@ EXTRACT = object_of(
 OUTLINE = object_of(
     {
         **PLACE,
-        "outline": _list(object_of({"level": WHOLE, "text": TEXT, "anchor": TEXT, "lines": LINES})),
+        "outline": _list(
+            object_of({"level": INTEGER, "text": TEXT, "anchor": TEXT, "lines": LINES})
+        ),
         "notices": NOTICES,
     }
 )
 LINK = object_of(
-    {**PLACE, "line": WHOLE, "type": TEXT, "target": TEXT, "fragment": TEXT, "text": TEXT}
+    {**PLACE, "line": INTEGER, "type": TEXT, "target": TEXT, "fragment": TEXT, "text": TEXT}
 )
 LINKS = object_of(
     {
         **PLACE,
         "out": _list(LINK, "Links to other documents."),
         "in": _list(LINK, "Links from other documents."),
-        "orphans": _list(object_of(PLACE), "Documents without any link; of a library only."),
-        "unresolved": _list(LINK, "Links that lead nowhere."),
-        "more": _of("object", "How many of which list are left out.", additionalProperties=WHOLE),
+        "orphans": _list(object_of(PLACE), "Documents without any link; only without a path."),
+        "unresolved": _list(LINK, "Broken links."),
+        "more": _of("object", "Number of omitted items by list.", additionalProperties=INTEGER),
         "notices": NOTICES,
     },
     optional=("path", "collection", "out", "in", "orphans"),
@@ -167,7 +172,7 @@ RELATED = object_of(
         **PLACE,
         "related": _list(
             object_of({**PLACE, "title": TEXT, "score": NUMBER, "reasons": _list(TEXT)}),
-            "Documents that belong to this one, the surest first.",
+            "Related documents, best first.",
         ),
         "notices": NOTICES,
     }
@@ -180,49 +185,53 @@ GRAPH = object_of(
                 {
                     **PLACE,
                     "title": TEXT,
-                    "degree": _of("integer", "Documents linked to and from."),
-                    "community": _or_null("integer", "Those that belong together have the same."),
-                    "distance": _or_null("integer", "Links away from the document in the middle."),
+                    "degree": _of("integer", "Number of linked documents, both directions."),
+                    "community": _or_null("integer", "Community of linked documents."),
+                    "distance": _or_null(
+                        "integer", "Number of links from the document in the centre."
+                    ),
                 }
             )
         ),
         "edges": _list(
-            object_of({"from": WHOLE, "to": WHOLE}),
-            "A link from one document to another, each by its place among the nodes, from 0.",
+            object_of({"from": INTEGER, "to": INTEGER}),
+            "Links between documents, as indexes into nodes, starting at 0.",
         ),
-        "more": _of("object", "How many documents are left out.", additionalProperties=WHOLE),
+        "more": _of("object", "Number of omitted documents.", additionalProperties=INTEGER),
         "notices": NOTICES,
     },
     optional=("path", "collection"),
 )
 STATUS = object_of(
     {
-        "documents": WHOLE,
+        "documents": INTEGER,
         "chunks": _of("integer", "Passages."),
-        "embedded": WHOLE,
-        "pending": WHOLE,
+        "embedded": INTEGER,
+        "pending": INTEGER,
         "failed": _list(object_of({**PLACE, "reason": TEXT}), "Files that could not be indexed."),
-        "remarks": _list(object_of({**PLACE, "remark": TEXT}), "What was odd about documents."),
-        "generation": WHOLE,
+        "remarks": _list(
+            object_of({**PLACE, "remark": TEXT}), "Documents that were indexed with a remark."
+        ),
+        "generation": INTEGER,
         "model": TEXT,
         "model_problem": TEXT,
-        "calibrated": _of("boolean", "Whether scores were measured with this model."),
+        "calibrated": _of("boolean", "Whether scores are calibrated for this model."),
         "reranker": TEXT,
         "reranker_problem": TEXT,
-        "engine": _of("string", "Where the index lives."),
-        "sizes": _of("object", "Bytes by part.", additionalProperties=WHOLE),
-        "unused_vectors": WHOLE,
+        "engine": _of("string", "Storage engine of the index."),
+        "sizes": _of("object", "Sizes in bytes.", additionalProperties=INTEGER),
+        "unused_vectors": INTEGER,
         "following": object_of(
             {
-                "indexing": _or_null("object", "The run that goes on: phase, done and total."),
-                "watching": _of("boolean", "Whether the system tells what changes."),
-                "problem": _of("string", "What is in the way; empty if nothing is."),
+                "indexing": _or_null("object", "Indexing in progress: phase, done and total."),
+                "watching": _of("boolean", "Whether file-system events are received."),
+                "problem": _of("string", "Why indexing failed; empty if it did not."),
             }
         ),
         "collections": _of(
             "object",
             "Collections by name.",
-            additionalProperties=object_of({"path": TEXT, "documents": WHOLE}),
+            additionalProperties=object_of({"path": TEXT, "documents": INTEGER}),
         ),
         "notices": NOTICES,
     },
@@ -230,16 +239,14 @@ STATUS = object_of(
 )
 DOCUMENTS = object_of(
     {
-        "documents": _list(object_of({**PLACE, "size": WHOLE, "modified": TEXT})),
-        "total": _of("integer", "How many there are altogether."),
-        "next": _or_null("string", "What to ask with, as `after`, for the part that follows."),
+        "documents": _list(object_of({**PLACE, "size": INTEGER, "modified": TEXT})),
+        "total": _of("integer", "Number of all matching documents."),
+        "next": _or_null("string", "Cursor of the next page, for `after`; null on the last page."),
     }
 )
 TAGS = object_of(
     {
-        "tags": _of(
-            "object", "Tags with the number of their documents.", additionalProperties=WHOLE
-        ),
+        "tags": _of("object", "Number of documents by tag.", additionalProperties=INTEGER),
     }
 )
 ERROR = object_of(

@@ -1,4 +1,4 @@
-"""A small library, where its state is kept, and a daemon that serves it."""
+"""A small indexed library with its own state folder."""
 
 from __future__ import annotations
 

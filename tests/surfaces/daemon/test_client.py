@@ -1,4 +1,4 @@
-"""What a command answers is the same with a daemon and without one."""
+"""Commands return the same with and without a daemon; what happens when it changes or ends."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def daemon(folder: Path) -> Iterator[Path]:
         yield folder
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = run(arguments)
     out, err = capsys.readouterr()
     return code, out, err
@@ -92,28 +92,28 @@ def timeless(out: str) -> object:
         return re.sub(r"(?m) +(?:\d+\.\d\d|ms)$", "", out)
 
 
-def test_every_command_says_the_same_with_a_daemon(
+def test_every_command_prints_the_same_with_and_without_a_daemon(
     daemon: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for arguments in CALLS:
-        code, out, err = said(capsys, *arguments)
+        code, out, err = run_command(capsys, *arguments)
         monkeypatch.setenv("MARKLIGHT_DAEMON", "off")
-        own_code, own_out, own_err = said(capsys, *arguments)
+        own_code, own_out, own_err = run_command(capsys, *arguments)
         monkeypatch.delenv("MARKLIGHT_DAEMON")
         assert (code, timeless(out)) == (own_code, timeless(own_out)), arguments
         assert err == own_err, arguments
 
 
-def test_status_tells_of_the_daemon(daemon: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = said(capsys, "status", "--json")
-    attached, told = json.loads(out), of(daemon)
-    assert attached.pop("daemon")["address"] == told.address
-    code, out, _ = said(capsys, "serve", "status", "--json")
+def test_status_shows_the_daemon(daemon: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run_command(capsys, "status", "--json")
+    attached, state = json.loads(out), of(daemon)
+    assert attached.pop("daemon")["address"] == state.address
+    code, out, _ = run_command(capsys, "serve", "status", "--json")
     assert code == 0
-    assert json.loads(out)["pid"] == told.pid
+    assert json.loads(out)["pid"] == state.pid
 
 
-def test_an_attached_command_loads_no_library_and_no_model(daemon: Path) -> None:
+def test_an_attached_command_imports_no_library_and_no_model(daemon: Path) -> None:
     for arguments in (
         ["search", "roll back", "--json"],
         ["get", "espresso.md"],
@@ -130,7 +130,7 @@ def test_an_attached_command_loads_no_library_and_no_model(daemon: Path) -> None
     assert "marklight.library" in loaded(command("--no-daemon", "search", "roll back"))
 
 
-def test_questions_in_a_session_go_to_the_daemon(
+def test_an_interactive_session_uses_the_daemon(
     daemon: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import io
@@ -138,7 +138,7 @@ def test_questions_in_a_session_go_to_the_daemon(
     def session() -> tuple[int, str, str]:
         lines = b"roll back\n1 document\n:mode keyword\nzzzqqq\n9\n"
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines), "utf-8"))
-        return said(capsys, "query")
+        return run_command(capsys, "query")
 
     attached = session()
     monkeypatch.setenv("MARKLIGHT_DAEMON", "off")
@@ -146,7 +146,7 @@ def test_questions_in_a_session_go_to_the_daemon(
     assert "undo command" in attached[1]
 
 
-def test_other_settings_are_answered_alone(
+def test_a_command_with_other_settings_does_not_use_the_daemon(
     daemon: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = command("search", "roll back", "--set", "chunk.target_tokens=100")
@@ -158,30 +158,34 @@ def test_other_settings_are_answered_alone(
     assert loaded(command("search", "roll back", MARKLIGHT_SERVE_PORT="0")) == set()
 
 
-def test_settings_that_were_changed_count_from_the_next_call_on(
+def test_changed_settings_apply_from_the_next_call(
     daemon: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (daemon / "marklight.toml").write_text('[collections]\nbook = "guide"\n')
-    _, out, _ = said(capsys, "status", "--json")
+    _, out, _ = run_command(capsys, "status", "--json")
     assert list(json.loads(out)["collections"]) == ["book"]
 
     def found() -> bool:
-        _, out, _ = said(capsys, "search", "roll back", "--format", "files")
+        _, out, _ = run_command(capsys, "search", "roll back", "--format", "files")
         return out.startswith("guide/deploy.md\n")
 
     until(found)
     done = command("status", "--json")
     assert loaded(done) == set()
     (daemon / "marklight.toml").write_text("[collections\n")
-    code, _, err = said(capsys, "search", "roll back")
+    code, _, err = run_command(capsys, "search", "roll back")
     assert code == 2
     assert "not valid TOML" in err
     (daemon / "marklight.toml").unlink()
-    until(lambda: said(capsys, "search", "beans", "--format", "files")[1].startswith("espresso"))
+    until(
+        lambda: run_command(capsys, "search", "beans", "--format", "files")[1].startswith(
+            "espresso"
+        )
+    )
     assert loaded(command("search", "beans")) == set()
 
 
-def test_settings_that_were_changed_count_for_those_who_never_attach_too(daemon: Path) -> None:
+def test_changed_settings_apply_to_http_clients_too(daemon: Path) -> None:
     address = of(daemon).address
 
     def collections() -> list[str]:
@@ -194,7 +198,7 @@ def test_settings_that_were_changed_count_for_those_who_never_attach_too(daemon:
     until(lambda: collections() == ["book"])
 
 
-def test_trust_and_its_revocation_count_from_the_next_call_on(
+def test_trust_and_its_revocation_apply_from_the_next_call(
     daemon: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(daemon.parent / "more", {"zebra.md": "# Zebra\n\nA zebra has stripes.\n"})
@@ -212,61 +216,59 @@ def test_trust_and_its_revocation_count_from_the_next_call_on(
 
     assert collections() == ["all"]
     until(notices)
-    _, _, err = said(capsys, "trust")
+    _, _, err = run_command(capsys, "trust")
     assert "a daemon serves this folder at the address that it was started with" in err
     assert collections() == ["all", "more"]
     until(lambda: not notices())
-    said(capsys, "trust", "--revoke")
+    run_command(capsys, "trust", "--revoke")
     assert collections() == ["all"]
     until(notices)
 
 
-def test_what_is_edited_is_found_through_the_daemon(
+def test_edits_are_found_through_the_daemon(
     daemon: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (daemon / "new.md").write_text("# New\n\nA quokka sits in the garden.\n")
 
     def found() -> bool:
-        return "quokka sits" in said(capsys, "search", "quokka", "--mode", "keyword")[1]
+        return "quokka sits" in run_command(capsys, "search", "quokka", "--mode", "keyword")[1]
 
     until(found)
 
 
-def test_a_daemon_that_was_killed_is_not_missed(
-    daemon: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_killed_daemon_is_not_needed(daemon: Path, capsys: pytest.CaptureFixture[str]) -> None:
     state = of(daemon)
-    before = said(capsys, "search", "roll back")
+    before = run_command(capsys, "search", "roll back")
     os.kill(state.pid, signal.SIGKILL)
-    assert said(capsys, "search", "roll back") == before
+    assert run_command(capsys, "search", "roll back") == before
     left = [file.name for file in Path(os.environ["MARKLIGHT_STATE_DIR"]).glob("*.json")]
     assert left == []
-    code, _, err = said(capsys, "stop")
+    code, _, err = run_command(capsys, "stop")
     assert code == 1
     assert "No daemon is running" in err
 
 
-def test_a_daemon_that_hangs_is_not_waited_for(
+def test_a_hanging_daemon_is_reported_and_not_waited_for(
     daemon: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = of(daemon)
     monkeypatch.setattr("marklight.surfaces.daemon.ipc_protocol.HANDSHAKE_SECONDS", 0.5)
     os.kill(state.pid, signal.SIGSTOP)
     try:
-        code, out, err = said(capsys, "search", "roll back")
+        code, out, err = run_command(capsys, "search", "roll back")
         assert code == 0
         assert "undo command" in out
         assert f"(process {state.pid}) does not answer" in err
         for asked in (["stop"], ["serve", "status"], ["serve", "--port", "0"]):
-            code, _, err = said(capsys, *asked)
+            code, _, err = run_command(capsys, *asked)
             assert code == 3, asked
             assert f"(process {state.pid}) does not answer. `kill -9 {state.pid}`" in err
     finally:
         os.kill(state.pid, signal.SIGCONT)
-    until(lambda: "does not answer" not in said(capsys, "search", "roll back")[2])
+    until(lambda: "does not answer" not in run_command(capsys, "search", "roll back")[2])
 
 
-def test_a_daemon_that_goes_amid_a_session_is_replaced(
+def test_a_session_continues_when_the_daemon_is_killed(
     daemon: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from marklight.surfaces.daemon.discovery import open_remote
@@ -282,7 +284,7 @@ def test_a_daemon_that_goes_amid_a_session_is_replaced(
     assert notes == ["The daemon ended. This command works without it"]
 
 
-def test_where_the_settings_say_so_a_search_starts_a_daemon_for_the_next(folder: Path) -> None:
+def test_a_search_starts_a_daemon_if_serve_start_is_set(folder: Path) -> None:
     wanted = {
         "MARKLIGHT_SERVE_START": "true",
         "MARKLIGHT_SERVE_PORT": "0",

@@ -1,4 +1,4 @@
-"""Nouns on their way to a client lose nothing."""
+"""Encoding of results for clients is lossless."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.making import chunk
 some.register_type_strategy(float, some.floats(allow_nan=False, allow_infinity=False))
 # Named in the types of an answer, and not loaded for one.
 vars(answer).setdefault("Commits", report.Commits)
-NOUNS = some.one_of(
+RESULTS = some.one_of(
     *(
         some.from_type(kind)
         for kind in (
@@ -33,20 +33,20 @@ NOUNS = some.one_of(
 
 
 @settings(max_examples=30, phases=[Phase.generate])
-@given(NOUNS)
-def test_a_noun_comes_back_as_it_went(noun: object) -> None:
-    sent = json.loads(json.dumps(encode(noun)))
+@given(RESULTS)
+def test_a_result_round_trips(result: object) -> None:
+    sent = json.loads(json.dumps(encode(result)))
     back = decode(sent)
-    assert type(back) is type(noun)
-    assert encode(back) == encode(noun)
+    assert type(back) is type(result)
+    assert encode(back) == encode(result)
 
 
-def test_a_score_keeps_all_of_its_digits() -> None:
+def test_a_score_keeps_all_digits() -> None:
     third = answer.Hit(chunk(), 1 / 3)
     assert decode(json.loads(json.dumps(encode(third)))) == third
 
 
 @pytest.mark.parametrize("kind", ["Path", "datetime", "replace", "__name__", "print", "Any"])
-def test_nothing_but_nouns_is_made(kind: str) -> None:
+def test_other_types_are_not_decoded(kind: str) -> None:
     with pytest.raises(ValueError, match="Not a result type"):
         decode([kind, "x"])

@@ -1,4 +1,4 @@
-"""Who gets an answer at the daemon's private door, and who gets none."""
+"""The IPC server: authentication, limits, and other programs on its port."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tests.waiting import PATIENCE_SECONDS, until
 
 
 @contextmanager
-def crowd(daemon: State, count: int) -> Iterator[None]:
-    """So many clients that stay."""
+def many_clients(daemon: State, count: int) -> Iterator[None]:
+    """Connect this many clients."""
     with ExitStack() as lines:
         for _ in range(count):
             line = until(lambda: admitted(daemon))
@@ -37,7 +37,7 @@ def crowd(daemon: State, count: int) -> Iterator[None]:
 
 
 def admitted(daemon: State) -> Connection | None:
-    """A line, once there is room: who has just hung up may still be counted."""
+    """Connect; None while the daemon still counts clients that have just disconnected."""
     with suppress(DaemonFull):
         return Connection(daemon, "call")
     return None
@@ -60,7 +60,7 @@ def answer_to(port: int, sent: bytes) -> bytes:
     return received
 
 
-def test_only_its_user_can_read_how_to_reach_a_daemon(daemon: State) -> None:
+def test_only_the_user_can_read_the_state_files(daemon: State) -> None:
     folder = state_folder()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     for file in folder.iterdir():
@@ -69,7 +69,7 @@ def test_only_its_user_can_read_how_to_reach_a_daemon(daemon: State) -> None:
     assert daemon.proof != daemon.secret
 
 
-def test_whoever_does_not_know_the_secret_gets_nothing(daemon: State) -> None:
+def test_a_client_without_the_secret_gets_no_answer(daemon: State) -> None:
     wrong = {"secret": daemon.secret[:-1], "purpose": "control"}
     for sent in (
         b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
@@ -90,25 +90,25 @@ def test_whoever_does_not_know_the_secret_gets_nothing(daemon: State) -> None:
     assert json.loads(answer_to(daemon.port, hello))["proof"] == daemon.proof
 
 
-def test_a_conversation_that_makes_no_sense_ends_alone(daemon: State, folder: Path) -> None:
+def test_an_invalid_session_does_not_disturb_the_daemon(daemon: State, folder: Path) -> None:
     hello = json.dumps({"secret": daemon.secret, "purpose": "call"}).encode() + b"\n"
     settle = json.dumps({"settings": discovery.process_settings()}).encode() + b"\n"
     for sent in (b"nonsense\n", b"{}\n", settle + b"[]\n", settle + b"{\n"):
         answer_to(daemon.port, hello + sent)
-    told = answer_to(
+    reply = answer_to(
         daemon.port, hello + settle + b'{"operation": "close"}\n{"id": 2}\nx\n'
     ).splitlines()
-    assert json.loads(told[2])["error"]["type"] == "KeyError"
+    assert json.loads(reply[2])["error"]["type"] == "KeyError"
     asked = b'{"id": 7, "operation": "settings", "arguments": {}}\nx\n'
-    told = answer_to(daemon.port, hello + settle + asked).splitlines()
-    assert json.loads(told[2])["error"]["type"] == "NotFound"
+    reply = answer_to(daemon.port, hello + settle + asked).splitlines()
+    assert json.loads(reply[2])["error"]["type"] == "NotFound"
     assert of(folder) == daemon
 
 
 @contextmanager
-def stranger(said: bytes) -> Iterator[tuple[int, list[bytes]]]:
-    """Somebody else at a port: says one thing to all, and remembers what it is told."""
-    heard: list[bytes] = []
+def other_program(sent: bytes) -> Iterator[tuple[int, list[bytes]]]:
+    """Another program on a port: sends the same to every client and records what it receives."""
+    received: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def answer() -> None:
@@ -119,19 +119,19 @@ def stranger(said: bytes) -> Iterator[tuple[int, list[bytes]]]:
                     return
                 with line:
                     line.settimeout(PATIENCE_SECONDS)
-                    heard.append(line.recv(65_536))
-                    line.sendall(said)
-                    while said and (part := line.recv(65_536)):
-                        heard.append(part)
+                    received.append(line.recv(65_536))
+                    line.sendall(sent)
+                    while sent and (part := line.recv(65_536)):
+                        received.append(part)
 
         thread = Thread(target=answer, daemon=True)
         thread.start()
-        yield listening.getsockname()[1], heard
+        yield listening.getsockname()[1], received
         listening.shutdown(socket.SHUT_RDWR)
     thread.join(PATIENCE_SECONDS)
 
 
-def told(folder: Path, port: int, **others: str) -> Path:
+def write_state_file(folder: Path, port: int, **others: str) -> Path:
     from marklight import __version__
 
     file = discovery.make_state_folder() / "a.json"
@@ -140,11 +140,11 @@ def told(folder: Path, port: int, **others: str) -> Path:
     return file
 
 
-def test_who_finds_no_room_is_told_and_works_alone_and_the_daemon_can_be_ended(
+def test_a_full_daemon_rejects_clients_with_a_note_and_can_be_stopped(
     daemon: State, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     full = f"note: The daemon (process {daemon.pid}) already has its maximum number of clients. This command works without it\n"
-    with crowd(daemon, MAX_CLIENTS):
+    with many_clients(daemon, MAX_CLIENTS):
         assert run(["search", "roll back"]) == 0
         out, err = capsys.readouterr()
         assert "guide/deploy.md" in out
@@ -152,7 +152,7 @@ def test_who_finds_no_room_is_told_and_works_alone_and_the_daemon_can_be_ended(
         crowded = f"The daemon (process {daemon.pid}) closes connections at once, probably because it has too many clients"
 
         def crowded_out(*arguments: str) -> str:
-            """What is said where those who say nothing, for a while, leave no room even to be told."""
+            """Return the error output while silent connections use up even the rejected ones."""
             with ExitStack() as silent:
                 for _ in range(MAX_REJECTED):
                     silent.enter_context(socket.create_connection(("127.0.0.1", daemon.port)))
@@ -160,7 +160,7 @@ def test_who_finds_no_room_is_told_and_works_alone_and_the_daemon_can_be_ended(
             return capsys.readouterr().err
 
         assert crowded_out("stop").startswith(f"marklight: {crowded}. Try again")
-        # Those who cannot even be told do not take it for gone either.
+        # Those who cannot even be reply do not take it for gone either.
         until(
             lambda: (
                 crowded_out("search", "roll back")
@@ -171,43 +171,43 @@ def test_who_finds_no_room_is_told_and_works_alone_and_the_daemon_can_be_ended(
         until(lambda: run(["serve", "status"]) == 0)
     capsys.readouterr()
     until(lambda: run(["search", "roll back"]) == 0 and not capsys.readouterr().err)
-    with crowd(daemon, MAX_CLIENTS):
+    with many_clients(daemon, MAX_CLIENTS):
         assert run(["stop"]) == 0
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [b"", b"\n", b"[]\n", b'{"proof": "x"}\n', b"HTTP/1.1 400\r\n", b"[" * 60_000 + b"\n"],
     ids=range(6),
 )
-def test_a_stranger_at_the_port_never_hears_the_question(
-    folder: Path, capsys: pytest.CaptureFixture[str], said: bytes
+def test_another_program_on_the_port_never_receives_the_query(
+    folder: Path, capsys: pytest.CaptureFixture[str], sent: bytes
 ) -> None:
-    with stranger(said) as (port, heard):
-        file = told(folder, port)
+    with other_program(sent) as (port, received):
+        file = write_state_file(folder, port)
         assert run(["search", "a very private question", "--mode", "keyword"]) == 1
-    assert heard
-    assert not any(b"private" in each or b"MARKLIGHT" in each for each in heard)
+    assert received
+    assert not any(b"private" in each or b"MARKLIGHT" in each for each in received)
     assert not file.exists()
 
 
-def test_a_stranger_who_says_nothing_is_known_by_the_lock_that_nobody_holds(
+def test_a_silent_program_on_the_port_is_recognised_by_the_free_lock(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ipc_protocol, "HANDSHAKE_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        file = told(folder, silent.getsockname()[1])
+        file = write_state_file(folder, silent.getsockname()[1])
         assert run(["search", "roll back"]) == 0
-        # Its number may be another's process by now, which nobody is told to kill.
+        # Its number may be another's process by now, which nobody is reply to kill.
         assert f"process {os.getpid()}" not in capsys.readouterr().err
         assert not file.exists()
 
 
-def test_a_daemon_that_is_about_to_end_is_not_called_one_that_hangs(
+def test_a_daemon_that_is_ending_is_not_reported_as_unresponsive(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with stranger(b"") as (port, _):
-        file = told(folder, port)
+    with other_program(b"") as (port, _):
+        file = write_state_file(folder, port)
         lock = FileLock(file.with_suffix(".lock"), thread_local=False)
         lock.acquire()
         # As when it was killed: the port was closed, the lock is not yet.
@@ -219,11 +219,11 @@ def test_a_daemon_that_is_about_to_end_is_not_called_one_that_hangs(
     assert not file.exists()
 
 
-def test_whoever_greets_sign_by_sign_is_not_waited_for(
+def test_a_slow_handshake_times_out(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ipc_protocol, "HANDSHAKE_SECONDS", 0.5)
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     def drip(listening: socket.socket) -> None:
         line, _ = listening.accept()
@@ -233,25 +233,25 @@ def test_whoever_greets_sign_by_sign_is_not_waited_for(
                 time.sleep(0.1)
             line.settimeout(PATIENCE_SECONDS)
             while part := line.recv(65_536):
-                heard.append(part)
+                received.append(part)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = Thread(target=drip, args=[listening])
         thread.start()
-        told(folder, listening.getsockname()[1])
+        write_state_file(folder, listening.getsockname()[1])
         assert run(["search", "roll back"]) == 0
         thread.join()
-    assert b"settings" not in b"".join(heard)
+    assert b"settings" not in b"".join(received)
 
 
-def test_a_daemon_of_another_version_is_left_alone_and_told_of(
+def test_a_daemon_of_another_version_is_reported_and_not_used(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with stranger(b'{"proof": "p"}\n') as (port, heard):
-        file = told(folder, port, version="0.0.1")
+    with other_program(b'{"proof": "p"}\n') as (port, received):
+        file = write_state_file(folder, port, version="0.0.1")
         assert run(["search", "roll back"]) == 0
     assert "runs Marklight 0.0.1" in capsys.readouterr().err
-    assert len(heard) == 1
+    assert len(received) == 1
     assert file.exists()
 
 
@@ -259,7 +259,7 @@ def test_a_daemon_of_another_version_is_left_alone_and_told_of(
     "held",
     [b"", b"{", b"[]", b"{}", b'{"folder": 1, "pid": 1, "port": 1}', b'{"unknown": 1}', b"\xff"],
 )
-def test_half_a_state_file_is_none(
+def test_an_incomplete_state_file_is_ignored(
     folder: Path, capsys: pytest.CaptureFixture[str], held: bytes
 ) -> None:
     (discovery.make_state_folder() / "a.json").write_bytes(held)
@@ -267,7 +267,7 @@ def test_half_a_state_file_is_none(
     assert capsys.readouterr().err == ""
 
 
-def test_the_state_folder_is_where_the_system_keeps_such_things(
+def test_the_state_folder_is_that_of_the_platform(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import platformdirs

@@ -1,4 +1,4 @@
-"""`marklight serve` as a process: how it begins, what it tells, and when it ends."""
+"""`marklight serve` as a process: start, status, stop, detached and idle daemons."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tests.surfaces.daemon.serving import PROGRAM, command, loaded, of, serving,
 from tests.waiting import PATIENCE_SECONDS, until
 
 
-def test_it_tells_where_it_serves_and_answers_there(folder: Path) -> None:
+def test_serve_prints_its_urls_and_answers_there(folder: Path) -> None:
     with serving(folder) as process:
         assert process.stdout
-        said = [process.stdout.readline().decode().strip() for _ in range(3)]
+        printed = [process.stdout.readline().decode().strip() for _ in range(3)]
         address = of(folder).address
-        assert said == [f"serving {folder.resolve()}", f"page  {address}", f"MCP   {address}mcp"]
+        assert printed == [f"serving {folder.resolve()}", f"page  {address}", f"MCP   {address}mcp"]
         with urllib.request.urlopen(f"{address}api/search?q=roll+back") as response:
             assert json.load(response)["results"][0]["path"] == "guide/deploy.md"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_in_order(folder: Path, number: signal.Signals) -> None:
+def test_a_signal_stops_the_daemon_in_order(folder: Path, number: signal.Signals) -> None:
     with serving(folder) as process:
         settled(folder)
         process.send_signal(number)
@@ -41,7 +41,7 @@ def test_a_signal_ends_it_in_order(folder: Path, number: signal.Signals) -> None
         assert list(state_files()) == []
 
 
-def test_it_ends_when_the_pipe_from_its_parent_is_closed(folder: Path) -> None:
+def test_the_daemon_stops_when_its_parent_closes_the_pipe(folder: Path) -> None:
     with serving(folder) as process:
         of(folder)
         assert process.stdin
@@ -51,45 +51,45 @@ def test_it_ends_when_the_pipe_from_its_parent_is_closed(folder: Path) -> None:
         assert list(state_files()) == []
 
 
-def test_it_is_ended_by_stop_whoever_asks(
+def test_stop_ends_a_daemon_with_other_settings(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(folder) as process:
-        told = of(folder)
+        state = of(folder)
         monkeypatch.setenv("MARKLIGHT_SEARCH_FUSE", "reciprocal")
         assert run(["stop"]) == 0
-        assert capsys.readouterr().out == f"stopped {told.address} (process {told.pid})\n"
+        assert capsys.readouterr().out == f"stopped {state.address} (process {state.pid})\n"
         assert process.wait(PATIENCE_SECONDS) == 0
     assert run(["serve", "stop"]) == 1
     assert run(["stop", "--all"]) == 1
 
 
-def test_status_and_stop_take_the_folder_as_other_commands_do(
+def test_status_and_stop_accept_a_folder(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(folder) as process:
-        told = of(folder)
+        state = of(folder)
         monkeypatch.chdir(folder.parent)
         assert run(["serve", "status", folder.name]) == 0
-        assert told.address in capsys.readouterr().out
+        assert state.address in capsys.readouterr().out
         assert run(["serve", folder.name, "other"]) == 2
         assert run(["serve", "stop", folder.name]) == 0
         assert process.wait(PATIENCE_SECONDS) == 0
 
 
-def test_a_second_one_says_where_the_first_is(folder: Path) -> None:
+def test_a_second_daemon_reports_the_url_of_the_first(folder: Path) -> None:
     with serving(folder):
-        told = of(folder)
+        state = of(folder)
         second = command("serve")
         assert second.returncode == 0
-        assert told.address in second.stderr
+        assert state.address in second.stderr
         insisting = command("serve", "--port", "0")
         assert insisting.returncode == 2
-        assert f"at {told.address} (process {told.pid})" in insisting.stderr
+        assert f"at {state.address} (process {state.pid})" in insisting.stderr
         assert len(list(state_files())) == 1
 
 
-def test_a_port_that_is_taken_is_told_and_another_taken_if_nobody_insists(folder: Path) -> None:
+def test_a_configured_port_in_use_is_an_error(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         refused = command("serve", "--port", port)
@@ -100,7 +100,7 @@ def test_a_port_that_is_taken_is_told_and_another_taken_if_nobody_insists(folder
         assert refused.returncode == 2
 
 
-def test_no_other_machine_gets_in_without_a_token(folder: Path) -> None:
+def test_a_public_address_requires_a_token(folder: Path) -> None:
     refused = command("serve", "--host", "0.0.0.0", "--port", "0")
     assert refused.returncode == 2
     assert "token" in refused.stderr
@@ -117,7 +117,7 @@ def test_no_other_machine_gets_in_without_a_token(folder: Path) -> None:
         ("--set", "serve.port=many"),
     ],
 )
-def test_where_nothing_can_be_served_is_refused_before_a_server_is_loaded(
+def test_an_invalid_address_is_rejected_before_a_server_is_imported(
     folder: Path, given: tuple[str, ...]
 ) -> None:
     refused = command("serve", "--port", "0", *given)
@@ -125,33 +125,33 @@ def test_where_nothing_can_be_served_is_refused_before_a_server_is_loaded(
     assert not loaded(refused) & {"asyncio", "starlette", "uvicorn", "mcp"}
 
 
-def test_a_detached_one_goes_on_until_it_is_stopped(
+def test_a_detached_daemon_runs_until_it_is_stopped(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
         started = command("serve", "--detach", "--port", "0", "--token", "a-secret-word")
         assert started.returncode == 0, started.stderr
-        told = settled(folder)
-        assert told.address in started.stdout
-        assert "a-secret-word" not in _arguments(told.pid)
-        assert os.getsid(told.pid) == told.pid
+        state = settled(folder)
+        assert state.address in started.stdout
+        assert "a-secret-word" not in _arguments(state.pid)
+        assert os.getsid(state.pid) == state.pid
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            urllib.request.urlopen(f"{told.address}api/status")
+            urllib.request.urlopen(f"{state.address}api/status")
         again = command("serve", "--detach")
         assert again.returncode == 0
-        assert told.address in again.stdout
+        assert state.address in again.stdout
         assert "already running" in again.stderr
         for_programs = json.loads(command("serve", "--detach", "--json").stdout)
-        assert for_programs["address"] == told.address
+        assert for_programs["address"] == state.address
         assert for_programs["library"] == str(folder.resolve())
         assert run(["search", "roll back"]) == 0
     finally:
         capsys.readouterr()
         assert run(["stop"]) == 0
-    until(lambda: not _lives(told.pid))
+    until(lambda: not _lives(state.pid))
 
 
-def test_why_a_detached_one_could_not_begin_is_told(folder: Path) -> None:
+def test_the_error_of_a_detached_daemon_is_printed(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         refused = command("serve", "--detach", "--port", port)
@@ -159,7 +159,7 @@ def test_why_a_detached_one_could_not_begin_is_told(folder: Path) -> None:
         assert f"Cannot listen on 127.0.0.1:{port}" in refused.stderr
 
 
-def test_of_two_that_are_started_at_once_one_stays(folder: Path) -> None:
+def test_of_two_daemons_started_at_once_one_stays(folder: Path) -> None:
     idle = ("--leave-idle", "--set", "serve.idle_minutes=0.02", "--set", "serve.port=0")
     both = [
         subprocess.Popen([*PROGRAM, "serve", *idle], stdin=subprocess.DEVNULL) for _ in range(2)
@@ -170,12 +170,12 @@ def test_of_two_that_are_started_at_once_one_stays(folder: Path) -> None:
     assert list(state_files()) == []
 
 
-def test_a_state_file_that_was_lost_is_written_again(folder: Path) -> None:
+def test_a_lost_state_file_is_written_again(folder: Path) -> None:
     with serving(folder):
-        told = of(folder)
+        state = of(folder)
         for file, _ in state_files():
             file.unlink()
-        assert of(folder) == told
+        assert of(folder) == state
 
 
 def _arguments(pid: int) -> str:
@@ -189,7 +189,7 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def test_a_state_that_cannot_be_written_is_told_and_leaves_nothing(folder: Path) -> None:
+def test_a_state_file_that_cannot_be_written_is_an_error_and_leaves_nothing(folder: Path) -> None:
     file = state_file(folder.resolve(), process_settings())
     file.mkdir()
     done = command("serve", "--port", "0")

@@ -1,4 +1,4 @@
-"""An assistant that attaches to a daemon, and does not notice when that goes."""
+"""The MCP proxy: sessions continue when the daemon ends."""
 
 from __future__ import annotations
 
@@ -50,26 +50,26 @@ async def found(session: ClientSession, question: str) -> list[str]:
 
 @contextmanager
 def pipes() -> Iterator[tuple[BinaryIO, BinaryIO, BinaryIO, BinaryIO]]:
-    """Both ends of the way into a tunnel, then of the way out of it."""
+    """Both ends of the pipe into a proxy, then of the pipe out of it."""
     one, two = os.pipe(), os.pipe()
     with (
         open(one[0], "rb") as coming,
-        open(one[1], "wb") as to_tunnel,
-        open(two[0], "rb") as from_tunnel,
+        open(one[1], "wb") as to_proxy,
+        open(two[0], "rb") as from_proxy,
         open(two[1], "wb") as going,
     ):
-        yield coming, to_tunnel, from_tunnel, going
+        yield coming, to_proxy, from_proxy, going
 
 
-def tunnels() -> list[int]:
+def proxy_processes() -> list[int]:
     """Our children that are assistants' servers."""
-    said = subprocess.run(
+    processes = subprocess.run(
         ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())],
         capture_output=True,
         text=True,
         check=True,
     )
-    return [int(row.split()[0]) for row in said.stdout.splitlines() if " mcp " in row]
+    return [int(row.split()[0]) for row in processes.stdout.splitlines() if " mcp " in row]
 
 
 def kilobytes(pid: int) -> int:
@@ -77,13 +77,13 @@ def kilobytes(pid: int) -> int:
     return int(status.split("VmRSS:")[1].split()[0])
 
 
-def test_an_assistant_is_answered_by_the_daemon_and_holds_no_model(folder: Path) -> None:
+def test_the_proxy_uses_the_daemon_and_loads_no_model(folder: Path) -> None:
     async def ask() -> None:
         async with assistant(folder) as session:
             assert await found(session, "undo command") == ["guide/deploy.md"]
             tools = {tool.name for tool in (await session.list_tools()).tools}
             assert {"query_documents", "get_document", "index_status"} <= tools
-            (pid,) = tunnels()
+            (pid,) = proxy_processes()
             assert kilobytes(pid) < MOST_KILOBYTES
             libraries = Path(f"/proc/{pid}/maps").read_text()
             assert "onnxruntime" not in libraries
@@ -94,7 +94,7 @@ def test_an_assistant_is_answered_by_the_daemon_and_holds_no_model(folder: Path)
         anyio.run(ask)
 
 
-def test_a_daemon_that_goes_between_calls_is_not_missed(folder: Path) -> None:
+def test_a_daemon_killed_between_calls_is_replaced(folder: Path) -> None:
     async def ask() -> None:
         async with assistant(folder) as session:
             before = await found(session, "undo command")
@@ -108,7 +108,7 @@ def test_a_daemon_that_goes_between_calls_is_not_missed(folder: Path) -> None:
     assert list(state_files()) == []
 
 
-def test_a_daemon_that_goes_amid_calls_is_not_missed(folder: Path) -> None:
+def test_a_daemon_killed_during_calls_is_replaced(folder: Path) -> None:
     answers: list[list[str]] = []
 
     async def ask() -> None:
@@ -133,7 +133,7 @@ def test_a_daemon_that_goes_amid_calls_is_not_missed(folder: Path) -> None:
     assert sorted(answers) == [["espresso.md"], ["guide/auth.md"], ["guide/deploy.md"]]
 
 
-def test_another_daemon_takes_over_from_the_first(folder: Path) -> None:
+def test_the_proxy_fails_over_to_another_daemon(folder: Path) -> None:
     async def ask() -> None:
         async with assistant(folder) as session:
             with serving(folder) as second:
@@ -164,7 +164,7 @@ for line in sys.stdin:
 """A server that answers everything with its name, and the first of which can be made to die."""
 
 
-def test_another_server_hears_all_that_still_counts_and_the_assistant_nothing_of_it(
+def test_the_session_is_replayed_to_another_server_unnoticed_by_the_assistant(
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "log"
@@ -175,20 +175,20 @@ def test_another_server_hears_all_that_still_counts_and_the_assistant_nothing_of
     def request(id: object, method: str, **params: object) -> bytes:
         return json.dumps({"id": id, "method": method, "params": params}).encode() + b"\n"
 
-    with pipes() as (coming, to_tunnel, from_tunnel, going):
-        tunnel = McpProxy(peer("first"), lambda: peer("second"))
-        thread = Thread(target=tunnel.run, args=(coming, going))
+    with pipes() as (coming, to_proxy, from_proxy, going):
+        proxy = McpProxy(peer("first"), lambda: peer("second"))
+        thread = Thread(target=proxy.run, args=(coming, going))
         thread.start()
 
         def sent(*lines: bytes) -> list[object]:
             """The ids that are answered and by whom, after each of these lines."""
             answers: list[object] = []
             for line in lines:
-                to_tunnel.write(line)
-                to_tunnel.flush()
+                to_proxy.write(line)
+                to_proxy.flush()
                 if b'"id"' in line:
-                    told = json.loads(from_tunnel.readline())
-                    answers.append((told["id"], told["result"]))
+                    answer = json.loads(from_proxy.readline())
+                    answers.append((answer["id"], answer["result"]))
             return answers
 
         assert sent(
@@ -204,11 +204,11 @@ def test_another_server_hears_all_that_still_counts_and_the_assistant_nothing_of
             (1, "first"), ("1", "first"), (2, "first"), (3, "first"), (4, "first"),
             (5, "second"), (6, "second"),
         ]  # fmt: skip
-        to_tunnel.close()
+        to_proxy.close()
         thread.join(PATIENCE_SECONDS)
     assert not thread.is_alive()
-    heard = [line.split(" ", 1) for line in log.read_text().splitlines()]
-    second = [json.loads(line) for name, line in heard if name == "second"]
+    received = [line.split(" ", 1) for line in log.read_text().splitlines()]
+    second = [json.loads(line) for name, line in received if name == "second"]
     assert [message["method"] for message in second] == [
         "initialize", "notifications/initialized", "resources/subscribe", "die", "tools/call",
     ]  # fmt: skip
@@ -230,27 +230,27 @@ for line in sys.stdin:
 def carried(
     first: SubprocessServer, another: Callable[[], SubprocessServer]
 ) -> Iterator[Callable[..., list[Any]]]:
-    """Requests through a tunnel, and what each is answered with."""
-    with pipes() as (coming, to_tunnel, from_tunnel, going):
+    """Requests through a proxy, and what each is answered with."""
+    with pipes() as (coming, to_proxy, from_proxy, going):
         thread = Thread(target=McpProxy(first, another).run, args=(coming, going), daemon=True)
         thread.start()
 
         def ask(*methods: str) -> list[Any]:
             answers = []
             for id, method in enumerate(methods):
-                to_tunnel.write(json.dumps({"id": id, "method": method}).encode() + b"\n")
-                to_tunnel.flush()
-                assert select([from_tunnel], [], [], PATIENCE_SECONDS)[0], "no answer"
-                answers.append(json.loads(from_tunnel.readline()))
+                to_proxy.write(json.dumps({"id": id, "method": method}).encode() + b"\n")
+                to_proxy.flush()
+                assert select([from_proxy], [], [], PATIENCE_SECONDS)[0], "no answer"
+                answers.append(json.loads(from_proxy.readline()))
             return answers
 
         yield ask
-        to_tunnel.close()
+        to_proxy.close()
         thread.join(PATIENCE_SECONDS)
     assert not thread.is_alive()
 
 
-def test_a_request_that_ends_whoever_is_asked_is_refused_in_the_end() -> None:
+def test_a_request_that_kills_servers_gets_an_error() -> None:
     def peer() -> SubprocessServer:
         return SubprocessServer([sys.executable, "-c", FATAL])
 
@@ -260,7 +260,7 @@ def test_a_request_that_ends_whoever_is_asked_is_refused_in_the_end() -> None:
     assert "ended" in answers[2]["error"]["message"]
 
 
-def test_where_no_server_can_be_started_each_request_tries_once_and_is_told() -> None:
+def test_without_a_working_server_each_request_tries_once_and_gets_an_error() -> None:
     tried: list[SubprocessServer] = []
 
     def unable() -> SubprocessServer:
@@ -273,13 +273,13 @@ def test_where_no_server_can_be_started_each_request_tries_once_and_is_told() ->
     assert len(tried) == 3
 
 
-def test_where_the_settings_say_so_an_assistant_starts_a_daemon(folder: Path) -> None:
+def test_the_proxy_starts_a_daemon_if_serve_start_is_set(folder: Path) -> None:
     async def ask() -> None:
         wanted = {"MARKLIGHT_SERVE_START": "true", "MARKLIGHT_SERVE_PORT": "0"}
         idle = {"MARKLIGHT_SERVE_IDLE_MINUTES": "0.05"}
         async with assistant(folder, **wanted, **idle) as session:
             assert await found(session, "beans") == ["espresso.md"]
-            (pid,) = tunnels()
+            (pid,) = proxy_processes()
             assert "numpy" not in Path(f"/proc/{pid}/maps").read_text()
             started = of(folder).pid
             # It stays as long as somebody is connected, and leaves soon after.
@@ -290,7 +290,7 @@ def test_where_the_settings_say_so_an_assistant_starts_a_daemon(folder: Path) ->
     until(lambda: not list(state_files()))
 
 
-def test_a_part_of_a_library_is_not_served_by_the_daemon_of_all(folder: Path) -> None:
+def test_the_daemon_of_the_whole_library_does_not_serve_a_part_of_it(folder: Path) -> None:
     async def ask() -> None:
         async with assistant(folder / "guide") as session:
             assert await found(session, "beans") == []
