@@ -143,7 +143,7 @@ def write_state_file(folder: Path, port: int, **others: str) -> Path:
 def test_a_full_daemon_rejects_clients_with_a_note_and_can_be_stopped(
     daemon: State, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    full = f"note: The daemon (process {daemon.pid}) already has its maximum number of clients. This command works without it\n"
+    full = f"note: The daemon (process {daemon.pid}) already has its maximum number of clients. This command works without it.\n"
     with many_clients(daemon, MAX_CLIENTS):
         assert run(["search", "roll back"]) == 0
         out, err = capsys.readouterr()
@@ -164,7 +164,7 @@ def test_a_full_daemon_rejects_clients_with_a_note_and_can_be_stopped(
         until(
             lambda: (
                 crowded_out("search", "roll back")
-                == f"note: {crowded}. This command works without it\n"
+                == f"note: {crowded}. This command works without it.\n"
             )
         )
         assert of(folder) == daemon

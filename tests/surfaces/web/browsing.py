@@ -1,4 +1,4 @@
-"""A real browser for tests: the system's Chromium, and whatever goes wrong in it."""
+"""A real browser for tests: the system's Chromium, with every error of the page recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents that try to run, opened in a real browser: nothing runs, nothing loads, nothing poses as the page."""
+"""Hostile documents and URLs run no script on the page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.mark.parametrize("part", range(COUNT))
-def test_no_document_runs_when_it_is_read(browser: Browser, hostile: Served, part: int) -> None:
+def test_a_hostile_document_runs_no_script_when_it_is_read(
+    browser: Browser, hostile: Served, part: int
+) -> None:
     with visiting(browser, f"http://{hostile.name}") as page:
         page.goto("/")
         for at in range(part, len(HOSTILE), COUNT):
@@ -64,7 +66,7 @@ def read(page: Page, name: str) -> None:
     assert page.evaluate("window.ran") is None
 
 
-def test_all_of_them_in_one_document_do_no_more(browser: Browser, hostile: Served) -> None:
+def test_all_attacks_in_one_document_run_no_script(browser: Browser, hostile: Served) -> None:
     with visiting(browser, f"http://{hostile.name}") as page:
         page.goto("/?open=all.md")
         expect(page.locator("#view-text [data-lines]").first).to_be_attached()
@@ -78,7 +80,7 @@ def test_titles_headings_tags_and_names_are_text(browser: Browser, hostile: Serv
         page.goto("/?q=gryphon")
         expect(page.locator("#results h3").first).to_contain_text("onerror")
         assert page.locator("#results img, #results script").count() == 0
-        for view in ("text", "outline", "links", "picture"):
+        for view in ("text", "outline", "links", "graph"):
             page.goto(f"/?q=gryphon&open=named.md&view={view}")
             expect(page.locator(f"#view-{view} > *").first).to_be_attached()
             expect(page.locator("#pane-title")).to_contain_text("onerror")
@@ -100,7 +102,7 @@ def test_titles_headings_tags_and_names_are_text(browser: Browser, hostile: Serv
         f"/?q=x&collection=<script>{RUN}</script>&tag=<b>&kind=<b>&limit=1e9&view=__proto__",
     ],
 )
-def test_no_address_runs_either(browser: Browser, hostile: Served, address: str) -> None:
+def test_a_hostile_url_runs_no_script(browser: Browser, hostile: Served, address: str) -> None:
     with visiting(browser, f"http://{hostile.name}") as page:
         page.goto(address)
         expect(page.locator("#state .state, #results > li, #view-text > *").first).to_be_attached()

@@ -1,4 +1,4 @@
-"""Asking on the page: by typing, by keys, by an address that somebody sent."""
+"""Searching on the page: typing, filters, keyboard, history."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def typed(page: Page, text: str) -> None:
     """What is shown then answers all of it, and no longer a part."""
     with page.expect_response(lambda told: "/api/search" in told.url and is_asked(text, told.url)):
         page.keyboard.type(text)
-    expect(page.locator("#found")).not_to_have_attribute("aria-busy", "true")
+    expect(page.locator("#results-panel")).not_to_have_attribute("aria-busy", "true")
 
 
 def is_asked(text: str, url: str) -> bool:
     return parse_qs(urlsplit(url).query).get("q") == [text]
 
 
-def test_results_come_as_one_types_and_say_where_they_are_from(page: Page) -> None:
+def test_results_appear_while_typing_with_their_location(page: Page) -> None:
     page.goto("/")
     expect(page.locator("#q")).to_be_focused()
     expect(page.locator("#state")).to_contain_text("29 documents")
@@ -46,34 +46,34 @@ def test_results_come_as_one_types_and_say_where_they_are_from(page: Page) -> No
     expect(first.locator("h3")).to_have_text("Tokens › Expiry")
     expect(first.locator(".lines")).to_have_text(re.compile(r"lines \d+–\d+"))
     assert {"exactly", "ninety", "minutes"} <= set(first.locator("mark").all_inner_texts())
-    expect(page.locator("#said")).to_have_text(re.compile(r"^\d+ results?$"))
+    expect(page.locator("#message")).to_have_text(re.compile(r"^\d+ results?$"))
     asks(page, q=[QUOTED])
     expect(page).to_have_title(f"{QUOTED} – Marklight")
 
 
-def test_a_score_that_was_not_measured_is_not_called_a_probability(page: Page) -> None:
+def test_an_uncalibrated_score_is_not_shown_as_a_probability(page: Page) -> None:
     page.goto("/?q=zebra")
-    expect(page.locator(".score").first).to_have_text("by rank")  # the model is a fake
+    expect(page.locator(".score").first).to_have_text("ranked")  # the model is a fake
 
 
-def test_a_score_that_was_measured_says_in_words_what_it_means(page: Page) -> None:
-    def measured(route: Route) -> None:
+def test_a_calibrated_score_is_explained_in_words(page: Page) -> None:
+    def calibrated(route: Route) -> None:
         route.fulfill(json={**route.fetch().json(), "calibrated": True})
 
-    page.route("**/api/status", measured)
+    page.route("**/api/status", calibrated)
     page.goto("/?q=zebra")
     expect(page.locator(".score").first).to_have_text(
         re.compile(
-            r"^\d+ %, (very likely an answer|likely an answer|maybe an answer|less likely|unlikely)$"
+            r"^\d+ %, (very likely an answer|likely an answer|possibly an answer|less likely|unlikely)$"
         )
     )
     percent = int(page.locator(".score").first.inner_text().split()[0])
     expect(page.locator(".score").first).to_have_attribute(
-        "title", f"Of passages with this score, about {percent} of 100 answer the question"
+        "title", f"Of passages with this score, about {percent} of 100 answer the query"
     )
 
 
-def test_who_types_fast_never_has_two_questions_under_way(page: Page) -> None:
+def test_fast_typing_never_runs_two_searches_at_once(page: Page) -> None:
     begun: list[Request] = []
     ended: list[Request] = []
     most = 0
@@ -103,14 +103,14 @@ def test_who_types_fast_never_has_two_questions_under_way(page: Page) -> None:
         if number % 3 == 2:
             page.clock.run_for(200)  # a pause for thought
     page.clock.resume()
-    expect(page.locator("#said")).to_contain_text("result")
-    expect(page.locator("#found")).not_to_have_attribute("aria-busy", "true")
+    expect(page.locator("#message")).to_contain_text("result")
+    expect(page.locator("#results-panel")).not_to_have_attribute("aria-busy", "true")
     assert most <= 2
     # One for each pause.
     assert len(begun) == len(words) // 3
 
 
-def test_the_page_can_be_used_by_keys_alone(page: Page) -> None:
+def test_the_page_can_be_used_with_the_keyboard_alone(page: Page) -> None:
     page.goto("/?q=zebra&nearest=1")
     links = page.locator("#results h3 a")
     expect(links).to_have_count(10)
@@ -140,14 +140,14 @@ def test_the_page_can_be_used_by_keys_alone(page: Page) -> None:
     asks(page)
 
 
-def test_filters_stand_in_the_address_and_outlive_a_reload(page: Page) -> None:
+def test_filters_are_kept_in_the_url(page: Page) -> None:
     page.goto("/?q=token")
     expect(page.locator("#results > li").first).to_be_visible()
     page.locator("#filters summary").click()
     page.get_by_label("Tag").fill("#api, security")
     page.get_by_label("Path").fill("guide/**")
     page.get_by_label("From").fill("2020-01-31")
-    expect(page.locator("#in-force")).to_have_text(" (3)")
+    expect(page.locator("#filter-count")).to_have_text(" (3)")
     expected = {
         "q": ["token"],
         "tag": ["api", "security"],
@@ -161,22 +161,22 @@ def test_filters_stand_in_the_address_and_outlive_a_reload(page: Page) -> None:
     expect(page.get_by_label("From")).to_have_value("2020-01-31")
     expect(page.locator("#results .path").first).to_have_text("guide/tokens.md")
     page.get_by_label("Tag").fill("nothing-has-this")
-    expect(page.locator("#state")).to_contain_text("Nothing")
-    page.get_by_role("button", name="Ask without filters").click()
+    expect(page.locator("#state")).to_contain_text("No results")
+    page.get_by_role("button", name="Search without filters").click()
     expect(page.locator("#results > li").first).to_be_visible()
     asks(page, q=["token"])
 
 
-def test_a_kind_is_picked_from_what_is_found_and_said_so(page: Page) -> None:
+def test_results_can_be_filtered_by_kind(page: Page) -> None:
     page.goto("/?q=refresh_token+renew&kind=code")
     expect(page.locator("#results > li")).to_have_count(1)
     expect(page.locator("#results pre mark").first).to_have_text("refresh_token")
-    expect(page.locator("#said")).to_have_text(re.compile(r"1 result of \d+ found"))
+    expect(page.locator("#message")).to_have_text(re.compile(r"1 result of \d+"))
     page.get_by_label("Kind").select_option("table")
     expect(page.locator("#state")).to_contain_text("is a table")
 
 
-def test_back_leads_back(page: Page) -> None:
+def test_the_back_button_restores_the_previous_state(page: Page) -> None:
     page.goto("/?q=zebra")
     page.locator("#results h3 a").first.click()
     expect(page.locator("#pane")).to_be_visible()
@@ -190,7 +190,7 @@ def test_back_leads_back(page: Page) -> None:
     expect(page).to_have_url(opened)
 
 
-def test_more_results_are_shown_when_asked_for(page: Page) -> None:
+def test_more_results_can_be_loaded(page: Page) -> None:
     page.goto("/?q=zebra&nearest=1")
     expect(page.locator("#results > li")).to_have_count(10)
     page.get_by_role("button", name="More results").click()
@@ -198,13 +198,13 @@ def test_more_results_are_shown_when_asked_for(page: Page) -> None:
     asks(page, q=["zebra"], nearest=["1"], limit=["30"])
 
 
-def test_why_a_hit_is_there_unfolds_and_so_do_the_stages(page: Page) -> None:
+def test_score_and_stages_can_be_expanded(page: Page) -> None:
     page.goto("/?q=access+token")
     page.locator("#results summary").first.click()
     rows = page.locator("#results > li").first.locator("tbody tr")
     expect(rows.first).to_be_visible()
     assert any("found by words" in each for each in rows.all_inner_texts())
-    page.get_by_text("How this was found").click()
+    page.get_by_text("Search details").click()
     stages = page.locator("#stages tbody th").all_inner_texts()
     assert {"semantic", "keyword", "fuse"} <= set(stages)
 
@@ -218,18 +218,18 @@ def test_a_reference_can_be_copied(page: Page) -> None:
     assert re.fullmatch(r"many/\d+\.md:\d+-\d+", copied)
 
 
-def test_whatever_is_typed_is_a_question(page: Page) -> None:
+def test_any_typed_text_is_a_valid_query(page: Page) -> None:
     page.goto("/")
     for text in ODD:
         page.locator("#q").fill(text)
         page.wait_for_url(partial(is_asked, text))
-        expect(page.locator("#found")).not_to_have_attribute("aria-busy", "true")
+        expect(page.locator("#results-panel")).not_to_have_attribute("aria-busy", "true")
         expect(page.locator("#state .state, #results > li").first).to_be_visible()
-        expect(page.locator("#state")).not_to_contain_text("Ask your documents")
-        assert "did not work" not in page.locator("#state").inner_text()
+        expect(page.locator("#state")).not_to_contain_text("Search your documents")
+        assert "failed" not in page.locator("#state").inner_text()
 
 
-def test_who_is_in_the_list_stays_in_it_when_that_result_goes(page: Page) -> None:
+def test_the_focus_stays_in_the_list_when_its_result_disappears(page: Page) -> None:
     page.goto("/?q=zebra&nearest=1")
     links = page.locator("#results h3 a")
     expect(links).to_have_count(10)
@@ -246,9 +246,7 @@ def test_who_is_in_the_list_stays_in_it_when_that_result_goes(page: Page) -> Non
     expect(links.nth(0)).to_be_focused()
 
 
-def test_what_a_note_links_to_or_embeds_is_shown_by_its_name(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_links_and_embeds_are_shown_by_name_in_excerpts(browser: Browser, tmp_path: Path) -> None:
     text = "Badgers: ![[Setts]], ![[dig.png|300]], ![a plan](plan.png), [[Otters|their kin]] and [[Stoats]]!\n"
     folder = write(tmp_path / "docs", {"a.md": text})
     with serving(folder) as each, visiting(browser, f"http://{each.name}") as page:

@@ -1,4 +1,4 @@
-// Questions to the server, and what can go wrong with them in words.
+// HTTP requests to the server, and their errors.
 
 const STATUS = { UsageError: 422, SettingsError: 422, NotFound: 404, Overloaded: 503, Busy: 503, StoreError: 503, ModelError: 503 };
 
@@ -9,21 +9,21 @@ export class Problem extends Error {
     this.status = status;
   }
 
-  // Nobody answered at all: the server has ended, or the machine sleeps.
+  // No response at all: the server has stopped, or the machine sleeps.
   get offline() { return this.status === 0; }
 }
 
-// An error that came in the midst of a stream, where there is no status any more.
+// An error event inside a stream, where the HTTP status was already sent.
 export const problemOf = ({ type, message, hint }) => new Problem(message, hint, STATUS[type] ?? 500);
 
 export async function get(address, signal) {
-  const response = await reached(address, { signal });
+  const response = await request(address, { signal });
   return response.json();
 }
 
-// Server-sent events by fetch rather than EventSource, which asks again by itself and tells no status.
+// Server-sent events by fetch instead of EventSource, which reconnects by itself and hides the status.
 export async function* events(address, signal) {
-  const response = await reached(address, { signal, headers: { accept: "text/event-stream" } });
+  const response = await request(address, { signal, headers: { accept: "text/event-stream" } });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
@@ -31,29 +31,29 @@ export async function* events(address, signal) {
     if (done) return;
     text += value.replaceAll("\r", "");
     for (let end; (end = text.indexOf("\n\n")) >= 0; text = text.slice(end + 2)) {
-      const found = event(text.slice(0, end));
-      if (found) yield found;
+      const parsed = event(text.slice(0, end));
+      if (parsed) yield parsed;
     }
   }
 }
 
-// What a name in an address must look like; strokes stay, for a path has them.
+// Encodes a path for a URL; slashes stay.
 export function inPath(path) {
   const parts = path.split("/");
-  // A browser follows these itself, however they are written, and would ask for something else.
-  if (parts.includes("..") || parts.includes(".")) throw new Problem(`no document is called ${path}`, "", 404);
+  // Browsers resolve these segments, however they are encoded, and would request another document.
+  if (parts.includes("..") || parts.includes(".")) throw new Problem(`No such document: ${path}`, "", 404);
   return parts.map(encodeURIComponent).join("/");
 }
 
-async function reached(address, options) {
+async function request(address, options) {
   let response;
   try {
     response = await fetch(address, options);
   } catch (error) {
     if (options.signal?.aborted) throw error;
-    throw new Problem("The server does not answer", "Start it again with: marklight serve");
+    throw new Problem("The server does not answer", "Start it with: marklight serve");
   }
-  if (!response.ok) throw await told(response);
+  if (!response.ok) throw await problemFrom(response);
   return response;
 }
 
@@ -62,16 +62,16 @@ async function read(reader, signal) {
     return await reader.read();
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Problem("The server broke off in the middle of its answer");
+    throw new Problem("The connection was lost during the answer");
   }
 }
 
-async function told(response) {
+async function problemFrom(response) {
   try {
     const { error } = await response.json();
     return new Problem(error.message, error.hint, response.status);
   } catch {
-    return new Problem(`The server answered with ${response.status}`, "", response.status);
+    return new Problem(`The server returned status ${response.status}`, "", response.status);
   }
 }
 

@@ -1,8 +1,8 @@
-// Elements by calls alone: a text from a document is always a text node, never markup, with nothing hidden in it.
+// Creates DOM elements; strings become text nodes, never markup, with invisible characters escaped.
 
-import { visible } from "./visible.js";
+import { visible } from "./escaping.js";
 
-const READ = ["aria-label", "title"]; // by people; other attributes are addresses and names for programs
+const READABLE = ["aria-label", "title"]; // attributes that people read
 
 export const byId = (id) => document.getElementById(id);
 
@@ -18,11 +18,11 @@ function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (typeof value === "function") element.addEventListener(name, value);
-    else element.setAttribute(name, value === true ? "" : READ.includes(name) ? visible(value) : value);
+    else element.setAttribute(name, value === true ? "" : READABLE.includes(name) ? visible(value) : value);
   }
   const given = children.filter((each) => each !== null && each !== undefined);
   element.append(...given.map((each) => (typeof each === "string" ? visible(each) : each)));
   return element;
 }
 
-export const counted = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+export const counted = (number, singular, plural = `${singular}s`) => `${number.toLocaleString("en")} ${number === 1 ? singular : plural}`;

@@ -33,7 +33,7 @@ const LABELS = {
   diversity: ["moved behind another result", "score after it"],
   rerank: ["cross-encoder", "score after it"],
 };
-const NUMBERS = ["value", "left", "ms"]; // heads of columns that end below each other
+const NUMBERS = ["value", "left", "ms"]; // columns aligned to the right
 
 export function why(hit) {
   const rows = hit.why.map(({ stage, value }) => {
@@ -43,7 +43,7 @@ export function why(hit) {
   return table("How the score of this passage was computed", ["", "value", "what it is"], rows);
 }
 
-export function stages(answer, measured) {
+export function stages(answer, calibrated) {
   const most = Math.max(...answer.steps.map((step) => step.ms), 0.001);
   const rows = answer.steps.map((step) => {
     const filled = make("span", { class: "filled" });
@@ -54,16 +54,16 @@ export function stages(answer, measured) {
       make("td", { class: "number" }, step.ms.toFixed(1)),
       make("td", { "aria-hidden": "true" }, make("span", { class: "bar" }, filled)));
   });
-  const told = [`${answer.took_ms.toFixed(0)} ms in all`, `${counted(answer.index.chunks, "passage")} in ${counted(answer.index.documents, "document")}`];
-  if (answer.query.kind) told.push(`taken for a question that is ${answer.query.kind}`);
-  if (answer.query.expanded_with.length) told.push(`searched with ${answer.query.expanded_with.join(", ")} too`);
-  const meaning = measured ? " Scores are measured: of passages with 80 %, about eight of ten answer." : "";
-  return [make("p", {}, `${told.join(", ")}.${meaning}`), table("Stages, what each left and how long it took", ["stage", "left", "ms", ""], rows)];
+  const facts = [`${answer.took_ms.toFixed(0)} ms`, `${counted(answer.index.chunks, "passage")} in ${counted(answer.index.documents, "document")}`];
+  if (answer.query.kind) facts.push(`classified as ${answer.query.kind}`);
+  if (answer.query.expanded_with.length) facts.push(`also searched for ${answer.query.expanded_with.join(", ")}`);
+  const meaning = calibrated ? " Scores are calibrated: of passages with 80 %, about eight of ten answer the query." : "";
+  return [make("p", {}, `${facts.join(", ")}.${meaning}`), table("Stages with the number of candidates left and the time taken", ["stage", "left", "ms", ""], rows)];
 }
 
 function table(caption, heads, rows) {
   return make("div", { class: "wide" }, make("table", {},
-    make("caption", { class: "unseen" }, caption),
+    make("caption", { class: "visually-hidden" }, caption),
     make("thead", {}, make("tr", {}, ...heads.map((head) => (head ? make("th", { scope: "col", class: NUMBERS.includes(head) ? "number" : null }, head) : make("td"))))),
     make("tbody", {}, ...rows)));
 }

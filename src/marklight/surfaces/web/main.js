@@ -1,113 +1,113 @@
-// The page as a whole: what is asked goes into the address, and what the address says is shown.
+// Entry point of the page: keeps the URL, the form, the results and the reading pane in step.
 
-import { FILTERS, STEPS, filtered, keep, read, written } from "./address.js";
-import { copy } from "./copying.js";
+import { FILTERS, LIMITS, activeFilters, read, save, toUrl } from "./url_state.js";
+import { copy } from "./clipboard.js";
 import { byId, counted, make } from "./dom.js";
 import { stages } from "./explain.js";
-import { Reading } from "./reading.js";
+import { ReadingPane } from "./reading_pane.js";
 import { Results } from "./results.js";
 import { Search } from "./search.js";
-import { Standing } from "./standing.js";
-import * as states from "./states.js";
-import { visible } from "./visible.js";
+import { ServerStatus } from "./server_status.js";
+import * as messages from "./messages.js";
+import { visible } from "./escaping.js";
 
 const NARROW = matchMedia("(max-width: 60rem)");
 let state = read();
 let retried = false;
 let slow = 0;
 
-const href = (patch) => written({ ...state, open: "", lines: null, at: "", view: "text", ...patch });
-const standing = new Standing({ changed: known, back: () => { ask({ now: true }); if (state.open) reading.show(state); } });
+const href = (patch) => toUrl({ ...state, open: "", lines: null, at: "", view: "text", ...patch });
+const server = new ServerStatus({ changed: statusChanged, recovered: () => { runSearch({ now: true }); if (state.open) pane.show(state); } });
 const results = new Results({ href, copy });
-const search = new Search({ begun, found, failed });
-const reading = new Reading({ href, several: () => standing.several, view: (view) => change({ view }), close, lost: () => standing.lost() });
-const form = byId("ask");
+const search = new Search({ started, answered, failed });
+const pane = new ReadingPane({ href, several: () => server.several, view: (view) => change({ view }), close, offline: () => server.setOffline() });
+const form = byId("search-form");
 
-// Asking
+// Search
 
-function begun() {
-  byId("found").setAttribute("aria-busy", "true");
-  byId("found").classList.add("stale");
+function started() {
+  byId("results-panel").setAttribute("aria-busy", "true");
+  byId("results-panel").classList.add("stale");
   clearTimeout(slow);
-  // Said only where it takes long enough to wonder; the list from before fades meanwhile.
-  slow = setTimeout(() => byId("found").classList.contains("stale") && !standing.away && say("Searching …"), 400);
+  // Shown only if the search is slow; meanwhile the previous results fade.
+  slow = setTimeout(() => byId("results-panel").classList.contains("stale") && !server.offline && announce("Searching …"), 400);
 }
 
-function rest() {
-  byId("found").removeAttribute("aria-busy");
-  byId("found").classList.remove("stale");
+function finished() {
+  byId("results-panel").removeAttribute("aria-busy");
+  byId("results-panel").classList.remove("stale");
 }
 
-function ask({ now = false } = {}) {
-  if (state.q.trim()) return search.ask({ ...state, q: state.q.trim() }, { now });
+function runSearch({ now = false } = {}) {
+  if (state.q.trim()) return search.run({ ...state, q: state.q.trim() }, { now });
   search.stop();
-  rest();
-  say("");
+  finished();
+  announce("");
   show([], null);
-  states.empty(standing.status);
+  messages.empty(server.status);
 }
 
-function found(given, question, whole) {
-  if (whole) {
-    rest();
+function answered(answer, query, complete) {
+  if (complete) {
+    finished();
     retried = false;
-    standing.counted(given.index);
+    server.updateCounts(answer.index);
   }
-  const all = given.results;
-  const hits = (question.kind ? all.filter((hit) => hit.kind === question.kind) : all).slice(0, question.limit);
-  // By words alone nothing is said about what is missing: the meaning may still find it.
-  if (!whole && !hits.length) return;
-  show(hits, given, whole);
-  states.nothing();
-  if (!whole) {
-    byId("found").classList.remove("stale");
-    say("By words so far; looking for what is meant …");
+  const all = answer.results;
+  const hits = (query.kind ? all.filter((hit) => hit.kind === query.kind) : all).slice(0, query.limit);
+  // Keyword results are preliminary: semantic search may still find passages.
+  if (!complete && !hits.length) return;
+  show(hits, answer, complete);
+  messages.clear();
+  if (!complete) {
+    byId("results-panel").classList.remove("stale");
+    announce("Keyword results; semantic search is running …");
     return;
   }
-  const more = question.kind ? all.filter((hit) => hit.kind === question.kind).length > hits.length : all.length >= question.limit;
-  byId("more").hidden = !more || question.limit === STEPS.at(-1) || !hits.length;
-  if (hits.length) say(`${counted(hits.length, "result")}${question.kind ? ` of ${all.length} found` : ""}`);
-  else if (given.index.documents === 0) { states.noDocuments(standing.status ?? {}); say("There are no documents", true); }
-  else if (all.length) { states.noneOfKind(question.kind, all.length); say("No results of this kind", true); }
-  else { states.abstained(given, filtered(state), { showNearest, clearFilters }); say(given.advice ? "Nothing is likely to answer that" : "Nothing was found", true); }
+  const more = query.kind ? all.filter((hit) => hit.kind === query.kind).length > hits.length : all.length >= query.limit;
+  byId("more").hidden = !more || query.limit === LIMITS.at(-1) || !hits.length;
+  if (hits.length) announce(`${counted(hits.length, "result")}${query.kind ? ` of ${all.length}` : ""}`);
+  else if (answer.index.documents === 0) { messages.noDocuments(server.status ?? {}); announce("There are no documents", true); }
+  else if (all.length) { messages.noneOfKind(query.kind, all.length); announce("No results of this kind", true); }
+  else { messages.abstained(answer, activeFilters(state), { showNearest, clearFilters }); announce(answer.advice ? "No confident match" : "No results", true); }
 }
 
-function failed(problem, question) {
-  // What is shown answers an older question: it stays faded until somebody answers again.
-  if (problem.offline) { standing.lost(); say("The server does not answer", true); return; }
-  rest();
+function failed(problem, query) {
+  // The results shown belong to an earlier query: they stay faded until the server answers again.
+  if (problem.offline) { server.setOffline(); announce("The server does not answer", true); return; }
+  finished();
   if (problem.status === 503 && !retried) {
-    // Too many at once: the server asks to wait a second, and a person should not have to.
+    // The server is overloaded: retry once automatically after a second.
     retried = true;
-    setTimeout(() => question.q === state.q.trim() && ask({ now: true }), 1000);
+    setTimeout(() => query.q === state.q.trim() && runSearch({ now: true }), 1000);
     return;
   }
   show([], null);
-  states.failed(problem, () => ask({ now: true }));
-  say(problem.message, true);
+  messages.failed(problem, () => runSearch({ now: true }));
+  announce(problem.message, true);
 }
 
-function show(hits, given, whole = true) {
-  if (hits.length) results.show(hits, given, { measured: whole && isMeasured(given), whole, several: standing.several });
+function show(hits, answer, complete = true) {
+  if (hits.length) results.show(hits, answer, { calibrated: complete && isCalibrated(answer), complete, several: server.several });
   else results.clear();
   byId("more").hidden = true;
-  // While a run goes on, what it has not done yet is told above, with how far it is.
-  const notices = (given?.notices ?? []).filter((said) => !(standing.indexing && /^(indexing|semantic search is incomplete)\b/i.test(said)));
-  byId("notices").hidden = !whole || !notices.length;
-  byId("notices").replaceChildren(...notices.map((said) => make("li", {}, states.sentence(said))));
-  byId("stages").hidden = !whole || !given?.steps.length;
-  if (whole && given?.steps.length) byId("stages").lastElementChild.replaceChildren(...stages(given, isMeasured(given)));
+  // During indexing, the status bar already reports its progress.
+  const notices = (answer?.notices ?? []).filter((notice) => !(server.indexing && /^(indexing|semantic search is incomplete)\b/i.test(notice)));
+  byId("notices").hidden = !complete || !notices.length;
+  byId("notices").replaceChildren(...notices.map((notice) => make("li", {}, messages.sentence(notice))));
+  byId("stages").hidden = !complete || !answer?.steps.length;
+  if (complete && answer?.steps.length) byId("stages").lastElementChild.replaceChildren(...stages(answer, isCalibrated(answer)));
   document.title = state.q ? `${state.q} – Marklight` : "Marklight";
 }
 
-// What scores mean was measured with all vectors in place; a few that are missing change little.
-const isMeasured = ({ index }) => Boolean(standing.status?.calibrated) && index.pending * 10 < index.chunks;
+// Scores are calibrated with all embeddings present; a few missing ones change little.
+const isCalibrated = ({ index }) => Boolean(server.status?.calibrated) && index.pending * 10 < index.chunks;
 
-// For ears alone where the same is shown at large below.
-function say(text, unseen = false) {
-  byId("said").classList.toggle("unseen", unseen);
+// `hidden`: for screen readers only, because the page shows the same text below.
+function announce(text, hidden = false) {
+  byId("message").classList.toggle("visually-hidden", hidden);
   const shown = visible(text);
-  if (byId("said").textContent !== shown) byId("said").textContent = shown;
+  if (byId("message").textContent !== shown) byId("message").textContent = shown;
 }
 
 function showNearest() { change({ nearest: true }); form.elements.q.focus(); }
@@ -118,32 +118,32 @@ function clearFilters() { change(Object.fromEntries(FILTERS.map((name) => [name,
 function change(patch, { push = false, now = true, focus = false } = {}) {
   const before = state;
   state = { ...state, ...patch };
-  keep(state, { push });
-  if (["q", "limit", "nearest", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) ask({ now });
-  if (state.open) reading.show(state, { focus });
-  else if (reading.open) reading.close();
+  save(state, { push });
+  if (["q", "limit", "nearest", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) runSearch({ now });
+  if (state.open) pane.show(state, { focus });
+  else if (pane.open) pane.close();
   arrange();
 }
 
-function fromAddress() {
+function loadUrl() {
   const before = state;
   state = read();
   fillForm();
-  if (["q", "limit", "nearest", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) ask({ now: true });
-  if (state.open) reading.show(state);
-  else if (reading.open) { reading.close(); results.focusCurrent(); }
+  if (["q", "limit", "nearest", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) runSearch({ now: true });
+  if (state.open) pane.show(state);
+  else if (pane.open) { pane.close(); results.focusCurrent(); }
   arrange();
 }
 
 function arrange() {
   document.body.classList.toggle("reading", Boolean(state.open));
-  // Below the pane nothing may be reached while it covers everything.
-  for (const each of [form, byId("found"), document.querySelector(".top")]) each.inert = Boolean(state.open) && NARROW.matches;
-  // Back in the list a person finds where they were, so what was open stays marked.
+  // Nothing below the pane may be focused while it covers the page.
+  for (const item of [form, byId("results-panel"), document.querySelector(".top")]) item.inert = Boolean(state.open) && NARROW.matches;
+  // The result stays marked after the pane is closed, so that users find their place again.
   if (state.open) results.mark(state.open, state.lines);
   byId("close").textContent = NARROW.matches ? "← Results" : "Close";
-  byId("clear").hidden = !filtered(state).length;
-  byId("in-force").textContent = filtered(state).length ? ` (${filtered(state).length})` : "";
+  byId("clear").hidden = !activeFilters(state).length;
+  byId("filter-count").textContent = activeFilters(state).length ? ` (${activeFilters(state).length})` : "";
 }
 
 function close() {
@@ -157,41 +157,41 @@ function fillForm() {
   const fields = form.elements;
   if (fields.q.value.trim() !== state.q) fields.q.value = state.q;
   const chosen = state.collection.join(", ");
-  if (chosen && ![...fields.collection.options].some((each) => each.value === chosen)) fields.collection.append(make("option", { value: chosen }, chosen));
+  if (chosen && ![...fields.collection.options].some((item) => item.value === chosen)) fields.collection.append(make("option", { value: chosen }, chosen));
   fields.collection.value = chosen;
   fields.tag.value = state.tag.join(", ");
   fields.path.value = state.path.join(", ");
   for (const name of ["after", "before", "kind"]) fields[name].value = state[name];
-  if (filtered(state).length) byId("filters").open = true;
+  if (activeFilters(state).length) byId("filters").open = true;
 }
 
-function fromForm() {
+function formState() {
   const fields = form.elements;
   return {
-    q: fields.q.value, limit: STEPS[0], nearest: false,
+    q: fields.q.value, limit: LIMITS[0], nearest: false,
     collection: fields.collection.value ? fields.collection.value.split(", ") : [],
-    tag: fields.tag.value.split(/[\s,]+/).map((each) => each.replace(/^#/, "")).filter(Boolean),
-    path: fields.path.value.split(/,\s+/).map((each) => each.trim()).filter(Boolean),
+    tag: fields.tag.value.split(/[\s,]+/).map((item) => item.replace(/^#/, "")).filter(Boolean),
+    path: fields.path.value.split(/,\s+/).map((item) => item.trim()).filter(Boolean),
     after: fields.after.value, before: fields.before.value, kind: fields.kind.value,
   };
 }
 
-function known() {
-  const { status } = standing;
+function statusChanged() {
+  const { status } = server;
   const names = Object.keys(status?.collections ?? {});
-  byId("of-collection").hidden = names.length < 2 && !state.collection.length;
+  byId("collection-filter").hidden = names.length < 2 && !state.collection.length;
   const options = form.elements.collection.options;
-  for (const name of names) if (![...options].some((each) => each.value === name)) options.add(new Option(visible(name), name));
-  if (standing.problem && !status) states.failed(standing.problem, () => standing.look());
-  else if (!state.q.trim()) states.empty(status);
+  for (const name of names) if (![...options].some((item) => item.value === name)) options.add(new Option(visible(name), name));
+  if (server.problem && !status) messages.failed(server.problem, () => server.check());
+  else if (!state.q.trim()) messages.empty(status);
 }
 
-form.addEventListener("input", () => change(fromForm(), { now: false }));
-form.addEventListener("submit", (event) => { event.preventDefault(); change(fromForm()); ask({ now: true }); });
+form.addEventListener("input", () => change(formState(), { now: false }));
+form.addEventListener("submit", (event) => { event.preventDefault(); change(formState()); runSearch({ now: true }); });
 byId("clear").addEventListener("click", () => { clearFilters(); form.elements.q.focus(); });
 byId("more").addEventListener("click", () => {
   const count = byId("results").children.length;
-  change({ limit: STEPS.find((each) => each > state.limit) ?? STEPS.at(-1) });
+  change({ limit: LIMITS.find((item) => item > state.limit) ?? LIMITS.at(-1) });
   byId("results").children[count - 1]?.querySelector("h3 a").focus();
 });
 
@@ -207,7 +207,7 @@ addEventListener("keydown", (event) => {
 
 function escape(event) {
   if (state.open) { event.preventDefault(); close(); }
-  else if (form.elements.q.value) { event.preventDefault(); form.elements.q.value = ""; change(fromForm()); form.elements.q.focus(); }
+  else if (form.elements.q.value) { event.preventDefault(); form.elements.q.value = ""; change(formState()); form.elements.q.focus(); }
   else if (document.activeElement !== form.elements.q) form.elements.q.focus();
 }
 
@@ -227,12 +227,12 @@ document.querySelector(".name").addEventListener("click", (event) => {
   form.elements.q.focus();
 });
 
-addEventListener("popstate", fromAddress);
+addEventListener("popstate", loadUrl);
 NARROW.addEventListener("change", arrange);
 
 fillForm();
 arrange();
-// What the library is decides how results read: whether scores were measured, how documents are called.
-await standing.look();
-if (state.q.trim()) ask({ now: true });
-if (state.open) reading.show(state);
+// The status decides how results are shown: calibrated scores, names of collections.
+await server.check();
+if (state.q.trim()) runSearch({ now: true });
+if (state.open) pane.show(state);

@@ -1,11 +1,11 @@
-// The list of passages, and moving through it by keys.
+// The list of results, and keyboard navigation in it.
 
 import { byId, make } from "./dom.js";
 import { bar } from "./score.js";
 import { why } from "./explain.js";
-import { excerpt, excerptOfCode, marked, pattern, plain } from "./words.js";
+import { excerpt, excerptOfCode, marked, pattern, plain } from "./highlighting.js";
 
-const ROOM = 420; // signs of a passage that are shown
+const MAX_CHARACTERS = 420; // of a passage
 const CODE_LINES = 9;
 
 export class Results {
@@ -19,12 +19,12 @@ export class Results {
     this.#list.addEventListener("keydown", (event) => this.#move(event));
   }
 
-  show(hits, answer, { measured, whole, several }) {
+  show(hits, answer, { calibrated, complete, several }) {
     const words = pattern(answer.query.text, ...answer.query.expanded_with);
     const focused = document.activeElement?.closest?.("#results > li");
     const at = [...this.#list.children].indexOf(focused);
-    this.#list.replaceChildren(...hits.map((hit) => this.#item(hit, words, bar(hit.score, measured, whole), several)));
-    // Typing goes on elsewhere; but who was in the list must not be thrown out of it.
+    this.#list.replaceChildren(...hits.map((hit) => this.#item(hit, words, bar(hit.score, calibrated, complete), several)));
+    // Keep the focus in the list if it was there.
     if (focused) (this.#list.querySelector(`li[data-id="${CSS.escape(focused.dataset.id)}"] h3 a`) ?? this.#links()[at] ?? this.#links().at(-1))?.focus();
     this.mark(this.#current.open, this.#current.lines);
   }
@@ -33,7 +33,7 @@ export class Results {
     this.#list.replaceChildren();
   }
 
-  // Which of them is open beside the list.
+  // Mark the result that is open in the pane.
   mark(open = "", lines = null) {
     this.#current = { open, lines };
     for (const link of this.#links()) {
@@ -76,7 +76,7 @@ export class Results {
     const shown = trail.at(-1) || hit.title || hit.path;
     const above = (trail[0] === hit.title || !hit.title ? trail : [hit.title, ...trail]).slice(0, -1);
     return make("li", { "data-id": hit.chunk_id },
-      make("p", { class: "place" }, make("span", { class: "path" }, ...broken(name)), make("span", { class: "lines" }, lineText(hit.lines))),
+      make("p", { class: "place" }, make("span", { class: "path" }, ...breakable(name)), make("span", { class: "lines" }, lineText(hit.lines))),
       make("h3", {}, make("a", { href: this.href({ open: name, lines: hit.lines }), "data-open": name, "data-lines": hit.lines.join("-") },
         ...above.flatMap((each) => [make("span", { class: "above" }, each), make("span", { class: "above", "aria-hidden": "true" }, " › ")]),
         ...marked(shown, words))),
@@ -93,7 +93,7 @@ export class Results {
     if (hit.kind === "code" || hit.kind === "table") {
       return make("pre", { class: "passage" }, ...marked(excerptOfCode(hit.content, words, CODE_LINES), words));
     }
-    return make("p", { class: "passage" }, ...marked(excerpt(plain(hit.content), words, ROOM), words));
+    return make("p", { class: "passage" }, ...marked(excerpt(plain(hit.content), words, MAX_CHARACTERS), words));
   }
 
   #why(hit) {
@@ -106,12 +106,12 @@ export class Results {
 
 export const lineText = ([first, last]) => (first === last ? `line ${first}` : `lines ${first}–${last}`);
 
-// A long path breaks after a stroke, not in the middle of a word.
-export const broken = (path) => path.split("/").flatMap((part, at, all) => (at < all.length - 1 ? [`${part}/`, make("wbr")] : [part]));
+// Allow line breaks after slashes only.
+export const breakable = (path) => path.split("/").flatMap((part, at, all) => (at < all.length - 1 ? [`${part}/`, make("wbr")] : [part]));
 
-// The day that filters go by, in their zone: a day that a document names must not become the one before it.
+// The date that filters use, in UTC: in another time zone, the day of a document could change.
 export function dated({ dated }) {
   const date = new Date(dated);
   const day = Number.isNaN(date.getTime()) ? "" : date.toLocaleDateString(undefined, { year: "numeric", month: "short", day: "numeric", timeZone: "UTC" });
-  return make("time", { datetime: dated, title: "Its own date, else when the file was changed" }, day);
+  return make("time", { datetime: dated, title: "Date of the document, or the file's modification time" }, day);
 }

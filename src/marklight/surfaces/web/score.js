@@ -1,19 +1,19 @@
-// What a score means. It is measured: of passages with 0.8, about eight of ten answer.
+// Score bar. Calibrated scores are probabilities: of passages with 0.8, about eight of ten answer the query.
 
 import { make } from "./dom.js";
 
-const WORDS = [[80, "very likely an answer"], [60, "likely an answer"], [40, "maybe an answer"], [20, "less likely"], [0, "unlikely"]];
+const LABELS = [[80, "very likely an answer"], [60, "likely an answer"], [40, "possibly an answer"], [20, "less likely"], [0, "unlikely"]];
 
-// Where nothing was measured for the model, or only words were compared yet, a score is an order and no more.
-export function bar(score, measured, whole = true) {
+// Without calibration for the model, or with keyword results only, scores only order the results.
+export function bar(score, calibrated, complete = true) {
   const percent = Math.round(Math.max(0, Math.min(1, score)) * 100);
-  const said = measured ? WORDS.find(([least]) => percent >= least)[1] : whole ? "by rank" : "by words so far";
-  const meaning = measured
-    ? `Of passages with this score, about ${percent} of 100 answer the question`
-    : "This score says which comes first, not how likely it answers: that was not measured here";
+  const label = calibrated ? LABELS.find(([minimum]) => percent >= minimum)[1] : complete ? "ranked" : "keyword result";
+  const meaning = calibrated
+    ? `Of passages with this score, about ${percent} of 100 answer the query`
+    : "This score only orders the results; it is not calibrated as a probability";
   const filled = make("span", { class: "filled" });
   filled.style.inlineSize = `${Math.max(3, percent)}%`;
-  return make("span", { class: measured ? "score" : "score unsure", title: meaning },
+  return make("span", { class: calibrated ? "score" : "score unsure", title: meaning },
     make("span", { class: "bar", "aria-hidden": "true" }, filled),
-    make("span", {}, measured ? `${percent} %, ${said}` : said));
+    make("span", {}, calibrated ? `${percent} %, ${label}` : label));
 }

@@ -1,70 +1,70 @@
-// One question at a time: a pause in typing asks it, the next one takes its place.
+// Runs one search at a time: debounced while typing, and cancelled by the next.
 
 import { Problem, events, problemOf } from "./api.js";
 
-const PAUSE_MS = 120; // shorter than a pause for thought, longer than between two keys
-const EARLY_MS = 150; // results by words alone are shown if the whole answer takes longer than this
+const DEBOUNCE_MS = 120; // debounce delay: longer than the time between two keys
+const EARLY_MS = 150; // keyword results are shown if the complete answer takes longer
 
 export class Search {
-  #running = null;
-  #pause = 0;
+  #controller = null;
+  #debounce = 0;
   #early = 0;
 
-  constructor(told) {
-    this.told = told; // { begun, found, failed }
+  constructor(callbacks) {
+    this.callbacks = callbacks; // { started, answered, failed }
   }
 
-  ask(question, { now = false } = {}) {
-    clearTimeout(this.#pause);
-    this.#pause = setTimeout(() => this.#run(question), now ? 0 : PAUSE_MS);
+  run(query, { now = false } = {}) {
+    clearTimeout(this.#debounce);
+    this.#debounce = setTimeout(() => this.#run(query), now ? 0 : DEBOUNCE_MS);
   }
 
   stop() {
-    clearTimeout(this.#pause);
+    clearTimeout(this.#debounce);
     clearTimeout(this.#early);
-    this.#running?.abort();
-    this.#running = null;
+    this.#controller?.abort();
+    this.#controller = null;
   }
 
-  async #run(question) {
+  async #run(query) {
     this.stop();
-    const giving = new AbortController();
-    this.#running = giving;
-    this.told.begun(question);
+    const controller = new AbortController();
+    this.#controller = controller;
+    this.callbacks.started(query);
     let last = null;
     try {
-      for await (const { name, data } of events(`/api/search/stream?${asked(question)}`, giving.signal)) {
-        if (giving.signal.aborted) return;
-        if (name === "results") this.#take((last = data), question);
+      for await (const { name, data } of events(`/api/search/stream?${parameters(query)}`, controller.signal)) {
+        if (controller.signal.aborted) return;
+        if (name === "results") this.#showEarly((last = data), query);
         else if (name === "error") throw problemOf(data.error);
         else if (name === "done") break;
       }
-      if (giving.signal.aborted) return;
+      if (controller.signal.aborted) return;
       clearTimeout(this.#early);
-      if (last) this.told.found(last, question, true);
-      else throw new Problem("The server gave no answer", "", 500);
+      if (last) this.callbacks.answered(last, query, true);
+      else throw new Problem("The server sent no answer", "", 500);
     } catch (error) {
       clearTimeout(this.#early);
-      if (!giving.signal.aborted) this.told.failed(error, question);
+      if (!controller.signal.aborted) this.callbacks.failed(error, query);
     } finally {
-      if (this.#running === giving) this.#running = null;
-      giving.abort();
+      if (this.#controller === controller) this.#controller = null;
+      controller.abort();
     }
   }
 
-  // A list that is rearranged a moment after it appeared is worse than one that comes a moment later.
-  #take(answer, question) {
+  // A short delay avoids a list that is rearranged right after it appeared.
+  #showEarly(answer, query) {
     clearTimeout(this.#early);
-    this.#early = setTimeout(() => this.told.found(answer, question, false), EARLY_MS);
+    this.#early = setTimeout(() => this.callbacks.answered(answer, query, false), EARLY_MS);
   }
 }
 
-function asked(question) {
-  const said = new URLSearchParams({ q: question.q, explain: "true" });
-  // The library knows no filter by kind: the page takes its pick of as many results as there may be.
-  said.set("limit", question.kind ? 100 : question.limit);
-  if (question.nearest) said.set("min_confidence", "0");
-  for (const name of ["collection", "tag", "path"]) for (const each of question[name]) said.append(name, each);
-  for (const name of ["after", "before"]) if (question[name]) said.set(name, question[name]);
-  return said;
+function parameters(query) {
+  const params = new URLSearchParams({ q: query.q, explain: "true" });
+  // The library has no filter by kind: the page filters the maximum number of results.
+  params.set("limit", query.kind ? 100 : query.limit);
+  if (query.nearest) params.set("min_confidence", "0");
+  for (const name of ["collection", "tag", "path"]) for (const value of query[name]) params.append(name, value);
+  for (const name of ["after", "before"]) if (query[name]) params.set(name, query[name]);
+  return params;
 }

@@ -1,9 +1,9 @@
-// Light or dark: the system's choice, until somebody chooses here.
+// Light or dark theme: that of the system, until the user chooses one.
 (() => {
   const KEPT = "marklight-theme";
   const root = document.documentElement;
   const system = matchMedia("(prefers-color-scheme: dark)");
-  // Storage may be forbidden; the choice then lasts as long as the page.
+  // Without storage, the choice lasts until the page is closed.
   const kept = () => { try { return localStorage.getItem(KEPT); } catch { return null; } };
   const keep = (theme) => { try { localStorage.setItem(KEPT, theme); } catch { /* as above */ } };
 

@@ -1,4 +1,4 @@
-"""What the page says when there is nothing to show: it must be understood, and it must mend itself."""
+"""Messages of the page: no documents, no results, errors, indexing, a stopped server."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from tests.surfaces.http.serving import Served, serving
 from tests.surfaces.web.browsing import visiting
 
 
-def test_a_person_opens_the_page_of_a_new_folder_asks_edits_a_file_and_finds_it(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_a_new_folder_can_be_searched_and_edits_are_found(browser: Browser, tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", {"a.md": "# Badgers\n\nBadgers dig setts.\n"})
     with serving(folder, indexed=False) as each, visiting(browser, f"http://{each.name}") as page:
         page.goto("/")
@@ -35,19 +33,17 @@ def test_a_person_opens_the_page_of_a_new_folder_asks_edits_a_file_and_finds_it(
         expect(page.locator("#results .path").first).to_have_text("b.md")
 
 
-def test_a_library_without_documents_says_where_to_put_them(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_an_empty_library_shows_its_folder(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     with serving(tmp_path / "docs") as each, visiting(browser, f"http://{each.name}") as page:
         page.goto("/")
         expect(page.locator("#state")).to_contain_text("There are no documents yet")
         expect(page.locator("#state code")).to_have_text(str(tmp_path / "docs"))
         page.keyboard.type("anything")
-        expect(page.locator("#said")).to_have_text("There are no documents")
+        expect(page.locator("#message")).to_have_text("There are no documents")
 
 
-def test_what_nothing_answers_is_said_and_the_nearest_can_be_seen(
+def test_an_abstention_is_shown_and_the_closest_passages_can_be_seen(
     browser: Browser, tmp_path: Path
 ) -> None:
     folder = write(
@@ -59,23 +55,23 @@ def test_what_nothing_answers_is_said_and_the_nearest_can_be_seen(
         visiting(browser, f"http://{each.name}") as page,
     ):
         page.goto("/?q=heron+nests")
-        expect(page.locator("#state h2")).to_have_text("Nothing here is likely to answer that")
+        expect(page.locator("#state h2")).to_have_text("No confident match")
         expect(page.locator("#state p")).not_to_contain_text("confidence")
         assert "--" not in page.locator("#state").inner_text()
-        page.get_by_role("button", name="Show what comes nearest").click()
+        page.get_by_role("button", name="Show the closest passages").click()
         expect(page.locator("#results .path").first).to_have_text("a.md")
         page.wait_for_url(re.compile("nearest=1"))
         expect(page.locator("#q")).to_be_focused()
 
 
-def test_where_nothing_comes_near_nobody_is_offered_what_does(page: Page) -> None:
+def test_without_candidates_the_closest_passages_are_not_offered(page: Page) -> None:
     page.goto("/?q=zebra&path=nowhere/**")
-    expect(page.locator("#state h2")).to_have_text("Nothing was found")
+    expect(page.locator("#state h2")).to_have_text("No results")
     expect(page.locator("#state p")).to_contain_text("No passage passes the filter path nowhere/**")
-    expect(page.locator("#state button")).to_have_text(["Ask without filters"])
+    expect(page.locator("#state button")).to_have_text(["Search without filters"])
 
 
-def test_a_server_that_ends_is_missed_and_found_again(browser: Browser, tmp_path: Path) -> None:
+def test_a_stopped_server_is_reported_until_it_is_back(browser: Browser, tmp_path: Path) -> None:
     folder = write(
         tmp_path / "docs", {"a.md": "# A\n\nThe heron.\n", "b.md": "# B\n\nThe egret.\n"}
     )
@@ -84,48 +80,48 @@ def test_a_server_that_ends_is_missed_and_found_again(browser: Browser, tmp_path
         expect(page.locator("#results > li")).to_have_count(1)
         first.leave()
         page.locator("#q").fill("egret")
-        expect(page.locator("#standing")).to_contain_text("The server does not answer")
+        expect(page.locator("#server-status")).to_contain_text("The server does not answer")
         with serving(folder, port=first.port):
-            expect(page.locator("#standing")).to_be_hidden()
+            expect(page.locator("#server-status")).to_be_hidden()
             expect(page.locator("#results .path")).to_have_text(["b.md"])
 
 
-def test_a_run_that_goes_on_is_shown_with_how_far_it_is(page: Page, served: Served) -> None:
+def test_indexing_progress_is_shown(page: Page, served: Served) -> None:
     following = served.host.watcher
     following.progress = IndexingProgress("Embedding passages", 42, 100)
     try:
         page.goto("/?q=zebra")
-        expect(page.locator("#standing")).to_contain_text("Indexing, 42 %")
+        expect(page.locator("#server-status")).to_contain_text("Indexing, 42 %")
         expect(page.locator("#results > li").first).to_be_visible()
         expect(page.get_by_role("progressbar", name="Indexing")).to_have_attribute("value", "42")
     finally:
         following.progress = None
-    expect(page.locator("#standing")).to_be_hidden()
+    expect(page.locator("#server-status")).to_be_hidden()
 
 
-def test_a_question_that_cannot_be_asked_so_says_how(page: Page) -> None:
+def test_an_invalid_query_shows_the_hint(page: Page) -> None:
     page.goto("/?q=token&after=some+day")
-    expect(page.locator("#state h2")).to_have_text("This cannot be asked so")
+    expect(page.locator("#state h2")).to_have_text("Invalid query")
     expect(page.locator("#state")).to_contain_text("2026-01-31")
 
 
-def test_an_answer_that_breaks_off_can_be_asked_for_again(page: Page) -> None:
+def test_an_interrupted_answer_can_be_retried(page: Page) -> None:
     page.route("**/api/search/stream*", lambda route: route.fulfill(status=500, body="oh"))
     page.goto("/?q=zebra")
-    expect(page.locator("#state h2")).to_have_text("That did not work")
+    expect(page.locator("#state h2")).to_have_text("The search failed")
     page.unroute("**/api/search/stream*")
     page.get_by_role("button", name="Try again").click()
     expect(page.locator("#results > li").first).to_be_visible()
 
 
-def test_a_busy_server_is_asked_again_by_itself(page: Page) -> None:
+def test_an_overloaded_server_is_retried_automatically(page: Page) -> None:
     busy = {"error": {"type": "Overloaded", "message": "too many questions at once", "hint": ""}}
     page.route("**/api/search/stream*", lambda route: route.fulfill(status=503, json=busy), times=1)
     page.goto("/?q=zebra")
     expect(page.locator("#results > li").first).to_be_visible()
 
 
-def test_words_alone_are_shown_while_the_rest_takes_long(page: Page, served: Served) -> None:
+def test_keyword_results_are_shown_while_the_rest_is_slow(page: Page, served: Served) -> None:
     """The whole answer never comes here: only its first step does."""
     told = served.get("/api/search/stream?q=zebra&explain=true&limit=10").body.decode()
     first = told.split("\n\n")[0]
@@ -140,14 +136,12 @@ def test_words_alone_are_shown_while_the_rest_takes_long(page: Page, served: Ser
     )
     page.goto("/?q=zebra")
     expect(page.locator("#results > li").first).to_be_visible()
-    expect(page.locator("#found")).to_have_attribute("aria-busy", "true")
-    expect(page.locator("#said")).to_contain_text("By words so far")
-    expect(page.locator(".score").first).to_have_text("by words so far")
+    expect(page.locator("#results-panel")).to_have_attribute("aria-busy", "true")
+    expect(page.locator("#message")).to_contain_text("Keyword results")
+    expect(page.locator(".score").first).to_have_text("keyword result")
 
 
-def test_a_server_that_takes_a_token_is_entered_once_with_it(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_the_token_is_needed_once_to_open_the_page(browser: Browser, tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", {"a.md": "# A\n\nThe heron.\n"})
     with (
         serving(folder, address={"token": "sesame"}) as each,

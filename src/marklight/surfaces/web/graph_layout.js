@@ -1,11 +1,11 @@
-// Where documents stand in a picture: links pull, all push each other away, the one asked about stays in the middle.
+// Force-directed layout (Fruchterman and Reingold, 1991): links attract, nodes repel, the first node stays in the centre.
 
 const ROUNDS = 320;
 const LONGEST = 150; // pixels of a link, on average
 
-export function arranged(count, edges, width, height) {
+export function layOut(count, edges, width, height) {
   const places = Array.from({ length: count }, (_, at) => {
-    // A sunflower to begin with: the same documents always give the same picture.
+    // Start on a sunflower spiral, so that the layout is deterministic.
     const turn = at * 2.39996, far = Math.sqrt(at / Math.max(1, count)) * 0.4;
     return { x: far * Math.cos(turn), y: far * Math.sin(turn) };
   });
@@ -30,7 +30,7 @@ function step(places, edges, wished, most) {
   }
   for (const [at, move] of moves.entries()) {
     if (at === 0) continue;
-    // Towards the middle, lest what hangs by nothing flies off.
+    // Gravity keeps unlinked nodes near the centre.
     move.x -= places[at].x * 0.35;
     move.y -= places[at].y * 0.35;
     const long = Math.hypot(move.x, move.y) || 1;
@@ -52,7 +52,7 @@ function shift(moves, one, other, x, y) {
 
 function fitted(places, edges, width, height) {
   const [left, right] = ends(places.map((each) => each.x)), [top, bottom] = ends(places.map((each) => each.y));
-  // Three documents need no more room than that.
+  // Limits the length of links in small graphs.
   const long = edges.reduce((sum, { from, to }) => sum + between(places[from], places[to], 0).far, 0) / (edges.length || 1);
   const most = LONGEST / (long || 1);
   const across = Math.min(width / (right - left), most), down = Math.min(height / (bottom - top), most);

@@ -1,24 +1,24 @@
-// A document's HTML as elements: its links lead on inside the page, its passage is marked.
+// HTML of a document as elements: internal links open in the pane, passages are found by line.
 
 import { make } from "./dom.js";
 
 const INSIDE = "marklight:";
-const PREFIX = "part-"; // before every id, so that none in a document can take the place of ours
+const PREFIX = "part-"; // prefix of ids in documents, so that they cannot collide with ours
 
-// The server has made it harmless; here it only learns where it is.
+// The server has sanitized the HTML; here links and images are adapted.
 export function elements(html, href) {
   const body = new DOMParser().parseFromString(html, "text/html").body;
-  for (const link of body.querySelectorAll("a")) lead(link, href);
-  for (const image of body.querySelectorAll("img")) image.replaceWith(instead(image));
-  for (const table of body.querySelectorAll("table")) wide(table);
+  for (const link of body.querySelectorAll("a")) adaptLink(link, href);
+  for (const image of body.querySelectorAll("img")) image.replaceWith(placeholder(image));
+  for (const table of body.querySelectorAll("table")) makeScrollable(table);
   for (const code of body.querySelectorAll("pre")) code.tabIndex = 0;
   return [...body.childNodes];
 }
 
-function lead(link, href) {
+function adaptLink(link, href) {
   const address = link.getAttribute("href");
   if (!address) {
-    link.title = "Leads to nothing in this library";
+    link.title = "Broken link";
   } else if (address.startsWith(INSIDE)) {
     const [path, fragment = ""] = address.slice(INSIDE.length).split("#").map(decoded);
     link.removeAttribute("target");
@@ -34,21 +34,21 @@ function decoded(text) {
   try { return decodeURIComponent(text); } catch { return text; }
 }
 
-// Nothing is loaded because a document says so; what the picture shows is told in words.
-function instead(image) {
-  const said = image.getAttribute("alt");
-  return make("span", { class: "image", role: "img", "aria-label": said ? `Image: ${said}` : "Image" },
-    make("span", { class: "label" }, "Image"), said || "without a description");
+// Images are not loaded; their description is shown instead.
+function placeholder(image) {
+  const description = image.getAttribute("alt");
+  return make("span", { class: "image", role: "img", "aria-label": description ? `Image: ${description}` : "Image" },
+    make("span", { class: "label" }, "Image"), description || "no description");
 }
 
-// A wide table scrolls by itself, by keys too; the page never does so sideways.
-function wide(table) {
+// A wide table scrolls in its own frame, by keyboard too, instead of the page.
+function makeScrollable(table) {
   const frame = make("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table" });
   table.replaceWith(frame);
   frame.append(table);
 }
 
-// The blocks of these lines, the smallest that say so.
+// The innermost blocks that contain these lines.
 export function blocks(root, [first, last]) {
   return [...root.querySelectorAll("[data-lines]")].filter((block) => {
     const [from, to] = block.dataset.lines.split("-").map(Number);
@@ -56,7 +56,7 @@ export function blocks(root, [first, last]) {
   });
 }
 
-// A heading by its anchor or its words, a block by its name: all that links know.
+// The target of a link: a heading by anchor or text, a block by its ID.
 export function place(root, page, fragment) {
   if (fragment.startsWith("^")) {
     const line = page.blocks[fragment.slice(1).toLowerCase()];

@@ -1,28 +1,28 @@
-// The reading pane: one document, its text at the passage, its outline, its links and their picture.
+// The reading pane: a document with its passage highlighted, its outline, links and link graph.
 
 import { get, inPath } from "./api.js";
-import { VIEWS } from "./address.js";
-import { copy } from "./copying.js";
-import { blocks, elements, place } from "./document.js";
+import { VIEWS } from "./url_state.js";
+import { copy } from "./clipboard.js";
+import { blocks, elements, place } from "./document_html.js";
 import { byId, make } from "./dom.js";
-import { picture } from "./picture.js";
+import { graphView } from "./graph.js";
 import { links, outline } from "./relations.js";
-import { broken, dated, lineText } from "./results.js";
-import { sentence } from "./states.js";
-import { visible } from "./visible.js";
+import { breakable, dated, lineText } from "./results.js";
+import { sentence } from "./messages.js";
+import { visible } from "./escaping.js";
 
-export class Reading {
+export class ReadingPane {
   #pane = byId("pane");
-  #shown = null; // { name, page } of what stands in the pane
-  #asked = null;
+  #shown = null; // { name, page } of the open document
+  #controller = null;
   #filled = new Set();
   #state = null;
 
-  constructor({ href, several, view, close, lost }) {
-    Object.assign(this, { href, several, lost });
+  constructor({ href, several, view, close, offline }) {
+    Object.assign(this, { href, several, offline });
     byId("close").addEventListener("click", close);
     byId("copy").addEventListener("click", (event) => copy(this.#reference(), event.currentTarget));
-    new ResizeObserver(() => this.#light(byId("view-text"))).observe(byId("view-text"));
+    new ResizeObserver(() => this.#highlight(byId("view-text"))).observe(byId("view-text"));
     const tabs = VIEWS.map((each) => byId(`tab-${each}`));
     for (const [at, tab] of tabs.entries()) {
       tab.addEventListener("click", () => view(VIEWS[at]));
@@ -40,12 +40,12 @@ export class Reading {
   get open() { return !this.#pane.hidden; }
 
   close() {
-    this.#asked?.abort();
+    this.#controller?.abort();
     this.#shown = this.#state = null;
     this.#pane.hidden = true;
   }
 
-  // `focus` where a person opened it; who comes by an address stays in the field.
+  // `focus`: the user opened the document; one from the URL leaves the focus in the search field.
   async show(state, { focus = false } = {}) {
     const before = this.#state;
     this.#state = { ...state };
@@ -65,24 +65,24 @@ export class Reading {
   }
 
   async #load(state) {
-    this.#asked?.abort();
-    const giving = (this.#asked = new AbortController());
+    this.#controller?.abort();
+    const controller = (this.#controller = new AbortController());
     const name = state.open;
     this.#shown = null;
     this.#filled.clear();
     byId("pane-title").textContent = visible(name.split("/").at(-1));
-    this.#told(name, state.lines);
-    byId("view-text").replaceChildren(make("p", { class: "soft", role: "status" }, "Opening …"));
+    this.#showLocation(name, state.lines);
+    byId("view-text").replaceChildren(make("p", { class: "soft", role: "status" }, "Loading …"));
     this.#views("text");
     try {
       const line = state.lines ? `?line=${state.lines[0]}` : "";
-      const page = await get(`/api/page/${inPath(name)}${line}`, giving.signal);
+      const page = await get(`/api/page/${inPath(name)}${line}`, controller.signal);
       this.#shown = { name, page };
     } catch (problem) {
-      if (giving.signal.aborted) return false;
-      if (problem.offline) this.lost();
+      if (controller.signal.aborted) return false;
+      if (problem.offline) this.offline();
       byId("view-text").replaceChildren(make("div", { class: "state problem" },
-        make("h3", {}, problem.status === 404 ? "This document is not there" : "This document cannot be shown"),
+        make("h3", {}, problem.status === 404 ? "Document not found" : "The document cannot be shown"),
         make("p", {}, sentence(problem.message)), make("p", {}, sentence(problem.hint ?? "")),
         make("div", { class: "buttons" }, make("button", { type: "button", click: () => this.show(this.#state) }, "Try again"))));
       return false;
@@ -99,15 +99,15 @@ export class Reading {
   }
 
   #rest(page) {
-    const beyond = [[page.lines[1] + 1, "Read on"], [page.lines[0] - 1, "What comes before"]].filter(([line]) => line >= 1 && line <= page.of_lines);
+    const beyond = [[page.lines[1] + 1, "Next part"], [page.lines[0] - 1, "Previous part"]].filter(([line]) => line >= 1 && line <= page.of_lines);
     return make("div", { class: "state" },
-      make("p", {}, `This document is long: ${lineText(page.lines)} of ${page.of_lines.toLocaleString("en")} are shown.`),
-      make("div", { class: "buttons" }, ...beyond.map(([line, said]) =>
-        make("a", { class: "button", href: this.href({ open: this.#shown.name, lines: [line, line] }), "data-open": this.#shown.name, "data-lines": `${line}-${line}` }, said))));
+      make("p", {}, `This document is long. Showing ${lineText(page.lines)} of ${page.of_lines.toLocaleString("en")}.`),
+      make("div", { class: "buttons" }, ...beyond.map(([line, label]) =>
+        make("a", { class: "button", href: this.href({ open: this.#shown.name, lines: [line, line] }), "data-open": this.#shown.name, "data-lines": `${line}-${line}` }, label))));
   }
 
-  #told(name, lines) {
-    byId("pane-place").replaceChildren(make("span", { class: "path" }, ...broken(name)), lines ? make("span", { class: "lines" }, lineText(lines)) : "");
+  #showLocation(name, lines) {
+    byId("pane-place").replaceChildren(make("span", { class: "path" }, ...breakable(name)), lines ? make("span", { class: "lines" }, lineText(lines)) : "");
   }
 
   #reference() {
@@ -126,35 +126,35 @@ export class Reading {
 
   #go(state) {
     const root = byId("view-text");
-    for (const each of root.querySelectorAll(".of-passage")) each.classList.remove("of-passage");
-    this.#told(state.open, state.lines);
+    for (const each of root.querySelectorAll(".in-passage")) each.classList.remove("in-passage");
+    this.#showLocation(state.open, state.lines);
     const found = state.lines ? blocks(root, state.lines) : [];
-    for (const each of found) each.classList.add("of-passage");
-    this.#light(root);
+    for (const each of found) each.classList.add("in-passage");
+    this.#highlight(root);
     const target = state.lines ? found[0] : state.at ? place(root, this.#shown.page, state.at) : null;
     this.#pane.scrollTop = target ? this.#top(target) : 0;
   }
 
-  // Not by scrollIntoView, which would move the whole page too.
+  // Not scrollIntoView, which would scroll the page as well.
   #top(target) {
     const above = target.previousElementSibling;
-    const first = above && /^H[1-6]$/.test(above.tagName) ? above : target; // a passage with its heading
+    const first = above && /^H[1-6]$/.test(above.tagName) ? above : target; // include the heading above
     const head = this.#pane.querySelector("header").offsetHeight;
     return this.#pane.scrollTop + first.getBoundingClientRect().top - this.#pane.getBoundingClientRect().top - head - 24;
   }
 
-  // One light behind all blocks of the passage, lists and tables included; it follows when the pane changes its width.
-  #light(root) {
-    root.querySelector(".light")?.remove();
-    const found = [...root.querySelectorAll(".of-passage")];
+  // One highlight behind all blocks of the passage; updated when the pane is resized.
+  #highlight(root) {
+    root.querySelector(".highlight")?.remove();
+    const found = [...root.querySelectorAll(".in-passage")];
     if (!found.length || root.hidden) return;
     const edge = root.getBoundingClientRect().top;
     const top = Math.min(...found.map((each) => each.getBoundingClientRect().top)) - edge;
     const bottom = Math.max(...found.map((each) => each.getBoundingClientRect().bottom)) - edge;
-    const light = make("div", { class: "light", "aria-hidden": "true" });
-    light.style.insetBlockStart = `${top - 6}px`;
-    light.style.blockSize = `${bottom - top + 12}px`;
-    root.append(light); // last: nothing else may become another child than it was
+    const highlight = make("div", { class: "highlight", "aria-hidden": "true" });
+    highlight.style.insetBlockStart = `${top - 6}px`;
+    highlight.style.blockSize = `${bottom - top + 12}px`;
+    root.append(highlight); // at the end, so that :first-child and the like still match
   }
 
   async #fill(view) {
@@ -163,8 +163,8 @@ export class Reading {
     const root = byId(`view-${view}`);
     this.#filled.add(view);
     if (view === "outline") return root.replaceChildren(...outline(page, this.href, name));
-    root.replaceChildren(make("p", { class: "soft", role: "status" }, "Looking …"));
-    const signal = this.#asked.signal;
+    root.replaceChildren(make("p", { class: "soft", role: "status" }, "Loading …"));
+    const signal = this.#controller.signal;
     try {
       const path = inPath(name);
       if (view === "links") {
@@ -173,12 +173,12 @@ export class Reading {
       } else {
         const graph = await get(`/api/graph?${new URLSearchParams({ path: name, depth: 2, limit: 60 })}`, signal);
         const named = (each) => (this.several() ? `${each.collection}/${each.path}` : each.path);
-        root.replaceChildren(...picture(graph, { href: this.href, named, width: root.clientWidth }));
+        root.replaceChildren(...graphView(graph, { href: this.href, named, width: root.clientWidth }));
       }
     } catch (problem) {
       if (signal.aborted) return;
       this.#filled.delete(view);
-      if (problem.offline) this.lost();
+      if (problem.offline) this.offline();
       root.replaceChildren(make("p", { class: "soft" }, sentence(`${problem.message}`)));
     }
   }

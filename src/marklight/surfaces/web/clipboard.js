@@ -1,9 +1,9 @@
-// A reference for elsewhere: path:10-40, as every surface of Marklight takes it.
+// Copies a reference such as path:10-40 to the clipboard.
 
 export async function copy(text, button) {
-  const before = button.dataset.said ?? button.textContent;
-  button.dataset.said = before;
-  button.textContent = (await copied(text)) ? "Copied" : "Not copied";
+  const before = button.dataset.label ?? button.textContent;
+  button.dataset.label = before;
+  button.textContent = (await copied(text)) ? "Copied" : "Copy failed";
   setTimeout(() => { button.textContent = before; }, 1500);
 }
 
@@ -12,10 +12,10 @@ async function copied(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // Over plain HTTP from another machine there is no clipboard but the old way.
+    // The clipboard API is not available over plain HTTP from another machine.
     const field = document.createElement("textarea");
     field.value = text;
-    field.className = "unseen";
+    field.className = "visually-hidden";
     document.body.append(field);
     const focused = document.activeElement;
     field.select();

@@ -1,4 +1,4 @@
-"""How the page looks and reads: on a small screen, in the dark, to those who hear it."""
+"""Layout, themes and accessibility of the page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VIEWS = (
     "/?open=guide/tokens.md&lines=127-140",
     "/?open=guide/auth.md&view=outline",
     "/?open=guide/auth.md&view=links",
-    "/?open=guide/auth.md&view=picture",
+    "/?open=guide/auth.md&view=graph",
     "/?open=guide/caching.md",
 )
 NAMELESS = """
@@ -52,7 +52,7 @@ CONTRAST = """
   const poor = [];
   while (walk.nextNode()) {
     const each = walk.currentNode.parentElement;
-    if (!walk.currentNode.data.trim() || !each.checkVisibility({ visibilityProperty: true }) || each.closest(".unseen, .skip, svg, noscript")) continue;
+    if (!walk.currentNode.data.trim() || !each.checkVisibility({ visibilityProperty: true }) || each.closest(".visually-hidden, .skip, svg, noscript")) continue;
     const below = ground(each), ink = over(rgba(getComputedStyle(each).color), below);
     const [more, less] = [light(ink), light(below)].sort((one, other) => other - one);
     const ratio = (more + 0.05) / (less + 0.05);
@@ -68,7 +68,7 @@ def settled(page: Page, address: str) -> None:
     page.goto(address)
     if "q=" in address or "open=" not in address:
         expect(page.locator("#state .state, #results > li").first).to_be_visible()
-        expect(page.locator("#found")).not_to_have_attribute("aria-busy", "true")
+        expect(page.locator("#results-panel")).not_to_have_attribute("aria-busy", "true")
     if "open=" in address:
         part = page.locator("#pane [role=tabpanel]:not([hidden]) > :not([role=status])")
         expect(part.first).to_be_visible()
@@ -81,18 +81,18 @@ def phone(browser: Browser, served: Served) -> Iterator[Page]:
 
 
 @pytest.mark.parametrize("address", VIEWS)
-def test_on_a_small_screen_nothing_is_wider_than_it(phone: Page, address: str) -> None:
+def test_nothing_is_wider_than_a_small_screen(phone: Page, address: str) -> None:
     settled(phone, address)
     for each in ("document.documentElement", "document.getElementById('pane')"):
         assert phone.evaluate(f"{each}.scrollWidth <= {each}.clientWidth"), each
 
 
-def test_on_a_small_screen_the_document_lies_over_the_list_and_leads_back(phone: Page) -> None:
+def test_on_a_small_screen_the_pane_covers_the_list_and_can_be_closed(phone: Page) -> None:
     settled(phone, "/?q=token")
     phone.locator("#results h3 a").first.click()
     pane = phone.locator("#pane").bounding_box()
     assert pane == {"x": 0, "y": 0, **PHONE}
-    assert phone.evaluate("document.getElementById('found').inert")
+    assert phone.evaluate("document.getElementById('results-panel').inert")
     phone.get_by_role("button", name="← Results").click()
     expect(phone.locator("#pane")).to_be_hidden()
     expect(phone.locator("#results h3 a").first).to_be_focused()
@@ -100,7 +100,7 @@ def test_on_a_small_screen_the_document_lies_over_the_list_and_leads_back(phone:
 
 @pytest.mark.parametrize("address", VIEWS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_text_can_be_read_and_every_control_has_a_name(
+def test_all_text_has_contrast_and_every_control_has_a_name(
     browser: Browser, served: Served, schemes: dict[str, Page], scheme: str, address: str
 ) -> None:
     page = schemes[scheme]
@@ -125,7 +125,7 @@ def schemes(browser: Browser, served: Served) -> Iterator[dict[str, Page]]:
         yield {"light": light, "dark": dark}
 
 
-def test_the_colours_follow_the_system_until_somebody_chooses(
+def test_the_theme_follows_the_system_until_the_user_chooses_one(
     browser: Browser, served: Served
 ) -> None:
     ground = "getComputedStyle(document.documentElement).backgroundColor"
@@ -141,7 +141,7 @@ def test_the_colours_follow_the_system_until_somebody_chooses(
         assert page.evaluate(ground) == dark
 
 
-def test_what_happens_is_told_to_those_who_hear_the_page(page: Page) -> None:
+def test_changes_are_announced_to_screen_readers(page: Page) -> None:
     settled(page, "/?q=token")
     expect(page.get_by_role("status").filter(has_text="result")).to_have_count(1)
     expect(page.get_by_role("search")).to_have_count(1)
@@ -154,7 +154,7 @@ def test_what_happens_is_told_to_those_who_hear_the_page(page: Page) -> None:
     assert levels
 
 
-def test_one_can_leave_every_part_by_tab_alone(page: Page) -> None:
+def test_the_tab_key_leaves_every_part_of_the_page(page: Page) -> None:
     settled(page, "/?q=xylophone+quartets&open=guide/caching.md")
     seen: list[str] = []
     page.locator(".skip").focus()
@@ -171,10 +171,10 @@ def test_one_can_leave_every_part_by_tab_alone(page: Page) -> None:
     assert {"q", "theme", "close", "copy", "tab-text", "view-text"} <= set(seen)
     page.locator(".skip").focus()
     page.keyboard.press("Enter")
-    expect(page.locator("#found")).to_be_focused()
+    expect(page.locator("#results-panel")).to_be_focused()
 
 
-def test_who_wants_no_motion_gets_none(browser: Browser, served: Served) -> None:
+def test_reduced_motion_is_respected(browser: Browser, served: Served) -> None:
     with visiting(browser, f"http://{served.name}", reduced_motion="reduce") as page:
         settled(page, "/?q=token&open=guide/tokens.md")
         moving = "[...document.querySelectorAll('*')].filter(each => getComputedStyle(each).transitionDuration !== '0s').length"
@@ -182,7 +182,7 @@ def test_who_wants_no_motion_gets_none(browser: Browser, served: Served) -> None
 
 
 @pytest.mark.parametrize("file", sorted(WEB_FOLDER.iterdir()), ids=lambda file: file.name)
-def test_no_file_of_the_page_holds_what_the_policy_forbids(file: object) -> None:
+def test_no_file_of_the_page_contains_what_the_policy_forbids(file: object) -> None:
     from pathlib import Path
 
     assert isinstance(file, Path)

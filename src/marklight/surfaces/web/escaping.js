@@ -10,7 +10,7 @@ const FLAGS = ["gbeng", "gbsct", "gbwls"].map((region) => `\u{1f3f4}${tags(regio
 const HIDDEN = new RegExp(
   `(${FLAGS})|[${CONTROLS}${BIDI}${TAGS}]|(?:^|(?<=[\\s${CONTROLS}${BIDI}${TAGS}${INVISIBLE}]))(?!(?<=\\ufe0f)\\u200d)[${INVISIBLE}]`, "gu");
 
-// `\x1b`, `\u202e`, `\U000e0041`, as everywhere else in Marklight.
+// Returns `\x1b`, `\u202e` or `\U000e0041`.
 function escaped(character) {
   const code = character.codePointAt(0);
   if (character === "\r") return "\\r";

@@ -1,4 +1,4 @@
-"""The reading pane: a document at its passage, its outline, its links and their picture."""
+"""The reading pane: passage, outline, links and link graph of a document."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def is_in_sight(page: Page, block: Locator) -> bool:
     return head["y"] + head["height"] <= box["y"] < pane["y"] + pane["height"]
 
 
-def test_a_document_opens_at_its_passage_and_the_passage_is_marked(page: Page) -> None:
+def test_a_document_opens_at_its_passage_which_is_highlighted(page: Page) -> None:
     page.goto("/?q=%22exactly+ninety+minutes%22")
     page.locator("#results h3 a").first.click()
     expect(page.locator("#pane-title")).to_have_text("Tokens")
-    passage = page.locator("#view-text .of-passage")
+    passage = page.locator("#view-text .in-passage")
     expect(passage.first).to_contain_text("ninety minutes")
     assert page.locator("#pane").evaluate("pane => pane.scrollTop") > 500
     assert is_in_sight(page, passage.first)
-    light = page.locator("#view-text .light").bounding_box()
+    light = page.locator("#view-text .highlight").bounding_box()
     block = passage.first.bounding_box()
     assert light
     assert block
@@ -49,13 +49,13 @@ def test_a_document_opens_at_its_passage_and_the_passage_is_marked(page: Page) -
     assert page.evaluate("scrollY") == 0
 
 
-def test_an_address_opens_a_document_and_a_passage(page: Page) -> None:
+def test_a_url_opens_a_document_at_a_passage(page: Page) -> None:
     page.goto("/?open=guide/tokens.md&lines=127-128")
-    expect(page.locator("#view-text .of-passage")).to_have_text(re.compile("ninety minutes"))
-    assert is_in_sight(page, page.locator("#view-text .of-passage"))
+    expect(page.locator("#view-text .in-passage")).to_have_text(re.compile("ninety minutes"))
+    assert is_in_sight(page, page.locator("#view-text .in-passage"))
 
 
-def test_the_outline_leads_to_a_heading(page: Page) -> None:
+def test_the_outline_links_to_headings(page: Page) -> None:
     page.goto("/?open=guide/tokens.md")
     page.get_by_role("tab", name="Outline").click()
     expect(page.locator(".outline a")).to_have_text(["Tokens", "Expiry", "Code"])
@@ -64,15 +64,13 @@ def test_the_outline_leads_to_a_heading(page: Page) -> None:
     assert is_in_sight(page, page.locator("#part-code"))
 
 
-def test_links_lead_on_inside_the_page_and_outside_to_a_new_one(page: Page) -> None:
+def test_internal_links_open_in_the_pane_and_external_ones_in_a_new_tab(page: Page) -> None:
     page.goto("/?open=guide/auth.md")
     text = page.locator("#view-text")
     outside = text.get_by_role("link", name="the site")
     expect(outside).to_have_attribute("target", "_blank")
     expect(outside).to_have_attribute("rel", "noopener noreferrer")
-    expect(text.get_by_text("gone", exact=True)).to_have_attribute(
-        "title", "Leads to nothing in this library"
-    )
+    expect(text.get_by_text("gone", exact=True)).to_have_attribute("title", "Broken link")
     expect(text.get_by_role("img")).to_have_attribute("aria-label", "Image: the flow")
     text.get_by_role("link", name="expiry").click()
     expect(page.locator("#pane-title")).to_have_text("Tokens")
@@ -84,7 +82,7 @@ def test_links_lead_on_inside_the_page_and_outside_to_a_new_one(page: Page) -> N
     expect(page.locator("#pane-title")).to_have_text("Tokens")
 
 
-def test_links_of_both_ways_and_related_documents_are_listed(page: Page) -> None:
+def test_links_backlinks_and_related_documents_are_listed(page: Page) -> None:
     page.goto("/?open=guide/auth.md&view=links")
 
     def part(title: str) -> Locator:
@@ -96,16 +94,16 @@ def test_links_of_both_ways_and_related_documents_are_listed(page: Page) -> None
     expect(part("Links to").get_by_role("link")).to_have_text(
         ["guide/tokens.md", "guide/caching.md"]
     )
-    expect(part("Leads nowhere")).to_contain_text("gone")
+    expect(part("Broken links")).to_contain_text("gone")
     expect(part("Related")).to_contain_text("1 shared tag: security")
 
 
-def test_the_picture_shows_the_neighbourhood_and_its_dots_are_links(page: Page) -> None:
-    page.goto("/?open=guide/auth.md&view=picture")
-    dots = page.locator("#view-picture svg a")
+def test_the_graph_shows_linked_documents_as_links(page: Page) -> None:
+    page.goto("/?open=guide/auth.md&view=graph")
+    dots = page.locator("#view-graph svg a")
     expect(dots).to_have_count(3)
     expect(dots.first).to_have_attribute("aria-label", "Authentication")
-    drawn, frame = (page.locator(each).evaluate(EDGES) for each in ("#view-picture svg", "#pane"))
+    drawn, frame = (page.locator(each).evaluate(EDGES) for each in ("#view-graph svg", "#pane"))
     assert within(drawn, frame)
     for dot in dots.all():
         assert within(dot.locator("circle").last.evaluate(EDGES), drawn)
@@ -113,30 +111,30 @@ def test_the_picture_shows_the_neighbourhood_and_its_dots_are_links(page: Page) 
     tokens.focus()
     page.keyboard.press("Enter")
     expect(page.locator("#pane-title")).to_have_text("Tokens")
-    expect(page.locator("#view-picture svg a").first).to_have_attribute("aria-label", "Tokens")
+    expect(page.locator("#view-graph svg a").first).to_have_attribute("aria-label", "Tokens")
 
 
-def test_the_views_are_tabs_that_keys_move_among(page: Page) -> None:
+def test_arrow_keys_move_between_the_tabs(page: Page) -> None:
     page.goto("/?open=guide/auth.md")
     page.get_by_role("tab", name="Text").focus()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("tab", name="Outline")).to_be_focused()
     expect(page.locator("#view-outline")).to_be_visible()
     page.keyboard.press("End")
-    expect(page.get_by_role("tab", name="Picture")).to_have_attribute("aria-selected", "true")
-    page.wait_for_url(re.compile("view=picture"))
+    expect(page.get_by_role("tab", name="Graph")).to_have_attribute("aria-selected", "true")
+    page.wait_for_url(re.compile("view=graph"))
 
 
 def test_plain_text_is_shown_line_by_line(page: Page) -> None:
     page.goto("/?open=notes.txt&lines=1-2")
-    block = page.locator("#view-text .of-passage")
+    block = page.locator("#view-text .in-passage")
     expect(block).to_have_text(
         "The espresso machine stands in the kitchen.\n  It is descaled on Fridays.",
         use_inner_text=True,
     )
 
 
-def test_a_reference_to_what_is_open_can_be_copied(page: Page) -> None:
+def test_a_reference_to_the_open_document_can_be_copied(page: Page) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.goto("/?open=guide/tokens.md&lines=3-9")
     page.locator("#copy").click()
@@ -144,9 +142,9 @@ def test_a_reference_to_what_is_open_can_be_copied(page: Page) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == "guide/tokens.md:3-9"
 
 
-def test_a_document_that_is_not_there_is_told(page: Page) -> None:
+def test_a_missing_document_is_reported(page: Page) -> None:
     page.goto("/?open=guide/token.md")
-    expect(page.locator("#view-text")).to_contain_text("This document is not there")
+    expect(page.locator("#view-text")).to_contain_text("Document not found")
     expect(page.locator("#view-text")).to_contain_text("guide/tokens.md")
 
 
@@ -164,19 +162,17 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield each
 
 
-def test_of_a_long_document_a_part_is_shown_and_one_reads_on(
-    browser: Browser, several: Served
-) -> None:
+def test_a_long_document_is_shown_in_parts(browser: Browser, several: Served) -> None:
     with visiting(browser, f"http://{several.name}") as page:
         page.goto("/?open=two/long.md&lines=8003-8003")
-        expect(page.locator(".of-passage")).to_have_text("Said in part 2000.")
-        expect(page.locator("#view-text > .state")).to_contain_text("of 10,001 are shown")
+        expect(page.locator(".in-passage")).to_have_text("Said in part 2000.")
+        expect(page.locator("#view-text > .state")).to_contain_text("of 10,001.")
         assert page.locator("#view-text h1").count() < 1_100
-        page.get_by_role("link", name="What comes before").click()
+        page.get_by_role("link", name="Previous part").click()
         expect(page.locator("#part-part-1600")).to_be_attached()
 
 
-def test_of_several_collections_each_document_has_its_own_name(
+def test_with_several_collections_documents_have_unique_names(
     browser: Browser, several: Served
 ) -> None:
     with visiting(browser, f"http://{several.name}") as page:
@@ -193,7 +189,7 @@ def test_of_several_collections_each_document_has_its_own_name(
         expect(page.locator("#results .path")).to_have_text(["one/a.md"])
 
 
-def test_nothing_is_written_beside_a_document_that_is_read(served: Served, page: Page) -> None:
+def test_reading_a_document_writes_no_file(served: Served, page: Page) -> None:
     page.goto("/?open=notes.txt")
     expect(page.locator("#view-text")).to_contain_text("espresso")
     folder = Path(served.host.library.place.folder)
@@ -205,9 +201,7 @@ def test_nothing_is_written_beside_a_document_that_is_read(served: Served, page:
     ]
 
 
-def test_a_document_has_one_date_in_the_list_and_in_the_pane_and_filters_go_by_it(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_list_pane_and_filters_use_the_same_date(browser: Browser, tmp_path: Path) -> None:
     pages = {
         "own.md": "---\ndate: 2024-03-05\n---\n# Own\n\nBadgers dig setts.\n",
         "file.md": "# File\n\nOtters build holts.\n",

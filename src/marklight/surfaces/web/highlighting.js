@@ -1,23 +1,23 @@
-// The words of a question inside a passage: which part of it to show, and what to mark in it.
+// Query terms in a passage: choose an excerpt and mark the terms in it.
 
 import { make } from "./dom.js";
-import { visible } from "./visible.js";
+import { visible } from "./escaping.js";
 
-const LITTLE = new Set(("a an and are as at be by can do does for from has have how i if in into is it its me my no not of on or our " +
+const STOP_WORDS = new Set(("a an and are as at be by can do does for from has have how i if in into is it its me my no not of on or our " +
   "should so than that the their then there these they this to us was we were what when where which who whom whose why will with would you your").split(" "));
 const ENDING = /(?:ations?|ments?|ings?|ies|ied|ers?|ed|es|ly|s|e|y)$/;
-const WHOLE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}]/u;
+const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}]/u;
 
-// Words are marked whatever their ending: who asks for "caching" looks for "cache" too.
+// Terms are marked with any ending: "caching" marks "cache" too.
 export function pattern(...texts) {
   const stems = new Set();
   for (const word of texts.join(" ").toLowerCase().replace(/\b\w+:/g, " ").match(/[\p{L}\p{N}_]+/gu) ?? []) {
-    if (WHOLE.test(word)) for (const [index] of [...word].entries()) stems.add(word.slice(index, index + 2));
-    else if (!LITTLE.has(word) && word.length > 1) stems.add(word.length > 4 ? shortened(word) : word);
+    if (UNSPACED.test(word)) for (const [index] of [...word].entries()) stems.add(word.slice(index, index + 2));
+    else if (!STOP_WORDS.has(word) && word.length > 1) stems.add(word.length > 4 ? shortened(word) : word);
   }
   const written = [...stems].filter((each) => each.length > 1).slice(0, 60).sort((one, other) => other.length - one.length);
   if (!written.length) return null;
-  const any = written.map((stem) => (WHOLE.test(stem) ? stem : `(?<![\\p{L}\\p{N}])${stem}[\\p{L}\\p{N}]{0,${stem.length > 3 ? 5 : 2}}(?![\\p{L}\\p{N}])`));
+  const any = written.map((stem) => (UNSPACED.test(stem) ? stem : `(?<![\\p{L}\\p{N}])${stem}[\\p{L}\\p{N}]{0,${stem.length > 3 ? 5 : 2}}(?![\\p{L}\\p{N}])`));
   return new RegExp(any.join("|"), "giu");
 }
 
@@ -28,7 +28,7 @@ function shortened(word) {
 
 export function marked(given, words) {
   if (!words) return [given];
-  const text = visible(given); // before it is taken apart: what may stay depends on what stands before it
+  const text = visible(given); // before splitting: escaping depends on the preceding character
   const parts = [];
   let at = 0;
   for (const found of text.matchAll(words)) {
@@ -39,15 +39,15 @@ export function marked(given, words) {
   return [...parts, new Text(text.slice(at))];
 }
 
-// Of Markdown what it says; the reading pane shows it as it looks.
+// Strips Markdown syntax for excerpts.
 export function plain(markdown) {
   return markdown
     .replace(/^[ \t]*(?:```|~~~).*$/gm, "")
-    .replace(/^[ \t]*(?:\/\/\/|:::|\{\*|\{%).*$/gm, "") // boxes and inclusions of documentation sites
+    .replace(/^[ \t]*(?:\/\/\/|:::|\{\*|\{%).*$/gm, "") // admonitions and includes of documentation sites
     .replace(/<!--[^]*?-->/g, "")
     .replace(/^[ \t]{0,3}#{1,6}[ \t]+/gm, "")
     .replace(/!?\[([^\]\n]*)\]\([^)\n]*\)/g, "$1")
-    .replace(/!\[\[([^\]|\n]*)\|[\dx]+\]\]/g, "$1") // a picture's size says nothing of it
+    .replace(/!\[\[([^\]|\n]*)\|[\dx]+\]\]/g, "$1") // without the size of an image
     .replace(/!?\[\[(?:[^\]|\n]*\|)?([^\]\n]*)\]\]/g, "$1")
     .replace(/(\*\*|__|~~)(?=\S)([^\n]{1,300}?)\1/g, "$2")
     .replace(/(^|[\s(])[*_](?=\S)([^*_\n]{1,300})[*_](?=[\s).,;:!?]|$)/gm, "$1$2")
@@ -60,7 +60,7 @@ export function plain(markdown) {
     .trim();
 }
 
-// The part of a text with the most of the words, from the start of a sentence or line.
+// The part of a text with the most query terms, from the start of a sentence or line.
 export function excerpt(text, words, room) {
   if (text.length <= room * 1.15) return text;
   const places = words ? [...text.matchAll(words)].map((found) => found.index) : [];

@@ -1,4 +1,4 @@
-"""Characters that reorder text or hide it, on the page: they are seen, and text of all scripts stays readable."""
+"""Invisible and reordering characters on the page are escaped; text of all scripts stays readable."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def hidden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield each
 
 
-def test_the_page_escapes_as_the_rest_of_the_program_does(browser: Browser, hidden: Served) -> None:
+def test_the_page_escapes_like_the_rest_of_the_program(browser: Browser, hidden: Served) -> None:
     texts = [
         *READABLE,
         TEXT,
@@ -47,13 +47,15 @@ def test_the_page_escapes_as_the_rest_of_the_program_does(browser: Browser, hidd
     with visiting(browser, f"http://{hidden.name}") as page:
         page.goto("/")
         shown = page.evaluate(
-            "async texts => { const { visible } = await import('/page/visible.js'); return texts.map(visible) }",
+            "async texts => { const { visible } = await import('/page/escaping.js'); return texts.map(visible) }",
             texts,
         )
     assert shown == [visible(text) for text in texts]
 
 
-def test_nothing_hidden_is_left_in_results_and_documents(browser: Browser, hidden: Served) -> None:
+def test_invisible_characters_are_escaped_in_results_and_documents(
+    browser: Browser, hidden: Served
+) -> None:
     everything = (
         "() => [document.body.innerText, ...[...document.querySelectorAll('[title], [aria-label]')]"
         ".map(each => each.title + each.ariaLabel), document.title].join('\\n')"
@@ -66,7 +68,7 @@ def test_nothing_hidden_is_left_in_results_and_documents(browser: Browser, hidde
         assert "invoice\\u202egpj.md" in seen
         assert HEBREW in seen
         assert "کتاب\u200cها" in seen
-        for view in ("text", "outline", "links", "picture"):
+        for view in ("text", "outline", "links", "graph"):
             page.goto(f"/?open={NAME}&view={view}")
             expect(page.locator(f"#view-{view} > *").first).to_be_attached()
             expect(page.locator("#pane-title")).to_contain_text("Title \\u202a")
@@ -77,7 +79,7 @@ def test_nothing_hidden_is_left_in_results_and_documents(browser: Browser, hidde
         assert page.locator("#view-text bdo").count() == 0
 
 
-def test_words_that_were_asked_for_are_marked_without_touching_their_joiners(
+def test_query_terms_are_marked_without_changing_their_joiners(
     browser: Browser, hidden: Served
 ) -> None:
     with visiting(browser, f"http://{hidden.name}") as page:
