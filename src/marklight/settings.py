@@ -201,7 +201,7 @@ def typed_layer(layer: Layer, schema: Schema) -> Layer:
         key = current_name(written)
         if key not in kinds:
             raise SettingsError(
-                f"unknown setting {written!r} in {layer.source}", _nearest(written, kinds)
+                f"Unknown setting {written!r} in {layer.source}", _nearest(written, kinds)
             )
         typed = _fit(value, kinds[key], key, layer.source)
         if key in STAGE_LISTS:
@@ -288,7 +288,7 @@ def from_user_file() -> Iterator[Layer]:
         try:
             data = file.read_bytes()
         except OSError as error:
-            raise SettingsError(f"cannot read {file}: {error.strerror}") from error
+            raise SettingsError(f"Cannot read {file}: {error.strerror}") from error
         yield layer_of(data, file)
 
 
@@ -321,7 +321,7 @@ def from_environment(environ: Mapping[str, str], schema: Schema) -> Iterator[Lay
         key = keys.get(variable) or former.get(variable)
         if key is None:
             raise SettingsError(
-                f"the environment variable {variable} matches no setting", _nearest(variable, keys)
+                f"The environment variable {variable} matches no setting", _nearest(variable, keys)
             )
         yield Layer(f"the variable {variable}", nested(key, Written(environ[variable])))
 

@@ -1,7 +1,7 @@
-"""A folder's settings file: read without obeying a stranger, and honoured in full once the user trusts it.
+"""Trust in the settings file of a folder: read the file safely, and record that the user trusts it.
 
-As with direnv, trust is a record outside the folder: the folder's real path and a digest of the file's bytes. A file
-that changed is no longer trusted.
+As with direnv, trust is a record outside the folder: the folder's real path and a digest of the file. A file that
+changed is no longer trusted.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from marklight.settings import SHARED_FILE, SHARED_TABLE, Layer, layer_of
 from marklight.text.digests import digest
 
 LIMIT_BYTES = 1_000_000
-"""Size of a settings file at most: a `pyproject.toml` of 100 kB is a large one."""
+"""Maximum size of a settings file: a `pyproject.toml` of 100 kB is a large one."""
 
 
 class FolderFile(NamedTuple):
-    """A folder's settings file and its values; `layer` is None for a file that is not obeyed at all."""
+    """The settings file of a folder and its values; `layer` is None for a file that is ignored as a whole."""
 
     folder: Path
     path: Path
     layer: Layer | None
     digest: str = ""
     problem: str = ""
-    """Reason why the file is ignored, and what to do."""
+    """Reason why the file is ignored, and a remedy."""
 
 
 class Record(NamedTuple):
-    """A folder that the user trusts, and the digest of its settings file at that time."""
+    """A trusted folder, and the digest of its settings file at that time."""
 
     folder: str
     file: str
@@ -53,7 +53,7 @@ class Record(NamedTuple):
 
 
 def read_folder_file(folder: Path) -> FolderFile | None:
-    """Return `marklight.toml`, else `pyproject.toml`; None where there is neither."""
+    """Read `marklight.toml`, else `pyproject.toml`; return None if there is neither."""
     folder = Path(os.path.realpath(folder))
     own, shared = folder / PROJECT_FILE, folder / SHARED_FILE
     if os.path.lexists(own):
@@ -61,29 +61,29 @@ def read_folder_file(folder: Path) -> FolderFile | None:
     if not os.path.lexists(shared):
         return None
     found = _read(folder, shared, *SHARED_TABLE)
-    # A file of other programs' settings is no reason for a notice.
+    # A `pyproject.toml` without our table is no reason for a notice.
     return None if found.layer is None and not _mentions_us(shared) else found
 
 
 def is_trusted(file: FolderFile) -> bool:
-    """Return true if the user trusts this folder with these very bytes."""
+    """Return true if the user trusts this folder with exactly this content of the file."""
     record = record_of(file.folder)
     return bool(file.digest) and record is not None and record.digest == file.digest
 
 
 def record_of(folder: Path) -> Record | None:
-    """Return the record of a folder, whether or not its file is still the same."""
+    """Return the record of a folder, even if its file has changed since."""
     found = _read_record(record_path(folder))
     return found if found and found.folder == os.path.realpath(folder) else None
 
 
 def record_path(folder: Path) -> Path:
-    """Return the path at which the trust in a folder is recorded."""
+    """Return the path of the record of a folder."""
     return _records_folder() / f"{digest(os.path.realpath(folder))}.json"
 
 
 def records() -> list[Record]:
-    """Return every folder that the user trusts, sorted by path."""
+    """Return all trusted folders, sorted by path."""
     found = map(_read_record, _records_folder().glob("*.json"))
     return sorted(record for record in found if record)
 
@@ -98,7 +98,7 @@ def trust(file: FolderFile) -> Record:
 
 
 def revoke(folder: Path) -> bool:
-    """Remove the record of a folder; return false where there is none."""
+    """Remove the record of a folder; return false if there is none."""
     try:
         record_path(folder).unlink()
     except FileNotFoundError:
@@ -122,7 +122,7 @@ def _read_record(path: Path) -> Record | None:
 def _read(folder: Path, path: Path, *table: str) -> FolderFile:
     real = Path(os.path.realpath(path))
     try:
-        # Before it is opened: to open a device or a FIFO may wait or do something.
+        # Before it is opened: opening a device or a FIFO may block or have side effects.
         problem = _problem(os.stat(path)) or _outside(real, folder) or _foreign(os.lstat(path))
         if problem:
             return FolderFile(folder, path, None, problem=problem)
@@ -130,23 +130,23 @@ def _read(folder: Path, path: Path, *table: str) -> FolderFile:
             problem = _problem(os.fstat(file.fileno()))
             data = file.read(LIMIT_BYTES)
     except FileNotFoundError:
-        return FolderFile(folder, path, None, problem="is a symbolic link to nothing")
+        return FolderFile(folder, path, None, problem="is a broken symbolic link")
     except OSError as error:
-        raise SettingsError(f"cannot read {path}: {error.strerror}") from error
+        raise SettingsError(f"Cannot read {path}: {error.strerror}") from error
     if problem:
         return FolderFile(folder, path, None, problem=problem)
     return FolderFile(folder, path, layer_of(data, path, *table), sha256(data).hexdigest())
 
 
 def _problem(status: os.stat_result) -> str:
-    """Return why a settings file with this status is not obeyed; empty if it is."""
+    """Return why a settings file with this status is ignored; empty if it is not."""
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     if foreign := _foreign(status):
         return foreign
     # Systems without owners report every file that is not read-only as writable by everybody.
     if hasattr(os, "geteuid") and status.st_mode & stat.S_IWOTH:
-        return "can be written by every user of this machine; `chmod o-w` on it changes that"
+        return "can be written by every user of this machine; run `chmod o-w` on it"
     if status.st_size > LIMIT_BYTES:
         return f"is larger than {LIMIT_BYTES // 1_000_000} MB"
     return ""

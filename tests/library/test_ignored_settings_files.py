@@ -29,7 +29,7 @@ def test_a_file_of_another_user_is_not_obeyed(tmp_path: Path) -> None:
         pytest.skip("only the administrator can give a file away")
     write(tmp_path, {"marklight.toml": "search.recency.strength = 0.0\n"})
     os.chown(tmp_path / "marklight.toml", 12345, 12345)
-    _demand_not_obeyed(tmp_path, "belongs to another user")
+    _assert_ignored(tmp_path, "belongs to another user")
 
 
 def test_a_file_of_another_user_is_told_by_its_owner(
@@ -37,14 +37,14 @@ def test_a_file_of_another_user_is_told_by_its_owner(
 ) -> None:
     write(tmp_path, {"marklight.toml": "search.recency.strength = 0.0\n"})
     monkeypatch.setattr("marklight.trust.is_own", lambda _: False)
-    _demand_not_obeyed(tmp_path, "belongs to another user")
+    _assert_ignored(tmp_path, "belongs to another user")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="modes are of POSIX")
 def test_a_file_that_everybody_may_write_is_not_obeyed(tmp_path: Path) -> None:
     write(tmp_path, {"marklight.toml": "search.recency.strength = 0.0\n"})
     (tmp_path / "marklight.toml").chmod(0o666)
-    _demand_not_obeyed(tmp_path, "can be written by every user")
+    _assert_ignored(tmp_path, "can be written by every user")
     (tmp_path / "marklight.toml").chmod(0o664)
     assert read_settings(tmp_path, environ={})["search.recency.strength"] == 0
 
@@ -53,30 +53,30 @@ def test_a_file_outside_is_not_obeyed_by_a_link_to_it(tmp_path: Path) -> None:
     folder = write(tmp_path / "folder", {"a.md": "a"})
     outside = write(tmp_path / "outside", {"x.toml": "search.recency.strength = 0.0\n"}) / "x.toml"
     (folder / "marklight.toml").symlink_to(outside)
-    _demand_not_obeyed(folder, "symbolic link that leads out")
+    _assert_ignored(folder, "symbolic link that leads out")
     (folder / "marklight.toml").unlink()
     write(folder, {"conf/x.toml": "search.recency.strength = 0.0\n"})
     (folder / "marklight.toml").symlink_to(folder / "conf" / "x.toml")
     assert read_settings(folder, environ={})["search.recency.strength"] == 0
     (folder / "marklight.toml").unlink()
     (folder / "marklight.toml").symlink_to(folder / "nothing")
-    _demand_not_obeyed(folder, "symbolic link to nothing")
+    _assert_ignored(folder, "broken symbolic link")
 
 
 @pytest.mark.parametrize("name", ["marklight.toml", "pyproject.toml"])
 def test_a_fifo_is_not_waited_for(name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / name)
-    _demand_not_obeyed(tmp_path, "is not a regular file")
+    _assert_ignored(tmp_path, "is not a regular file")
 
 
 def test_a_device_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "marklight.toml").symlink_to("/dev/zero")
-    _demand_not_obeyed(tmp_path, "is not a regular file")
+    _assert_ignored(tmp_path, "is not a regular file")
 
 
 def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
     write(tmp_path, {"marklight.toml": "search.recency.strength = 0.0\n" + "#" * 1_000_000})
-    _demand_not_obeyed(tmp_path, "is larger than 1 MB")
+    _assert_ignored(tmp_path, "is larger than 1 MB")
 
 
 def test_settings_of_other_programs_alone_are_no_reason_for_a_notice(tmp_path: Path) -> None:
@@ -84,10 +84,10 @@ def test_settings_of_other_programs_alone_are_no_reason_for_a_notice(tmp_path: P
     (tmp_path / "pyproject.toml").chmod(0o666)
     assert read_settings(tmp_path, environ={}).notices == ()
     write(tmp_path, {"pyproject.toml": "[tool.marklight.search.recency]\nstrength = 0.0\n"})
-    _demand_not_obeyed(tmp_path, "can be written by every user", "pyproject.toml")
+    _assert_ignored(tmp_path, "can be written by every user", "pyproject.toml")
 
 
-def _demand_not_obeyed(folder: Path, why: str, name: str = "") -> None:
+def _assert_ignored(folder: Path, why: str, name: str = "") -> None:
     found = read_settings(folder, environ={})
     assert found["search.recency.strength"] == 1.0
     (notice,) = found.notices

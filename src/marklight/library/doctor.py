@@ -1,4 +1,4 @@
-"""Try every part that the library rests on, and say in words what is well and what is not."""
+"""Self-test of an installation and a library: runtimes, settings, models, index and disk; repairs derived indexes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from marklight.models.remote.server import Server
 
 LOW_DISK_BYTES = 500_000_000
-"""Less free room than this is said: an index of some thousand documents takes about as much."""
+"""Minimum of free disk space: about the size of an index of some thousand documents."""
 
 ENOUGH_MS = 60_000.0
-"""Time for two short passages on any machine."""
+"""Time limit that suffices for two short passages on any machine."""
 
 
 class Finding(NamedTuple):
-    """One part and how it is."""
+    """The result of one check."""
 
     part: str
     ok: bool
@@ -32,20 +32,20 @@ class Finding(NamedTuple):
 
 
 def examine(folder: Path | None, assignments: Sequence[str] = ()) -> list[Finding]:
-    """All parts, the ones that others rest on first; a derived index that is damaged is mended."""
+    """Run all checks, dependencies first; damaged derived indexes are repaired."""
     findings = [
         Finding("Python", True, f"{platform.python_version()} on {platform.platform()}"),
-        _tried("SQLite", self_test.check_sqlite),
-        _tried("tantivy", self_test.check_tantivy),
-        _tried("numpy", self_test.check_numpy),
+        _checked("SQLite", self_test.check_sqlite),
+        _checked("tantivy", self_test.check_tantivy),
+        _checked("numpy", self_test.check_numpy),
     ]
     try:
         with Library(folder, assignments=assignments) as library:
             findings += [
                 Finding("settings", True, _settings(library)),
-                _tried("model", lambda: _try_model(library)),
+                _checked("model", lambda: _check_model(library)),
                 *_reranker(library),
-                _tried("library", lambda: _try_library(library)),
+                _checked("library", lambda: _check_library(library)),
                 _disk(library.place.folder),
             ]
     except MarklightError as error:
@@ -53,11 +53,11 @@ def examine(folder: Path | None, assignments: Sequence[str] = ()) -> list[Findin
     return findings
 
 
-def _tried(part: str, attempt: Callable[[], str]) -> Finding:
+def _checked(part: str, check: Callable[[], str]) -> Finding:
     try:
-        return Finding(part, True, attempt())
+        return Finding(part, True, check())
     except Exception as error:
-        # Whatever a native part does, the other parts are still looked at.
+        # A failure of a native library must not stop the other checks.
         return Finding(part, False, str(error) or type(error).__name__)
 
 
@@ -65,26 +65,26 @@ def _settings(library: Library) -> str:
     return "; ".join([f"{len(library.settings.values)} known", *library.settings.notices])
 
 
-def _try_model(library: Library) -> str:
+def _check_model(library: Library) -> str:
     model = library.models.embedder
     if model is None:
-        return "none, as the settings say: keyword search only"
+        return "none, as configured: keyword search only"
     if library.models.embedder_server:
-        _ask_anew(library.models.embedder_server)
-    question = model.embed_query("how do I undo a rollout")
+        _query_server(library.models.embedder_server)
+    query = model.embed_query("how do I undo a rollout")
     began = time.perf_counter()
     near, far = model.embed_passages(["undo a rollout of the app", "grind coffee beans finely"])
     took = (time.perf_counter() - began) * 1000
-    if not question @ near > question @ far:
-        raise RuntimeError(f"{model.name} finds coffee nearer to a rollout than a rollout")
+    if not query @ near > query @ far:
+        raise RuntimeError(f"{model.name} ranks a passage about coffee above one about rollouts")
     where = (
         f" at {library.models.embedder_server.address}" if library.models.embedder_server else ""
     )
-    return f"{model.name}{where}, {model.dimension} numbers, two passages in {took:.0f} ms"
+    return f"{model.name}{where}, {model.dimension} dimensions, two passages in {took:.0f} ms"
 
 
-def _ask_anew(server: Server) -> None:
-    """A server is tried whatever is remembered of it: it may be back, or another."""
+def _query_server(server: Server) -> None:
+    """Query a server regardless of its cached state: it may be available again, or be another one."""
     from marklight.models.remote.embedder import RemoteEmbedder
 
     RemoteEmbedder(server).learn()
@@ -93,29 +93,29 @@ def _ask_anew(server: Server) -> None:
 def _reranker(library: Library) -> list[Finding]:
     if library.settings["reranker.name"] in ("", "none"):
         return []
-    return [_tried("reranker", lambda: _try_reranker(library))]
+    return [_checked("reranker", lambda: _check_reranker(library))]
 
 
-def _try_reranker(library: Library) -> str:
+def _check_reranker(library: Library) -> str:
     model = library.models.any_reranker
-    asked, texts = "how do I undo a rollout", ["undo a rollout of the app", "grind coffee beans"]
-    model.score(asked, texts[:1], ENOUGH_MS)  # The first run opens the files.
+    query, texts = "how do I undo a rollout", ["undo a rollout of the app", "grind coffee beans"]
+    model.score(query, texts[:1], ENOUGH_MS)  # The first run loads the files.
     began = time.perf_counter()
-    near, far = model.score(asked, texts, ENOUGH_MS)
+    near, far = model.score(query, texts, ENOUGH_MS)
     took = (time.perf_counter() - began) * 1000
     if not near > far:
-        raise RuntimeError(f"{model.name} finds that coffee answers a question about a rollout")
+        raise RuntimeError(f"{model.name} ranks a passage about coffee above one about rollouts")
     server = library.models.reranker_server
     where = f" at {server.address}" if server else ""
     return f"{model.name}{where}, two passages in {took:.0f} ms"
 
 
-def _try_library(library: Library) -> str:
-    found = library.engine.check()
+def _check_library(library: Library) -> str:
+    repairs = library.engine.check()
     with library.engine.snapshot() as snapshot:
         counts = snapshot.status.counts("")
-    said = "; ".join(found) or "nothing to repair"
-    return f"{library.engine.describe()}: {counts.documents} documents; {said}"
+    result = "; ".join(repairs) or "nothing to repair"
+    return f"{library.engine.describe()}: {counts.documents} documents; {result}"
 
 
 def _disk(folder: Path) -> Finding:

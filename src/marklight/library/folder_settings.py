@@ -1,8 +1,8 @@
-"""Allow-list of the settings that a folder's own file may decide without the user's trust.
+"""Settings file of a folder: allow-list of the settings that are honoured without the user's trust.
 
-A folder may come from a stranger: a clone, an archive, a shared disk. Its file may rank and cut its own documents and
-leave some of them out. It may not name paths outside, engines, servers, models, keys or a daemon, read files that are
-otherwise left out, nor ask for unbounded time and memory. A key that is not in the table is not honoured.
+A folder may come from a stranger: a clone, an archive, a shared disk. Its file may change how its own documents are
+ranked and split, and exclude some of them. It may not set paths outside, engines, servers, models, keys or a daemon,
+include files that are excluded by default, or allow unbounded time and memory. A key that is not listed is ignored.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from marklight.settings import Ignored, Layer, Schema, Settings, typed_layer
 from marklight.trust import FolderFile, is_trusted, read_folder_file, record_of
 
 NOT_ALLOWED = "only the user decides this"
-MOST_NAMED = 20
-"""Keys that a notice names; `marklight settings` lists the others."""
+MAX_NAMED = 20
+"""Maximum number of keys in a notice; `marklight settings` lists the others."""
 DOCUMENTS = frozenset(
-    f".{ending}"
-    for ending in "md markdown mdown mkd mdx rmd qmd txt text rst adoc asciidoc org textile wiki tex".split()
+    f".{extension}"
+    for extension in "md markdown mdown mkd mdx rmd qmd txt text rst adoc asciidoc org textile wiki tex".split()
 )
-"""Endings of files that are written to be read; others, such as `.env` and `.json`, may hold secrets."""
+"""File extensions of documents; other files, such as `.env` and `.json`, may contain secrets."""
 _PLAIN_NAME = re.compile(r"[\w.-]{1,40}", re.ASCII)
-"""Names that a notice repeats: a longer text could pose as a sentence of ours."""
+"""Names that a notice repeats; a longer text could look like a message of this program."""
 
 
 class Check(NamedTuple):
     """A test that a value in a folder's file must pass."""
 
     limit: str
-    """The values that pass, in words; empty for all that the setting itself accepts."""
+    """Description of the values that pass; empty for all that the setting itself accepts."""
     passes: Callable[[str, Any, Path], bool]
     """Takes the name of an entry (empty for a plain value), its value and the folder."""
 
 
 def _within(least: float, most: float) -> Check:
-    """Return a check for numbers of which larger or smaller ones would cost too much time or memory."""
+    """Return a check for numbers; those out of range would cost too much time or memory."""
     return Check(f"{least} to {most}", lambda _, value, __: least <= value <= most)
 
 
 def _is_inside(entry: str, value: str, folder: Path) -> bool:  # noqa: ARG001 - the shape of a check
-    """Return true for a folder below this one, wherever symbolic links lead, unless it is hidden as `.ssh` is."""
+    """Return true for a folder below this one, after symbolic links are resolved, unless it is hidden like `.ssh`."""
     try:
         path = Path(os.path.realpath(folder / Path(value).expanduser()))
         below = path.relative_to(os.path.realpath(folder))
@@ -57,7 +57,7 @@ def _is_inside(entry: str, value: str, folder: Path) -> bool:  # noqa: ARG001 - 
 
 
 def _reads_documents(entry: str, value: str, folder: Path) -> bool:  # noqa: ARG001 - the shape of a check
-    """Return true for a pattern that leaves files out, or that only documents fit."""
+    """Return true for a pattern that excludes files, or that matches documents only."""
     return value in OFF or PurePosixPath(entry).suffix.lower() in DOCUMENTS
 
 
@@ -70,7 +70,7 @@ ALLOWED: Mapping[str, Check] = {
     "files.parsers": _documents,
     "files.include": _any,
     "files.exclude": _any,
-    # Very short passages make very many of them; a long one takes memory in every answer.
+    # Very short passages multiply their number; a long one takes memory in every answer.
     "chunk.min_chars": _within(0, 5_000),
     "chunk.max_chars": _within(200, 20_000),
     "chunk.overlap_chars": _within(0, 5_000),
@@ -132,7 +132,7 @@ ALLOWED: Mapping[str, Check] = {
 """Settings by dotted name, each with the check that its value, or each entry of a table, must pass."""
 
 TOGETHER = ("chunk.",)
-"""Tables of which all is honoured or nothing: their values must fit each other."""
+"""Tables that are honoured as a whole or not at all, since their values depend on each other."""
 
 
 def combine(
@@ -175,51 +175,58 @@ def _split(layer: Layer, folder: Path, schema: Schema) -> tuple[list[Layer], lis
         check = ALLOWED.get(key)
         reason = f"allowed: {check.limit}" if check else NOT_ALLOWED
         if check and isinstance(value, Mapping):
-            fine = {name: one for name, one in value.items() if check.passes(name, one, folder)}
-            others = [name for name in value if name not in fine]
+            passing = {
+                name: item for name, item in value.items() if check.passes(name, item, folder)
+            }
+            others = [name for name in value if name not in passing]
             ignored += [Ignored(key, value[name], layer.source, reason, name) for name in others]
-            if fine or not value:
-                kept[key] = fine
+            if passing or not value:
+                kept[key] = passing
         elif check and check.passes("", value, folder):
             kept[key] = value
         else:
             ignored.append(Ignored(key, value, layer.source, reason))
     for table in TOGETHER:
-        if any(one.key.startswith(table) for one in ignored):
+        if any(setting.key.startswith(table) for setting in ignored):
             beside = [key for key in kept if key.startswith(table)]
             ignored += [
-                Ignored(key, kept.pop(key), layer.source, "refused with the others")
+                Ignored(
+                    key,
+                    kept.pop(key),
+                    layer.source,
+                    "ignored together with the others of its table",
+                )
                 for key in beside
             ]
     return [Layer(layer.source, kept, typed.deprecated)], ignored
 
 
 def _notices(file: FolderFile | None, ignored: Sequence[Ignored]) -> tuple[str, ...]:
-    """Return one sentence that names the file, what of it is not honoured and how to change that."""
+    """Return a notice that names the file, the settings in it that are ignored and how to allow them."""
     if file is None:
         return ()
     if file.problem:
-        return (f"the settings in {file.path} are ignored: it {file.problem}",)
+        return (f"The settings in {file.path} are ignored: it {file.problem}",)
     if not ignored:
         return ()
     names = list(dict.fromkeys(map(named, ignored)))
-    keys = ", ".join(names[:MOST_NAMED])
-    if len(names) > MOST_NAMED:
-        keys += f" and {len(names) - MOST_NAMED} more, which `marklight settings` lists"
+    keys = ", ".join(names[:MAX_NAMED])
+    if len(names) > MAX_NAMED:
+        keys += f" and {len(names) - MAX_NAMED} more, which `marklight settings` lists"
     since = " It changed since it was trusted." if record_of(file.folder) else ""
     return (
-        f"ignored in {file.path}: {keys}. A folder's file does not decide these.{since} If you trust its author,"
+        f"Ignored in {file.path}: {keys}. A folder's file may not set these.{since} If you trust its author,"
         f" `{command(file.folder)}` lists and allows them",
     )
 
 
-def named(one: Ignored) -> str:
-    """Return the key of an ignored setting, with what is allowed where some values are."""
-    entry = f".{one.entry}" if _PLAIN_NAME.fullmatch(one.entry) else ""
-    allowed = f" ({one.reason})" if one.reason.startswith("allowed") else ""
-    return f"{one.key}{entry}{allowed}"
+def named(setting: Ignored) -> str:
+    """Return the key of an ignored setting, with the values that are allowed, if any."""
+    entry = f".{setting.entry}" if _PLAIN_NAME.fullmatch(setting.entry) else ""
+    allowed = f" ({setting.reason})" if setting.reason.startswith("allowed") else ""
+    return f"{setting.key}{entry}{allowed}"
 
 
 def command(folder: Path) -> str:
-    """Return the command that trusts a folder, as a shell takes it."""
+    """Return the shell command that trusts a folder."""
     return f"marklight trust {shlex.quote(str(folder))}"

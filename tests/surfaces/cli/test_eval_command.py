@@ -346,7 +346,7 @@ def test_without_a_dataset_eval_explains_how_to_write_one(
         ),
         ({"e.toml": OWN.replace("docs", "none"), "none/x.png": ""}, ["e.toml"], "There are no documents"),
         ({}, ["set", "-n", "0"], "The sample must have at least 1"),
-        ({}, ["set", "--compare", "search.nothing=1"], "unknown setting 'search.nothing'"),
+        ({}, ["set", "--compare", "search.nothing=1"], "Unknown setting 'search.nothing'"),
         ({}, ["set", "--compare", "nothing"], "KEY=VALUE"),
         ({}, ["set", "--set", "model.name=none", "--mode", "semantic"], "Semantic search needs a model"),
         ({}, ["set", "--off-topic", "set"], "are in this dataset too"),

@@ -35,11 +35,11 @@ def test_ignored_settings_are_a_notice_and_the_search_continues(
     assert code == 0
     assert "guide/auth.md" in out
     expected = (
-        f"note: ignored in {folder}/marklight.toml: collections.more (allowed: folders inside this one that are not hidden), index.max_bytes. A folder's file does not"
-        f" decide these. If you trust its author, `marklight trust {folder}` lists and allows them.\n"
+        f"note: Ignored in {folder}/marklight.toml: collections.more (allowed: folders inside this one that are not hidden), index.max_bytes. A folder's file may not"
+        f" set these. If you trust its author, `marklight trust {folder}` lists and allows them.\n"
     )
     assert err.endswith(expected)
-    assert err.count("ignored in") == 1
+    assert err.count("Ignored in") == 1
     for command in (("search", "tokens"), ("index",), ("status",), ("get", "espresso.md")):
         notices = run_json(capsys, *command, "--json")["notices"]
         assert [one for one in notices if one in expected], command
@@ -67,7 +67,7 @@ def test_a_changed_file_must_be_trusted_again(
     write(folder, {"marklight.toml": OUTSIDE + "# changed\n"})
     code, _, err = run_cli(capsys, "search", "when do tokens expire")
     assert code == 0
-    assert "index.max_bytes. A folder's file does not decide these." in err
+    assert "index.max_bytes. A folder's file may not set these." in err
     assert "It changed since it was trusted." in err
     assert run_json(capsys, "trust", "--list", "--json")[0]["state"] == "changed"
     run_cli(capsys, "trust")
@@ -151,7 +151,7 @@ def test_settings_show_ignored_values_with_reasons(
     _, out, err = run_cli(capsys, "settings")
     assert f"false  (built-in)  [ignored: true in {source}: only the user decides this]" in out
     assert "known" not in out
-    assert "note: ignored in" in err
+    assert "note: Ignored in" in err
     assert "known" not in run_cli(capsys, "trust")[1]
 
 

@@ -212,7 +212,7 @@ def test_ignored_folder_settings_are_reported_in_every_answer(tmp_path: Path) ->
     )
     with library(tmp_path) as lib:
         lib.index()
-        note = f"note: ignored in {tmp_path}/marklight.toml: serve.start."
+        note = f"note: Ignored in {tmp_path}/marklight.toml: serve.start."
         assert note in searched(lib, query="apples")
         assert note in rendering.status_text(call(lib, "status", {}), "", watching=False)
         assert note in read(lib, "a.md", 2000)[1]
