@@ -10,7 +10,7 @@ from marklight.engines.embedded import records
 from marklight.engines.embedded.documents import GIVEN_DOCUMENTS, document_row
 from marklight.engines.embedded.records import decode_texts
 from marklight.engines.embedded.session import Row, Session, json_list
-from marklight.engines.link_resolution import LinkCandidate, resolve_link
+from marklight.engines.names import LinkCandidate, resolve_link
 from marklight.model import DocumentId, NameStrength, ResolvedLink
 
 _LINKS = f"SELECT d.collection, d.path, {records.LINK} FROM links l JOIN documents d ON d.row = l.document"

@@ -8,14 +8,18 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from marklight.engines import titles
+from marklight.engines import names
 from marklight.engines.embedded import lexical_repair, lexical_writer, links, vector_writer
-from marklight.engines.embedded.binary_vectors import BinaryVectorFile
 from marklight.engines.embedded.checksums import damaged_documents, damaged_vectors
 from marklight.engines.embedded.records import decode_texts
 from marklight.engines.embedded.session import Row, Session, json_list
 from marklight.engines.embedded.sqlite_errors import damaged
-from marklight.engines.embedded.vector_files import FileInUse, VectorFile, vector_file_info
+from marklight.engines.embedded.vector_files import (
+    BinaryVectorFile,
+    FileInUse,
+    VectorFile,
+    vector_file_info,
+)
 from marklight.engines.embedded.write import (
     COUNTERS,
     INSERT_TITLE,
@@ -145,10 +149,10 @@ def _title_rows(session: Session) -> Iterator[Row]:
             [document],
         )[0]
         headed = [
-            titles.HeadedPassage(ordinal, decode_texts(headings), decode_texts(merged))
+            names.HeadedPassage(ordinal, decode_texts(headings), decode_texts(merged))
             for _, ordinal, headings, merged in group
         ]
-        for row in titles.title_entries(path, title, json.loads(aliases), headed):
+        for row in names.title_entries(path, title, json.loads(aliases), headed):
             yield document, *row
 
 

@@ -40,6 +40,7 @@ HEADER_BYTES = 4096
 """One page of memory, so that the rows are aligned."""
 _HEADER_APPENDS = 64
 """Appends that the header lists: so many commits may follow while a reader holds an older snapshot."""
+_WORD_BITS = 64
 _BLOCK_ROWS = 4096
 """Rows read from the tables at once: 6 MB with 384 numbers each."""
 
@@ -163,7 +164,7 @@ class VectorFile:
         The header is written first: from then on the file belongs to no history but this one.
         """
         from marklight.engines.embedded.sqlite_errors import explain
-        from marklight.engines.unit_vectors import unit_rows
+        from marklight.engines.vector_math import unit_rows
 
         try:
             with open(open_private(self.path, os.O_RDWR), "r+b") as file:
@@ -222,7 +223,7 @@ class VectorFile:
         """Yield the vectors of the tables in blocks, each with the row number of its first."""
         import numpy as np
 
-        from marklight.engines.unit_vectors import unit_rows
+        from marklight.engines.vector_math import unit_rows
 
         for start in range(0, self.info.row_count, _BLOCK_ROWS):
             end = min(start + _BLOCK_ROWS, self.info.row_count)
@@ -245,6 +246,27 @@ class VectorFile:
                 *(block for _, block in self.blocks(session)),
             ]
         )
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryVectorFile(VectorFile):
+    """A file with one sign bit for each number of each vector, a thirtieth of the size of the vector file."""
+
+    label: ClassVar[str] = "binary vector file"
+    # Names on disk are older than the term "binary vectors".
+    suffix: ClassVar[str] = "signs"
+    header_kind: ClassVar[str] = "signs"
+    number: ClassVar[str] = "<u8"
+    number_bytes: ClassVar[int] = 8
+
+    @property
+    def width(self) -> int:
+        return -(-self.info.dimension // _WORD_BITS)
+
+    def row_bytes(self, vectors: Matrix) -> bytes:
+        from marklight.engines.vector_math import sign_bits
+
+        return sign_bits(vectors).tobytes()
 
 
 class MappedVectors:

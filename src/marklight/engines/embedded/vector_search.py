@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from marklight.answer import Filters
 from marklight.engines.embedded import records
 from marklight.engines.embedded.session import json_list
-from marklight.engines.embedded.vector_files import VectorFile, VectorFileInfo, vector_file_info
+from marklight.engines.embedded.vector_files import (
+    BinaryVectorFile,
+    VectorFile,
+    VectorFileInfo,
+    vector_file_info,
+)
 from marklight.model import DocumentId
 from marklight.ports import Pending, ScoredChunk
 
@@ -19,9 +24,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from marklight.engines.embedded.binary_vectors import BinaryVectors
     from marklight.engines.embedded.filters import RowFilter
     from marklight.engines.embedded.snapshot import EmbeddedSnapshot, VectorCache
+    from marklight.engines.vector_math import BinaryVectors
     from marklight.model import Matrix, Vector
 
 _BLOCK_ROWS = 8192
@@ -55,7 +60,7 @@ class EmbeddedVectors:
         vectors = self._comparable(vector, model)
         if vectors is None:
             return []
-        from marklight.engines.unit_vectors import unit_rows
+        from marklight.engines.vector_math import unit_rows
 
         query = unit_rows(vector)
         if rows is None:
@@ -71,7 +76,7 @@ class EmbeddedVectors:
             return {}
         import numpy as np
 
-        from marklight.engines.unit_vectors import unit_rows
+        from marklight.engines.vector_math import unit_rows
 
         condition, values = self._snapshot.sql_condition(filters)
         passages = self._session.all(
@@ -196,7 +201,7 @@ class EmbeddedVectors:
 
     def _comparable(self, vector: Vector, model: str) -> ModelVectors | None:
         """Return the vectors of a model; raise StoreError if the query has another dimension."""
-        from marklight.engines.unit_vectors import check_dimension
+        from marklight.engines.vector_math import check_dimension
 
         vectors = self._open(model)
         if vectors:
@@ -231,8 +236,6 @@ class EmbeddedVectors:
         parts = self._snapshot.parts
         if info.row_count <= parts.max_exact_vectors:
             return None
-        from marklight.engines.embedded.binary_vectors import BinaryVectorFile
-
         file = BinaryVectorFile.at(parts.folder, self._snapshot.library, info)
         return parts.mapped_vectors.rows(file)
 
@@ -243,7 +246,7 @@ def _hamming_candidates(
     """Return the rows to score exactly, by Hamming distance; None if all should be."""
     if vectors.binary is None:
         return None
-    from marklight.engines.embedded.binary_vectors import MIN_CANDIDATES, hamming_candidates
+    from marklight.engines.vector_math import MIN_CANDIDATES, hamming_candidates
 
     if among is not None and len(among) <= MIN_CANDIDATES:
         return None

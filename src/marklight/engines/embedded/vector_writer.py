@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from marklight.engines.embedded.binary_vectors import BinaryVectorFile
 from marklight.engines.embedded.checksums import vector_checksum
 from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.embedded.vector_files import (
     FILE_NAME,
+    BinaryVectorFile,
     FileInUse,
     VectorFile,
     VectorFileInfo,

@@ -80,7 +80,7 @@ class EmbeddedVocabulary:
         import numpy as np
 
         from marklight.engines.embedded.vector_search import top
-        from marklight.engines.unit_vectors import check_dimension, unit_rows
+        from marklight.engines.vector_math import check_dimension, unit_rows
 
         check_dimension(vector, known.matrix.shape[1], model)
         # In this thread alone: on a busy machine, waiting for a second one costs more than it saves.
@@ -151,7 +151,7 @@ def _matrix(
     """Return the vectors of these rows; those that were cached are copied, others read."""
     import numpy as np
 
-    from marklight.engines.unit_vectors import unit_rows
+    from marklight.engines.vector_math import unit_rows
 
     if before and before.rows == rows:
         return before.matrix

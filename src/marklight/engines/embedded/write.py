@@ -24,7 +24,7 @@ from marklight.engines.embedded.records import (
 from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.embedded.vocabulary import counting
 from marklight.engines.metadata_filters import clamp_times, metadata_pairs, timestamp
-from marklight.engines.titles import title_entries_of
+from marklight.engines.names import title_entries_of
 from marklight.levels import entry_levels
 from marklight.model import Batch, DocumentId, Entry
 

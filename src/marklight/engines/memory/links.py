@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from marklight.engines.link_resolution import LinkCandidate, resolve_link
 from marklight.engines.memory.state import State
+from marklight.engines.names import LinkCandidate, resolve_link
 from marklight.model import DocumentId, ResolvedLink
 
 

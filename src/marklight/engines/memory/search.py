@@ -23,7 +23,7 @@ from marklight.engines.lexical import (
 )
 from marklight.engines.memory.state import State
 from marklight.engines.memory.tables import MemoryDocuments, best
-from marklight.engines.unit_vectors import check_dimension, unit_rows
+from marklight.engines.vector_math import check_dimension, unit_rows
 from marklight.model import DocumentId
 from marklight.ports import VOCABULARY_SIZE, Pending, ScoredChunk, ScoredTerm, TermCoverage
 from marklight.text import vocabulary_terms

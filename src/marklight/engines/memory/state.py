@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from marklight.engines.metadata_filters import clamp_times
-from marklight.engines.unit_vectors import unit_rows
+from marklight.engines.vector_math import unit_rows
 from marklight.errors import StoreError
 from marklight.model import Batch, Chunk, Document, DocumentId, Entry, Failure, Vectors
 

@@ -25,7 +25,7 @@ from marklight.engines.metadata_filters import (
     time_bounds,
     timestamp,
 )
-from marklight.engines.titles import title_entries_of
+from marklight.engines.names import title_entries_of
 from marklight.levels import entry_levels
 from marklight.model import Chunk, Counts, Document, DocumentId, Failure, Heading, Section
 from marklight.ports import IndexedFile, PathRange, ScoredChunk

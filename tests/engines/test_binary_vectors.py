@@ -1,4 +1,4 @@
-"""The first look at very many vectors: what it finds, and the file that it looks at."""
+"""Binary vectors: candidates by Hamming distance, and the file with the sign bits."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from marklight.answer import Filters
-from marklight.engines.embedded.binary_vectors import MIN_CANDIDATES, hamming_candidates, sign_bits
 from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.engines.embedded.vector_files import HEADER_BYTES
+from marklight.engines.vector_math import MIN_CANDIDATES, hamming_candidates, sign_bits
 from marklight.model import Batch, Entry, Vectors
 from marklight.ports import ScoredChunk
 from tests.contracts.builders import entry
@@ -24,7 +24,7 @@ def made(count: int, start: int = 0, part: str = "a") -> Entry:
 
 
 def near_topics(count: int, seed: int = 0) -> np.ndarray:
-    """Vectors as texts have them: around a few hundred topics, none of them alone."""
+    """Return vectors that are distributed like those of texts: clustered around a few hundred topics."""
     chance = np.random.default_rng(seed)
     topics = np.random.default_rng(99).normal(size=(300, SIZE))
     rows = topics[chance.integers(0, 300, count)] + 0.8 * chance.normal(size=(count, SIZE))
@@ -50,13 +50,13 @@ def ask(
         return snapshot.vectors.search(question, "m", asked, limit)
 
 
-def test_signs_are_bits() -> None:
+def test_vectors_are_quantised_to_sign_bits() -> None:
     rows = np.full((2, 66), -1.0, dtype=np.float32)
     rows[0, [0, 1, 65]] = 0.5  # 11000000 in the first byte, 01000000 in the ninth
     assert sign_bits(rows).tolist() == [[0b11000000, 0b01000000], [0, 0]]
 
 
-def test_the_places_that_differ_least_are_likely_with_all_that_tie() -> None:
+def test_candidates_have_the_smallest_distances_with_all_ties() -> None:
     rows = np.full((MIN_CANDIDATES + 50, 64), -1.0, dtype=np.float32)
     question = np.full(64, -1.0, dtype=np.float32)
     rows[: MIN_CANDIDATES - 5, 0] = 1  # differ in one sign
@@ -91,7 +91,7 @@ def test_nearly_all_of_the_best_are_found_with_their_exact_scores(
     assert signs_file(tmp_path).exists()
 
 
-def test_few_vectors_need_no_signs(tmp_path: Path) -> None:
+def test_few_vectors_need_no_binary_vectors(tmp_path: Path) -> None:
     engine = EmbeddedEngine(tmp_path, max_exact_vectors=10)
     put(engine, made(10))
     assert not list((tmp_path / "vectors").glob("*.signs"))
@@ -99,7 +99,7 @@ def test_few_vectors_need_no_signs(tmp_path: Path) -> None:
     assert signs_file(tmp_path).stat().st_size == HEADER_BYTES + 11 * SIZE // 8
 
 
-def test_new_vectors_are_added_at_the_end_and_nothing_else_is_written(tmp_path: Path) -> None:
+def test_new_vectors_are_appended_and_nothing_else_is_written(tmp_path: Path) -> None:
     engine = EmbeddedEngine(tmp_path, ALWAYS)
     put(engine, made(300))
     before, file = signs_file(tmp_path).read_bytes(), signs_file(tmp_path).stat().st_ino
@@ -111,7 +111,7 @@ def test_new_vectors_are_added_at_the_end_and_nothing_else_is_written(tmp_path: 
 
 
 @pytest.mark.parametrize("harm", ["missing", "short", "foreign", "wrong"])
-def test_signs_that_are_damaged_are_made_again_from_the_store(tmp_path: Path, harm: str) -> None:
+def test_damaged_binary_vectors_are_rebuilt_from_the_tables(tmp_path: Path, harm: str) -> None:
     engine = EmbeddedEngine(tmp_path, ALWAYS)
     put(engine, made(3 * MIN_CANDIDATES))
     right, path = signs_file(tmp_path).read_bytes(), signs_file(tmp_path)
@@ -134,7 +134,7 @@ def test_signs_that_are_damaged_are_made_again_from_the_store(tmp_path: Path, ha
     assert fresh.check() == []
 
 
-def test_while_another_writes_damaged_signs_are_done_without(tmp_path: Path) -> None:
+def test_damaged_binary_vectors_are_not_used_while_another_process_writes(tmp_path: Path) -> None:
     put(EmbeddedEngine(tmp_path, ALWAYS), made(3 * MIN_CANDIDATES))
     signs_file(tmp_path).unlink()
     question = near_topics(1, seed=3)[0]
@@ -144,7 +144,7 @@ def test_while_another_writes_damaged_signs_are_done_without(tmp_path: Path) -> 
     assert not list((tmp_path / "vectors").glob("*.signs"))
 
 
-def test_signs_go_with_their_matrix(tmp_path: Path) -> None:
+def test_binary_vectors_are_deleted_with_their_vector_file(tmp_path: Path) -> None:
     engine = EmbeddedEngine(tmp_path, ALWAYS)
     put(engine, made(30), made(100, 30, part="b"))
     old = signs_file(tmp_path)

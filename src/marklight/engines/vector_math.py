@@ -1,16 +1,12 @@
-"""Binary vectors: 1-bit quantisation by sign, and a first pass by Hamming distance over many vectors.
-
-The sign bits are in a file beside the float32 vectors, a thirtieth of its size.
-"""
+"""Vector arithmetic: unit vectors for cosines, 1-bit quantisation by sign (binary vectors), Hamming distance."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from marklight.engines.embedded.vector_files import VectorFile
+from marklight.errors import StoreError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,26 +21,26 @@ requested result. They contain 99 % of the best 20 and at least 98 % of the best
 
 _BLOCK_ROWS = 8192
 """Rows compared at once: bounds the temporary arrays to 450 KB with 384 numbers a vector."""
-_WORD_BITS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class BinaryVectorFile(VectorFile):
-    """A file with one sign bit for each number of each vector; appended and rebuilt like the vector file."""
+def unit_rows(matrix: Matrix) -> Matrix:
+    """Return the rows at length one; a row of zeros or without finite values becomes zeros."""
+    rows = np.asarray(matrix, dtype=np.float32)
+    # `isfinite` first and plain sums: for one query vector that takes a third of the time.
+    if not np.isfinite(rows).all():
+        rows = np.nan_to_num(rows, posinf=0.0, neginf=0.0)
+    lengths = np.sqrt(np.add.reduce(rows * rows, axis=-1, keepdims=True))
+    normalised: Matrix = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    return normalised
 
-    label: ClassVar[str] = "binary vector file"
-    # Names on disk are older than the term "binary vectors".
-    suffix: ClassVar[str] = "signs"
-    header_kind: ClassVar[str] = "signs"
-    number: ClassVar[str] = "<u8"
-    number_bytes: ClassVar[int] = 8
 
-    @property
-    def width(self) -> int:
-        return -(-self.info.dimension // _WORD_BITS)
-
-    def row_bytes(self, vectors: Matrix) -> bytes:
-        return sign_bits(vectors).tobytes()
+def check_dimension(query: Vector, dimension: int, model: str) -> None:
+    """Raise StoreError if a query vector has another dimension than the vectors of a model."""
+    if len(query) != dimension:
+        raise StoreError(
+            f"The query vector has {len(query)} dimensions, the vectors of {model} have {dimension}",
+            "A changed model must have another fingerprint",
+        )
 
 
 def sign_bits(vectors: Matrix) -> BinaryVectors:

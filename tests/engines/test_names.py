@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marklight.engines.titles import HeadedPassage, TitleEntry, title_entries
+from marklight.engines.names import HeadedPassage, TitleEntry, title_entries
 from marklight.text import normalize
 
 

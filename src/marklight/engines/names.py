@@ -1,4 +1,4 @@
-"""Exact titles: the names of a document and of its sections, and the passages that each refers to."""
+"""Names of documents: exact titles with the passages that they refer to, and link resolution."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from marklight.model import Entry
+from marklight.model import DocumentId, Entry, NameStrength
 from marklight.text import normalize
 
 DOCUMENT_SCORE, SECTION_SCORE = 1.0, 0.5
@@ -67,3 +67,38 @@ def _sections(passages: Sequence[HeadedPassage]) -> Iterator[tuple[str, int, int
             open_sections[section] = first, passage.ordinal
     for section, ends in open_sections.items():
         yield section[-1], *ends
+
+
+class LinkCandidate(NamedTuple):
+    """A document that has a key as its name, and the strength of that name."""
+
+    key: str
+    strength: NameStrength
+    document: DocumentId
+
+
+def resolve_link(
+    keys: Sequence[str], collection: str, candidates: Iterable[LinkCandidate]
+) -> DocumentId | None:
+    """Return the target of a link: its own collection first, then its best key, then path before suffix before alias.
+
+    Own collection first, so that adding a collection never changes the links of another.
+    Among equals the shortest path wins, as in Obsidian.
+    """
+    rank = {key: at for at, key in reversed(list(enumerate(keys)))}
+    best = min(
+        (
+            (
+                candidate.document.collection != collection,
+                rank[candidate.key],
+                candidate.strength,
+                candidate.document.path.count("/"),
+                len(candidate.document.path),
+                candidate.document,
+            )
+            for candidate in candidates
+            if candidate.key in rank
+        ),
+        default=None,
+    )
+    return best[-1] if best else None
