@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from marklight.library.configuration import SCHEMA
+from marklight.search.calibration import ANY_MODEL, FusionWeights, all_weights
 from marklight.settings import combine
 
 from .examples import ROOT
@@ -59,6 +60,8 @@ def value(expression: str) -> str:
         "mean_quality": mean_quality,
         "setting": setting,
         "constant": constant,
+        "weight": weight,
+        "fusion_weights": fusion_weights,
     }
     # The expressions are part of this repository; no builtins but these are needed.
     computed = eval(source or expression, {"__builtins__": {"round": round, "len": len}}, names)
@@ -87,6 +90,18 @@ def constant(name: str) -> Any:
     """Return a constant, named as `module:NAME`."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)
+
+
+def fusion_weights() -> FusionWeights:
+    """Return the learned weights of hybrid search with the default model."""
+    by_model = all_weights()["hybrid"]
+    [model] = set(by_model) - {ANY_MODEL}
+    return by_model[model]
+
+
+def weight(feature: str) -> float:
+    """Return the learned weight of a feature in hybrid search with the default model."""
+    return fusion_weights().features[feature]
 
 
 def figures() -> Iterator[Figures]:
