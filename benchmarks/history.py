@@ -1,10 +1,10 @@
-"""Measures the history: how fast commits are read, found and kept, and how well they are found.
+"""Speed and quality of the history index: reading, indexing, searching and updating commits.
 
     python -m benchmarks.history          # some minutes; needs git, and this repository's own history
 
 Speed on repositories of 1,000 and 10,000 commits that `git fast-import` makes; quality on this project's
-own commits: 30 are sampled, and each is asked for by those words of its message that the beginning of
-its diff does not have.
+own commits: 30 are sampled, and the query for each is the words of its message that do not occur in the
+beginning of its diff.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ WORDS = (
 ).split()
 
 
-def made(folder: Path, commits: int) -> Path:
-    """A repository of so many commits, the same in every run."""
+def repository_of(folder: Path, commits: int) -> Path:
+    """Create a repository with this number of commits, the same in every run."""
     rng = random.Random(7)
     git = ("git", "-C", str(folder))
     folder.mkdir()
@@ -93,7 +93,7 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 def reading(folder: Path) -> dict[str, float]:
-    """Git alone: messages, names of files and the first 200 lines of each diff."""
+    """Read with git alone: messages, file names and the first 200 lines of each diff."""
     repository = find(folder)
     assert repository
     hashes, _ = repository.reachable(repository.tips())
@@ -109,32 +109,32 @@ def reading(folder: Path) -> dict[str, float]:
     return {"seconds": round(seconds, 1), "commits_per_second": round(len(hashes) / seconds)}
 
 
-def asking(library: marklight.Library, questions: list[str]) -> dict[str, Any]:
-    """Questions with each of the filters."""
-    asked = {}
+def searching(library: marklight.Library, queries: list[str]) -> dict[str, Any]:
+    """Search with each of the filters."""
+    figures = {}
     for name, filters in FILTERS.items():
-        times = [1000 * timed(partial(library.commits, each, **filters)) for each in questions]
-        asked[name] = {
+        times = [1000 * timed(partial(library.commits, each, **filters)) for each in queries]
+        figures[name] = {
             "p50_ms": round(statistics.median(times), 1),
             "p95_ms": round(statistics.quantiles(times, n=20)[-1], 1),
         }
-    return asked
+    return figures
 
 
-def with_vectors(folder: Path, questions: list[str]) -> dict[str, Any]:
-    """The same by words and by meaning, with vectors of a model that costs nothing."""
+def with_vectors(folder: Path, queries: list[str]) -> dict[str, Any]:
+    """Run hybrid searches with the vectors of a fake model."""
     with marklight.open(folder, {"model": {"name": "fake"}}) as library:
         library.index(history=True)
-        return asking(library, questions)
+        return searching(library, queries)
 
 
-def keeping(folder: Path, questions: list[str]) -> dict[str, Any]:
-    """Words of all commits, without vectors: reading, asking with filters, and one more commit."""
+def updating(folder: Path, queries: list[str]) -> dict[str, Any]:
+    """Without vectors: index all commits, search with filters, search after one new commit."""
     settings = {"model": {"name": "none"}, "history": {"read_seconds": 3600}}
     with marklight.open(folder, settings) as library:
         first = timed(lambda: library.commits("cache token budget"))
         index = library.commits("cache token budget").index
-        asked = asking(library, questions)
+        searches = searching(library, queries)
         new = []
         for number in range(7):
             message = ("commit", "--quiet", "--allow-empty", "-m", f"Zebra {number}")
@@ -147,53 +147,58 @@ def keeping(folder: Path, questions: list[str]) -> dict[str, Any]:
         "passages": index.chunks,
         "indexing_seconds": round(first, 1),
         "commits_per_second": round(index.documents / first),
-        "searches": asked,
-        "question_after_one_new_commit_ms": round(statistics.median(new), 1),
-        "question_after_none_ms": round(statistics.median(same), 1),
+        "searches": searches,
+        "search_after_one_new_commit_ms": round(statistics.median(new), 1),
+        "search_after_none_ms": round(statistics.median(same), 1),
     }
 
 
-def question(document: Document) -> str:
-    """The words of a message that the first lines of its diff do not have."""
+def query_for(document: Document) -> str:
+    """Return the words of a message that do not occur in the first lines of its diff."""
     lines, last = document.text.split("\n"), document.outline[0].lines[1]
     shared = set(query_terms("\n".join(lines[last:])))
-    asked = re.findall(r"[\w'’-]+", " ".join(lines[:last]))
-    kept = [each for each in asked if (own := set(query_terms(each))) and not own & shared]
+    words = re.findall(r"[\w'’-]+", " ".join(lines[:last]))
+    kept = [each for each in words if (own := set(query_terms(each))) and not own & shared]
     return " ".join(dict.fromkeys(kept))
 
 
-def says_something(asked: str) -> bool:
-    """Whether at least three of its words are no stop words."""
-    return len(analyze(asked)) >= 3
+def has_three_terms(query: str) -> bool:
+    """Return true if at least three words are not stop words."""
+    return len(analyze(query)) >= 3
 
 
 def quality(folder: Path) -> dict[str, Any]:
-    """Of 30 sampled commits, how many are among the first five."""
+    """Return the share of 30 sampled commits that are the first result and among the first five."""
     with marklight.open(folder) as library:
         seconds = timed(lambda: library.index(history=True))
         with library.commits_engine.snapshot() as snapshot:
-            known = [
+            documents = [
                 each
                 for id in sorted(snapshot.documents.files())
                 if (each := snapshot.documents.get(id))
             ]
-        told = library.status()["history"]
-        asked = [
-            each for each in known if len(each.outline) > 1 and len(question(each).split()) >= 3
+        status = library.status()["history"]
+        candidates = [
+            each
+            for each in documents
+            if len(each.outline) > 1 and len(query_for(each).split()) >= 3
         ]
         figures: dict[str, Any] = {
-            "commits": told["commits"],
-            "passages": told["chunks"],
+            "commits": status["commits"],
+            "passages": status["chunks"],
             "embedding_seconds": round(seconds, 1),
         }
-        for name, of in (
-            ("any_three_words", asked),
-            ("three_words_that_say_something", [e for e in asked if says_something(question(e))]),
+        for name, population in (
+            ("any_three_words", candidates),
+            (
+                "three_words_without_stop_words",
+                [e for e in candidates if has_three_terms(query_for(e))],
+            ),
         ):
-            sampled = random.Random(1).sample(of, min(SAMPLED, len(of)))
+            sampled = random.Random(1).sample(population, min(SAMPLED, len(population)))
             ranks = [_rank(library, each) for each in sampled]
             figures[name] = {
-                "asked": len(ranks),
+                "queries": len(ranks),
                 "success@1": round(sum(rank == 1 for rank in ranks) / len(ranks), 3),
                 "success@5": round(sum(0 < rank <= 5 for rank in ranks) / len(ranks), 3),
             }
@@ -201,23 +206,24 @@ def quality(folder: Path) -> dict[str, Any]:
 
 
 def _rank(library: marklight.Library, document: Document) -> int:
-    found = library.commits(question(document), limit=5, refresh=False)
-    ids = [hit.chunk.document for hit in found.hits]
+    answer = library.commits(query_for(document), limit=5, refresh=False)
+    ids = [hit.chunk.document for hit in answer.hits]
     return ids.index(document.id) + 1 if document.id in ids else 0
 
 
 def main() -> None:
     rng = random.Random(3)
-    questions = [" ".join(rng.sample(WORDS, 3)) for _ in range(60)]
+    queries = [" ".join(rng.sample(WORDS, 3)) for _ in range(60)]
     with tempfile.TemporaryDirectory() as folder:
-        small, large = made(Path(folder) / "small", SMALL), made(Path(folder) / "large", LARGE)
+        small = repository_of(Path(folder) / "small", SMALL)
+        large = repository_of(Path(folder) / "large", LARGE)
         figures: dict[str, Any] = {
             "reading_by_git": reading(large),
-            "small": keeping(small, questions[:20]),
-            "large": keeping(large, questions),
-            "large_with_vectors": with_vectors(large, questions),
+            "small": updating(small, queries[:20]),
+            "large": updating(large, queries),
+            "large_with_vectors": with_vectors(large, queries),
         }
-        one = "question_after_one_new_commit_ms"
+        one = "search_after_one_new_commit_ms"
         figures["one_new_commit_large_to_small"] = round(
             figures["large"][one] / figures["small"][one], 2
         )

@@ -1,4 +1,4 @@
-"""Text to searchable, nothing changed, and one file changed: ratios in one run."""
+"""Time to index text, to scan an unchanged tree and to index one changed file, as ratios in one run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ print(json.dumps({"chunks": counts.chunks, "documents": counts.documents, "secon
 
 
 def text_phase(folder: Path) -> dict[str, float]:
-    """Until words are searchable, against only reading and parsing the same files."""
+    """Compare indexing until keyword search works with only reading and parsing the same files."""
     parsing, indexing, last = [], [], {}
     for _ in range(ROUNDS):
         parsing.append(in_a_process(PARSE, str(folder))["seconds"])
@@ -68,7 +68,7 @@ def stat_walk(folder: Path) -> float:
 
 
 def unchanged(folder: Path, place: str) -> dict[str, float]:
-    """A run over nothing new, against a plain walk, in one process."""
+    """Compare a run without changes with a plain stat of every file, in one process."""
     walks, runs = [], []
     for _ in range(9):
         walks.append(stat_walk(folder))
@@ -83,7 +83,7 @@ def unchanged(folder: Path, place: str) -> dict[str, float]:
 
 
 def one_changed(folder: Path, place: str) -> dict[str, float]:
-    """One file changed: text, words and vectors, without and with the walk."""
+    """Index one changed file with vectors; measure with and without the scan."""
     file = next(
         path for path in sorted(folder.rglob("*.md")) if 4_000 < path.stat().st_size < 8_000
     )
@@ -94,13 +94,13 @@ def one_changed(folder: Path, place: str) -> dict[str, float]:
             file.write_text(f"{before}\n\nA line that is new: {number}.\n")
             began = time.perf_counter()
             with library.engine.writing(0):
-                look = library.ingest.compare()
-                seen = time.perf_counter()
-                library.ingest.index_text(look)
+                diff = library.ingest.compare()
+                scanned = time.perf_counter()
+                library.ingest.index_text(diff)
                 library.ingest.embed_missing()
-            own.append(time.perf_counter() - seen)
+            own.append(time.perf_counter() - scanned)
             whole.append(time.perf_counter() - began)
-            assert len(look.plan) == 1
+            assert len(diff.plan) == 1
     file.write_text(before)
     return {"work_ms": statistics.median(own) * 1e3, "with_walk_ms": statistics.median(whole) * 1e3}
 

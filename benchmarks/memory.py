@@ -1,7 +1,7 @@
-"""Peak memory while indexing, at one and ten times the Kubernetes pages.
+"""Peak memory of indexing, at one and ten times the Kubernetes documentation.
 
 Embedding everything with the real model takes minutes at 1x and hours at 10x, so the real model embeds
-the same number of passages at both sizes, and the fake one embeds all of them at both.
+for the same time at both sizes, and the fake model embeds all passages.
 """
 
 from __future__ import annotations

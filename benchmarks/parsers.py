@@ -1,4 +1,4 @@
-"""Which Markdown parser: tree-sitter-markdown against markdown-it-py, in speed and in correctness.
+"""Compare tree-sitter-markdown with markdown-it-py in speed and correctness.
 
 python -m benchmarks.parsers [EVAL_FOLDER]
 """
@@ -31,7 +31,7 @@ _BLOCKS = frozenset("h1 h2 h3 h4 h5 h6 p pre blockquote ul ol li hr table tr".sp
 
 
 class Example(NamedTuple):
-    """A Markdown text and the HTML that its specification asks for."""
+    """A Markdown text and the HTML that its specification requires."""
 
     markdown: str
     html: str
@@ -39,15 +39,15 @@ class Example(NamedTuple):
 
 def examples(path: Path) -> list[Example]:
     text = path.read_text().replace("→", "\t")
-    return [Example(found[2], found[3]) for found in _EXAMPLE.finditer(text)]
+    return [Example(match[2], match[3]) for match in _EXAMPLE.finditer(text)]
 
 
 class Shape(HTMLParser):
-    """The blocks of a page in order, code with its text; paragraphs in list items depend on tightness."""
+    """The blocks of a page in order, code with its text; paragraphs in list items are left out, as they depend on tightness."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.blocks: list[str] = []
         self.open: list[str] = []
         self.feed(html)
         self.close()
@@ -55,7 +55,7 @@ class Shape(HTMLParser):
     def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002
         if tag in _BLOCKS:
             if tag != "p" or "li" not in self.open:
-                self.found.append(tag)
+                self.blocks.append(tag)
             if tag != "hr":
                 self.open.append(tag)
 
@@ -66,7 +66,7 @@ class Shape(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self.open and self.open[-1] == "pre" and data.strip():
-            self.found.append(" ".join(data.split()))
+            self.blocks.append(" ".join(data.split()))
 
 
 _KINDS = {
@@ -83,7 +83,7 @@ _KINDS = {
 
 
 def tree_shape(node: Node, source: bytes, in_item: bool = False) -> Iterator[str]:
-    """The same for a tree of tree-sitter."""
+    """Return the blocks of a syntax tree of tree-sitter in order."""
     kind = node.type
     if kind in ("atx_heading", "setext_heading"):
         marker = next(c.type for c in node.children if re.search(r"_h\d", c.type))
@@ -107,7 +107,7 @@ def tree_shape(node: Node, source: bytes, in_item: bool = False) -> Iterator[str
 
 
 def code_of(node: Node, source: bytes) -> str:
-    """The words of a code block without the marks of what it stands in; its blanks do not count."""
+    """Return the text of a code block without the markers of its container, with whitespace normalised."""
     parts, at = [], node.start_byte
     for child in node.children:
         if child.type == "block_continuation":
@@ -126,14 +126,14 @@ def correctness(root: Path) -> dict[str, Any]:
         ]
         same_html = same_shape = tree_same = 0
         for case in cases:
-            wanted = Shape(case.html).found
+            expected = Shape(case.html).blocks
             html = md.render(case.markdown)
             same_html += html.strip() == case.html.strip()
-            same_shape += Shape(html).found == wanted
+            same_shape += Shape(html).blocks == expected
             source = case.markdown.encode()
             tree_same += [
                 s for s in tree_shape(blocks.parse(source).root_node, source) if s
-            ] == wanted
+            ] == expected
         results[name] = {
             "examples": len(cases),
             "markdown_it_same_html": same_html,
@@ -161,18 +161,18 @@ def speed(texts: list[str]) -> dict[str, float]:
                 for _ in nodes(inline.parse(source[node.start_byte : node.end_byte]).root_node):
                     pass
 
-    ways: dict[str, Callable[[str], object]] = {
+    parsers: dict[str, Callable[[str], object]] = {
         "markdown_it_blocks_and_inline": md.parse,
         "markdown_it_blocks": lambda text: md.block.parse(text, md, {}, []),
-        "tree_sitter_blocks_without_a_look_at_them": lambda text: block.parse(text.encode()),
+        "tree_sitter_blocks_without_traversal": lambda text: block.parse(text.encode()),
         "tree_sitter_blocks_and_inline": tree_all,
     }
-    best = dict.fromkeys(ways, float("inf"))
+    best = dict.fromkeys(parsers, float("inf"))
     for _ in range(ROUNDS):
-        for name, way in ways.items():
+        for name, parse in parsers.items():
             began = time.perf_counter()
             for text in texts:
-                way(text)
+                parse(text)
             best[name] = min(best[name], time.perf_counter() - began)
     return {name: round(seconds, 2) for name, seconds in best.items()}
 

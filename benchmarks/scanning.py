@@ -1,6 +1,6 @@
-"""What a search spends on comparing a huge tree with its index, and what following it costs while nothing happens.
+"""Cost of the scan before a search in a huge tree, and of watching it while nothing changes.
 
-`python -m benchmarks.looking [TREE INDEX]`: a tree and its index, made before or made here.
+`python -m benchmarks.scanning [TREE INDEX]`: folders of the tree and its index; without them both are created.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IDLE_SECONDS = 20.0
 
 
 def tree(root: Path) -> Path:
-    """Many tiny files, a hundred in a folder, thirty folders in another."""
+    """Create many tiny files, a hundred in a folder, thirty folders in another."""
     if root.exists():
         return root
     for number in range(FILES // IN_A_FOLDER):
@@ -39,14 +39,14 @@ def measure(root: Path, index: Path) -> dict[str, float]:
     settings = {"engine": f"file:{index}", "model": {"name": "none"}}
     with marklight.open(root, settings) as library:
         library.index()
-        least = statistics.median(stat_walk(root) for _ in range(3)) * 1e3
-        whole = statistics.median(timed(library.reading.compare) for _ in range(3))
-        asked, bare = "topic300 thing7", []
-        looked = []
+        stat_ms = statistics.median(stat_walk(root) for _ in range(3)) * 1e3
+        full_ms = statistics.median(timed(library.reading.compare) for _ in range(3))
+        query = "topic300 thing7"
+        unrefreshed, refreshed = [], []
         for _ in range(ROUNDS):
-            bare.append(timed(lambda: library.search(asked, refresh=False)))
-            looked.append(timed(lambda: library.search(asked)))
-        cost = statistics.median(looked) - statistics.median(bare)
+            unrefreshed.append(timed(lambda: library.search(query, refresh=False)))
+            refreshed.append(timed(lambda: library.search(query)))
+        cost = statistics.median(refreshed) - statistics.median(unrefreshed)
         searches = 1
         library.cursor.save(None)
         (root / "zzz.md").write_text("# Zebra\n\nThe last one of all.\n")
@@ -54,47 +54,48 @@ def measure(root: Path, index: Path) -> dict[str, float]:
             searches += 1
         (root / "zzz.md").unlink()
         library.index()
-        idle = idling(library)
+        idle = cpu_share_while_watching(library)
         budget = library.limits.scan_ms
     return {
         "files": FILES,
         "budget_ms": budget,
-        "stat_walk_ms": least,
-        "whole_look_ms": whole,
-        "look_of_a_search_ms": cost,
-        "whole_look_to_stat_walk": whole / least,
-        "look_of_a_search_to_whole_look": cost / whole,
-        "look_of_a_search_to_budget": cost / budget,
+        "stat_walk_ms": stat_ms,
+        "full_scan_ms": full_ms,
+        "scan_of_a_search_ms": cost,
+        "full_scan_to_stat_walk": full_ms / stat_ms,
+        "scan_of_a_search_to_full_scan": cost / full_ms,
+        "scan_of_a_search_to_budget": cost / budget,
         "searches_until_the_last_file_is_found": searches,
-        "share_of_a_core_while_following_and_idle": idle,
+        "share_of_a_core_while_watching": idle,
     }
 
 
-def idling(library: marklight.Library) -> float:
-    following = Watcher(library)
-    following.start()
-    while following.progress is not None or not following.watching:
+def cpu_share_while_watching(library: marklight.Library) -> float:
+    """Return the share of one core that the watcher uses while nothing changes."""
+    watcher = Watcher(library)
+    watcher.start()
+    while watcher.progress is not None or not watcher.watching:
         time.sleep(0.1)
     time.sleep(1)
     began, worked = time.monotonic(), time.process_time()
     time.sleep(IDLE_SECONDS)
     share = (time.process_time() - worked) / (time.monotonic() - began)
-    following.close()
+    watcher.close()
     return share
 
 
-def timed(act: Callable[[], object]) -> float:
+def timed(work: Callable[[], object]) -> float:
     began = time.perf_counter()
-    act()
+    work()
     return (time.perf_counter() - began) * 1e3
 
 
 def main() -> None:
     if len(sys.argv) > 2:
-        save("looking", measure(tree(Path(sys.argv[1])), Path(sys.argv[2])))
+        save("scanning", measure(tree(Path(sys.argv[1])), Path(sys.argv[2])))
         return
     with tempfile.TemporaryDirectory() as scratch:
-        save("looking", measure(tree(Path(scratch) / "tree"), Path(scratch) / "index"))
+        save("scanning", measure(tree(Path(scratch) / "tree"), Path(scratch) / "index"))
 
 
 if __name__ == "__main__":
