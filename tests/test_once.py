@@ -1,4 +1,4 @@
-"""Once means once, whoever asks and however many at a time."""
+"""A cached property is computed once, however many threads read it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class House:
         raise OSError("no money")
 
 
-def test_many_threads_get_one_and_the_same() -> None:
+def test_many_threads_get_the_same_value() -> None:
     house = House()
     with ThreadPoolExecutor(8) as threads:
         roofs = list(threads.map(lambda _: house.roof, range(16)))
@@ -41,11 +41,11 @@ def test_many_threads_get_one_and_the_same() -> None:
     assert {id(roofs[0][0])} == {*map(id, cellars)}
 
 
-def test_each_instance_has_its_own() -> None:
+def test_each_instance_has_its_own_value() -> None:
     assert House().cellar is not House().cellar
 
 
-def test_what_failed_is_tried_again() -> None:
+def test_a_failed_computation_is_repeated() -> None:
     house = House()
     for _ in range(2):
         with pytest.raises(OSError, match="no money"):
@@ -53,7 +53,7 @@ def test_what_failed_is_tried_again() -> None:
     assert house.built == ["ruin", "ruin"]
 
 
-def test_what_is_being_made_is_awaited_and_taken_out() -> None:
+def test_removing_a_value_waits_for_its_computation() -> None:
     house = House()
     with ThreadPoolExecutor(1) as threads:
         cellar = threads.submit(lambda: house.cellar)
@@ -64,5 +64,5 @@ def test_what_is_being_made_is_awaited_and_taken_out() -> None:
     assert house.cellar is not cellar.result()
 
 
-def test_the_class_shows_what_it_says() -> None:
+def test_the_class_attribute_has_the_docstring() -> None:
     assert House.cellar.__doc__ == "Below."

@@ -1,4 +1,4 @@
-"""Ownership of indexes: what counts as made by this user, here."""
+"""Ownership of indexes: which ones count as made by this user in this place."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def index(tmp_path: Path) -> Path:
     return folder
 
 
-def test_an_index_that_was_just_made_is_ours(index: Path) -> None:
+def test_a_new_index_is_ours(index: Path) -> None:
     assert ownership.origin(index) is Origin.OWN
     assert ownership.is_id(ownership.owner_id(index))
 
@@ -56,13 +56,13 @@ def test_an_index_whose_record_is_gone_is_foreign(index: Path, data: Path) -> No
 
 
 @pytest.mark.parametrize("id", ["", "0" * 31, "../../etc/passwd", "A" * 32, "0" * 33, "x\n"])
-def test_a_marker_with_anything_but_an_id_counts_as_none(index: Path, id: str) -> None:
+def test_a_marker_without_a_valid_id_counts_as_none(index: Path, id: str) -> None:
     (index / "owner").write_text(id)
     assert ownership.owner_id(index) == ""
     assert ownership.origin(index) is Origin.FOREIGN
 
 
-def test_a_copy_and_a_moved_index_are_told_from_the_one_that_was_made(index: Path) -> None:
+def test_copies_and_moved_indexes_are_recognised(index: Path) -> None:
     copy = index.parent.with_name("copy") / ".marklight"
     shutil.copytree(index, copy)
     assert ownership.origin(copy) is Origin.MOVED
@@ -71,7 +71,9 @@ def test_a_copy_and_a_moved_index_are_told_from_the_one_that_was_made(index: Pat
     assert ownership.origin(moved) is Origin.MOVED
 
 
-def test_a_restored_index_and_a_restored_database_are_noticed(index: Path, tmp_path: Path) -> None:
+def test_a_restored_index_and_a_restored_database_are_recognised(
+    index: Path, tmp_path: Path
+) -> None:
     shutil.copytree(index, tmp_path / "backup")
     kept = index.rename(index.with_name("kept"))  # so that its inode is not used again
     shutil.copytree(tmp_path / "backup", index)
@@ -93,7 +95,7 @@ def test_a_database_that_is_a_link_is_not_ours_whatever_its_inode(
     assert ownership.origin(index) is Origin.RESTORED
 
 
-def test_another_number_of_the_device_makes_no_difference(index: Path, data: Path) -> None:
+def test_the_device_number_is_not_compared(index: Path, data: Path) -> None:
     record = data / "indexes" / f"{ownership.owner_id(index)}.json"
     values = json.loads(record.read_text())
     record.write_text(json.dumps({**values, "device": values["device"] + 1}))
@@ -102,13 +104,13 @@ def test_another_number_of_the_device_makes_no_difference(index: Path, data: Pat
     assert ownership.origin(index) is Origin.RESTORED
 
 
-def test_a_second_claim_keeps_the_first(index: Path, data: Path) -> None:
+def test_a_second_claim_keeps_the_id_of_the_first(index: Path, data: Path) -> None:
     before = ownership.owner_id(index)
     assert ownership.claim(index) == before
     assert [each.stem for each in (data / "indexes").iterdir()] == [before]
 
 
-def test_all_indexes_that_are_there_are_listed(index: Path, tmp_path: Path) -> None:
+def test_all_existing_indexes_are_listed(index: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     ownership.claim(other)

@@ -55,14 +55,14 @@ def test_neither_a_link_nor_a_fifo_nor_a_large_file_is_read(tmp_path: Path) -> N
     assert read_private(tmp_path / "target", limit_bytes=5) == b"12345"
 
 
-def test_a_link_to_a_folder_is_not_taken_for_a_new_folder(tmp_path: Path) -> None:
+def test_a_link_to_a_folder_is_not_accepted_as_a_new_folder(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "folder").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(NotADirectoryError):
         make_private_folder(tmp_path / "folder")
 
 
-def test_creating_refuses_what_exists_even_a_dangling_link(tmp_path: Path) -> None:
+def test_creating_fails_if_anything_exists_even_a_dangling_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     with pytest.raises(FileExistsError):
         create_private(tmp_path / "link")
@@ -70,7 +70,7 @@ def test_creating_refuses_what_exists_even_a_dangling_link(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root to chown")
-def test_a_file_of_another_user_is_not_believed(tmp_path: Path) -> None:
+def test_a_file_of_another_user_is_not_read(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"theirs")
     os.chown(file, 12345, 12345)

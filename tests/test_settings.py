@@ -26,12 +26,12 @@ def test_later_layers_win(tmp_path: Path) -> None:
     assert found.sources["search.confidence.threshold"].startswith("--set")
 
 
-def test_settings_may_stand_in_pyproject(tmp_path: Path) -> None:
+def test_settings_can_be_in_pyproject(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.marklight.search]\nfuse = "reciprocal"\n')
     assert read_settings(tmp_path, environ={})["search.fuse"] == "reciprocal"
 
 
-def test_the_user_file_is_under_the_project_file(
+def test_the_project_file_overrides_the_user_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -61,13 +61,13 @@ def test_the_user_file_is_under_the_project_file(
         ("a = " + 5000 * "[", "not valid TOML"),
     ],
 )
-def test_a_wrong_setting_is_an_error_that_helps(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_setting_is_an_error_with_a_hint(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "marklight.toml").write_text(text)
     with pytest.raises(SettingsError, match=said):
         read_settings(tmp_path, environ={})
 
 
-def test_a_variable_that_fits_no_setting_is_an_error() -> None:
+def test_an_unknown_environment_variable_is_an_error() -> None:
     with pytest.raises(SettingsError, match="MARKLIGHT_SEARCH_FUSE"):
         read_settings(None, environ={"MARKLIGHT_SEARCH_FUSION": "x"})
 
@@ -77,7 +77,7 @@ def test_an_assignment_needs_a_key_and_a_value() -> None:
         read_settings(None, ["search.fuse"], environ={})
 
 
-def test_written_values_take_their_settings_kind() -> None:
+def test_assigned_values_are_converted_to_the_type_of_the_setting() -> None:
     found = read_settings(
         None,
         ["search.skip=exact_duplicates,per_document", "model.threads=2", "model.name=1"],
@@ -120,7 +120,7 @@ def test_a_value_out_of_range_is_an_error(assignment: str) -> None:
         )
 
 
-def test_every_key_is_known_by_its_dotted_name() -> None:
+def test_every_key_has_a_dotted_name() -> None:
     assert "search.confidence.threshold" in known_keys(SCHEMA)
     assert "engine" in known_keys(SCHEMA)
 
@@ -247,6 +247,6 @@ def test_every_renamed_setting_leads_to_one_that_exists() -> None:
         ("search.rerank.budget_ms=-1", "search.rerank.budget_ms must be at least 0, but is -1"),
     ],
 )
-def test_a_range_is_told_with_both_its_ends(assignment: str, said: str) -> None:
+def test_an_error_names_both_bounds(assignment: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         compose_pipeline(read_settings(None, [assignment], environ={}))

@@ -1,4 +1,4 @@
-"""The history of a repository, asked as documents are."""
+"""Search of commits."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def test_a_commit_is_found_by_its_message_its_diff_and_its_files(lib: marklight.
     assert subjects(lib.commits("rollback.md"))[0] == "Explain rolling back"
 
 
-def test_a_result_tells_all_of_a_commit(lib: marklight.Library, repository: Repository) -> None:
+def test_a_result_has_all_fields_of_a_commit(
+    lib: marklight.Library, repository: Repository
+) -> None:
     repository.git("tag", "v1")
     told = lib.commits("rolling back", explain=True).to_dict()
     assert set(told) == {
@@ -105,21 +107,21 @@ def test_filters_are_applied_before_ranking(
     assert set(subjects(found)) == passing
 
 
-def test_filters_can_stand_in_the_question(lib: marklight.Library) -> None:
+def test_filters_can_be_part_of_the_query(lib: marklight.Library) -> None:
     found = lib.commits("page path:deploy/**", min_confidence=0)
     assert subjects(found) == ["Explain rolling back"]
     found = lib.commits("network page author:grace", min_confidence=0)
     assert subjects(found) == ["Retry when the network times out"]
 
 
-def test_a_commit_is_found_by_the_beginning_of_its_hash(
+def test_a_commit_is_found_by_its_abbreviated_hash(
     lib: marklight.Library, repository: Repository
 ) -> None:
     first = repository.git("rev-list", "--max-parents=0", "HEAD")
     assert lib.commits(first[:9]).ranked[0][0].hash == first
 
 
-def test_each_commit_is_one_result_and_twins_are_two(
+def test_each_commit_is_one_result_and_equal_commits_are_two(
     lib: marklight.Library, repository: Repository
 ) -> None:
     for number in (1, 2):
@@ -129,16 +131,14 @@ def test_each_commit_is_one_result_and_twins_are_two(
     assert len({commit.hash for commit, _ in found.ranked}) == len(found.hits)
 
 
-def test_the_next_question_finds_a_new_commit(
-    lib: marklight.Library, repository: Repository
-) -> None:
+def test_the_next_search_finds_a_new_commit(lib: marklight.Library, repository: Repository) -> None:
     lib.commits("espresso")
     repository.commit("Zebra crossing", {"zebra.md": "stripes\n"})
     assert subjects(lib.commits("zebra crossing"))[0] == "Zebra crossing"
     assert "Zebra crossing" not in subjects(lib.commits("espresso", refresh=False, limit=1))
 
 
-def test_nothing_new_makes_no_commit(lib: marklight.Library) -> None:
+def test_without_new_commits_nothing_is_written(lib: marklight.Library) -> None:
     before = lib.commits("espresso").index.generation
     assert lib.commits("espresso").index.generation == before
     lib.index(history=True)
@@ -147,7 +147,7 @@ def test_nothing_new_makes_no_commit(lib: marklight.Library) -> None:
     assert (again.added, again.index.generation) == ((), lib.index().history.index.generation)  # type: ignore[union-attr]
 
 
-def test_rewritten_history_is_gone_and_the_rest_stays(
+def test_rewritten_commits_are_removed_and_the_others_stay(
     lib: marklight.Library, repository: Repository
 ) -> None:
     lib.commits("espresso")
@@ -159,7 +159,7 @@ def test_rewritten_history_is_gone_and_the_rest_stays(
     assert found.index.documents == 3
 
 
-def test_what_was_rewritten_and_thrown_away_is_noticed_too(
+def test_rewritten_and_pruned_commits_are_removed_too(
     lib: marklight.Library, repository: Repository
 ) -> None:
     lib.commits("espresso")
@@ -169,14 +169,14 @@ def test_what_was_rewritten_and_thrown_away_is_noticed_too(
     assert lib.commits("espresso").index.documents == 2
 
 
-def test_documents_and_commits_are_asked_together_and_told_apart(lib: marklight.Library) -> None:
+def test_one_search_returns_documents_and_commits_separately(lib: marklight.Library) -> None:
     told = lib.search("rolling back", with_history=True).to_dict()
     assert told["results"][0]["path"] == "deploy/rollback.md"
     assert told["commits"]["results"][0]["subject"] == "Explain rolling back"
     assert "commits" not in lib.search("rolling back").to_dict()
 
 
-def test_documents_are_answered_where_there_is_no_history(tmp_path: Path, engine: str) -> None:
+def test_documents_are_searched_without_a_history(tmp_path: Path, engine: str) -> None:
     folder = write(tmp_path / "plain", {"a.md": "# Zebra\n\nStripes.\n"})
     with library(folder, engine=engine) as lib:
         answer = lib.search("zebra", with_history=True)
@@ -186,7 +186,7 @@ def test_documents_are_answered_where_there_is_no_history(tmp_path: Path, engine
             lib.commits("zebra")
 
 
-def test_documents_do_not_change_with_the_history(lib: marklight.Library) -> None:
+def test_the_history_does_not_change_results_of_documents(lib: marklight.Library) -> None:
     before = lib.search("rolling back")
     lib.commits("rolling back")
     after = lib.search("rolling back")
@@ -196,7 +196,7 @@ def test_documents_do_not_change_with_the_history(lib: marklight.Library) -> Non
     ]
 
 
-def test_a_run_reads_the_history_where_it_was_asked_before(lib: marklight.Library) -> None:
+def test_a_run_indexes_the_history_if_it_was_searched_before(lib: marklight.Library) -> None:
     assert lib.index().history is None
     lib.commits("espresso", mode="keyword")
     done = lib.index().history
@@ -205,7 +205,7 @@ def test_a_run_reads_the_history_where_it_was_asked_before(lib: marklight.Librar
     assert lib.status()["history"]["commits"] == 3
 
 
-def test_a_run_reads_the_history_where_it_is_told_to(lib: marklight.Library) -> None:
+def test_a_run_indexes_the_history_on_request(lib: marklight.Library) -> None:
     done = lib.index(history=True).history
     assert done is not None
     assert len(done.added) == 3
@@ -214,7 +214,7 @@ def test_a_run_reads_the_history_where_it_is_told_to(lib: marklight.Library) -> 
     assert again.added == done.added
 
 
-def test_without_git_it_is_said(
+def test_without_git_there_is_a_notice(
     lib: marklight.Library, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -237,7 +237,7 @@ def test_what_makes_no_sense_is_refused(lib: marklight.Library) -> None:
         lib.commits(" ")
 
 
-def test_several_repositories_are_told_apart(tmp_path: Path, engine: str) -> None:
+def test_several_repositories_are_kept_separate(tmp_path: Path, engine: str) -> None:
     one, two = Repository(tmp_path / "one"), Repository(tmp_path / "two")
     one.commit("Apples are red", {"a.md": "apple\n"})
     two.commit("Pears are green", {"sub/b.md": "pear\n"})
@@ -254,7 +254,7 @@ def test_several_repositories_are_told_apart(tmp_path: Path, engine: str) -> Non
             assert lib.commits("pears").index.documents == 1
 
 
-def test_a_folder_that_leads_to_another_repository_shows_nothing_of_it(
+def test_a_folder_that_refers_to_another_repository_shows_none_of_its_commits(
     repository: Repository, tmp_path: Path, engine: str
 ) -> None:
     git = repository.folder / ".git"
@@ -272,7 +272,7 @@ def test_a_folder_that_leads_to_another_repository_shows_nothing_of_it(
         assert any("leads out of the folder" in said for said in told.notices)
 
 
-def test_commits_are_dropped_once_a_folder_leads_to_another_repository(
+def test_commits_are_removed_once_a_folder_refers_to_another_repository(
     repository: Repository, tmp_path: Path
 ) -> None:
     other = Repository(tmp_path / "other")
@@ -305,7 +305,7 @@ with marklight.open(sys.argv[1], {"model": {"name": "fake"}, "engine": sys.argv[
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no process is killed so there")
-def test_a_process_that_is_killed_loses_no_more_than_its_last_batch(tmp_path: Path) -> None:
+def test_a_killed_process_loses_at_most_its_last_batch(tmp_path: Path) -> None:
     made = Repository(tmp_path / "docs")
     for number in range(7):
         made.commit(f"Number {number}", {"a.md": f"{number}\n"})

@@ -1,4 +1,4 @@
-"""Communities are found when the index is made, and again only when links changed."""
+"""Communities are detected when the index is made, and again only when links changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def generation(lib: Library) -> int:
 
 
 @pytest.mark.parametrize("by_search", [True, False])
-def test_a_new_library_knows_its_communities(tmp_path: Path, engine: str, by_search: bool) -> None:
+def test_a_new_library_has_communities(tmp_path: Path, engine: str, by_search: bool) -> None:
     with library(write(tmp_path / "docs", PAGES), engine=engine) as lib:
         if by_search:
             lib.search("apples")
@@ -44,7 +44,9 @@ def test_a_new_library_knows_its_communities(tmp_path: Path, engine: str, by_sea
         assert groups(lib) == ["abc", "xy"]
 
 
-def test_they_are_found_again_when_links_changed_and_only_then(tmp_path: Path, engine: str) -> None:
+def test_communities_are_detected_again_only_when_links_changed(
+    tmp_path: Path, engine: str
+) -> None:
     folder = write(tmp_path / "docs", PAGES)
     with library(folder, engine=engine) as lib:
         lib.index()
@@ -64,7 +66,7 @@ def test_they_are_found_again_when_links_changed_and_only_then(tmp_path: Path, e
         assert groups(lib) == ["abc"]
 
 
-def test_a_library_without_links_is_looked_at_once(tmp_path: Path, engine: str) -> None:
+def test_a_library_without_links_is_checked_once(tmp_path: Path, engine: str) -> None:
     folder = write(tmp_path / "docs", {"a.md": "apples\n", "b.md": "bananas\n"})
     with library(folder, engine=engine) as lib:
         lib.index()

@@ -65,7 +65,7 @@ def test_a_collection_that_becomes_a_symbolic_link_later_is_not_read(tmp_path: P
         assert "has become a symbolic link" in str(lib.status()["failed"])
 
 
-def test_hidden_folders_are_no_collections(tmp_path: Path) -> None:
+def test_a_hidden_folder_cannot_be_a_collection(tmp_path: Path) -> None:
     for name in (".git", ".ssh", "part/.private"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / ".ssh")

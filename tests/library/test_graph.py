@@ -1,4 +1,4 @@
-"""Pictures of links: around one document, and of a whole library."""
+"""Link graphs around one document and of a whole library."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def names(graph: Graph) -> list[str]:
     return [each.document.path.removesuffix(".md") for each in graph.nodes]
 
 
-def test_a_document_is_drawn_with_those_one_link_away_and_all_links_between_them(
+def test_a_graph_has_the_neighbours_of_a_document_and_all_links_between_them(
     lib: marklight.Library,
 ) -> None:
     found = lib.graph("hub.md")
@@ -52,14 +52,14 @@ def test_a_document_is_drawn_with_those_one_link_away_and_all_links_between_them
     assert hub.degree == 4, "three that it links to, one that links to it"
 
 
-def test_each_step_leads_one_link_further_either_way(lib: marklight.Library) -> None:
+def test_each_level_of_depth_adds_one_link_in_both_directions(lib: marklight.Library) -> None:
     distances = {each.document.path: each.distance for each in lib.graph("far.md", depth=3).nodes}
     assert distances == {"far.md": 0, "mid.md": 1, "hub.md": 2, "one.md": 3, "two.md": 3}
     assert sorted(names(lib.graph("far.md", depth=2))) == ["far", "hub", "mid"]
     assert names(lib.graph("alone.md", depth=3)) == ["alone"]
 
 
-def test_where_not_all_fit_the_best_linked_stay_and_the_rest_is_counted(
+def test_above_the_limit_the_best_linked_stay_and_the_rest_is_counted(
     lib: marklight.Library,
 ) -> None:
     found = lib.graph("hub.md", limit=2)
@@ -70,7 +70,7 @@ def test_where_not_all_fit_the_best_linked_stay_and_the_rest_is_counted(
     assert names(lib.graph("hub.md", limit=1)) == ["hub"]
 
 
-def test_a_library_is_drawn_by_its_best_linked_documents(lib: marklight.Library) -> None:
+def test_the_graph_of_a_library_has_its_best_linked_documents(lib: marklight.Library) -> None:
     found = lib.graph()
     assert names(found)[:2] == ["hub", "mid"]
     assert sorted(names(found)) == ["far", "hub", "mid", "one", "two"]
@@ -85,7 +85,7 @@ def test_a_library_is_drawn_by_its_best_linked_documents(lib: marklight.Library)
     )
 
 
-def test_what_is_gone_from_the_disk_is_not_drawn(lib: marklight.Library) -> None:
+def test_deleted_files_are_not_in_the_graph(lib: marklight.Library) -> None:
     (lib.place.folder / "mid.md").unlink()
     with written_by_another(lib):
         assert sorted(names(lib.graph("hub.md", depth=3))) == ["hub", "one", "two"]

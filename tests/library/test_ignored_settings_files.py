@@ -24,7 +24,7 @@ def _settings(folder: Path, text: str, **given: Any) -> Any:
     return read_settings(folder, environ={}, given=given)
 
 
-def test_a_file_of_another_user_is_not_obeyed(tmp_path: Path) -> None:
+def test_a_file_of_another_user_is_ignored(tmp_path: Path) -> None:
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         pytest.skip("only the administrator can give a file away")
     write(tmp_path, {"marklight.toml": "search.recency.strength = 0.0\n"})
@@ -32,16 +32,14 @@ def test_a_file_of_another_user_is_not_obeyed(tmp_path: Path) -> None:
     _assert_ignored(tmp_path, "belongs to another user")
 
 
-def test_a_file_of_another_user_is_told_by_its_owner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_checked_for_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, {"marklight.toml": "search.recency.strength = 0.0\n"})
     monkeypatch.setattr("marklight.trust.is_own", lambda _: False)
     _assert_ignored(tmp_path, "belongs to another user")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="modes are of POSIX")
-def test_a_file_that_everybody_may_write_is_not_obeyed(tmp_path: Path) -> None:
+def test_a_file_that_everybody_may_write_is_ignored(tmp_path: Path) -> None:
     write(tmp_path, {"marklight.toml": "search.recency.strength = 0.0\n"})
     (tmp_path / "marklight.toml").chmod(0o666)
     _assert_ignored(tmp_path, "can be written by every user")
@@ -49,7 +47,7 @@ def test_a_file_that_everybody_may_write_is_not_obeyed(tmp_path: Path) -> None:
     assert read_settings(tmp_path, environ={})["search.recency.strength"] == 0
 
 
-def test_a_file_outside_is_not_obeyed_by_a_link_to_it(tmp_path: Path) -> None:
+def test_a_symbolic_link_to_a_file_outside_is_ignored(tmp_path: Path) -> None:
     folder = write(tmp_path / "folder", {"a.md": "a"})
     outside = write(tmp_path / "outside", {"x.toml": "search.recency.strength = 0.0\n"}) / "x.toml"
     (folder / "marklight.toml").symlink_to(outside)
@@ -64,7 +62,7 @@ def test_a_file_outside_is_not_obeyed_by_a_link_to_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["marklight.toml", "pyproject.toml"])
-def test_a_fifo_is_not_waited_for(name: str, tmp_path: Path) -> None:
+def test_a_fifo_does_not_block(name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / name)
     _assert_ignored(tmp_path, "is not a regular file")
 
@@ -79,7 +77,7 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
     _assert_ignored(tmp_path, "is larger than 1 MB")
 
 
-def test_settings_of_other_programs_alone_are_no_reason_for_a_notice(tmp_path: Path) -> None:
+def test_a_file_without_our_settings_is_no_reason_for_a_notice(tmp_path: Path) -> None:
     write(tmp_path, {"pyproject.toml": "[tool.other]\nx = 1\n"})
     (tmp_path / "pyproject.toml").chmod(0o666)
     assert read_settings(tmp_path, environ={}).notices == ()

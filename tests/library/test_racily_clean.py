@@ -1,4 +1,4 @@
-"""An edit that leaves size and time stamps as they were is found all the same."""
+"""An edit that leaves size and time stamps unchanged is found (racily clean files)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_an_edit_of_the_same_size_right_after_a_read_is_found(tmp_path: Path, en
 
 
 @pytest.mark.usefixtures("frozen")
-def test_a_hit_is_compared_by_content_after_the_search_too(
+def test_results_are_compared_by_content_after_the_search_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with library(write(tmp_path, page("wombat"))) as lib:
@@ -81,7 +81,7 @@ def test_a_hit_is_compared_by_content_after_the_search_too(
         assert not lib.search("page", mode="keyword", refresh=False).notices
 
 
-def test_a_file_that_was_only_compared_again_has_not_changed(
+def test_a_file_with_equal_content_has_not_changed(
     tmp_path: Path, frozen: list[int], engine: str
 ) -> None:
     with library(write(tmp_path, page("wombat")), engine=engine) as lib:
@@ -96,7 +96,7 @@ def test_a_file_that_was_only_compared_again_has_not_changed(
         assert generation(lib) == first
 
 
-def test_a_file_is_compared_by_content_once_and_then_by_its_stamps(
+def test_a_file_is_compared_by_content_once_and_then_by_time_stamps(
     tmp_path: Path, frozen: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
@@ -115,7 +115,7 @@ def test_a_file_is_compared_by_content_once_and_then_by_its_stamps(
     assert len(read) == 2
 
 
-def test_a_file_that_was_refused_is_tried_again_too(tmp_path: Path, frozen: list[int]) -> None:
+def test_a_refused_file_is_tried_again_too(tmp_path: Path, frozen: list[int]) -> None:
     with library(write(tmp_path, {"page.md": b"\x00" * 20})) as lib:
         assert len(lib.index().skipped) == 1
         once = generation(lib)

@@ -1,4 +1,4 @@
-"""Links, backlinks and related documents, through the public door."""
+"""Links, backlinks and related documents, through the public API."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lib(folder: Path, engine: str) -> marklight.Library:
     return lib
 
 
-def test_links_are_told_from_both_ends_with_line_type_and_fragment(lib: marklight.Library) -> None:
+def test_links_are_listed_at_both_ends_with_line_type_and_fragment(lib: marklight.Library) -> None:
     found = lib.links("hub.md").to_dict()
     assert [(each["path"], each["line"], each["fragment"]) for each in found["out"]] == [
         ("deploy/rollback.md", 3, "undo"),
@@ -50,13 +50,13 @@ def test_links_are_told_from_both_ends_with_line_type_and_fragment(lib: markligh
     ]
 
 
-def test_a_document_is_no_link_of_its_own(lib: marklight.Library) -> None:
+def test_links_of_a_document_to_itself_are_not_listed(lib: marklight.Library) -> None:
     found = lib.links("hub.md")
     assert all(link.target != found.document for link in found.out)
     assert all(link.source != found.document for link in found.back)
 
 
-def test_a_library_tells_what_leads_nowhere_and_what_stands_alone(lib: marklight.Library) -> None:
+def test_a_library_lists_unresolved_links_and_orphans(lib: marklight.Library) -> None:
     found = lib.links().to_dict()
     assert [(each["path"], each["target"]) for each in found["unresolved"]] == [
         ("hub.md", "nowhere")
@@ -67,7 +67,7 @@ def test_a_library_tells_what_leads_nowhere_and_what_stands_alone(lib: marklight
     assert (len(cut.orphans), cut.more) == (1, {"orphans": 1})
 
 
-def test_a_list_of_links_is_as_long_as_asked_for_and_says_how_many_more(
+def test_a_list_of_links_is_limited_and_counts_the_rest(
     lib: marklight.Library, folder: Path
 ) -> None:
     write(folder, {f"many/{number}.md": "[[hub]]\n" for number in range(12)})
@@ -76,7 +76,7 @@ def test_a_list_of_links_is_as_long_as_asked_for_and_says_how_many_more(
     assert found.more == {"in": 13 - 5}
 
 
-def test_links_to_a_hub_are_counted_up_to_a_number_and_that_is_said(
+def test_backlinks_of_a_hub_are_counted_up_to_a_limit_with_a_notice(
     lib: marklight.Library, folder: Path
 ) -> None:
     write(folder, {f"many/{number}.md": "[[hub]]\n" for number in range(12)})
@@ -89,7 +89,7 @@ def test_links_to_a_hub_are_counted_up_to_a_number_and_that_is_said(
             assert bool(found.notices) == (most == 8)
 
 
-def test_related_documents_have_their_reasons_in_words(lib: marklight.Library) -> None:
+def test_related_documents_have_readable_reasons(lib: marklight.Library) -> None:
     found = lib.related("deploy/rollback.md")
     reasons = {each.document.path: each.reasons for each in found.relatives}
     assert reasons["hub.md"][0] == "links here, linked from here"
@@ -119,19 +119,19 @@ def test_rare_tags_count_more_than_common_ones(folder: Path, engine: str) -> Non
         assert "only.md" not in scores, "0.4 * 0.4055 / 2.8904 = 0.06 is too little to tell"
 
 
-def test_meaning_relates_where_nothing_else_does(lib: marklight.Library) -> None:
+def test_embeddings_relate_documents_without_links_and_tags(lib: marklight.Library) -> None:
     first = lib.related("barista.md").relatives[0]
     assert first.document.path == "kitchen.md"
     assert first.reasons[0].startswith("meaning 0.")
 
 
-def test_without_a_model_meaning_falls_out(folder: Path, engine: str) -> None:
+def test_without_a_model_embeddings_are_not_used(folder: Path, engine: str) -> None:
     with marklight.open(folder, {"engine": engine, "model": {"name": "none"}}) as lib:
         lib.index()
         assert lib.related("barista.md").relatives == ()
 
 
-def test_the_limit_is_kept_and_must_make_sense(lib: marklight.Library) -> None:
+def test_the_limit_is_applied_and_validated(lib: marklight.Library) -> None:
     assert len(lib.related("deploy/rollback.md", limit=1).relatives) == 1
     with pytest.raises(UsageError, match="1 to 100"):
         lib.related("hub.md", limit=0)
@@ -139,9 +139,7 @@ def test_the_limit_is_kept_and_must_make_sense(lib: marklight.Library) -> None:
         lib.links("hub.md", limit=0)
 
 
-def test_what_is_gone_from_the_disk_is_neither_linked_nor_related(
-    lib: marklight.Library, folder: Path
-) -> None:
+def test_deleted_files_are_neither_linked_nor_related(lib: marklight.Library, folder: Path) -> None:
     (folder / "deploy" / "scale.md").unlink()
     with written_by_another(lib):
         assert [link.link.target for link in lib.links("hub.md").unresolved] == ["scale", "nowhere"]
@@ -151,7 +149,7 @@ def test_what_is_gone_from_the_disk_is_neither_linked_nor_related(
             lib.links("deploy/scale.md")
 
 
-def test_a_document_that_is_not_there_is_a_clear_error(lib: marklight.Library) -> None:
+def test_an_unknown_document_is_an_error(lib: marklight.Library) -> None:
     for ask in (lib.links, lib.related):
         with pytest.raises(NotFound, match=r"no document is called 'hubb\.md'.*hub\.md"):
             ask("hubb.md")

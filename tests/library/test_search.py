@@ -1,4 +1,4 @@
-"""Questions, through the public door: collections, filters, modes, budgets, errors."""
+"""Search through the public API: collections, filters, modes, budgets, errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.library.conftest import paths
 from tests.making import library, write
 
 
-def test_collections_own_their_files_and_can_be_asked_for(tmp_path: Path, engine: str) -> None:
+def test_a_search_can_be_limited_to_a_collection(tmp_path: Path, engine: str) -> None:
     write(
         tmp_path / "all",
         {
@@ -47,7 +47,7 @@ def test_collections_own_their_files_and_can_be_asked_for(tmp_path: Path, engine
         ({"where": ["status=draft"]}, {"auth.md"}),
     ],
 )
-def test_filters_come_before_ranking(
+def test_filters_are_applied_before_ranking(
     folder: Path, engine: str, options: dict[str, Any], expected: set[str]
 ) -> None:
     with library(folder, engine=engine) as lib:
@@ -85,7 +85,7 @@ def test_filters_come_before_ranking(
         ("x", {"where": "status"}, "KEY=VALUE"),
     ],
 )
-def test_a_question_that_makes_no_sense_is_a_clear_error(
+def test_invalid_parameters_are_errors(
     folder: Path, text: str, options: dict[str, Any], said: str
 ) -> None:
     with library(folder, engine="memory:") as lib, pytest.raises(UsageError, match=said):
@@ -106,14 +106,16 @@ def test_a_question_that_makes_no_sense_is_a_clear_error(
         "x" * 100_000,
     ],
 )
-def test_no_punctuation_breaks_a_question(folder: Path, engine: str, text: str) -> None:
+def test_no_punctuation_breaks_a_query(folder: Path, engine: str, text: str) -> None:
     with library(folder, engine=engine) as lib:
         lib.search(text)
         lib.search(text, mode="keyword")
         lib.search(text, mode="code")
 
 
-def test_an_answer_within_a_token_budget_says_what_was_left_out(folder: Path, engine: str) -> None:
+def test_an_answer_within_a_token_budget_has_a_notice_about_omissions(
+    folder: Path, engine: str
+) -> None:
     with library(folder, engine=engine) as lib:
         answer = lib.search("token deployment replicas", max_tokens=20, min_confidence=0.0)
         assert sum(len(hit.chunk.text) for hit in answer.hits) <= 20 * 3 + 2
@@ -123,7 +125,7 @@ def test_an_answer_within_a_token_budget_says_what_was_left_out(folder: Path, en
 @pytest.mark.parametrize(
     "given", [{"search": {"skip": ["classify"]}}, {"search.skip": ["classify"]}]
 )
-def test_settings_of_a_call_join_those_of_the_library_dotted_or_in_tables(
+def test_settings_of_a_call_are_added_to_those_of_the_library(
     folder: Path, given: dict[str, Any]
 ) -> None:
     for own in ({"search": {"fuse": "reciprocal"}}, {"search.fuse": "reciprocal"}):
@@ -135,7 +137,7 @@ def test_settings_of_a_call_join_those_of_the_library_dotted_or_in_tables(
             assert "reciprocal" in [each["stage"] for each in why]
 
 
-def test_words_answer_in_full_where_there_is_no_model(folder: Path, engine: str) -> None:
+def test_without_a_model_keyword_search_answers(folder: Path, engine: str) -> None:
     with marklight.open(folder, {"engine": engine, "model": {"name": "none"}}) as lib:
         hybrid = lib.search("token deployment replicas espresso", limit=20)
         words = lib.search("token deployment replicas espresso", limit=20, mode="keyword")
@@ -147,7 +149,7 @@ def test_words_answer_in_full_where_there_is_no_model(folder: Path, engine: str)
             lib.search("token", mode="semantic")
 
 
-def test_a_model_that_cannot_be_loaded_leaves_search_by_words(folder: Path, engine: str) -> None:
+def test_keyword_search_works_if_the_model_cannot_be_loaded(folder: Path, engine: str) -> None:
     with marklight.open(folder, {"engine": engine, "model": {"name": "no such model"}}) as lib:
         assert paths(lib.search("espresso machine", mode="keyword"))[0] == "notes.txt"
         with pytest.raises(ModelError, match="no such model"):
@@ -155,14 +157,14 @@ def test_a_model_that_cannot_be_loaded_leaves_search_by_words(folder: Path, engi
         assert "no such model" in lib.status()["model_problem"]
 
 
-def test_an_empty_folder_answers_that_it_is_empty(tmp_path: Path) -> None:
+def test_an_empty_folder_has_a_notice(tmp_path: Path) -> None:
     with library(tmp_path) as lib:
         answer = lib.search("anything")
         assert not answer.hits
         assert any("no documents" in notice for notice in answer.notices)
 
 
-def test_every_mode_tells_how_much_is_embedded(folder: Path, engine: str) -> None:
+def test_every_mode_reports_the_number_of_embedded_passages(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         lib.index()
         for mode in ("hybrid", "semantic", "keyword", "code"):
@@ -174,7 +176,7 @@ def test_every_mode_tells_how_much_is_embedded(folder: Path, engine: str) -> Non
         assert lib.status()["pending"] == 0
 
 
-def test_words_of_an_earlier_version_are_made_anew_and_told_once(
+def test_a_lexical_index_of_an_earlier_version_is_rebuilt_with_one_notice(
     folder: Path, tmp_path: Path
 ) -> None:
     engine = f"file:{tmp_path / 'index'}"

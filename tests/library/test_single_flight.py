@@ -1,4 +1,4 @@
-"""Searches that come at once share one look at the disk."""
+"""Concurrent searches share one scan of the disk (single-flight)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from marklight.ingest.pipeline import Ingest
 from marklight.library.concurrency import SingleFlight
 from tests.library.conftest import paths
-from tests.library.followed import SECONDS
+from tests.library.watched import SECONDS
 from tests.making import library, write
 from tests.waiting import until
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     pass
 
 
-def test_many_searches_at_once_share_one_look(
+def test_concurrent_searches_share_one_scan(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with library(folder, engine=engine) as lib:
@@ -48,7 +48,7 @@ def test_many_searches_at_once_share_one_look(
         )
 
 
-def test_who_has_no_patience_is_not_kept_waiting() -> None:
+def test_a_caller_with_a_timeout_does_not_wait_longer() -> None:
     flight: SingleFlight[int] = SingleFlight()
     inside, leave = Event(), Event()
 
@@ -66,7 +66,7 @@ def test_who_has_no_patience_is_not_kept_waiting() -> None:
     assert flight.run(lambda: 3, 0.0) == 3
 
 
-def test_a_look_that_fails_serves_nobody_else() -> None:
+def test_a_failed_run_is_not_shared() -> None:
     flight: SingleFlight[int] = SingleFlight()
     inside, leave = Event(), Event()
 

@@ -1,4 +1,4 @@
-"""Words that the library spells in another way, asked of a whole library."""
+"""Spelling correction on a whole library."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAGES = {
     ],
 )
 @pytest.mark.parametrize("mode", ["keyword", "hybrid"])
-def test_a_word_is_found_in_the_other_spelling_and_not_held_back(
+def test_a_word_is_found_in_the_other_spelling_without_abstention(
     tmp_path: Path, engine: str, mode: str, text: str, path: str
 ) -> None:
     with library(write(tmp_path / "docs", PAGES), engine=engine) as lib:
@@ -46,16 +46,14 @@ def test_a_word_is_found_in_the_other_spelling_and_not_held_back(
         assert path not in paths(without) or text == "wifi key"
 
 
-def test_what_is_called_so_in_another_spelling_comes_first(tmp_path: Path, engine: str) -> None:
+def test_a_title_in_the_other_spelling_ranks_first(tmp_path: Path, engine: str) -> None:
     called = {f"note-{number}.md": f"# Note\n\nThe Wi-Fi of {number}.\n" for number in range(3)}
     pages = {**called, "z.md": "# Wi-Fi\n\nThis is about something else altogether.\n"}
     with library(write(tmp_path / "docs", pages), engine=engine) as lib:
         assert paths(lib.search("wifi"))[0] == "z.md"
 
 
-def test_a_mistyped_word_is_told_once_however_often_the_library_is_asked(
-    tmp_path: Path, engine: str
-) -> None:
+def test_a_misspelt_word_has_one_notice_in_every_search(tmp_path: Path, engine: str) -> None:
     copies = {f"copy-{number}.md": "# Copy\n\nThe same text again.\n" for number in range(30)}
     with library(write(tmp_path / "docs", {**PAGES, **copies}), engine=engine) as lib:
         # Of thirty copies one is left, so it is asked again for more.
@@ -64,7 +62,7 @@ def test_a_mistyped_word_is_told_once_however_often_the_library_is_asked(
         assert answer.to_dict()["query"]["text"] == "kuberntes the same text again"
 
 
-def test_a_word_that_is_gone_from_the_library_is_found_in_the_other_spelling(
+def test_a_word_that_was_removed_from_the_library_is_found_in_the_other_spelling(
     tmp_path: Path, engine: str
 ) -> None:
     folder = write(tmp_path / "docs", {**PAGES, "wifi.md": "# Radio\n\nAbout wifi.\n"})

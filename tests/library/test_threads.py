@@ -1,4 +1,4 @@
-"""Many threads on one library: one of each part, the same answers, no one left waiting."""
+"""Many threads on one library: each resource is opened once, answers are the same, nobody deadlocks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def found(lib: marklight.Library, text: str, options: dict[str, Any]) -> list[tu
     return [(hit.chunk.id, round(hit.score, 6)) for hit in answer.hits]
 
 
-def test_eight_threads_find_what_one_finds(pages: Path, engine: str) -> None:
+def test_eight_threads_find_the_same_as_one(pages: Path, engine: str) -> None:
     with library(pages, engine=engine) as alone:
         alone.index()
         expected = [found(alone, *question) for question in QUESTIONS]
@@ -55,7 +55,7 @@ def test_eight_threads_find_what_one_finds(pages: Path, engine: str) -> None:
     assert all(expected)
 
 
-def test_threads_find_what_is_there_while_another_writes(pages: Path, engine: str) -> None:
+def test_threads_find_existing_documents_while_another_writes(pages: Path, engine: str) -> None:
     with library(pages, engine=engine) as lib:
         lib.index()
         done = threading.Event()
@@ -79,7 +79,7 @@ def test_threads_find_what_is_there_while_another_writes(pages: Path, engine: st
     assert [each.result() for each in asking] == [{f"{topic}/first.md"} for topic in TOPICS[:8]]
 
 
-def test_the_first_search_of_many_opens_each_part_once(
+def test_concurrent_first_searches_open_each_resource_once(
     pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
@@ -103,7 +103,7 @@ def test_the_first_search_of_many_opens_each_part_once(
     assert sorted(opened) == ["marklight.engines", "marklight.models"]
 
 
-def test_an_earlier_model_is_loaded_once_though_many_ask_for_it(
+def test_an_earlier_model_is_loaded_once_by_many_threads(
     pages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[str] = []
@@ -121,7 +121,7 @@ def test_an_earlier_model_is_loaded_once_though_many_ask_for_it(
     assert len({*map(id, made)}) == 1
 
 
-def test_nothing_is_still_at_work_when_a_task_fails(pages: Path) -> None:
+def test_no_task_still_runs_when_another_has_failed(pages: Path) -> None:
     ended: list[str] = []
 
     def slow() -> None:
@@ -139,7 +139,7 @@ def test_nothing_is_still_at_work_when_a_task_fails(pages: Path) -> None:
             assert len(ended) == len(tasks) - 1
 
 
-def test_tasks_may_have_tasks_of_their_own(pages: Path) -> None:
+def test_tasks_may_run_tasks_of_their_own(pages: Path) -> None:
     """More tasks than threads, each of which waits for others: nobody waits for ever."""
 
     def inner(number: int) -> int:
@@ -152,7 +152,7 @@ def test_tasks_may_have_tasks_of_their_own(pages: Path) -> None:
     assert found == [111 * number for number in range(9)]
 
 
-def test_a_closed_library_says_so(pages: Path, engine: str) -> None:
+def test_a_closed_library_raises_an_error(pages: Path, engine: str) -> None:
     lib = library(pages, engine=engine)
     lib.index()
     lib.close()
@@ -168,7 +168,7 @@ def test_a_closed_library_says_so(pages: Path, engine: str) -> None:
             ask()
 
 
-def test_closing_while_the_index_is_opened_leaves_nothing_open(
+def test_closing_while_the_index_is_being_opened_leaves_nothing_open(
     pages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = f"file:{pages.parent / 'index'}"
@@ -196,7 +196,7 @@ def test_closing_while_the_index_is_opened_leaves_nothing_open(
         raise AssertionError("there is nothing to see")
 
 
-def test_closing_while_threads_search_ends_them_cleanly(pages: Path, engine: str) -> None:
+def test_closing_during_searches_ends_them_with_an_error(pages: Path, engine: str) -> None:
     lib = library(pages, engine=engine)
     lib.index()
     begun = threading.Barrier(5)

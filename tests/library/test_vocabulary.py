@@ -1,4 +1,4 @@
-"""Words of the library: embedded after its passages, a few at a time, and only once."""
+"""Vocabulary terms are embedded after the passages, a few at a time, and only once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def counting(lib: marklight.Library) -> Counting:
     return model
 
 
-def test_words_are_embedded_after_the_passages_and_told_of(folder: Path, engine: str) -> None:
+def test_vocabulary_terms_are_embedded_after_the_passages(folder: Path, engine: str) -> None:
     told: list[str] = []
     with library(folder, engine=engine) as lib:
         lib.index(progress=lambda phase, done, total: told.append(phase))
@@ -53,7 +53,7 @@ def test_words_are_embedded_after_the_passages_and_told_of(folder: Path, engine:
     assert told.index("Embedding vocabulary") > told.index("Embedding passages")
 
 
-def test_only_new_words_are_embedded_with_the_next_run(folder: Path, engine: str) -> None:
+def test_the_next_run_embeds_only_new_terms(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         model = counting(lib)
         lib.index()
@@ -65,7 +65,7 @@ def test_only_new_words_are_embedded_with_the_next_run(folder: Path, engine: str
         assert set(model.texts[1:]) == {"zebra", "house"}
 
 
-def test_a_search_spends_little_on_words_and_the_next_one_goes_on(
+def test_a_search_embeds_few_terms_and_the_next_one_continues(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedding, "TERM_SECONDS", 0.0)
@@ -86,7 +86,7 @@ def test_a_search_spends_little_on_words_and_the_next_one_goes_on(
         assert lib.status()["generation"] == generation
 
 
-def test_a_run_that_is_stopped_keeps_the_words_it_has(
+def test_a_stopped_run_keeps_the_terms_it_has_embedded(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedding, "TERM_WINDOW", 5)
@@ -106,7 +106,7 @@ def test_a_run_that_is_stopped_keeps_the_words_it_has(
         assert model.texts == left
 
 
-def test_an_abbreviation_finds_what_it_stands_for(tmp_path: Path, engine: str) -> None:
+def test_an_abbreviation_finds_its_long_form(tmp_path: Path, engine: str) -> None:
     write(
         tmp_path / "docs",
         {

@@ -1,4 +1,4 @@
-"""Bits that flip on the disk: no wrong text is shown, and `doctor` finds every one that matters."""
+"""Bit rot: no wrong text is shown, and `doctor` finds every flipped bit that matters."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_changed_passage_is_never_shown(docs: Path, refresh: bool) -> None:
 
 
 @pytest.mark.parametrize("column", ["title", "headings", "anchor", "first_line", "last_line"])
-def test_a_changed_place_of_a_passage_is_never_shown(docs: Path, column: str) -> None:
+def test_changed_line_numbers_of_a_passage_are_never_shown(docs: Path, column: str) -> None:
     value = {"first_line": 1, "last_line": 99, "headings": '["Badger"]'}.get(column, "badger")
     change(docs, f"UPDATE chunks SET {column} = ? WHERE text LIKE '%3 months%'", value)
     with library(docs) as lib:
@@ -136,7 +136,7 @@ def test_a_damaged_vector_is_found_and_computed_again(docs: Path, harm: str) -> 
         assert lib.index().index.pending == 0
 
 
-def test_columns_that_make_no_sense_are_one_clear_line(docs: Path) -> None:
+def test_invalid_columns_are_one_clear_error(docs: Path) -> None:
     change(docs, "UPDATE contents SET record = '{' WHERE document = 1")
     change(docs, "UPDATE chunks SET kind = 'nothing', headings = '[\"\\' WHERE document = 2")
     change(docs, "UPDATE chunks SET text = CAST(x'ff0041' AS TEXT) WHERE document = 3")

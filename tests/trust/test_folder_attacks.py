@@ -70,9 +70,7 @@ def _doctor(folder: Path) -> tuple[bool, str]:
     return found.ok, found.detail
 
 
-def test_a_log_beside_our_database_that_we_did_not_write_changes_no_text(
-    own: Path, theirs: Path
-) -> None:
+def test_a_foreign_write_ahead_log_changes_no_text(own: Path, theirs: Path) -> None:
     change_text(theirs / "library.db", lambda text: text.replace("12 months", "72 months"))
     pages = pages_of(theirs / "library.db")
     total = len(pages)
@@ -82,7 +80,7 @@ def test_a_log_beside_our_database_that_we_did_not_write_changes_no_text(
     assert "12 months" in first["content"]
 
 
-def test_a_log_with_a_schema_without_end_does_not_hang(own: Path, theirs: Path) -> None:
+def test_a_write_ahead_log_with_an_endless_schema_does_not_hang(own: Path, theirs: Path) -> None:
     pages = endless_schema(theirs / "library.db")
     write_log(own / ".marklight" / "library.db-wal", pages, max(pages))
     done = marklight(own, "search", "copper", "--json", seconds=40)
@@ -90,7 +88,7 @@ def test_a_log_with_a_schema_without_end_does_not_hang(own: Path, theirs: Path) 
     assert "move" in done.stderr  # one clear line that says what to do
 
 
-def test_vectors_of_a_database_from_elsewhere_are_not_believed(own: Path, theirs: Path) -> None:
+def test_vectors_of_a_foreign_database_are_not_used(own: Path, theirs: Path) -> None:
     store = theirs / "library.db"
     connection = sqlite3.connect(store)
     one, two = connection.execute("SELECT row, vector, checksum FROM vectors").fetchall()
@@ -106,7 +104,7 @@ def test_vectors_of_a_database_from_elsewhere_are_not_believed(own: Path, theirs
     assert found[0]["path"] == "copper.md"
 
 
-def test_a_table_without_end_in_a_database_from_elsewhere_does_not_fill_the_disk(
+def test_an_endless_table_in_a_foreign_database_does_not_fill_the_disk(
     own: Path, theirs: Path
 ) -> None:
     store = own / ".marklight" / "library.db"
@@ -127,7 +125,7 @@ def test_a_table_without_end_in_a_database_from_elsewhere_does_not_fill_the_disk
     assert "12 months" in done.stdout, done.stderr
 
 
-def test_doctor_compares_the_words_of_the_lexical_index_with_the_text(
+def test_doctor_compares_the_lexical_index_with_the_text(
     own: Path, theirs: Path, tmp_path: Path
 ) -> None:
     exchanged_words(theirs / "library.db", tmp_path / "words")
@@ -139,13 +137,13 @@ def test_doctor_compares_the_words_of_the_lexical_index_with_the_text(
 
 
 @pytest.mark.parametrize("name", ["looked.json", "words/meta.json", "words/marklight.json"])
-def test_deeply_nested_json_in_an_index_is_no_fault(own: Path, name: str) -> None:
+def test_deeply_nested_json_in_an_index_does_not_crash(own: Path, name: str) -> None:
     (own / ".marklight" / name).write_text("[" * 60_000)
     assert [each["path"] for each in _search(own, "copper")] == ["copper.md"]
     assert _doctor(own)[0]
 
 
-def test_a_document_replaced_by_a_link_while_indexing_leads_nowhere(
+def test_a_document_replaced_by_a_link_during_indexing_is_not_followed(
     own: Path, tmp_path: Path
 ) -> None:
     private = tmp_path / "home" / "id_rsa"
@@ -163,7 +161,7 @@ def test_a_document_replaced_by_a_link_while_indexing_leads_nowhere(
     assert "private key\n" not in texts
 
 
-def test_a_folder_replaced_by_a_link_while_indexing_leads_nowhere(
+def test_a_folder_replaced_by_a_link_during_indexing_is_not_followed(
     own: Path, tmp_path: Path
 ) -> None:
     private = write(tmp_path / "home", {"new.md": "private notes\n"})

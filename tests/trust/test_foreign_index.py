@@ -1,4 +1,4 @@
-"""An index that came with a clone, an archive or a sync is neither written nor believed."""
+"""An index that came with a clone, an archive or a sync is neither written nor read."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_symbolic_link_in_a_foreign_index_is_not_followed(
     assert sorted(os.listdir(victim.parent)) == [".bashrc"]
 
 
-def test_the_folder_of_an_index_may_be_a_link_or_a_file(clone: Path, victim: Path) -> None:
+def test_an_index_folder_that_is_a_link_or_a_file_is_not_used(clone: Path, victim: Path) -> None:
     link_to(clone / ".marklight", victim.parent)
     run_all(clone)
     assert sorted(os.listdir(victim.parent)) == [".bashrc"]
@@ -119,7 +119,7 @@ def test_code_in_a_foreign_database_never_runs(clone: Path, harm: object) -> Non
     run_all(clone)
 
 
-def test_an_index_above_does_not_take_the_folder_in(
+def test_a_foreign_index_above_does_not_include_the_folder(
     clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     below = write(clone / "mine", {"secret.md": "# Secret\n\nA lantern of my own.\n"})
@@ -154,9 +154,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("place", INSIDE)
-def test_a_symbolic_link_that_comes_into_our_index_is_not_followed(
-    own: Path, victim: Path, place: str
-) -> None:
+def test_a_symbolic_link_in_our_index_is_not_followed(own: Path, victim: Path, place: str) -> None:
     link_to(own / ".marklight" / place, victim)
     for _ in range(2):
         done = marklight(own, "search", "lantern", "--json")
@@ -172,7 +170,7 @@ def test_a_symbolic_link_that_comes_into_our_index_is_not_followed(
 
 
 @pytest.mark.parametrize("place", INSIDE)
-def test_a_dangling_link_that_comes_into_our_index_makes_no_file(own: Path, place: str) -> None:
+def test_a_dangling_link_in_our_index_creates_no_file(own: Path, place: str) -> None:
     missing = own.parent / "missing"
     link_to(own / ".marklight" / place, missing)
     write(own, {"more.md": "# More\n\nSomething else.\n"})
@@ -189,9 +187,7 @@ def test_a_fifo_in_our_index_does_not_hang(own: Path) -> None:
         assert "lit at dusk" in done.stdout, (place, done.stderr)
 
 
-def test_our_list_of_files_is_written_anew_before_anything_is_deleted(
-    own: Path, victim: Path
-) -> None:
+def test_our_list_of_files_is_rewritten_before_anything_is_deleted(own: Path, victim: Path) -> None:
     list_for_deletion(own / ".marklight" / "words", victim)
     for number in range(3):
         write(own, {f"more{number}.md": f"# More {number}\n\nSomething else.\n"})
@@ -199,7 +195,7 @@ def test_our_list_of_files_is_written_anew_before_anything_is_deleted(
     assert victim.exists()
 
 
-def test_a_journal_that_names_a_file_for_deletion_is_not_obeyed(own: Path, victim: Path) -> None:
+def test_a_journal_that_names_a_file_for_deletion_is_ignored(own: Path, victim: Path) -> None:
     for name in ("library.db", "lock"):
         journal_that_deletes(own / ".marklight" / name, victim)
     run_all(own)
@@ -207,7 +203,7 @@ def test_a_journal_that_names_a_file_for_deletion_is_not_obeyed(own: Path, victi
 
 
 @pytest.mark.parametrize("harm", [recursive_view, trigger])
-def test_a_changed_schema_is_not_obeyed_in_our_index(own: Path, harm: object) -> None:
+def test_a_changed_schema_in_our_index_is_not_executed(own: Path, harm: object) -> None:
     harm(own / ".marklight" / "library.db")  # type: ignore[operator]
     answer = json.loads(marklight(own, "search", "lantern", "--json").stdout)
     assert "lit at dusk" in answer["results"][0]["content"]

@@ -1,4 +1,4 @@
-"""Indexes that were moved, copied, restored or mixed: rebuilt from the documents, with the vectors that still fit."""
+"""Indexes that were moved, copied, restored or mixed are rebuilt from the documents; valid vectors are reused."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_moved_folder_keeps_its_vectors_and_nothing_else(docs: Path) -> None:
         assert not [each for each in lib.search("zebra").notices if "moved" in each]
 
 
-def test_a_copy_gets_an_id_of_its_own_and_the_first_stays_as_it_is(docs: Path) -> None:
+def test_a_copy_gets_its_own_id_and_the_original_is_unchanged(docs: Path) -> None:
     copy = Path(shutil.copytree(docs, docs.with_name("copy")))
     with library(copy) as lib:
         assert first(lib, "otter") == "otter.md"
@@ -87,7 +87,7 @@ def test_a_damaged_vector_is_not_adopted(docs: Path) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.skipif(os.name == "nt", reason="needs a signal that cannot be caught")
-def test_a_kill_while_an_index_is_adopted_loses_nothing(docs: Path, when: str) -> None:
+def test_a_kill_during_adoption_loses_nothing(docs: Path, when: str) -> None:
     moved = docs.rename(docs.with_name("moved"))
     program = (
         "import os, signal, sys\n"
@@ -109,7 +109,7 @@ def test_a_kill_while_an_index_is_adopted_loses_nothing(docs: Path, when: str) -
         assert not list((moved / ".marklight").glob("*.new*"))
 
 
-def test_histories_that_were_mixed_are_told_apart(docs: Path) -> None:
+def test_mixed_up_history_indexes_are_detected(docs: Path) -> None:
     """One index is copied, each copy goes its own way, then the database of one replaces the other's."""
     copy = Path(shutil.copytree(docs, docs.with_name("copy")))
     for folder, name in ((docs, "giraffe"), (copy, "copper")):
@@ -129,7 +129,7 @@ def test_histories_that_were_mixed_are_told_apart(docs: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["library.db", "words", "vectors"])
-def test_a_part_of_a_history_that_went_another_way_is_not_believed(docs: Path, part: str) -> None:
+def test_a_diverged_part_of_a_history_is_not_used(docs: Path, part: str) -> None:
     """The same index at one point, then two ways to go on: by a backup that was put back in place."""
     index = docs / ".marklight"
     backup = Path(shutil.copytree(index, docs.with_name("backup")))
@@ -155,7 +155,7 @@ def test_a_part_of_a_history_that_went_another_way_is_not_believed(docs: Path, p
             assert lib.engine.check() == [] or _ == 0
 
 
-def test_a_large_old_database_cannot_hold_the_user_up(
+def test_a_large_old_database_does_not_delay_the_user(
     docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(create, "_COPY_SECONDS", 0.0)
@@ -168,7 +168,7 @@ def test_a_large_old_database_cannot_hold_the_user_up(
         assert "vectors" not in notice
 
 
-def test_the_index_of_commits_is_adopted_by_itself(tmp_path: Path) -> None:
+def test_the_history_index_is_adopted_separately(tmp_path: Path) -> None:
     repository = write(tmp_path / "repository", PAGES)
     for command in (
         ["init", "-q"],

@@ -1,4 +1,4 @@
-"""Libraries above and below each other: named when one is made, and never taken for each other."""
+"""Libraries above and below each other are named in notices and never mixed up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters that stand in the question itself, asked of a whole library."""
+"""Filters inside a query, on a whole library."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.making import library, write
         ("tag:security", {"auth.md"}),
     ],
 )  # fmt: skip
-def test_words_of_a_question_filter(
+def test_operators_in_a_query_filter(
     folder: Path, engine: str, text: str, expected: set[str]
 ) -> None:
     with library(folder, engine=engine) as lib:
@@ -35,9 +35,7 @@ def test_words_of_a_question_filter(
             assert answer.to_dict()["query"]["text"] == text
 
 
-def test_a_question_finds_nothing_outside_of_the_path_it_was_given(
-    folder: Path, engine: str
-) -> None:
+def test_a_path_filter_in_a_query_excludes_other_paths(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         text = "token replicas path:deploy/**"
         outside = lib.search(text, path="auth.md", min_confidence=0.0)
@@ -65,7 +63,7 @@ def test_a_question_finds_nothing_outside_of_the_path_it_was_given(
         ("replicas tag:security path:deploy/**", "No passage passes all of the filters: tag security, path deploy/**"),
     ],
 )  # fmt: skip
-def test_an_answer_that_filters_leave_nothing_for_names_the_one_that_does(
+def test_an_empty_answer_names_the_filter_that_causes_it(
     folder: Path, engine: str, text: str, why: str
 ) -> None:
     with library(folder, engine=engine) as lib:
@@ -74,9 +72,7 @@ def test_an_answer_that_filters_leave_nothing_for_names_the_one_that_does(
         assert answer.abstained == why
 
 
-def test_an_answer_that_is_not_there_among_what_passes_names_the_filters(
-    folder: Path, engine: str
-) -> None:
+def test_an_abstention_names_the_filters(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         answer = lib.search("replicas tag:security", mode="keyword", after="2020")
         assert answer.abstained == (
@@ -84,18 +80,14 @@ def test_an_answer_that_is_not_there_among_what_passes_names_the_filters(
         )
 
 
-def test_a_question_that_is_nothing_but_filters_is_answered_for_certain(
-    folder: Path, engine: str
-) -> None:
+def test_a_query_of_filters_only_never_abstains(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         answer = lib.search("status:draft", explain=True)
         assert set(paths(answer)) == {"auth.md"}
         assert {why.value for hit in answer.hits for why in hit.why if why.stage == "answer"} == {1}
 
 
-def test_what_something_is_called_is_no_filter_though_a_dash_is_in_it(
-    folder: Path, engine: str
-) -> None:
+def test_a_name_with_a_dash_is_not_a_filter(folder: Path, engine: str) -> None:
     write(folder, {"hints.md": "# Hints and -annotations\n\nBoth are hints.\n"})
     with library(folder, engine=engine) as lib:
         for text in ("Hints and -annotations", "hints and -ANNOTATIONS"):
@@ -106,12 +98,12 @@ def test_what_something_is_called_is_no_filter_though_a_dash_is_in_it(
         assert "hints.md" not in paths(left_out)
 
 
-def test_what_was_left_out_is_told(folder: Path, engine: str) -> None:
+def test_excluded_terms_have_a_notice(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         answer = lib.search("token -refresh")
         assert any("-refresh" in notice for notice in answer.notices)
 
 
-def test_a_date_that_is_none_is_refused_in_the_question_too(folder: Path, engine: str) -> None:
+def test_an_invalid_date_in_a_query_is_an_error(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib, pytest.raises(UsageError, match="2026-02-31"):
         lib.search("token after:2026-02-31")

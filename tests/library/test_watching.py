@@ -1,4 +1,4 @@
-"""A thread follows the disk: text at once, vectors when there is time, and nobody waits for it."""
+"""The watcher indexes text at once, embeds when there is time, and blocks nobody."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from marklight.ingest.pipeline import Ingest
 from marklight.library import Library
 from marklight.library.watching import IndexingProgress, Watcher
 from tests.library.conftest import paths
-from tests.library.followed import QUICK, SECONDS, Gated, following, settled
+from tests.library.watched import QUICK, SECONDS, Gated, following, settled
 from tests.making import library, write
 from tests.waiting import until
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     pass
 
 
-def test_it_indexes_at_once_and_then_what_changes(folder: Path, engine: str) -> None:
+def test_the_watcher_indexes_at_once_and_then_all_changes(folder: Path, engine: str) -> None:
     with following(folder, engine) as (lib, follower, reports):
         until(lambda: settled(lib, follower))
         assert sum(len(each.added) for each in reports) == 4
@@ -53,7 +53,7 @@ def test_a_rename_is_a_move_and_embeds_nothing(folder: Path, engine: str) -> Non
         assert lib.ingest.counts().pending == 0
 
 
-def test_an_edit_is_found_at_once_while_vectors_are_made(
+def test_an_edit_is_found_at_once_while_passages_are_embedded(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedding, "SMALL_WINDOW", 1)
@@ -76,7 +76,7 @@ def test_an_edit_is_found_at_once_while_vectors_are_made(
         follower.close()
 
 
-def test_before_text_is_in_a_search_answers_at_once_and_says_how_far_it_is(
+def test_during_the_first_run_a_search_returns_at_once_with_the_progress(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, read = Event(), reading.read
@@ -98,7 +98,7 @@ def test_before_text_is_in_a_search_answers_at_once_and_says_how_far_it_is(
         assert paths(lib.search("espresso", mode="keyword")) == ["notes.txt"]
 
 
-def test_the_first_files_of_many_are_found_while_the_others_are_read(
+def test_the_first_files_are_found_while_the_others_are_indexed(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write(tmp_path, {f"{number:03}.md": f"# Note {number}\n" for number in range(80)})
@@ -117,7 +117,7 @@ def test_the_first_files_of_many_are_found_while_the_others_are_read(
         gate.set()
 
 
-def test_what_a_search_finds_changed_is_heard_of_too(folder: Path, engine: str) -> None:
+def test_listeners_are_notified_of_changes_that_a_search_finds(folder: Path, engine: str) -> None:
     with following(folder, engine, {"debounce_ms": 60_000.0}) as (lib, follower, reports):
         until(lambda: settled(lib, follower))
         write(folder, {"zebra.md": "# Zebra\n\nA zebra has stripes.\n"})
@@ -126,7 +126,7 @@ def test_what_a_search_finds_changed_is_heard_of_too(folder: Path, engine: str) 
         until(lambda: settled(lib, follower))
 
 
-def test_closing_in_the_middle_of_embedding_keeps_what_is_done(
+def test_closing_during_embedding_keeps_finished_vectors(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedding, "SMALL_WINDOW", 1)
@@ -146,7 +146,7 @@ def test_closing_in_the_middle_of_embedding_keeps_what_is_done(
         assert counts.embedded < counts.chunks
 
 
-def test_another_process_that_writes_is_waited_for(folder: Path, tmp_path: Path) -> None:
+def test_the_watcher_waits_for_another_writer(folder: Path, tmp_path: Path) -> None:
     place = f"file:{tmp_path / 'index'}"
     with library(folder, engine=place) as other, other.engine.writing(1):
         holding = following(folder, place)
@@ -158,7 +158,7 @@ def test_another_process_that_writes_is_waited_for(folder: Path, tmp_path: Path)
     holding.__exit__(None, None, None)
 
 
-def test_a_folder_that_goes_is_told_and_followed_again_when_it_is_back(
+def test_a_deleted_folder_is_reported_and_watched_again_when_it_returns(
     folder: Path, engine: str
 ) -> None:
     with following(folder, engine) as (lib, follower, reports):
@@ -173,7 +173,7 @@ def test_a_folder_that_goes_is_told_and_followed_again_when_it_is_back(
         until(lambda: any(id.path == "zebra.md" for each in reports for id in each.added))
 
 
-def test_one_collection_of_several_may_be_away_for_a_while(tmp_path: Path, engine: str) -> None:
+def test_one_collection_of_several_may_be_missing_for_a_while(tmp_path: Path, engine: str) -> None:
     write(tmp_path, {"one/a.md": "# Alpha\n", "two/b.md": "# Beta\n", "home/x": ""})
     collections = {"one": str(tmp_path / "one"), "two": str(tmp_path / "two")}
     with following(tmp_path / "home", engine, collections=collections) as (lib, follower, _):
@@ -192,7 +192,7 @@ def test_one_collection_of_several_may_be_away_for_a_while(tmp_path: Path, engin
         until(lambda: lib.search("epsilon", mode="keyword", refresh=False).hits)
 
 
-def test_an_index_that_is_deleted_is_made_again(folder: Path, tmp_path: Path) -> None:
+def test_a_deleted_index_is_rebuilt(folder: Path, tmp_path: Path) -> None:
     with following(folder, f"file:{tmp_path / 'index'}") as (lib, follower, _):
         until(lambda: settled(lib, follower))
         shutil.rmtree(tmp_path / "index")
@@ -200,7 +200,7 @@ def test_an_index_that_is_deleted_is_made_again(folder: Path, tmp_path: Path) ->
         until(lambda: settled(lib, follower) and lib.ingest.counts().embedded)
 
 
-def test_a_fault_is_told_and_does_not_end_it(
+def test_an_unexpected_error_is_reported_and_does_not_stop_the_watcher(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look = Ingest.compare
@@ -216,7 +216,7 @@ def test_a_fault_is_told_and_does_not_end_it(
         assert lib.reading.counts().documents == 4
 
 
-def test_where_the_system_tells_nothing_the_disk_is_looked_at(
+def test_without_file_system_events_the_disk_is_scanned(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -233,14 +233,14 @@ def test_where_the_system_tells_nothing_the_disk_is_looked_at(
         assert not follower.problem
 
 
-def test_without_the_model_words_are_followed_all_the_same(folder: Path, engine: str) -> None:
+def test_without_a_model_text_is_still_indexed(folder: Path, engine: str) -> None:
     with following(folder, engine, model={"name": "no-such-model"}) as (lib, follower, _):
         until(lambda: "no-such-model" in follower.problem)
         write(folder, {"zebra.md": "# Zebra\n"})
         until(lambda: lib.reading.counts().documents == 5)
 
 
-def test_python_can_follow_along(folder: Path, engine: str) -> None:
+def test_changes_can_be_watched_from_python(folder: Path, engine: str) -> None:
     with library(folder, engine=engine, index=QUICK) as lib:
         lib.index()
         changes = lib.watch()
@@ -271,11 +271,11 @@ def test_python_can_follow_along(folder: Path, engine: str) -> None:
         (IndexingProgress("Scanning files", 0, 0), "indexing (scanning files)"),
     ],
 )
-def test_how_far_a_run_is_in_words(at: IndexingProgress, said: str) -> None:
+def test_the_progress_of_a_run_is_printed(at: IndexingProgress, said: str) -> None:
     assert str(at) == said
 
 
-def test_who_follows_may_leave_at_any_moment_of_a_question(tmp_path: Path) -> None:
+def test_the_watcher_may_stop_at_any_moment_of_a_search(tmp_path: Path) -> None:
     class Leaving(Library):
         """Whoever looks twice for who follows it finds them gone."""
 

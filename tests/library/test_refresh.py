@@ -1,4 +1,4 @@
-"""An answer is as the disk is now, however little of the disk there was time to look at."""
+"""Results match the disk, even if a scan runs out of time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def indexed(lib: marklight.Library) -> set[tuple[str, str, str]]:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_huge_tree_is_covered_by_several_searches_of_several_processes(
+def test_searches_of_several_processes_together_scan_a_huge_tree(
     tree: Path, tmp_path: Path
 ) -> None:
     place = f"file:{tmp_path / 'index'}"
@@ -72,7 +72,7 @@ def test_a_huge_tree_is_covered_by_several_searches_of_several_processes(
         assert "b/page.md" not in {path for _, path, _ in indexed(lib)}
 
 
-def test_a_small_tree_is_compared_whole_and_leaves_no_bookmark(tree: Path, tmp_path: Path) -> None:
+def test_a_small_tree_is_scanned_whole_and_leaves_no_cursor(tree: Path, tmp_path: Path) -> None:
     with library(tree, engine=f"file:{tmp_path / 'index'}") as lib:
         lib.index()
         write(tree, {"z.md": "# Z\n\nA walrus.\n"})
@@ -91,7 +91,7 @@ def test_a_small_tree_is_compared_whole_and_leaves_no_bookmark(tree: Path, tmp_p
         '{"next": ["default", "c"], "claimed": {"default": {"x": 1}}}',
     ],
 )  # fmt: skip
-def test_a_damaged_bookmark_does_no_harm(tree: Path, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_scan_cursor_is_ignored(tree: Path, tmp_path: Path, damage: str) -> None:
     place = f"file:{tmp_path / 'index'}"
     with library(tree, engine=place) as lib:
         lib.index()
@@ -104,7 +104,7 @@ def test_a_damaged_bookmark_does_no_harm(tree: Path, tmp_path: Path, damage: str
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_hit_that_changed_is_read_again_though_the_look_did_not_come_to_it(
+def test_a_changed_result_is_indexed_again_though_the_scan_did_not_reach_it(
     tree: Path, engine: str
 ) -> None:
     with library(tree, engine=engine) as lib:
@@ -125,9 +125,7 @@ def test_a_hit_that_changed_is_read_again_though_the_look_did_not_come_to_it(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_new_file_that_is_asked_for_by_its_name_is_read_though_no_look_came_to_it(
-    tree: Path, engine: str
-) -> None:
+def test_a_new_file_is_found_by_name_though_no_scan_reached_it(tree: Path, engine: str) -> None:
     with library(tree, engine=engine) as lib:
         lib.index()
         write(
@@ -150,7 +148,7 @@ def test_a_new_file_that_is_asked_for_by_its_name_is_read_though_no_look_came_to
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_hit_that_is_gone_is_never_returned(tree: Path, engine: str) -> None:
+def test_a_deleted_result_is_never_returned(tree: Path, engine: str) -> None:
     with library(tree, engine=engine, search={"skip": ["existing_files"]}) as lib:
         lib.index()
         (tree / "f/page.md").unlink()
@@ -164,7 +162,7 @@ def test_a_hit_that_is_gone_is_never_returned(tree: Path, engine: str) -> None:
         assert answer.abstained == "The matching files no longer exist"
 
 
-def test_what_is_gone_vouches_for_nothing_else(tmp_path: Path, engine: str) -> None:
+def test_deleted_files_do_not_support_other_results(tmp_path: Path, engine: str) -> None:
     pages = {"owl.md": "# Owl\n\nThe owl hunts at night.\n", "tea.md": "# Tea\n\nNight tea.\n"}
     folder = write(tmp_path / "docs", pages)
     with library(folder, engine=engine, model={"name": "none"}) as lib:
@@ -176,9 +174,7 @@ def test_what_is_gone_vouches_for_nothing_else(tmp_path: Path, engine: str) -> N
         assert (answer.abstained or "").startswith("No confident match")
 
 
-def test_what_is_gone_takes_no_place_however_far_back_it_was_found(
-    tmp_path: Path, engine: str
-) -> None:
+def test_deleted_files_take_no_place_at_any_depth(tmp_path: Path, engine: str) -> None:
     others = {name: " ".join(f"{name}{number}" for number in range(8)) for name in "bcdefghj"}
     pages = {f"{name}.md": f"# {name}\n\nkumquat {words}\n" for name, words in others.items()}
     folder = write(tmp_path / "docs", pages)
@@ -197,7 +193,7 @@ def test_what_is_gone_takes_no_place_however_far_back_it_was_found(
             assert len(paths(found)) == limit
 
 
-def test_without_a_look_a_changed_file_is_said(tree: Path, engine: str) -> None:
+def test_without_a_refresh_a_changed_file_has_a_notice(tree: Path, engine: str) -> None:
     with library(tree, engine=engine) as lib:
         lib.index()
         write(tree, {"f/page.md": "# f\n\nAll about f and the walrus.\n"})
@@ -206,7 +202,9 @@ def test_without_a_look_a_changed_file_is_said(tree: Path, engine: str) -> None:
         assert any("shown as indexed before the last change" in each for each in answer.notices)
 
 
-def test_a_changed_hit_is_said_while_another_process_writes(tree: Path, tmp_path: Path) -> None:
+def test_a_changed_result_has_a_notice_while_another_process_writes(
+    tree: Path, tmp_path: Path
+) -> None:
     place = f"file:{tmp_path / 'index'}"
     with library(tree, engine=place) as lib, library(tree, engine=place) as other:
         lib.index()
@@ -218,14 +216,14 @@ def test_a_changed_hit_is_said_while_another_process_writes(tree: Path, tmp_path
         assert any("shown as indexed before the last change" in each for each in answer.notices)
 
 
-def test_a_file_that_can_no_longer_be_read_is_dropped(tree: Path, engine: str) -> None:
+def test_a_file_that_became_unreadable_is_removed(tree: Path, engine: str) -> None:
     with library(tree, engine=engine) as lib:
         lib.index()
         write(tree, {"f/page.md": b"\x00\x01\x02" * 100})
         assert "f/page.md" not in paths(lib.search("all about f", mode="keyword"))
 
 
-def test_many_changes_are_read_bit_by_bit_and_counted_meanwhile(
+def test_many_changes_are_indexed_in_steps_and_counted_as_pending(
     tree: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch, "SMALL_BATCH_FILES", 2)
@@ -271,7 +269,7 @@ def edit(root: Path, what: str, one: str, other: str) -> None:
 @given(st.lists(EDITS, max_size=12), st.sampled_from(["file", "memory"]))
 @example([("write", name, "walrus") for name in NAMES], "file")  # copies, of which one is shown
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
-def test_after_whatever_happened_repeated_searches_end_with_the_truth(
+def test_repeated_searches_converge_to_the_state_of_the_disk(
     edits: list[tuple[str, str, str]], engine: str
 ) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
@@ -303,7 +301,9 @@ def test_after_whatever_happened_repeated_searches_end_with_the_truth(
             lib.close()
 
 
-def test_an_index_that_is_deleted_under_a_library_is_made_again(tree: Path, tmp_path: Path) -> None:
+def test_an_index_that_is_deleted_under_an_open_library_is_rebuilt(
+    tree: Path, tmp_path: Path
+) -> None:
     index = tmp_path / "index"
     with library(tree, engine=f"file:{index}") as lib:
         lib.index()
@@ -321,7 +321,7 @@ def test_an_index_that_is_deleted_under_a_library_is_made_again(tree: Path, tmp_
         assert not again.engine.check()
 
 
-def test_an_index_that_is_replaced_under_a_library_is_built_again_from_the_documents(
+def test_an_index_that_is_replaced_under_an_open_library_is_rebuilt(
     tree: Path, tmp_path: Path
 ) -> None:
     index, other = tmp_path / "index", tmp_path / "other"

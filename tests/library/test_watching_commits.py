@@ -1,4 +1,4 @@
-"""Whoever follows the files makes the vectors of commits too, after those of documents."""
+"""The watcher embeds commits after documents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import marklight
 from marklight.ingest import embedding
 from marklight.library.watching import Watcher
-from tests.library.followed import QUICK, SECONDS, Gated, following, settled
+from tests.library.watched import QUICK, SECONDS, Gated, following, settled
 from tests.making import library
 from tests.repository import Repository, needs_git
 from tests.waiting import until
@@ -25,7 +25,7 @@ def commits_pending(lib: marklight.Library) -> int:
 
 
 @needs_git
-def test_vectors_of_commits_are_made_after_those_of_documents(tmp_path: Path, engine: str) -> None:
+def test_commits_are_embedded_after_documents(tmp_path: Path, engine: str) -> None:
     made = Repository(tmp_path / "docs")
     made.commit("Start with an espresso page", {"espresso.md": "# Espresso\n\nGrind finely.\n"})
     model = Gated()
@@ -51,7 +51,7 @@ def test_vectors_of_commits_are_made_after_those_of_documents(tmp_path: Path, en
 
 
 @needs_git
-def test_a_history_that_nobody_asked_for_is_not_made(tmp_path: Path, engine: str) -> None:
+def test_a_history_that_was_never_searched_is_not_indexed(tmp_path: Path, engine: str) -> None:
     made = Repository(tmp_path / "docs")
     made.commit("Start with an espresso page", {"espresso.md": "# Espresso\n\nGrind finely.\n"})
     with following(made.folder, engine) as (lib, follower, _):
@@ -60,7 +60,7 @@ def test_a_history_that_nobody_asked_for_is_not_made(tmp_path: Path, engine: str
 
 
 @needs_git
-def test_closing_stops_the_vectors_of_commits_too(
+def test_closing_stops_the_embedding_of_commits_too(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedding, "SMALL_WINDOW", 1)

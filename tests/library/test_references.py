@@ -1,4 +1,4 @@
-"""Which document a reference, a path or a folder means."""
+"""Documents by reference, path, title and folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.library.conftest import paths
 from tests.making import library, write
 
 
-def test_a_reference_leads_to_its_part(folder: Path, engine: str) -> None:
+def test_a_reference_returns_its_part_of_a_document(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         lib.index()
         assert lib.get("auth.md").text.startswith("---")
@@ -31,9 +31,7 @@ def test_a_reference_leads_to_its_part(folder: Path, engine: str) -> None:
             lib.get("auth.md:9-2")
 
 
-def test_a_document_is_found_by_its_title_where_nothing_else_is_called_so(
-    tmp_path: Path, engine: str
-) -> None:
+def test_a_document_is_found_by_a_unique_title(tmp_path: Path, engine: str) -> None:
     pages = {
         "one.md": "# Night shift\n\nWho sleeps when.\n\n## Pay\n\nA quarter more.\n",
         "two.md": "---\naliases: [Rota]\n---\n# Shifts: all\n\nThe plan.\n",
@@ -66,7 +64,7 @@ def test_an_outline_has_lines_and_anchors(folder: Path, engine: str) -> None:
         ]
 
 
-def test_a_path_from_where_one_stands_is_that_file_in_its_own_collection(tmp_path: Path) -> None:
+def test_a_relative_path_means_the_file_in_its_own_collection(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -92,7 +90,7 @@ def test_a_path_from_where_one_stands_is_that_file_in_its_own_collection(tmp_pat
                 lib.get(outside, near=tmp_path)
 
 
-def test_part_of_a_library_can_be_asked_for_by_its_folder(folder: Path) -> None:
+def test_a_search_can_be_limited_to_a_folder(folder: Path) -> None:
     with library(folder) as lib:
         lib.index()
     with marklight.open(folder / "deploy", {"model": {"name": "fake"}}) as lib:
@@ -101,7 +99,7 @@ def test_part_of_a_library_can_be_asked_for_by_its_folder(folder: Path) -> None:
         assert {path.partition("/")[0] for path in paths(answer)} == {"deploy"}
 
 
-def test_the_collection_one_stands_in_comes_first_and_hides_no_other(
+def test_the_current_collection_ranks_first_and_hides_no_other(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "# Apples\n\napples are red and round, red apples fall from old trees in autumn\n"
@@ -119,7 +117,7 @@ def test_the_collection_one_stands_in_comes_first_and_hides_no_other(
             assert all(hit.score <= 1 for hit in answer.hits)
 
 
-def test_a_folder_inside_a_collection_stands_for_its_documents(tmp_path: Path) -> None:
+def test_a_folder_inside_a_collection_means_its_documents(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -140,7 +138,7 @@ def test_a_folder_inside_a_collection_stands_for_its_documents(tmp_path: Path) -
         lib.search("apples")
 
 
-def test_a_folder_that_was_named_and_a_filter_must_both_hold(tmp_path: Path, engine: str) -> None:
+def test_a_folder_and_a_filter_apply_together(tmp_path: Path, engine: str) -> None:
     write(
         tmp_path,
         {
@@ -159,12 +157,12 @@ def test_a_folder_that_was_named_and_a_filter_must_both_hold(tmp_path: Path, eng
         assert set(paths(lib.search("banana", path="[slug]/a.md", limit=9))) >= {"[slug]/a.md"}
 
 
-def test_a_missing_folder_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such folder"):
         marklight.open(tmp_path / "nowhere")
 
 
-def test_a_collection_whose_folder_is_gone_is_said_and_keeps_its_documents(
+def test_a_collection_with_a_missing_folder_has_a_notice_and_keeps_its_documents(
     tmp_path: Path, engine: str
 ) -> None:
     write(tmp_path, {"one/a.md": "apples in the cellar", "two/b.md": "pears in the cellar"})

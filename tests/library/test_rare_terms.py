@@ -1,4 +1,4 @@
-"""Days that are nearly alike: the one with the rare word of a question comes first."""
+"""Among nearly equal documents, the one with the rare term of the query ranks first."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def day(number: int) -> str:
 
 
 @pytest.mark.parametrize("files", ["one a day", "one for all"])
-def test_the_day_with_the_rare_word_comes_first(tmp_path: Path, files: str) -> None:
+def test_the_document_with_the_rare_term_ranks_first(tmp_path: Path, files: str) -> None:
     days = {f"2024-{1 + at // 28:02}-{1 + at % 28:02}": day(at) for at in range(90)}
     pages = {f"{name}.md": f"# {name}\n\n{text}" for name, text in days.items()}
     if files == "one for all":

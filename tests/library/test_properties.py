@@ -1,4 +1,4 @@
-"""What is true of every answer, whatever is asked, of every engine."""
+"""Properties that hold for every answer, query and engine."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ options = st.fixed_dictionaries(
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(question=questions, chosen=options)
 @example(question="token refresh", chosen={"limit": 100, "mode": "hybrid", "min_confidence": 0.0})
-def test_every_answer_keeps_what_it_promises(
+def test_every_answer_satisfies_its_invariants(
     both: list[marklight.Library], question: str, chosen: dict[str, Any]
 ) -> None:
     for lib in both:
@@ -128,7 +128,7 @@ def test_every_answer_keeps_what_it_promises(
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(question=questions, chosen=options)
 @example(question="token refresh", chosen={"limit": 100, "mode": "hybrid", "min_confidence": 0.0})
-def test_every_engine_answers_as_brute_force_does(
+def test_every_engine_agrees_with_brute_force(
     both: list[marklight.Library], question: str, chosen: dict[str, Any]
 ) -> None:
     oracle, found = (lib.search(question, refresh=False, **chosen).hits for lib in both)
@@ -140,22 +140,20 @@ def test_every_engine_answers_as_brute_force_does(
             assert found[at].chunk == oracle[at].chunk
 
 
-def test_what_is_asked_here_is_answered_at_length(both: list[marklight.Library]) -> None:
+def test_the_queries_of_these_tests_have_enough_results(both: list[marklight.Library]) -> None:
     for lib in both:
         assert len(lib.search("token refresh", limit=100, min_confidence=0.0).hits) > 30
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t"])
-def test_an_empty_question_is_a_clear_error(both: list[marklight.Library], text: str) -> None:
+def test_an_empty_query_is_an_error(both: list[marklight.Library], text: str) -> None:
     for lib in both:
         with pytest.raises(UsageError, match="empty"):
             lib.search(text)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 101, 10**9])
-def test_a_number_of_results_outside_1_to_100_is_a_clear_error(
-    both: list[marklight.Library], limit: int
-) -> None:
+def test_a_limit_outside_1_to_100_is_an_error(both: list[marklight.Library], limit: int) -> None:
     for lib in both:
         with pytest.raises(UsageError, match="1 to 100"):
             lib.search("token", limit=limit)
@@ -172,7 +170,7 @@ FILTERS: dict[str, tuple[Filters, Callable[[Page], bool]]] = {
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_a_filtered_search_finds_what_a_library_of_those_documents_would(
+def test_a_filtered_search_equals_a_search_of_a_library_of_these_documents(
     both: list[marklight.Library], tmp_path: Path, name: str
 ) -> None:
     filters, passes = FILTERS[name]
@@ -212,7 +210,7 @@ def test_auth_finds_authentication(tmp_path: Path) -> None:
         assert paths(lib.search("auth"))[0] == "a.md"
 
 
-def test_a_broad_question_is_answered_from_several_documents(tmp_path: Path) -> None:
+def test_a_broad_query_has_results_from_several_documents(tmp_path: Path) -> None:
     chance = random.Random(3)
     files = {f"{at}.md": f"# Thing {at}\n\nDeployment {talk(chance, 10)}\n" for at in range(4)}
     files["long.md"] = "# Deployment\n\n" + "\n\n".join(

@@ -1,4 +1,4 @@
-"""What is called exactly as the question comes first, among dozens of documents that speak of it."""
+"""A document or section whose title equals the query ranks first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ THINGS = "apple pear plum fig grape melon lemon lime peach cherry mango papaya".
 DEEDS = "growing picking storing".split()
 
 
-def test_for_a_name_that_is_not_there_only_what_is_like_it_is_offered(tmp_path: Path) -> None:
+def test_for_an_unknown_title_only_similar_documents_are_returned(tmp_path: Path) -> None:
     folder = write(tmp_path, {"guide/auth.md": "# Auth\n\n## Token refresh\n\nAn hour.\n"})
     with library(folder) as lib:
         lib.index()
@@ -82,20 +82,20 @@ def lib(
         "Growing  fíg",
     ],
 )
-def test_a_document_called_as_the_question_is_first(
+def test_a_document_whose_title_is_the_query_ranks_first(
     lib: marklight.Library, asked: str, mode: str
 ) -> None:
     assert paths(lib.search(asked, mode=mode, refresh=False))[0] == "growing/fig-growing.md"
 
 
-def test_every_title_puts_its_document_first(lib: marklight.Library) -> None:
+def test_the_title_of_every_document_finds_it_first(lib: marklight.Library) -> None:
     for thing in THINGS:
         for deed in DEEDS:
             found = lib.search(f"{deed} {thing}", refresh=False)
             assert paths(found)[0] == f"{deed}/{thing}-{deed}.md"
 
 
-def test_every_heading_puts_its_section_into_the_first_three(lib: marklight.Library) -> None:
+def test_every_heading_finds_its_section_among_the_first_three(lib: marklight.Library) -> None:
     for thing in THINGS:
         for deed in DEEDS:
             found = lib.search(f"When {deed} {thing} fails", refresh=False)
@@ -103,24 +103,24 @@ def test_every_heading_puts_its_section_into_the_first_three(lib: marklight.Libr
             assert (f"{deed}/{thing}-{deed}.md", (f"When {deed} {thing} fails",)) in above
 
 
-def test_every_keyword_puts_its_document_into_the_first_five(lib: marklight.Library) -> None:
+def test_every_keyword_finds_its_document_among_the_first_five(lib: marklight.Library) -> None:
     for thing in THINGS:
         for deed in DEEDS:
             found = lib.search(f"{thing}wort{deed}", refresh=False)
             assert f"{deed}/{thing}-{deed}.md" in paths(found)[:5]
 
 
-def test_a_name_passes_no_filter(lib: marklight.Library) -> None:
+def test_a_title_does_not_bypass_filters(lib: marklight.Library) -> None:
     found = lib.search("Growing fig", path="picking/**", refresh=False, min_confidence=0.0)
     assert found.hits
     assert all(path.startswith("picking/") for path in paths(found))
 
 
-def test_names_mean_nothing_to_a_search_for_code(lib: marklight.Library) -> None:
+def test_code_search_ignores_titles(lib: marklight.Library) -> None:
     assert not lib.search("Growing fig", mode="code", refresh=False).hits
 
 
-def test_a_document_that_is_gone_is_not_brought_back_by_its_name(tmp_path: Path) -> None:
+def test_a_deleted_document_is_not_found_by_its_title(tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", {"a.md": "# Some thing\n\nx\n", "b.md": "# Other\n\ny\n"})
     with library(folder, engine="memory:") as lib:
         lib.index()
@@ -128,7 +128,7 @@ def test_a_document_that_is_gone_is_not_brought_back_by_its_name(tmp_path: Path)
         assert "a.md" not in paths(lib.search("Some thing", refresh=False, min_confidence=0.0))
 
 
-def test_where_many_are_called_alike_the_best_come_first_and_the_rest_stay(tmp_path: Path) -> None:
+def test_with_many_equal_titles_the_best_come_first_and_the_rest_stay(tmp_path: Path) -> None:
     files = {
         f"{thing}/index.md": f"# All of {thing}\n\n{thing * 3} of {thing * 5}\n"
         for thing in THINGS[:8]
@@ -142,7 +142,7 @@ def test_where_many_are_called_alike_the_best_come_first_and_the_rest_stay(tmp_p
         assert [path == "guide.md" for path in paths(found)[:4]] == [False, False, False, True]
 
 
-def test_scores_stay_below_one_and_what_was_first_follows_at_once(lib: marklight.Library) -> None:
+def test_scores_stay_below_one_and_the_former_first_result_follows(lib: marklight.Library) -> None:
     with_names = lib.search("Growing fig", mode="keyword", limit=20, refresh=False)
     without = lib.search(
         "Growing fig",
@@ -160,14 +160,14 @@ def test_scores_stay_below_one_and_what_was_first_follows_at_once(lib: marklight
     assert new[:3] == old[:3]
 
 
-def test_what_is_brought_in_is_the_first_passage(lib: marklight.Library) -> None:
+def test_the_added_result_is_the_first_passage_of_its_document(lib: marklight.Library) -> None:
     with lib.engine.snapshot() as snapshot:
         (hit,) = ExactTitle()(Query("Growing fig"), (), Tools(snapshot))
     assert (hit.chunk.path, hit.chunk.ordinal) == ("growing/fig-growing.md", 0)
     assert 0.5 <= hit.score <= 1.0
 
 
-def test_a_section_that_stands_well_already_is_not_put_lower_by_its_name(
+def test_a_section_that_ranks_well_is_not_ranked_lower_by_its_title(
     lib: marklight.Library,
 ) -> None:
     with lib.engine.snapshot() as snapshot:

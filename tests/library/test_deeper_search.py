@@ -1,4 +1,4 @@
-"""Copies of one page, and pages that are gone, do not hide what else there is."""
+"""Duplicates and deleted files do not crowd out other results: the search goes deeper."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pages(copies: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "keyword"])
-def test_copies_of_one_page_do_not_take_the_places_of_others(tmp_path: Path, mode: str) -> None:
+def test_copies_of_one_document_do_not_crowd_out_others(tmp_path: Path, mode: str) -> None:
     with library(write(tmp_path, pages(60))) as lib:
         lib.index()
         found = lib.search("database backups", mode=mode, limit=5, min_confidence=0.0)
@@ -38,7 +38,7 @@ def test_copies_of_one_page_do_not_take_the_places_of_others(tmp_path: Path, mod
     assert len({hit.chunk.text for hit in found.hits}) == 5
 
 
-def test_what_is_gone_does_not_take_the_places_of_others(tmp_path: Path) -> None:
+def test_deleted_files_do_not_crowd_out_others(tmp_path: Path) -> None:
     gone = {
         f"old/{number}.md": f"# Old {number}\n\nBackups {number}: database backups.\n"
         for number in range(60)

@@ -1,4 +1,4 @@
-"""The documents and tags of a library, told a part at a time."""
+"""The paginated list of documents, and the tags of a library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGES = {
 }
 
 
-def test_all_documents_are_told_once_whatever_the_size_of_a_part(tmp_path: Path) -> None:
+def test_pages_of_any_size_list_every_document_once(tmp_path: Path) -> None:
     with library(write(tmp_path, PAGES)) as lib:
         lib.index()
         for limit in (1, 4, 6, 7):
@@ -32,7 +32,7 @@ def test_all_documents_are_told_once_whatever_the_size_of_a_part(tmp_path: Path)
             assert told == sorted(PAGES)
 
 
-def test_what_comes_between_two_parts_upsets_none(tmp_path: Path) -> None:
+def test_documents_added_between_two_pages_do_not_disturb_the_list(tmp_path: Path) -> None:
     with library(write(tmp_path, PAGES)) as lib:
         lib.index()
         part = lib.documents(limit=3)
@@ -42,7 +42,7 @@ def test_what_comes_between_two_parts_upsets_none(tmp_path: Path) -> None:
         assert [id.path for id, _ in rest.documents] == [*sorted(PAGES)[3:], "b/zoo.md"]
 
 
-def test_paths_like_a_text_begin_with_it_or_hold_it(tmp_path: Path) -> None:
+def test_paths_that_begin_with_a_text_come_before_those_that_contain_it(tmp_path: Path) -> None:
     with library(write(tmp_path, {**PAGES, "two.md": "# Two\n", "x/untwo.md": "# X\n"})) as lib:
         lib.index()
         found = [id.path for id, _ in lib.documents(like="TWO").documents]
@@ -51,19 +51,19 @@ def test_paths_like_a_text_begin_with_it_or_hold_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("after", ["x", "[]", "[1,2,3]", "{}", "7", '["a"]'])
-def test_a_mark_that_nobody_gave_is_refused(tmp_path: Path, after: str) -> None:
+def test_an_invalid_cursor_is_an_error(tmp_path: Path, after: str) -> None:
     with library(tmp_path) as lib, pytest.raises(UsageError, match="`next`"):
         lib.documents(after=after)
 
 
-def test_tags_are_counted_with_those_below_them(tmp_path: Path) -> None:
+def test_tags_are_counted_with_nested_tags(tmp_path: Path) -> None:
     pages = {"a.md": "---\ntags: [Area/Work]\n---\n# A\n", "b.md": "---\ntags: [area]\n---\n# B\n"}
     with library(write(tmp_path, pages)) as lib:
         lib.index()
         assert lib.tags() == {"area": 2, "area/work": 1}
 
 
-def test_a_path_of_a_named_collection_is_no_other(tmp_path: Path) -> None:
+def test_with_a_collection_only_its_own_path_is_found(tmp_path: Path) -> None:
     write(tmp_path, {"one/b/x.md": "# Of one\n", "two/x.md": "# Of two\n"})
     with library(tmp_path, collections={"a": "one", "b": "two"}) as lib:
         lib.index()

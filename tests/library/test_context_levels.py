@@ -1,4 +1,4 @@
-"""As much around a passage as one likes, through the public door."""
+"""Context levels of a passage, through the public API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lib(tmp_path: Path, engine: str) -> Iterator[marklight.Library]:
         yield lib
 
 
-def test_every_hit_says_how_far_it_can_be_widened_and_get_gives_it(lib: marklight.Library) -> None:
+def test_every_result_lists_its_context_levels_and_get_returns_them(lib: marklight.Library) -> None:
     (result,) = lib.search("what says part 3", limit=1).to_dict()["results"]
     assert result["levels"][0]["level"] == "passage"
     assert result["levels"][-1]["level"] == "document"
@@ -38,7 +38,7 @@ def test_every_hit_says_how_far_it_can_be_widened_and_get_gives_it(lib: markligh
         assert extract["chunk_id"] == result["chunk_id"]
 
 
-def test_levels_are_those_of_the_passage_whatever_is_shown_of_it(lib: marklight.Library) -> None:
+def test_context_levels_do_not_depend_on_what_is_shown(lib: marklight.Library) -> None:
     (plain,) = lib.search("what says part 3", limit=1).to_dict()["results"]
     wishes: list[dict[str, Any]] = [{"context": 1}, {"expand_context": True}]
     for options in wishes:
@@ -48,7 +48,7 @@ def test_levels_are_those_of_the_passage_whatever_is_shown_of_it(lib: marklight.
         assert len(wide["content"]) > len(plain["content"])
 
 
-def test_sections_in_place_of_passages_can_be_widened_too(lib: marklight.Library) -> None:
+def test_sections_in_place_of_passages_have_context_levels_too(lib: marklight.Library) -> None:
     options: list[dict[str, Any]] = [{}, {"context": 1}, {"expand_context": True}]
     for more in options:
         (result,) = lib.search("what says part 3", limit=1, parents=True, **more).to_dict()[
@@ -65,7 +65,7 @@ def test_sections_in_place_of_passages_can_be_widened_too(lib: marklight.Library
     assert lib.get(result["chunk_id"]).levels == lib.get(result["chunk_id"], context=1).levels
 
 
-def test_a_heading_can_be_widened_too(lib: marklight.Library) -> None:
+def test_a_heading_has_context_levels_too(lib: marklight.Library) -> None:
     whole = lib.get("page.md#parts", level="section")
     assert whole.text.startswith("## Parts"), "the section named, not the first one below it"
     assert whole.text.endswith(PAGE[-40:])
@@ -84,7 +84,7 @@ def test_a_context_is_a_number_of_neighbours(lib: marklight.Library) -> None:
     assert lib.get("page.md#part-3", level="neighbours").text == wide
 
 
-def test_levels_that_make_no_sense_are_clear_errors(lib: marklight.Library) -> None:
+def test_invalid_context_levels_are_errors(lib: marklight.Library) -> None:
     with pytest.raises(UsageError, match="no level is called"):
         lib.get("page.md", level="book")
     with pytest.raises(UsageError, match="neighbours"):
@@ -93,7 +93,7 @@ def test_levels_that_make_no_sense_are_clear_errors(lib: marklight.Library) -> N
         lib.get("page.md", context=21)
 
 
-def test_a_passage_of_a_file_that_is_gone_is_not_shown(lib: marklight.Library) -> None:
+def test_a_passage_of_a_deleted_file_is_not_shown(lib: marklight.Library) -> None:
     chunk = lib.search("what says part 3", limit=1).hits[0].chunk
     (lib.place.folder / "page.md").unlink()
     with written_by_another(lib), pytest.raises(NotFound, match="no longer on the disk"):

@@ -1,4 +1,4 @@
-"""An index that is always true: what changes on the disk, what a run does, what it leaves alone."""
+"""Indexing runs: what changes on the disk, what a run does and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def test_a_folder_is_indexed_and_searched(folder: Path, engine: str) -> None:
         assert 0 < answer.hits[0].score <= 1
 
 
-def test_a_search_indexes_a_new_folder_by_itself(folder: Path, engine: str) -> None:
+def test_a_search_indexes_a_new_folder(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         assert paths(lib.search("espresso machine"))[0] == "notes.txt"
 
 
-def test_the_next_question_sees_what_changed_on_the_disk(folder: Path, engine: str) -> None:
+def test_the_next_search_finds_changes_on_the_disk(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         lib.index()
         write(folder, {"new.md": "# Zebra\n\nA zebra has stripes.\n"})
@@ -38,7 +38,7 @@ def test_the_next_question_sees_what_changed_on_the_disk(folder: Path, engine: s
         assert "notes.txt" not in paths(lib.search("espresso machine"))
 
 
-def test_without_a_look_at_the_disk_a_dead_file_is_still_never_returned(
+def test_without_a_refresh_a_deleted_file_is_still_never_returned(
     folder: Path, engine: str
 ) -> None:
     with library(folder, engine=engine) as lib:
@@ -51,7 +51,7 @@ def test_without_a_look_at_the_disk_a_dead_file_is_still_never_returned(
         assert alone.abstained == "The matching files no longer exist"
 
 
-def test_nothing_changed_makes_no_commit(folder: Path, engine: str) -> None:
+def test_without_changes_nothing_is_written(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         first = lib.index()
         again = lib.index()
@@ -59,7 +59,7 @@ def test_nothing_changed_makes_no_commit(folder: Path, engine: str) -> None:
         assert not [*again.added, *again.changed, *again.removed, *again.moved]
 
 
-def test_a_change_is_one_changed_document(folder: Path, engine: str) -> None:
+def test_one_changed_file_is_one_changed_document(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         lib.index()
         write(folder, {"auth.md": "# Authentication\n\nTokens never expire.\n"})
@@ -68,9 +68,7 @@ def test_a_change_is_one_changed_document(folder: Path, engine: str) -> None:
         assert not report.added
 
 
-def test_a_file_that_is_only_touched_is_not_read_into_the_index_again(
-    folder: Path, engine: str
-) -> None:
+def test_a_touched_file_is_not_indexed_again(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         lib.index()
         os.utime(folder / "auth.md", (1, 1))
@@ -79,7 +77,7 @@ def test_a_file_that_is_only_touched_is_not_read_into_the_index_again(
         assert lib.index().index.generation == report.index.generation
 
 
-def test_a_moved_folder_is_embedded_no_second_time(folder: Path, engine: str) -> None:
+def test_a_moved_folder_is_not_embedded_again(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         lib.index()
         (folder / "deploy").rename(folder / "operations")
@@ -92,7 +90,7 @@ def test_a_moved_folder_is_embedded_no_second_time(folder: Path, engine: str) ->
         assert lib.ingest.counts().pending == 0
 
 
-def test_no_passage_is_longer_than_the_model_takes(folder: Path, engine: str) -> None:
+def test_no_passage_exceeds_the_token_limit_of_the_model(folder: Path, engine: str) -> None:
     write(folder, {"dense.md": "# Dense\n\n" + "a b c d e f g h " * 90 + "\n\n" + "x " * 700})
     with library(folder, engine=engine) as lib:
         report = lib.index()
@@ -111,7 +109,7 @@ def test_no_passage_is_longer_than_the_model_takes(folder: Path, engine: str) ->
         assert lib.index().index.generation == generation
 
 
-def test_a_rebuild_embeds_nothing_again(folder: Path, engine: str) -> None:
+def test_a_rebuild_reuses_all_vectors(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         lib.index()
         with lib.engine.writing(0):
@@ -120,7 +118,7 @@ def test_a_rebuild_embeds_nothing_again(folder: Path, engine: str) -> None:
         assert lib.ingest.counts().pending == 0
 
 
-def test_other_chunk_sizes_redo_the_text_by_themselves(folder: Path, tmp_path: Path) -> None:
+def test_other_chunk_sizes_rebuild_the_text(folder: Path, tmp_path: Path) -> None:
     place = f"file:{tmp_path / 'index'}"
     with library(folder, engine=place) as lib:
         lib.index()
@@ -129,7 +127,7 @@ def test_other_chunk_sizes_redo_the_text_by_themselves(folder: Path, tmp_path: P
         assert not lib.index().changed
 
 
-def test_words_answer_before_vectors_are_there(folder: Path, engine: str) -> None:
+def test_keyword_search_works_before_passages_are_embedded(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         with lib.engine.writing(0):
             lib.ingest.index_text(lib.ingest.compare())
@@ -139,7 +137,7 @@ def test_words_answer_before_vectors_are_there(folder: Path, engine: str) -> Non
         assert any("0 of" in notice for notice in answer.notices)
 
 
-def test_a_search_with_no_time_to_embed_answers_all_the_same(folder: Path, engine: str) -> None:
+def test_a_search_without_time_to_embed_still_answers(folder: Path, engine: str) -> None:
     with library(folder, engine=engine, index={"first_search_seconds": 0.0}) as lib:
         answer = lib.search("espresso machine")
         assert paths(answer)[0] == "notes.txt"
@@ -147,7 +145,7 @@ def test_a_search_with_no_time_to_embed_answers_all_the_same(folder: Path, engin
 
 
 @pytest.mark.parametrize("verb", ["index", "search"])
-def test_a_new_model_embeds_anew_and_the_old_one_answers_meanwhile(
+def test_the_old_model_is_used_until_the_new_one_has_embedded_everything(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     place = f"file:{tmp_path / 'index'}"
@@ -179,7 +177,7 @@ def test_a_new_model_embeds_anew_and_the_old_one_answers_meanwhile(
             assert old not in snapshot.status.models()
 
 
-def test_one_bad_file_is_a_line_in_the_status(folder: Path, engine: str) -> None:
+def test_a_refused_file_is_listed_in_the_status(folder: Path, engine: str) -> None:
     write(folder, {"bad.md": b"a\x00b", "good.md": "# Good\n\nfine\n"})
     with library(folder, engine=engine) as lib:
         report = lib.index()
@@ -193,7 +191,9 @@ def test_one_bad_file_is_a_line_in_the_status(folder: Path, engine: str) -> None
         assert not lib.status()["failed"]
 
 
-def test_broken_frontmatter_loses_nothing_and_is_remarked(folder: Path, engine: str) -> None:
+def test_invalid_frontmatter_has_a_remark_and_the_text_is_indexed(
+    folder: Path, engine: str
+) -> None:
     write(folder, {"odd.md": "---\ntitle: [never closed\n---\n\nquokka\n"})
     with library(folder, engine=engine) as lib:
         report = lib.index()
@@ -207,7 +207,7 @@ def test_broken_frontmatter_loses_nothing_and_is_remarked(folder: Path, engine: 
         assert not lib.status()["remarks"]
 
 
-def test_a_document_that_turns_bad_is_no_longer_served(folder: Path, engine: str) -> None:
+def test_a_document_that_becomes_unreadable_is_no_longer_shown(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         lib.index()
         write(folder, {"notes.txt": b"espresso \x00 machine"})
@@ -215,7 +215,7 @@ def test_a_document_that_turns_bad_is_no_longer_served(folder: Path, engine: str
         assert [one["path"] for one in lib.status()["failed"]] == ["notes.txt"]
 
 
-def test_a_failure_goes_with_its_file(folder: Path, engine: str) -> None:
+def test_a_failure_is_removed_with_its_file(folder: Path, engine: str) -> None:
     write(folder, {"bad.md": b"a\x00b"})
     with library(folder, engine=engine) as lib:
         lib.index()
@@ -224,7 +224,9 @@ def test_a_failure_goes_with_its_file(folder: Path, engine: str) -> None:
         assert not lib.status()["failed"]
 
 
-def test_a_second_writer_is_told_and_a_reader_still_answers(folder: Path, tmp_path: Path) -> None:
+def test_a_second_writer_gets_an_error_and_searches_still_work(
+    folder: Path, tmp_path: Path
+) -> None:
     place = f"file:{tmp_path / 'index'}"
     quick = {"wait_seconds": 0.1}
     with library(folder, engine=place) as one, library(folder, engine=place, index=quick) as other:
@@ -238,7 +240,7 @@ def test_a_second_writer_is_told_and_a_reader_still_answers(folder: Path, tmp_pa
         assert any("Another process" in notice for notice in answer.notices)
 
 
-def test_a_plan_made_before_another_process_wrote_is_not_followed(
+def test_a_diff_made_before_another_process_wrote_is_made_again(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = f"file:{tmp_path / 'index'}"

@@ -1,4 +1,4 @@
-"""Words that are no plain words: each finds the page that has it, and not the one beside it."""
+"""Tokens with punctuation: each finds the document that contains it, and not a similar one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ PAGES = {
         ("expanding template", "cpp.md"),
     ],
 )
-def test_signs_are_data(tmp_path: Path, engine: str, question: str, path: str) -> None:
+def test_punctuation_is_part_of_a_token(
+    tmp_path: Path, engine: str, question: str, path: str
+) -> None:
     write(tmp_path / "docs", PAGES)
     with library(tmp_path / "docs", engine=engine) as lib:
         lib.index()
@@ -74,7 +76,7 @@ def test_signs_are_data(tmp_path: Path, engine: str, question: str, path: str) -
         ("drawCircle", "other.md"),
     ],
 )
-def test_names_in_code_are_found_whole_and_in_parts(
+def test_identifiers_are_found_whole_and_by_their_parts(
     tmp_path: Path, engine: str, question: str, path: str
 ) -> None:
     write(tmp_path / "docs", PAGES)
@@ -94,7 +96,7 @@ def test_names_in_code_are_found_whole_and_in_parts(
         ("aliases: [quokka]", "author: quokka"),
     ],
 )
-def test_the_stronger_field_comes_first(
+def test_the_field_with_the_higher_boost_ranks_first(
     tmp_path: Path, engine: str, fields: tuple[str, str]
 ) -> None:
     stronger, weaker = fields
@@ -118,9 +120,7 @@ def test_the_stronger_field_comes_first(
 
 
 @pytest.mark.parametrize("field", ["title", "keywords", "description", "tags", "aliases"])
-def test_every_stronger_field_comes_before_the_text(
-    tmp_path: Path, engine: str, field: str
-) -> None:
+def test_every_boosted_field_ranks_before_the_text(tmp_path: Path, engine: str, field: str) -> None:
     said = "quokka" if field in ("title", "description") else "[quokka]"
     write(
         tmp_path / "docs",
