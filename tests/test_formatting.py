@@ -50,7 +50,7 @@ def test_a_passage_in_a_notebook_is_text_and_not_html() -> None:
 def test_no_text_becomes_a_tag_or_a_control_character(text: str, title: str) -> None:
     page = Tags(answer(text, title=title)._repr_html_())
     assert page.tags <= {"ol", "li", "b", "pre"}
-    assert not any(ord(sign) < 32 and sign not in "\n\t" for sign in page.text)
+    assert not any(ord(character) < 32 and character not in "\n\t" for character in page.text)
 
 
 def test_str_is_the_text_of_the_command_line(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_formats_for_programs_contain_no_escape_sequences() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stream", "environment", "signs"),
+    ("stream", "environment", "escapes"),
     [
         (Tty(), {"TERM": "xterm-256color"}, True),
         (Tty(), {}, True),
@@ -101,9 +101,9 @@ def test_formats_for_programs_contain_no_escape_sequences() -> None:
     ],
 )
 def test_escape_sequences_depend_on_terminal_and_environment(
-    stream: io.StringIO, environment: dict[str, str], signs: bool
+    stream: io.StringIO, environment: dict[str, str], escapes: bool
 ) -> None:
-    assert style_for(stream, environment, {}).escapes is signs
+    assert style_for(stream, environment, {}).escapes is escapes
 
 
 def test_a_document_of_an_unknown_collection_is_not_linked() -> None:

@@ -56,11 +56,11 @@ def test_debug_prints_the_traceback_and_keeps_the_exit_code(
 
 
 @pytest.mark.parametrize("command", ["search", "commits"])
-@pytest.mark.parametrize("question", ["-house", "-noise", "-not this", "--but these", "- dash"])
+@pytest.mark.parametrize("query", ["-house", "-noise", "-not this", "--but these", "- dash"])
 def test_a_query_with_a_leading_dash_gets_a_hint(
-    folder: Path, capsys: pytest.CaptureFixture[str], command: str, question: str
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str, query: str
 ) -> None:
-    code, out, err = run_cli(capsys, command, question)
+    code, out, err = run_cli(capsys, command, query)
     assert (code, out) == (2, "")
     assert err.endswith(" Put -- before a query that starts with a dash.\n")
 

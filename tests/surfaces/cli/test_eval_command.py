@@ -20,22 +20,22 @@ TEXTS = {
     "d/3": ("Backups", "Backups are kept for thirty days in the vault."),
     "d/4": ("", "def get_user_by_id(id):\n    # no heading\n    return users[id]"),
 }
-QUESTIONS = {
+EXPECTED = {
     "q1": ("when do tokens expire", "d/1"),
     "q2": ("roll back a deployment", "d/2"),
     "q3": ("how long are backups kept", "d/3"),
 }
-QUESTION_TEXTS = [WARM_UP, *(text for text, _ in QUESTIONS.values())]
+QUERY_TEXTS = [WARM_UP, *(text for text, _ in EXPECTED.values())]
 BEIR = {
     CORPUS: "".join(
         json.dumps({"_id": id, "title": title, "text": text}) + "\n"
         for id, (title, text) in TEXTS.items()
     ),
     QUERIES: "".join(
-        json.dumps({"_id": id, "text": text}) + "\n" for id, (text, _) in QUESTIONS.items()
+        json.dumps({"_id": id, "text": text}) + "\n" for id, (text, _) in EXPECTED.items()
     ),
     QRELS: "query-id\tcorpus-id\tscore\n"
-    + "".join(f"{id}\t{answer}\t1\n" for id, (_, answer) in QUESTIONS.items()),
+    + "".join(f"{id}\t{answer}\t1\n" for id, (_, answer) in EXPECTED.items()),
 }
 PAGES = {
     "docs/guide/auth.md": "# Auth\n\n## Token refresh\n\nTokens expire after an hour.\n\n## Logging in\n\nWith a password and a second factor.\n",
@@ -102,12 +102,12 @@ def test_all_metrics_are_1_if_every_answer_ranks_first(
 
 
 def test_an_answer_at_rank_2_counts_half(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = '{"_id": "q1", "text": "tokens expire"}\n'
+    query = '{"_id": "q1", "text": "tokens expire"}\n'
     texts = [("best", "tokens expire"), ("other", "tokens are long and many and never expire")]
     corpus = "".join(
         json.dumps({"_id": id, "title": "page", "text": text}) + "\n" for id, text in texts
     )
-    write(folder / "set", {CORPUS: corpus, QUERIES: asked, QRELS: "q1\tother\t1\n"})
+    write(folder / "set", {CORPUS: corpus, QUERIES: query, QRELS: "q1\tother\t1\n"})
     found = run_json(capsys, "set", "--mode", "keyword")
     assert found["metrics"]["mrr@10"] == 1 / 2
     assert found["metrics"]["success@1"] == 0
@@ -117,14 +117,14 @@ def test_an_answer_at_rank_2_counts_half(folder: Path, capsys: pytest.CaptureFix
 def test_the_source_document_of_a_query_is_not_ranked_unless_it_is_relevant(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = {
+    query = {
         "_id": "q1",
         "text": "tokens of love expire never",
         "sources": ["espresso.md", "guide/auth.md"],
     }
     files = {
         "dataset.toml": 'corpus = "../docs"\ndrop_sources = true\n',
-        QUERIES: json.dumps(asked) + "\n",
+        QUERIES: json.dumps(query) + "\n",
         QRELS: "q1\tguide/auth.md\t1\n",
     }
     write(folder / "anchors", files)
@@ -184,7 +184,7 @@ def test_a_second_run_reuses_the_index(
     written = {path: path.stat().st_ctime_ns for path in texts}
     assert len(written) == 4
     model = FakeEmbedder()
-    known = {text: model.embed_query(text) for text in [*QUESTION_TEXTS, *off_topic_queries()]}
+    known = {text: model.embed_query(text) for text in [*QUERY_TEXTS, *off_topic_queries()]}
 
     def never(*_: object) -> None:
         raise AssertionError("a passage was embedded again")

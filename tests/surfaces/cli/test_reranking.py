@@ -18,7 +18,7 @@ PAGES = {
     "undo.md": "# Back\n\nundo a rollout of the app, as I do\n",
     "coffee.md": "# Coffee\n\ngrind beans\n",
 }
-ASKED = "how do I undo a rollout of the app"
+QUERY = "how do I undo a rollout of the app"
 
 
 @pytest.fixture
@@ -54,22 +54,22 @@ def scored(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, flo
 def test_rerank_without_a_model_explains_how_to_get_one(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = run_cli(capsys, "search", ASKED, "--rerank")
+    code, out, err = run_cli(capsys, "search", QUERY, "--rerank")
     assert (code, out) == (3, "")
-    assert "Reading text" not in err, "it is told before any work is done"
+    assert "Reading text" not in err, "reported before any work is done"
     assert f"{DEFAULT_RERANKER} is not installed" in err
     assert f"marklight models pull {DEFAULT_RERANKER}" in err
     assert "Traceback" not in err
-    assert run_cli(capsys, "search", ASKED)[0] == 0
+    assert run_cli(capsys, "search", QUERY)[0] == 0
 
 
 def test_rerank_uses_the_installed_default_model(
     folder: Path, model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_cli(capsys, "models", "import", str(model), "--name", DEFAULT_RERANKER)[0] == 0
-    found = scored(capsys, ASKED, "--rerank")
+    found = scored(capsys, QUERY, "--rerank")
     assert next(iter(found)) == "undo.md"
-    assert scored(capsys, ASKED) == {}, "not set, not asked for"
+    assert scored(capsys, QUERY) == {}, "neither configured nor requested"
 
 
 def test_a_configured_model_reranks_queries_of_three_or_more_words(
@@ -78,19 +78,19 @@ def test_a_configured_model_reranks_queries_of_three_or_more_words(
     monkeypatch.setenv("MARKLIGHT_RERANKER_NAME", str(model))
     # [CLS] 9 words [SEP] "back", "undo a rollout of the app , as i do" [SEP]; not in it: how.
     expected = pairs.likely(found=8, tokens=1 + 9 + 1 + 1 + 10 + 1)
-    assert scored(capsys, ASKED)["undo.md"] == pytest.approx(expected, abs=1e-4)
-    assert scored(capsys, ASKED, "--no-rerank") == {}
+    assert scored(capsys, QUERY)["undo.md"] == pytest.approx(expected, abs=1e-4)
+    assert scored(capsys, QUERY, "--no-rerank") == {}
     assert scored(capsys, "undo rollout") == {}
     assert "undo.md" in scored(capsys, "undo rollout", "--rerank")
     assert "undo.md" in scored(capsys, "undo rollout", "--set", "search.rerank.words=2")
-    assert scored(capsys, ASKED, "--set", 'search.skip=["rerank"]') == {}
+    assert scored(capsys, QUERY, "--set", 'search.skip=["rerank"]') == {}
 
 
 def test_candidates_and_time_limit_are_settings(
     folder: Path, model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MARKLIGHT_RERANKER_NAME", str(model))
-    arguments = ("search", ASKED, "--min-confidence", "0")
+    arguments = ("search", QUERY, "--min-confidence", "0")
     code, _, err = run_cli(capsys, *arguments, "--set", "search.rerank.budget_ms=0")
     assert code == 0
     assert "re-ranked 1 of 2 candidates within 0 ms" in err
@@ -109,21 +109,21 @@ def test_an_unusable_configured_model_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MARKLIGHT_RERANKER_NAME", "nowhere")
-    code, _, err = run_cli(capsys, "search", ASKED)
+    code, _, err = run_cli(capsys, "search", QUERY)
     assert code == 3
     assert "no cross-encoder named 'nowhere'" in err
-    assert run_cli(capsys, "search", ASKED, "--no-rerank")[0] == 0
+    assert run_cli(capsys, "search", QUERY, "--no-rerank")[0] == 0
     assert run_cli(capsys, "search", "rollout")[0] == 0, "not needed for one word"
     assert "nowhere" in json.loads(run_cli(capsys, "status", "--json")[1])["reranker_problem"]
     assert run_cli(capsys, "doctor")[0] == 3
 
     vectors = tiny.write_folder(tmp_path / "vectors", tiny.weights())
-    code, _, err = run_cli(capsys, "search", ASKED, "--set", f"reranker.name={vectors}")
+    code, _, err = run_cli(capsys, "search", QUERY, "--set", f"reranker.name={vectors}")
     assert code == 3
     assert "vectors is an embedding model: it cannot re-rank" in err
 
     shutil.copy(vectors / "onnx" / "model.onnx", model / "onnx" / "model.onnx")
-    code, _, err = run_cli(capsys, "search", ASKED, "--set", f"reranker.name={model}")
+    code, _, err = run_cli(capsys, "search", QUERY, "--set", f"reranker.name={model}")
     assert code == 3
     assert "pairs" in err
     assert "Traceback" not in err

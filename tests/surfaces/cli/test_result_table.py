@@ -72,4 +72,4 @@ def test_no_line_is_wider_than_the_terminal(text: str, path: str, width: int) ->
     table = result_table([replace(hit, chunk=one)], query=text, width=width)
     assert all(display_width(line) <= width for line in table.split("\n"))
     assert table.count("\n") == 1
-    assert all(wcwidth(sign) >= 0 for sign in table if sign != "\n")
+    assert all(wcwidth(character) >= 0 for character in table if character != "\n")

@@ -43,7 +43,7 @@ def test_all_other_text_of_a_json_file_is_unchanged(user: User, client: str, tex
     assert now == {CLIENTS[client].servers: {}} | wanted
     # Only additions: every old character is still there, in order.
     rest = iter(after)
-    assert all(sign in rest for sign in text.strip())
+    assert all(character in rest for character in text.strip())
     user.install_mcp(client, "--remove")
     removed = file.read_bytes().decode()
     assert json.loads(removed.removeprefix("\ufeff")) == wanted
@@ -65,8 +65,8 @@ def test_an_object_created_for_the_entry_is_removed_with_it(user: User, client: 
     user.install_mcp(client, "--remove")
     assert values(file) == {"theme": "dark"}
     # An object that the user wrote stays, even if it is empty.
-    for holds in ({}, {"own": {"command": "npx"}}):
-        user.write_config(client, json.dumps({servers: holds}))
+    for content in ({}, {"own": {"command": "npx"}}):
+        user.write_config(client, json.dumps({servers: content}))
         user.install_mcp(client)
         now = values(file)
         now[servers].pop("own", None)

@@ -41,12 +41,12 @@ TOML_FILES = st.permutations(TOML_PIECES).flatmap(
 
 @given(JSON_FILES, INDENTS, st.booleans(), PATHS, VALUES)
 def test_adding_a_json_entry_changes_nothing_else(
-    holds: dict[str, Any], indent: Any, escaped: bool, keys: tuple[str, ...], value: Any
+    content: dict[str, Any], indent: Any, escaped: bool, keys: tuple[str, ...], value: Any
 ) -> None:
-    outer = holds.get(keys[0])
+    outer = content.get(keys[0])
     if len(keys) > 1 and not isinstance(outer, dict):
-        holds.pop(keys[0], None)
-    text = json.dumps(holds, indent=indent, ensure_ascii=escaped)
+        content.pop(keys[0], None)
+    text = json.dumps(content, indent=indent, ensure_ascii=escaped)
     after = JSON.put(text, keys, value)
     wanted = json.loads(text)
     inner = wanted
@@ -61,9 +61,9 @@ def test_adding_a_json_entry_changes_nothing_else(
 
 @given(JSON_FILES, INDENTS)
 def test_adding_and_removing_a_json_entry_restores_the_text(
-    holds: dict[str, Any], indent: Any
+    content: dict[str, Any], indent: Any
 ) -> None:
-    text = json.dumps({**holds, "servers": {"other": {"command": "x"}}}, indent=indent)
+    text = json.dumps({**content, "servers": {"other": {"command": "x"}}}, indent=indent)
     keys = ("servers", "marklight")
     assert JSON.take(JSON.put(text, keys, {"command": "y"}), keys) == text
 

@@ -147,12 +147,12 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "said"), WRONG.values(), ids=WRONG.keys())
-def test_wrong_usage_gets_a_hint(user: User, arguments: list[str], said: str) -> None:
+@pytest.mark.parametrize(("arguments", "hint"), WRONG.values(), ids=WRONG.keys())
+def test_wrong_usage_gets_a_hint(user: User, arguments: list[str], hint: str) -> None:
     code, out, err = user.install_mcp(*arguments)
     assert code == 2
     assert not out
-    assert said in err
+    assert hint in err
     assert err.count("\n") == 1
     assert not list(user.home.iterdir())
 
@@ -194,12 +194,12 @@ def test_a_file_changed_meanwhile_is_read_again(
 ) -> None:
     file = user.write_config("claude-code", '{"numStartups": 1}')
     real = config_file._read
-    told: list[Path] = []
+    calls: list[Path] = []
 
-    def load(asked: Path) -> bytes | None:
-        found = real(asked)
-        if not told:
-            told.append(asked)
+    def load(path: Path) -> bytes | None:
+        found = real(path)
+        if not calls:
+            calls.append(path)
             file.write_text('{"numStartups": 2}')
         return found
 

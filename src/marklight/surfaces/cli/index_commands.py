@@ -179,7 +179,7 @@ def _print_status(values: dict[str, Any]) -> None:
 
 
 def _daemon(library: Library | RemoteLibrary) -> dict[str, Any] | None:
-    """Return the state of the daemon that serves this library, whatever its settings."""
+    """Return the state of the daemon that serves this library, with any settings."""
     from marklight.surfaces.daemon.discovery import state_files
     from marklight.surfaces.daemon.lifecycle import answering_daemon
 
