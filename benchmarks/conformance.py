@@ -1,4 +1,4 @@
-"""The protocol's own conformance suite and its Inspector against our server; Node comes as a Python package."""
+"""Run the MCP conformance suite and the MCP Inspector against our server; Node comes as a Python package."""
 
 from __future__ import annotations
 

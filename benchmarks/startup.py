@@ -1,4 +1,4 @@
-"""Time to import, to show help, and to run over nothing new, against the least that Python needs."""
+"""Measure the time of `import marklight`, `--help` and an index run without changes, against bare Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ print(json.dumps({"ms": took, "heavy": heavy}))
 """
 
 
-def timed(*command: str) -> float:
+def measure(*command: str) -> float:
+    """Return the duration of a command in milliseconds."""
     began = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True)
     return (time.perf_counter() - began) * 1e3
@@ -43,7 +44,7 @@ def main() -> None:
             "--set",
             "model.name=fake",
         )
-        timed(*index)
+        measure(*index)
         rows = {
             "bare_python_ms": (sys.executable, "-c", "pass"),
             "import_click_ms": (sys.executable, "-c", "import click"),
@@ -53,14 +54,14 @@ def main() -> None:
         times: dict[str, list[float]] = {name: [] for name in rows}
         for _ in range(ROUNDS):
             for name, command in rows.items():
-                times[name].append(timed(*command))
+                times[name].append(measure(*command))
     figures = {name: statistics.median(values) for name, values in times.items()}
     walk = statistics.median(stat_walk(kubernetes) for _ in range(9)) * 1e3
     imports = [in_a_process(IMPORT) for _ in range(ROUNDS)]
     save(
         "startup",
         {
-            "import_marklight_ms": statistics.median(one["ms"] for one in imports),
+            "import_marklight_ms": statistics.median(run["ms"] for run in imports),
             "heavy_modules": imports[0]["heavy"],
             **figures,
             "stat_walk_ms": walk,

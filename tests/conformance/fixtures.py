@@ -1,4 +1,4 @@
-"""Our own server with the tools, resources and prompts that the conformance suite asks for by name."""
+"""Our server with the tools, resources and prompts that the MCP conformance suite requires."""
 
 from __future__ import annotations
 
@@ -21,68 +21,68 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQI
 SILENCE = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
 
 
-def text(said: str) -> types.TextContent:
-    return types.TextContent(text=said)
+def text(content: str) -> types.TextContent:
+    return types.TextContent(text=content)
 
 
 def image() -> types.ImageContent:
     return types.ImageContent(data=PIXEL, mime_type="image/png")
 
 
-def embedded(uri: str, said: str, kind: str = "text/plain") -> types.EmbeddedResource:
-    contents = types.TextResourceContents(uri=uri, text=said, mime_type=kind)
+def embedded(uri: str, content: str, kind: str = "text/plain") -> types.EmbeddedResource:
+    contents = types.TextResourceContents(uri=uri, text=content, mime_type=kind)
     return types.EmbeddedResource(resource=contents)
 
 
 # Tools
 
 
-async def simple(ctx: Context, given: dict[str, Any]) -> Contents:
+async def simple(ctx: Context, arguments: dict[str, Any]) -> Contents:
     return [text("This is a simple text response for testing.")]
 
 
-async def pictured(ctx: Context, given: dict[str, Any]) -> Contents:
+async def image_tool(ctx: Context, arguments: dict[str, Any]) -> Contents:
     return [image()]
 
 
-async def heard(ctx: Context, given: dict[str, Any]) -> Contents:
+async def audio_tool(ctx: Context, arguments: dict[str, Any]) -> Contents:
     return [types.AudioContent(data=SILENCE, mime_type="audio/wav")]
 
 
-async def holding(ctx: Context, given: dict[str, Any]) -> Contents:
+async def resource_tool(ctx: Context, arguments: dict[str, Any]) -> Contents:
     return [embedded("test://embedded-resource", "This is an embedded resource content.")]
 
 
-async def mixed(ctx: Context, given: dict[str, Any]) -> Contents:
+async def mixed(ctx: Context, arguments: dict[str, Any]) -> Contents:
     data = embedded(
         "test://mixed-content-resource", '{"test":"data","value":123}', "application/json"
     )
     return [text("Multiple content types test:"), image(), data]
 
 
-async def logging(ctx: Context, given: dict[str, Any]) -> Contents:
-    for said in ("Tool execution started", "Tool processing data", "Tool execution completed"):
-        params = types.LoggingMessageNotificationParams(level="info", data=said)
+async def logging(ctx: Context, arguments: dict[str, Any]) -> Contents:
+    for line in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        params = types.LoggingMessageNotificationParams(level="info", data=line)
         message = types.LoggingMessageNotification(params=params)
         await ctx.session.send_notification(message, related_request_id=ctx.request_id)
         await anyio.sleep(0.05)
     return [text("logged")]
 
 
-async def failing(ctx: Context, given: dict[str, Any]) -> Contents:
+async def failing(ctx: Context, arguments: dict[str, Any]) -> Contents:
     raise ValueError("This tool intentionally returns an error for testing")
 
 
-async def progressing(ctx: Context, given: dict[str, Any]) -> Contents:
+async def progressing(ctx: Context, arguments: dict[str, Any]) -> Contents:
     for done in (0, 50, 100):
         await ctx.session.report_progress(done, 100, f"Completed step {done} of 100")
         await anyio.sleep(0.05)
     return [text("done")]
 
 
-async def sampling(ctx: Context, given: dict[str, Any]) -> Contents:
-    asked = types.SamplingMessage(role="user", content=text(str(given.get("prompt"))))
-    params = types.CreateMessageRequestParams(messages=[asked], max_tokens=100)
+async def sampling(ctx: Context, arguments: dict[str, Any]) -> Contents:
+    request = types.SamplingMessage(role="user", content=text(str(arguments.get("prompt"))))
+    params = types.CreateMessageRequestParams(messages=[request], max_tokens=100)
     answer = await ctx.session.send_request(
         types.CreateMessageRequest(params=params),
         types.CreateMessageResult,
@@ -92,9 +92,9 @@ async def sampling(ctx: Context, given: dict[str, Any]) -> Contents:
 
 
 def eliciting(message: str, schema: dict[str, Any]) -> Tool:
-    async def elicit(ctx: Context, given: dict[str, Any]) -> Contents:
+    async def elicit(ctx: Context, arguments: dict[str, Any]) -> Contents:
         answer = await ctx.session.elicit_form(
-            str(given.get("message", message)), schema, related_request_id=ctx.request_id
+            str(arguments.get("message", message)), schema, related_request_id=ctx.request_id
         )
         return [text(f"action={answer.action}, content={json.dumps(answer.content)}")]
 
@@ -134,9 +134,9 @@ ENUMS = form(
 )
 TOOLS: dict[str, Tool] = {
     "test_simple_text": simple,
-    "test_image_content": pictured,
-    "test_audio_content": heard,
-    "test_embedded_resource": holding,
+    "test_image_content": image_tool,
+    "test_audio_content": audio_tool,
+    "test_embedded_resource": resource_tool,
     "test_multiple_content_types": mixed,
     "test_tool_with_logging": logging,
     "test_error_handling": failing,
@@ -171,19 +171,22 @@ def resource(uri: str) -> types.TextResourceContents | types.BlobResourceContent
         return types.BlobResourceContents(uri=uri, blob=PIXEL, mime_type="image/png")
     if uri.startswith("test://template/"):
         id = uri.split("/")[3]
-        said = json.dumps({"id": id, "templateTest": True, "data": f"Data for ID: {id}"})
-        return types.TextResourceContents(uri=uri, text=said, mime_type="application/json")
+        content = json.dumps({"id": id, "templateTest": True, "data": f"Data for ID: {id}"})
+        return types.TextResourceContents(uri=uri, text=content, mime_type="application/json")
     return types.TextResourceContents(uri=uri, text=STATIC, mime_type="text/plain")
 
 
-def prompt(name: str, given: dict[str, str]) -> list[types.ContentBlock]:
+def prompt(name: str, arguments: dict[str, str]) -> list[types.ContentBlock]:
     if name == "test_simple_prompt":
         return [text("This is a simple prompt for testing.")]
     if name == "test_prompt_with_arguments":
-        arguments = ", ".join(f"{each}='{given.get(each, '')}'" for each in ("arg1", "arg2"))
-        return [text(f"Prompt with arguments: {arguments}")]
+        shown = ", ".join(f"{name}='{arguments.get(name, '')}'" for name in ("arg1", "arg2"))
+        return [text(f"Prompt with arguments: {shown}")]
     if name == "test_prompt_with_embedded_resource":
-        return [embedded(given["resourceUri"], "Embedded resource content for testing."), text("?")]
+        return [
+            embedded(arguments["resourceUri"], "Embedded resource content for testing."),
+            text("?"),
+        ]
     return [image(), text("Please analyze the image above.")]
 
 
@@ -196,7 +199,7 @@ PROMPTS = {
 
 
 def make_fixture_server(host: LibraryHost) -> LibraryServer:
-    """The server of a library, which has these besides its own."""
+    """Create the server of a library with the fixtures added."""
     server = make_server(host)
 
     def own(method: str) -> Callable[[Context, Any], Awaitable[Any]]:
@@ -204,7 +207,7 @@ def make_fixture_server(host: LibraryHost) -> LibraryServer:
         assert entry
         return entry.handler
 
-    def instead(method: str, handler: Callable[[Context, Any], Awaitable[Any]]) -> None:
+    def replace_handler(method: str, handler: Callable[[Context, Any], Awaitable[Any]]) -> None:
         entry = server.get_request_handler(method)
         assert entry
         server.add_request_handler(method, entry.params_type, handler)
@@ -217,14 +220,14 @@ def make_fixture_server(host: LibraryHost) -> LibraryServer:
     prompts, get = own("prompts/list"), own("prompts/get")
 
     async def list_tools(ctx: Context, params: Any) -> types.ListToolsResult:
-        found: types.ListToolsResult = await tools(ctx, params)
+        result: types.ListToolsResult = await tools(ctx, params)
         more = [
             types.Tool(
                 name=name, description=name, input_schema=INPUT.get(name, {"type": "object"})
             )
             for name in TOOLS
         ]
-        return types.ListToolsResult(tools=[*found.tools, *more])
+        return types.ListToolsResult(tools=[*result.tools, *more])
 
     async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> Any:
         if params.name not in TOOLS:
@@ -237,15 +240,15 @@ def make_fixture_server(host: LibraryHost) -> LibraryServer:
             return types.CallToolResult(content=[text(str(error))], is_error=True)
 
     async def list_resources(ctx: Context, params: Any) -> types.ListResourcesResult:
-        found: types.ListResourcesResult = await resources(ctx, params)
+        result: types.ListResourcesResult = await resources(ctx, params)
         more = [types.Resource(uri=uri, name=uri, mime_type="text/plain") for uri in RESOURCES]
-        return types.ListResourcesResult(resources=[*found.resources, *more])
+        return types.ListResourcesResult(resources=[*result.resources, *more])
 
     async def list_templates(ctx: Context, params: Any) -> types.ListResourceTemplatesResult:
-        found: types.ListResourceTemplatesResult = await templates(ctx, params)
+        result: types.ListResourceTemplatesResult = await templates(ctx, params)
         more = types.ResourceTemplate(name="data", uri_template="test://template/{id}/data")
         return types.ListResourceTemplatesResult(
-            resource_templates=[*found.resource_templates, more]
+            resource_templates=[*result.resource_templates, more]
         )
 
     async def read_resource(ctx: Context, params: types.ReadResourceRequestParams) -> Any:
@@ -263,7 +266,7 @@ def make_fixture_server(host: LibraryHost) -> LibraryServer:
         return change
 
     async def list_prompts(ctx: Context, params: Any) -> types.ListPromptsResult:
-        found: types.ListPromptsResult = await prompts(ctx, params)
+        result: types.ListPromptsResult = await prompts(ctx, params)
         more = [
             types.Prompt(
                 name=name,
@@ -272,7 +275,7 @@ def make_fixture_server(host: LibraryHost) -> LibraryServer:
             )
             for name, arguments in PROMPTS.items()
         ]
-        return types.ListPromptsResult(prompts=[*found.prompts, *more])
+        return types.ListPromptsResult(prompts=[*result.prompts, *more])
 
     async def get_prompt(ctx: Context, params: types.GetPromptRequestParams) -> Any:
         if params.name not in PROMPTS:
@@ -297,6 +300,6 @@ def make_fixture_server(host: LibraryHost) -> LibraryServer:
         "prompts/get": get_prompt,
     }
     for method, handler in handlers.items():
-        instead(method, handler)
+        replace_handler(method, handler)
     server.get_tool_input_schema = None
     return server

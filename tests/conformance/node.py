@@ -1,4 +1,4 @@
-"""Programs of Node, which comes as a Python package; their own packages are fetched once, by npm."""
+"""Run Node programs; Node comes as a Python package, npm packages are downloaded once."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def node() -> Path:
 
 
 def program(package: str, name: str) -> list[str]:
-    """A command that starts a program of this package."""
+    """Return the command of a program in an npm package, which is installed if needed."""
     folder = user_cache_path("marklight") / "conformance" / package.replace("/", "-")
     script = folder / "node_modules" / ".bin" / name
     if not script.exists():
         npm = node().parent.parent / "lib/node_modules/npm/bin/npm-cli.js"
         folder.mkdir(parents=True, exist_ok=True)
-        made = run([str(node()), str(npm), "install", "--prefix", str(folder), package], 300)
-        if made.returncode:
-            pytest.skip(f"npm cannot fetch {package}: {made.stderr.strip()[-200:]}")
+        installed = run([str(node()), str(npm), "install", "--prefix", str(folder), package], 300)
+        if installed.returncode:
+            pytest.skip(f"npm cannot install {package}: {installed.stderr.strip()[-200:]}")
     return [str(node()), str(script)]
 
 

@@ -1,6 +1,6 @@
-"""The protocol's own conformance suite, and its Inspector, against the server as it is wired in the program.
+"""The MCP conformance suite and the MCP Inspector against our server.
 
-Both need Node and packages of npm, so they run only when asked for: `scripts/bench conformance`.
+Both need Node and npm packages, so they run on request only: `scripts/bench conformance`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
         not os.environ.get("RUN_CONFORMANCE"),
-        reason="fetches packages of npm; `scripts/bench conformance` runs it",
+        reason="downloads npm packages; `scripts/bench conformance` runs it",
     ),
 ]
 
@@ -40,9 +40,9 @@ OWN = {
     "prompts-list",
     "dns-rebinding-protection",
 }
-"""Scenarios that ask for nothing which only a server made for the suite has."""
+"""Scenarios that need no tools or resources made for the suite."""
 PENDING = ("json-schema-2020-12",)
-"""Of those that the suite itself holds to be unfinished, the one that we can be asked."""
+"""Scenarios that the suite marks as unfinished and that apply to us."""
 CALLS: dict[str, dict[str, Any]] = {
     "query_documents": {"query": "how long does a refresh token live"},
     "search_with_hypothesis": {"hypothesis": "A refresh token lives for some days."},
@@ -54,9 +54,9 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 
 
-def summary(said: str) -> dict[str, tuple[int, int]]:
-    """Checks that passed and that failed, by scenario."""
-    found = re.findall(r"^[✓✗] ([\w-]+): (\d+) passed, (\d+) failed", said, re.MULTILINE)
+def summary(output: str) -> dict[str, tuple[int, int]]:
+    """Return the numbers of passed and failed checks by scenario."""
+    found = re.findall(r"^[✓✗] ([\w-]+): (\d+) passed, (\d+) failed", output, re.MULTILINE)
     return {name: (int(passed), int(failed)) for name, passed, failed in found}
 
 
@@ -97,18 +97,18 @@ def test_every_scenario_passes_with_the_fixtures(folder: Path) -> None:
 def test_the_inspector_lists_and_calls_every_tool(folder: Path, transport: str) -> None:
     inspector = [*program(INSPECTOR, "mcp-inspector"), "--cli"]
 
-    def ask(target: list[str], *more: str) -> Any:
+    def call(target: list[str], *more: str) -> Any:
         done = run([*inspector, *target, "--method", *more])
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
     def check(target: list[str]) -> None:
-        listed = ask(target, "tools/list")["tools"]
+        listed = call(target, "tools/list")["tools"]
         assert [tool["name"] for tool in listed] == list(CALLS)
         for tool, given in CALLS.items():
             arguments = [f"{name}={value}" for name, value in given.items()]
-            more = [word for each in arguments for word in ("--tool-arg", each)]
-            answer = ask(target, "tools/call", "--tool-name", tool, *more)
+            more = [word for argument in arguments for word in ("--tool-arg", argument)]
+            answer = call(target, "tools/call", "--tool-name", tool, *more)
             assert not answer.get("isError"), answer
             assert answer["structuredContent"]
 

@@ -1,4 +1,4 @@
-"""One name for one thing: flags, parameters of programs and keywords of the library."""
+"""Command-line options, operation parameters and keyword arguments of the library have the same names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from marklight.surfaces.cli.search_commands import commits, search
 from marklight.surfaces.operations import OPERATIONS
 
 PRINTING = {"format", "as_json", "color"}
-"""Flags that say how an answer is printed, which a library does not do."""
+"""Options of the output format."""
 OTHERWISE = {"no_refresh": "refresh", "paths": "path", "assignments": "settings"}
 
 
@@ -27,7 +27,7 @@ def keywords(operation: str) -> set[str]:
 
 
 @pytest.mark.parametrize("command", [search, commits])
-def test_every_flag_is_a_keyword_of_the_library(command: click.Command) -> None:
+def test_every_search_option_is_a_keyword_argument_of_the_library(command: click.Command) -> None:
     flags = {str(each.name) for each in command.params if isinstance(each, click.Option)}
     assert command.name
     named = {OTHERWISE.get(flag, flag) for flag in flags - PRINTING}
@@ -36,7 +36,7 @@ def test_every_flag_is_a_keyword_of_the_library(command: click.Command) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_what_programs_give_a_verb_is_what_the_library_takes(operation: str) -> None:
+def test_operation_parameters_are_keyword_arguments_of_the_library(operation: str) -> None:
     found = OPERATIONS[operation]
     given = {each.name for each in found.parameters} - {found.subject}
     known = keywords(operation)

@@ -1,4 +1,4 @@
-"""What programs are told fits the schemas that they are given, and nothing in it is left unsaid."""
+"""Results match their JSON Schemas, which describe every property."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lib(tmp_path: Path) -> Iterator[Library]:
 
 
 def closed(schema: Any) -> Any:
-    """The same schema, which takes no property that it does not name."""
+    """Return a copy of the schema that allows no additional properties."""
     if isinstance(schema, list):
         return [closed(each) for each in schema]
     if not isinstance(schema, dict):
@@ -56,7 +56,7 @@ def closed(schema: Any) -> Any:
         ("tags", {}, schemas.TAGS),
     ],
 )
-def test_an_answer_fits_its_schema_and_has_nothing_more(
+def test_a_result_matches_its_schema_without_additional_properties(
     lib: Library, verb: str, given: dict[str, Any], schema: schemas.Schema
 ) -> None:
     validator = Draft202012Validator(closed(schema))
@@ -65,13 +65,13 @@ def test_an_answer_fits_its_schema_and_has_nothing_more(
     assert [error.message for error in validator.iter_errors(found)] == []
 
 
-def test_an_extract_of_a_passage_fits_too(lib: Library) -> None:
+def test_an_extract_of_a_passage_matches_its_schema(lib: Library) -> None:
     first = call(lib, "search", {"query": "when do tokens expire"})["results"][0]
     found = call(lib, "get", {"ref": first["chunk_id"], "level": "section"})
     Draft202012Validator(closed(schemas.EXTRACT)).validate(found)
 
 
-def test_a_schema_refuses_what_lacks_a_part(lib: Library) -> None:
+def test_a_schema_rejects_a_missing_property(lib: Library) -> None:
     found = call(lib, "search", {"query": "when do tokens expire"})
     del found["results"][0]["lines"]
     assert list(Draft202012Validator(schemas.ANSWER).iter_errors(found))

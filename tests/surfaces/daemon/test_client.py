@@ -84,7 +84,7 @@ def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[in
 
 
 def timeless(out: str) -> object:
-    """What was printed, but for how long it took."""
+    """Return the output without durations."""
     try:
         return without_times(json.loads(out))
     except ValueError:

@@ -160,7 +160,7 @@ def test_a_full_daemon_rejects_clients_with_a_note_and_can_be_stopped(
             return capsys.readouterr().err
 
         assert crowded_out("stop").startswith(f"marklight: {crowded}. Try again")
-        # Those who cannot even be reply do not take it for gone either.
+        # Clients that get no answer do not conclude that the daemon has ended.
         until(
             lambda: (
                 crowded_out("search", "roll back")
@@ -198,7 +198,7 @@ def test_a_silent_program_on_the_port_is_recognised_by_the_free_lock(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         file = write_state_file(folder, silent.getsockname()[1])
         assert run(["search", "roll back"]) == 0
-        # Its number may be another's process by now, which nobody is reply to kill.
+        # The process ID may belong to another process by now, so the user must not be told to kill it.
         assert f"process {os.getpid()}" not in capsys.readouterr().err
         assert not file.exists()
 

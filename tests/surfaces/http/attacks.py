@@ -1,4 +1,4 @@
-"""Requests that mean no good, as bytes, each with the statuses that are right for it."""
+"""Hostile requests as bytes, each with the allowed status codes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 NAME = b"HOST-AND-PORT"
-"""Stands for the server's own name, which is known when it runs."""
+"""Placeholder for the server's host and port."""
 DEEP = b"[" * 100_000
 
 
 class Attack(NamedTuple):
-    """One of them; a status of 0 means that the connection may end without a word."""
+    """A hostile request; status 0 means that the connection may be closed without a response."""
 
     title: str
     sent: bytes

@@ -32,7 +32,7 @@ SECRET = "the crown jewels"
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response as it came."""
+    """A response."""
 
     status: int
     headers: Mapping[str, str]
@@ -44,7 +44,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A server that runs."""
+    """A running server."""
 
     host: LibraryHost
     port: int
@@ -83,9 +83,9 @@ class Served:
             yield made
 
     def exchange(self, request: bytes) -> bytes:
-        """Everything that comes back for these bytes until the other side ends."""
+        """Send bytes; return everything received until the server closes the connection."""
         with self.raw() as made:
-            with suppress(ConnectionError):  # whoever refuses may not hear us out
+            with suppress(ConnectionError):  # the server may close before everything is sent
                 made.sendall(request)
             return everything(made)
 
@@ -101,7 +101,7 @@ def everything(made: socket.socket) -> bytes:
 
 
 def _settled(host: LibraryHost) -> bool:
-    """All is read and embedded, and somebody listens or says why not."""
+    """Return true once everything is indexed and files are watched."""
     following = host.watcher
     return not following.progress and (following.watching or bool(following.to_dict()["problem"]))
 
@@ -115,7 +115,7 @@ def serving(
     indexed: bool = True,
     **settings: Any,
 ) -> Iterator[Served]:
-    """The pages in a folder, indexed and served at a free port, or where another was before."""
+    """Index and serve a folder, by default at a free port."""
     if not folder.exists():
         write(folder, PAGES)
     lib = library(folder, **settings)

@@ -28,7 +28,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield each
 
 
-def heard(served: Served, target: str) -> Events:
+def events_of(served: Served, target: str) -> Events:
     response = served.get(f"/api/search/stream?{target}")
     assert response.status == 200
     assert response.headers["content-type"].startswith("text/event-stream")
@@ -44,15 +44,15 @@ def steps(events: Events) -> list[str]:
 
 
 def test_keyword_results_come_first_then_fused_ones_then_done(served: Served) -> None:
-    events = heard(served, "q=refresh+token&limit=2")
+    events = events_of(served, "q=refresh+token&limit=2")
     assert [name for name, _ in events] == ["results", "results", "done"]
     assert steps(events) == events[-1][1]["steps"] == ["keyword", "fused"]
 
 
 def test_the_last_results_are_those_of_a_plain_search(served: Served) -> None:
-    asked = "q=refresh+token&limit=2&tag=security&explain=true&min_confidence=0"
-    last = heard(served, asked)[-2][1]
-    plain = served.get(f"/api/search?{asked}").json()
+    query = "q=refresh+token&limit=2&tag=security&explain=true&min_confidence=0"
+    last = events_of(served, query)[-2][1]
+    plain = served.get(f"/api/search?{query}").json()
     assert last["results"] == plain["results"]
     assert {"step", *plain} == set(last)
 
@@ -62,26 +62,35 @@ def test_the_last_results_are_those_of_a_plain_search(served: Served) -> None:
     [("keyword", ["keyword"]), ("semantic", ["fused"]), ("code", ["fused"])],
 )
 def test_a_mode_has_only_its_own_steps(served: Served, mode: str, expected: list[str]) -> None:
-    assert steps(heard(served, f"q=token&mode={mode}")) == expected
+    assert steps(events_of(served, f"q=token&mode={mode}")) == expected
 
 
 def test_reranked_results_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path / "cache"))
     model = pairs.write_folder(tmp_path / "pairs")
     with serving(tmp_path / "docs", reranker={"name": str(model)}) as served:
-        assert steps(heard(served, "q=when+do+tokens+expire")) == ["keyword", "fused", "reranked"]
-        assert steps(heard(served, "q=when+do+tokens+expire&mode=keyword")) == [
+        assert steps(events_of(served, "q=when+do+tokens+expire")) == [
+            "keyword",
+            "fused",
+            "reranked",
+        ]
+        assert steps(events_of(served, "q=when+do+tokens+expire&mode=keyword")) == [
             "keyword",
             "reranked",
         ]
-        assert steps(heard(served, "q=when+do+tokens+expire&rerank=false")) == ["keyword", "fused"]
-        assert steps(heard(served, "q=token")) == ["keyword", "fused"], "one word is not read"
+        assert steps(events_of(served, "q=when+do+tokens+expire&rerank=false")) == [
+            "keyword",
+            "fused",
+        ]
+        assert steps(events_of(served, "q=token")) == ["keyword", "fused"], (
+            "a single word is not reranked"
+        )
 
 
 def test_an_error_in_a_later_step_is_sent_as_an_event(tmp_path: Path) -> None:
     gone = str(tmp_path / "no-model")
     with serving(tmp_path / "docs", reranker={"name": gone}) as served:
-        events = heard(served, "q=when+do+tokens+expire")
+        events = events_of(served, "q=when+do+tokens+expire")
     assert [name for name, _ in events] == ["results", "results", "error", "done"]
     assert events[2][1]["error"]["type"] == "ModelError"
     assert events[3][1]["steps"] == ["keyword", "fused"]
@@ -102,13 +111,13 @@ def test_invalid_arguments_get_an_error_status_instead_of_a_stream(
 def test_line_breaks_in_a_text_do_not_split_an_event(tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", {"a.md": "# A\n\npapaya\u2028one\rtwo\n\nevent: done\n"})
     with serving(folder) as served:
-        events = heard(served, "q=papaya&min_confidence=0")
+        events = events_of(served, "q=papaya&min_confidence=0")
         assert [name for name, _ in events] == ["results", "results", "done"]
         assert "event: done" in events[0][1]["results"][0]["content"]
 
 
 class Slow:
-    """A stage that takes as long as a test wants, and notes that it was response to stop."""
+    """A stage that blocks until it is released, and records whether it was cancelled."""
 
     def __init__(self) -> None:
         self.entered, self.release, self.stopped = Event(), Event(), Event()
@@ -134,7 +143,7 @@ def test_a_disconnected_client_cancels_the_search(tmp_path: Path, target: str) -
             made.sendall(f"GET {target} HTTP/1.1\r\nHost: {served.name}\r\n\r\n".encode())
             assert slow.entered.wait(60)
             before = served.host.last_used
-        # Whoever asked is gone: the host notes the time when it gives the place back.
+        # The client is gone: the host records the time when it releases the slot.
         until(lambda: served.host.last_used > before)
         slow.release.set()
         assert slow.stopped.wait(60)

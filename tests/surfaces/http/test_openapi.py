@@ -18,7 +18,7 @@ from tests.surfaces.http.serving import Served, serving
 
 TOKEN = "correct-horse"
 ELSEWHERE = ("/", "/page/{name}", "/mcp")
-"""What programs do not call, or by a protocol with its own description."""
+"""Routes without an OpenAPI description: the web page and MCP."""
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +69,8 @@ def test_collections_and_cross_encoder_of_the_library_are_described() -> None:
     assert "enum" not in property_of("rerank", reranks=True)
 
 
-def explored(served: Served, folder: Path, *options: str) -> str:
-    """What schemathesis says of the running server; it must find nothing."""
+def run_schemathesis(served: Served, folder: Path, *options: str) -> str:
+    """Run schemathesis against the server; return its output, which must report no failure."""
     url = f"http://{served.name}/openapi.json"
     program = "from schemathesis.cli import schemathesis; schemathesis()"
     done = subprocess.run(
@@ -97,11 +97,11 @@ def explored(served: Served, folder: Path, *options: str) -> str:
 
 
 def test_schemathesis_fuzzing_finds_no_issues(served: Served, tmp_path: Path) -> None:
-    said = explored(served, tmp_path, "--phases", "fuzzing", "--max-examples", "6")
-    assert "No issues found" in said, said[-3000:]
+    output = run_schemathesis(served, tmp_path, "--phases", "fuzzing", "--max-examples", "6")
+    assert "No issues found" in output, output[-3000:]
 
 
 @pytest.mark.slow
 def test_schemathesis_boundary_values_find_no_issues(served: Served, tmp_path: Path) -> None:
-    said = explored(served, tmp_path, "--phases", "coverage", "--max-examples", "1")
-    assert "No issues found" in said, said[-3000:]
+    output = run_schemathesis(served, tmp_path, "--phases", "coverage", "--max-examples", "1")
+    assert "No issues found" in output, output[-3000:]

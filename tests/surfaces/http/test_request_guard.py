@@ -16,7 +16,7 @@ from marklight.surfaces.http.errors import Forbidden
 from marklight.surfaces.http.request_guard import RequestGuard
 from tests.surfaces.http.serving import Served, serving
 
-EVERYWHERE = ("/", "/health", "/openapi.json", "/api/status", "/api/search?q=a", "/mcp", "/nowhere")
+TARGETS = ("/", "/health", "/openapi.json", "/api/status", "/api/search?q=a", "/mcp", "/nowhere")
 TOKEN = "correct-horse"
 
 
@@ -27,13 +27,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("locked") / "docs"
+def protected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("protected") / "docs"
     with serving(folder, {"token": TOKEN}) as each:
         yield each
 
 
-@pytest.mark.parametrize("target", EVERYWHERE)
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     "host",
     [
@@ -58,7 +58,7 @@ def test_a_foreign_host_header_is_rejected(served: Served, target: str, host: st
     assert response.json()["error"]["type"] == "Forbidden"
 
 
-@pytest.mark.parametrize("target", EVERYWHERE)
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     "origin",
     [
@@ -78,7 +78,7 @@ def test_a_foreign_origin_header_is_rejected(served: Served, target: str, origin
     assert response.status == 403
 
 
-@pytest.mark.parametrize("target", EVERYWHERE)
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "anything"])
 def test_requests_of_other_sites_pages_are_rejected(served: Served, target: str, site: str) -> None:
     assert served.get(target, **{"Sec-Fetch-Site": site}).status == 403
@@ -134,9 +134,9 @@ def test_a_token_with_spaces_is_rejected() -> None:
         Address(token="two words")
 
 
-@pytest.mark.parametrize("target", [each for each in EVERYWHERE if each != "/health"])
+@pytest.mark.parametrize("target", [each for each in TARGETS if each != "/health"])
 @pytest.mark.parametrize(
-    "shown",
+    "headers_sent",
     [
         {},
         {"Authorization": "Bearer wrong"},
@@ -153,31 +153,33 @@ def test_a_token_with_spaces_is_rejected() -> None:
     ],
 )
 def test_requests_without_the_token_get_401(
-    locked: Served, target: str, shown: dict[str, str]
+    protected: Served, target: str, headers_sent: dict[str, str]
 ) -> None:
-    headers = {name: value.replace("{port}", str(locked.port)) for name, value in shown.items()}
-    response = locked.get(target, **headers)
+    headers = {
+        name: value.replace("{port}", str(protected.port)) for name, value in headers_sent.items()
+    }
+    response = protected.get(target, **headers)
     assert response.status == 401
     assert response.headers["www-authenticate"].startswith("Bearer")
     assert response.json()["error"]["type"] == "Unauthorized"
 
 
-def test_requests_with_the_token_are_answered(locked: Served) -> None:
-    assert locked.get("/health").status == 200
-    response = locked.get("/api/search?q=token", Authorization=f"Bearer {TOKEN}")
+def test_requests_with_the_token_are_answered(protected: Served) -> None:
+    assert protected.get("/health").status == 200
+    response = protected.get("/api/search?q=token", Authorization=f"Bearer {TOKEN}")
     assert response.status == 200
     assert response.json()["results"]
 
 
-def test_the_token_does_not_allow_foreign_hosts_or_origins(locked: Served) -> None:
+def test_the_token_does_not_allow_foreign_hosts_or_origins(protected: Served) -> None:
     right = {"Authorization": f"Bearer {TOKEN}"}
-    assert locked.get("/api/status", Host="evil.example", **right).status == 403
-    assert locked.get("/api/status", Origin="http://evil.example", **right).status == 403
-    assert locked.get("/health", Host="evil.example").status == 403
+    assert protected.get("/api/status", Host="evil.example", **right).status == 403
+    assert protected.get("/api/status", Origin="http://evil.example", **right).status == 403
+    assert protected.get("/health", Host="evil.example").status == 403
 
 
-def test_the_token_in_the_page_url_is_exchanged_for_a_cookie(locked: Served) -> None:
-    response = locked.get(f"/?q=a+b&token={TOKEN}&tag=c")
+def test_the_token_in_the_page_url_is_exchanged_for_a_cookie(protected: Served) -> None:
+    response = protected.get(f"/?q=a+b&token={TOKEN}&tag=c")
     assert response.status == 303
     assert response.headers["location"] == "/?q=a+b&tag=c"
     cookie = response.headers["set-cookie"]
@@ -185,19 +187,19 @@ def test_the_token_in_the_page_url_is_exchanged_for_a_cookie(locked: Served) -> 
     assert "SameSite=Strict" in cookie
     assert TOKEN not in cookie
     pair = cookie.partition(";")[0]
-    assert locked.get("/api/status", Cookie=f"other=1; {pair}").status == 200
-    assert locked.get("/api/status", Cookie=f"{pair}x").status == 401
-    assert locked.get("/api/status", Cookie=pair, Origin="http://evil.example").status == 403
+    assert protected.get("/api/status", Cookie=f"other=1; {pair}").status == 200
+    assert protected.get("/api/status", Cookie=f"{pair}x").status == 401
+    assert protected.get("/api/status", Cookie=pair, Origin="http://evil.example").status == 403
 
 
-def test_a_wrong_token_in_the_url_or_one_on_another_route_is_rejected(locked: Served) -> None:
-    assert locked.get("/?token=wrong").status == 401
-    assert locked.get(f"/api/status?token={TOKEN}").status == 401
-    assert locked.request("POST", f"/?token={TOKEN}").status == 401
+def test_a_wrong_token_in_the_url_or_one_on_another_route_is_rejected(protected: Served) -> None:
+    assert protected.get("/?token=wrong").status == 401
+    assert protected.get(f"/api/status?token={TOKEN}").status == 401
+    assert protected.request("POST", f"/?token={TOKEN}").status == 401
 
 
 @pytest.mark.parametrize(
-    ("host", "own", "called", "welcome"),
+    ("host", "own", "called", "accepted"),
     [
         ("0.0.0.0", "192.168.1.7", "192.168.1.7:7433", True),
         ("0.0.0.0", "192.168.1.7", "localhost:7433", True),
@@ -209,12 +211,12 @@ def test_a_wrong_token_in_the_url_or_one_on_another_route_is_rejected(locked: Se
     ],
 )
 def test_a_wildcard_address_accepts_the_ip_address_of_the_connection(
-    host: str, own: str, called: str, welcome: bool
+    host: str, own: str, called: str, accepted: bool
 ) -> None:
-    came: list[str] = []
+    passed: list[str] = []
 
     async def inside(scope: Scope, receive: Receive, send: Send) -> None:
-        came.append(scope["path"])
+        passed.append(scope["path"])
 
     async def nothing(*_: Any) -> Any:
         raise AssertionError("nothing is read or sent")
@@ -231,6 +233,6 @@ def test_a_wildcard_address_accepts_the_ip_address_of_the_connection(
         "server": (own, 7433),
     }
     guard = RequestGuard(inside, Address(host, token=TOKEN))
-    with nullcontext() if welcome else pytest.raises(Forbidden):
+    with nullcontext() if accepted else pytest.raises(Forbidden):
         anyio.run(guard, scope, nothing, nothing)
-    assert bool(came) is welcome
+    assert bool(passed) is accepted

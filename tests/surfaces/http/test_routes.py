@@ -68,7 +68,7 @@ def test_repeated_where_parameters_are_combined(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "text"),
     [
         ({"where": "status"}, "KEY=VALUE"),
         ({"where": ["status=draft", 5]}, "must be a string"),
@@ -78,11 +78,11 @@ def test_repeated_where_parameters_are_combined(served: Served) -> None:
     ],
 )
 def test_other_types_are_rejected_for_lists_and_objects(
-    served: Served, given: dict[str, Any], said: str
+    served: Served, given: dict[str, Any], text: str
 ) -> None:
     response = served.post("/api/search", {"query": "token", **given})
     assert response.status == 422
-    assert said in response.json()["error"]["message"]
+    assert text in response.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_passage_is_read_by_its_id(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "status", "said"),
+    ("target", "status", "text"),
     [
         ("/api/search", 422, "Missing parameter: 'q'"),
         ("/api/search?q=", 422, "empty"),
@@ -191,13 +191,13 @@ def test_a_passage_is_read_by_its_id(served: Served) -> None:
     ],
 )
 def test_errors_are_json_with_a_matching_status(
-    served: Served, target: str, status: int, said: str
+    served: Served, target: str, status: int, text: str
 ) -> None:
     response = served.get(target)
     assert response.status == status
     error = response.json()["error"]
     assert set(error) == {"type", "message", "hint"}
-    assert said in f"{error['message']} {error['hint']}"
+    assert text in f"{error['message']} {error['hint']}"
 
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "PATCH", "BREW"])

@@ -28,14 +28,14 @@ from tests.surfaces.http.test_execution import Slow
 from tests.waiting import until
 
 HASTY = {"timeout_seconds": 1.0}
-"""How long a client may take in these tests."""
+"""Read and write timeout in these tests."""
 CONNECTIONS = Path("/proc/net/tcp")
 DESCRIPTORS, CLIENTS = 64, 200
 WATCHED_SECONDS = 3.0
 
 
-def dripped(served: Served, *parts: bytes) -> bytes:
-    """What is said to somebody who sends a sign now and then, until the server has enough."""
+def send_slowly(served: Served, *parts: bytes) -> bytes:
+    """Send the parts, then one byte at intervals; return everything the server sends."""
     with served.raw() as made:
         try:
             for part in parts:
@@ -44,22 +44,22 @@ def dripped(served: Served, *parts: bytes) -> bytes:
             made.settimeout(0.05)
             while time.monotonic() < end:
                 try:
-                    if not (said := made.recv(65_536)):
+                    if not (received := made.recv(65_536)):
                         return b""
                     made.settimeout(30)
-                    return said + everything(made)
+                    return received + everything(made)
                 except TimeoutError:
                     made.sendall(b"a")
         except ConnectionError:
             return b""
-        raise AssertionError("the server waits for ever")
+        raise AssertionError("the server does not time out")
 
 
 def test_slow_request_headers_time_out(tmp_path: Path) -> None:
     with serving(tmp_path / "docs", serve=HASTY) as served:
-        said = dripped(served, b"GET /health HTTP/1.1\r\nX-Slow: ")
-        assert said.startswith(b"HTTP/1.1 400")
-        assert b"was not received in time" in said
+        received = send_slowly(served, b"GET /health HTTP/1.1\r\nX-Slow: ")
+        assert received.startswith(b"HTTP/1.1 400")
+        assert b"was not received in time" in received
         assert served.get("/health").status == 200
 
 
@@ -69,18 +69,18 @@ def test_a_slow_request_body_times_out(tmp_path: Path) -> None:
             f"POST /api/search HTTP/1.1\r\nHost: {served.name}\r\n"
             "Content-Type: application/json\r\nContent-Length: 90000\r\n\r\n"
         )
-        said = dripped(served, head.encode(), b"{")
-        assert said.startswith(b"HTTP/1.1 400")
-        assert b"was not received in time" in said
+        received = send_slowly(served, head.encode(), b"{")
+        assert received.startswith(b"HTTP/1.1 400")
+        assert b"was not received in time" in received
 
 
 def test_a_slow_second_request_on_a_connection_times_out(tmp_path: Path) -> None:
     with serving(tmp_path / "docs", serve=HASTY) as served:
         first = f"GET /health HTTP/1.1\r\nHost: {served.name}\r\n\r\n".encode()
-        said = dripped(served, first, b"GET /health HTTP/1.1\r\nX-Slow: ")
-        assert said.startswith(b"HTTP/1.1 200")
-        assert said.count(b"HTTP/1.1 ") == 2
-        assert b"was not received in time" in said
+        received = send_slowly(served, first, b"GET /health HTTP/1.1\r\nX-Slow: ")
+        assert received.startswith(b"HTTP/1.1 200")
+        assert received.count(b"HTTP/1.1 ") == 2
+        assert b"was not received in time" in received
 
 
 @pytest.mark.parametrize("first", [b"", b"GET /health HTTP/1.1\r\nHost: HOST\r\n\r\n"])
@@ -92,20 +92,20 @@ def test_an_idle_connection_is_closed_without_a_response(tmp_path: Path, first: 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A document that does not fit into what systems keep between a server and its client."""
+    """A document larger than the socket buffers."""
     text = "```\n" + f"{'x' * 1000}\n" * 8000 + "```\n"
     folder = write(tmp_path_factory.mktemp("large") / "docs", {"big.md": text})
     with serving(folder, serve=HASTY) as served:
         yield served
 
 
-@pytest.mark.skipif(not CONNECTIONS.exists(), reason="no list of connections here")
+@pytest.mark.skipif(not CONNECTIONS.exists(), reason="needs /proc/net/tcp")
 def test_a_client_that_does_not_read_is_disconnected(large: Served) -> None:
     with large.raw() as made:
         host = f"Host: {large.name}\r\n\r\n"
         made.sendall(f"GET /api/documents/big.md HTTP/1.1\r\n{host}".encode())
         assert made.recv(20).startswith(b"HTTP/1.1 200")
-        # In the end the server has nobody to talk to.
+        # The server closes the connection.
         until(lambda: not is_open(large))
     assert large.get("/health").status == 200
 
@@ -117,12 +117,12 @@ def test_a_slow_reader_gets_the_whole_response(large: Served) -> None:
         size = 0
         while part := made.recv(200_000):
             size += len(part)
-            time.sleep(0.03)  # forty times at least, which is longer than anybody may be idle
+            time.sleep(0.03)  # at least forty times, longer than the timeout
         assert size > 8_000_000
 
 
 def is_open(served: Served) -> bool:
-    """Whether the system knows of a connection on the server's side."""
+    """Return whether the server has an established connection."""
     local, established = f"0100007F:{served.port:04X}", "01"
     rows = [row.split() for row in CONNECTIONS.read_text().splitlines()[1:]]
     return any(row[1] == local and row[3] == established for row in rows)
@@ -141,7 +141,7 @@ def test_a_search_beyond_the_concurrency_limit_gets_503(tmp_path: Path) -> None:
             assert response.status == 503
             assert int(response.headers["retry-after"]) >= 1
             assert response.json()["error"]["type"] == "Overloaded"
-            assert served.get("/health").status == 200, "health waits for nobody"
+            assert served.get("/health").status == 200, "health does not wait"
             slow.release.set()
             assert made.recv(100).startswith(b"HTTP/1.1 200")
         assert served.get("/api/search?q=b").status == 200
@@ -152,17 +152,19 @@ def test_connections_beyond_the_limit_get_503(
 ) -> None:
     monkeypatch.setattr(server_module, "MAX_SERVED", 3)
     monkeypatch.setattr(server_module, "MAX_REJECTED", 2)
-    asked = b"GET /health HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n"
+    request = b"GET /health HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n"
     with serving(tmp_path / "docs") as served, ExitStack() as held:
         for _ in range(3):
             held.enter_context(served.raw()).sendall(b"G")
-        until(lambda: served.exchange(asked).startswith(b"HTTP/1.1 503"))
-        said = served.exchange(asked.replace(b"HOST", served.name.encode()))
-        assert b"retry-after: 1" in said
-        assert b"x-content-type-options: nosniff" in said
-        assert b'"Overloaded"' in said
+        until(lambda: served.exchange(request).startswith(b"HTTP/1.1 503"))
+        received = served.exchange(request.replace(b"HOST", served.name.encode()))
+        assert b"retry-after: 1" in received
+        assert b"x-content-type-options: nosniff" in received
+        assert b'"Overloaded"' in received
         held.close()
-        until(lambda: served.exchange(asked.replace(b"HOST", served.name.encode()))[9:12] == b"200")
+        until(
+            lambda: served.exchange(request.replace(b"HOST", served.name.encode()))[9:12] == b"200"
+        )
 
 
 def test_a_client_can_read_the_error_after_sending_a_body_that_is_too_large(tmp_path: Path) -> None:
@@ -186,12 +188,12 @@ def test_pipelined_requests_are_answered_in_order(
 ) -> None:
     with serving(tmp_path / "docs") as served:
         host = f"HTTP/1.1\r\nHost: {served.name}\r\n".encode()
-        said = served.exchange(
+        received = served.exchange(
             b"GET /api/search?q=token " + host + b"\r\n"
             b"GET /nowhere " + host + b"\r\n"
             b"GET /health " + host + b"Connection: close\r\n\r\n"
         )
-        assert [part[:3] for part in said.split(b"HTTP/1.1 ")[1:]] == [b"200", b"404", b"200"]
+        assert [part[:3] for part in received.split(b"HTTP/1.1 ")[1:]] == [b"200", b"404", b"200"]
 
 
 def test_open_streams_do_not_delay_shutdown(tmp_path: Path) -> None:

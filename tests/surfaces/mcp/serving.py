@@ -22,7 +22,7 @@ from marklight.surfaces.mcp.server import LibraryServer, make_server
 from tests.making import library
 
 ERAS = ("legacy", "auto")
-"""How a client begins: with the handshake of versions up to 2025-11-25, or by asking what is served."""
+"""Client modes: the handshake of protocol versions up to 2025-11-25, or discovery."""
 TRANSPORTS = ("stdio", "http")
 PROGRAM = "import sys; from marklight.surfaces.cli import main; main()"
 PATIENCE_SECONDS = 60.0
@@ -54,7 +54,7 @@ def stdio(folder: Path, program: str = PROGRAM) -> StdioServerParameters:
 
 @contextmanager
 def http(folder: Path, make: Callable[[LibraryHost], LibraryServer] = make_server) -> Iterator[str]:
-    """The address of a server in a thread, wired as the program itself does it, which ends with the block."""
+    """Run an HTTP server in a thread; yield the URL of its MCP endpoint."""
     ready = threading.Event()
     begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = []
     at = ""
@@ -83,7 +83,7 @@ def http(folder: Path, make: Callable[[LibraryHost], LibraryServer] = make_serve
     thread.start()
     try:
         assert ready.wait(PATIENCE_SECONDS)
-        assert at, "the server could not start"
+        assert at, "the server did not start"
         yield at
     finally:
         for loop, task in begun:
@@ -110,7 +110,7 @@ async def until(
     good: Callable[[Any], bool],
     seconds: float = PATIENCE_SECONDS,
 ) -> Any:
-    """Ask until the answer is good."""
+    """Call until the result satisfies the condition."""
     last = None
     with anyio.move_on_after(seconds):
         while not good(last := await ask()):
@@ -126,7 +126,7 @@ def text_of(result: Any) -> str:
 
 
 async def indexed(client: Client) -> None:
-    """Wait until all pages are in."""
+    """Wait until everything is indexed."""
 
     async def ask() -> Any:
         return await client.call_tool("index_status", {})
@@ -142,7 +142,7 @@ async def indexed(client: Client) -> None:
 
 
 def without_passing(found: Any) -> Any:
-    """Without what no two askers get alike: the time it took, the size of a log, who follows the disk."""
+    """Remove values that differ between calls: durations, sizes, the watcher."""
     return {
         name: value
         for name, value in found.items()

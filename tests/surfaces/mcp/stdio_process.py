@@ -49,28 +49,28 @@ def send(process: subprocess.Popen[bytes], *lines: bytes | dict[str, Any]) -> No
     process.stdin.flush()
 
 
-def heard(process: subprocess.Popen[bytes]) -> Any:
+def receive(process: subprocess.Popen[bytes]) -> Any:
     assert process.stdout
     return json.loads(process.stdout.readline())
 
 
-def greet(process: subprocess.Popen[bytes]) -> None:
+def handshake(process: subprocess.Popen[bytes]) -> None:
     send(process, HELLO)
-    assert heard(process)["result"]["serverInfo"]["name"] == "marklight"
+    assert receive(process)["result"]["serverInfo"]["name"] == "marklight"
     send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
 
 
 NUMBERS = count(100)
 
 
-def asked(process: subprocess.Popen[bytes], method: str, params: dict[str, Any]) -> Any:
-    """What one request is answered with."""
+def request(process: subprocess.Popen[bytes], method: str, params: dict[str, Any]) -> Any:
+    """Send a request and return its answer."""
     number = next(NUMBERS)
     send(process, {"jsonrpc": "2.0", "id": number, "method": method, "params": params})
-    while (answer := heard(process)).get("id") != number:
+    while (answer := receive(process)).get("id") != number:
         pass
     return answer
 
 
-def called(process: subprocess.Popen[bytes], tool: str, given: dict[str, Any]) -> Any:
-    return asked(process, "tools/call", {"name": tool, "arguments": given})["result"]
+def call_tool(process: subprocess.Popen[bytes], tool: str, given: dict[str, Any]) -> Any:
+    return request(process, "tools/call", {"name": tool, "arguments": given})["result"]

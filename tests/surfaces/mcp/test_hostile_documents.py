@@ -24,7 +24,7 @@ from tests.surfaces.mcp.serving import (
     indexed,
     text_of,
 )
-from tests.surfaces.mcp.stdio_process import greet, send, started
+from tests.surfaces.mcp.stdio_process import handshake, send, started
 
 WORD = "quetzalcoatl"
 PAGES = {
@@ -82,8 +82,8 @@ def test_hostile_documents_do_not_change_the_results_a_client_parses(
             assert not any(line.startswith((NOTE, "[2] ")) for line in text.split("\n")), tool
         assert text.count("\n") < 10
         [message] = (await client.get_prompt("summarize_section", {"path": NAME})).messages
-        said = message.content.text  # type: ignore[union-attr]
-        quote = said.split("\n\ndocument: ")[1].split("\n", 1)[1]
+        text = message.content.text  # type: ignore[union-attr]
+        quote = text.split("\n\ndocument: ")[1].split("\n", 1)[1]
         assert all(line.startswith(">") or not line for line in quote.split("\n")[:-1])
         listed = (await client.list_resources()).resources
         assert {each.name for each in listed} == {one_line(name) for name in PAGES}
@@ -96,7 +96,7 @@ def test_hostile_documents_do_not_change_the_results_a_client_parses(
 
 def test_standard_output_contains_no_control_characters(folder: Path, tmp_path: Path) -> None:
     with started(command(folder), tmp_path) as process:
-        greet(process)
+        handshake(process)
         assert process.stdout
         for _ in range(100):
             send(process, CALL)

@@ -15,7 +15,7 @@ from tests.surfaces.mcp.serving import (
     PAGES,
     command,
 )
-from tests.surfaces.mcp.stdio_process import asked, called, greet, heard, send, started
+from tests.surfaces.mcp.stdio_process import call_tool, handshake, receive, request, send, started
 
 HOSTILE: list[bytes] = [
     b"\n",
@@ -45,10 +45,10 @@ HOSTILE: list[bytes] = [
 def test_invalid_lines_do_not_disturb_the_server(tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", PAGES)
     with started(command(folder), tmp_path) as process:
-        greet(process)
+        handshake(process)
         send(process, *HOSTILE)
         send(process, {"jsonrpc": "2.0", "id": "last", "method": "ping"})
-        while (answer := heard(process)).get("id") != "last":
+        while (answer := receive(process)).get("id") != "last":
             assert "error" in answer
         assert answer["result"] == {}
 
@@ -76,7 +76,7 @@ def test_invalid_lines_do_not_disturb_the_server(tmp_path: Path) -> None:
 def test_invalid_requests_get_an_error_code(
     serving: subprocess.Popen[bytes], method: str, params: dict[str, Any], code: int
 ) -> None:
-    answer = asked(serving, method, params)
+    answer = request(serving, method, params)
     assert answer["error"]["code"] == code, answer
     assert answer["error"]["message"]
 
@@ -85,17 +85,17 @@ def test_invalid_requests_get_an_error_code(
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[bytes]]:
     tmp_path = tmp_path_factory.mktemp("served")
     with started(command(write(tmp_path / "docs", PAGES)), tmp_path) as process:
-        greet(process)
+        handshake(process)
         while (
-            "indexing" in called(process, "index_status", {})["content"][0]["text"]
-            or not called(process, "index_status", {})["structuredContent"]["documents"]
+            "indexing" in call_tool(process, "index_status", {})["content"][0]["text"]
+            or not call_tool(process, "index_status", {})["structuredContent"]["documents"]
         ):
             time.sleep(0.05)
         yield process
 
 
 @pytest.mark.parametrize(
-    ("tool", "given", "said"),
+    ("tool", "given", "text"),
     [
         ("query_documents", {}, "Missing parameter: 'query'"),
         ("query_documents", {"query": ""}, "The query is empty"),
@@ -123,19 +123,19 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pop
     ],
 )
 def test_errors_of_tools_are_helpful_text(
-    serving: subprocess.Popen[bytes], tool: str, given: dict[str, Any], said: str
+    serving: subprocess.Popen[bytes], tool: str, given: dict[str, Any], text: str
 ) -> None:
-    result = called(serving, tool, given)
+    result = call_tool(serving, tool, given)
     assert result["isError"] is True
     [content] = result["content"]
-    assert said in content["text"]
+    assert text in content["text"]
     assert "Traceback" not in content["text"]
     assert "marklight get" not in content["text"]
 
 
 @pytest.mark.parametrize("query", ["soup\0carrots", "c++ && \"'`$(x)", "🥕" * 1000, "a" * 99_999])
 def test_unusual_queries_are_accepted(serving: subprocess.Popen[bytes], query: str) -> None:
-    assert not called(serving, "query_documents", {"query": query}).get("isError")
+    assert not call_tool(serving, "query_documents", {"query": query}).get("isError")
 
 
 @pytest.mark.parametrize(
@@ -156,12 +156,12 @@ def test_an_unparsable_line_gets_an_error(
     serving: subprocess.Popen[bytes], line: bytes, id: int | None, code: int
 ) -> None:
     send(serving, line)
-    while "method" in (answer := heard(serving)):
+    while "method" in (answer := receive(serving)):
         pass  # news of the first run
     assert (answer["id"], answer["error"]["code"]) == (id, code)
 
 
 def test_a_single_value_is_accepted_for_a_list(serving: subprocess.Popen[bytes]) -> None:
     given = {"query": "token", "path": "guide/**", "tags": "security"}
-    found = called(serving, "query_documents", given)["structuredContent"]
+    found = call_tool(serving, "query_documents", given)["structuredContent"]
     assert found["query"]["filters"] == {"paths": ["guide/**"], "tags": ["security"]}

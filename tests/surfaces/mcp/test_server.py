@@ -36,7 +36,7 @@ Check = Callable[[Client, LibraryHost], Awaitable[None]]
 
 
 @asynccontextmanager
-async def asked(
+async def connected(
     folder: Path, era: str = "auto", handler: Any = None, **settings: Any
 ) -> AsyncIterator[tuple[Client, LibraryHost]]:
     host = LibraryHost(library(folder, **settings))
@@ -45,8 +45,8 @@ async def asked(
         yield client, host
 
 
-async def look_again(host: LibraryHost) -> None:
-    """As the thread that follows the disk does it; should it be quicker, it has told already."""
+async def reindex(host: LibraryHost) -> None:
+    """Index as the watcher does, and notify its listeners."""
     report = await anyio.to_thread.run_sync(host.library.index)
     for hear in list(host.watcher.listeners):
         await anyio.to_thread.run_sync(hear, report)
@@ -56,7 +56,7 @@ def test_instructions_are_short_and_name_every_tool(tmp_path: Path) -> None:
     assert len(INSTRUCTIONS) < 2000
 
     async def main() -> None:
-        async with asked(write(tmp_path, PAGES)) as (client, _):
+        async with connected(write(tmp_path, PAGES)) as (client, _):
             for name in names((await client.list_tools()).tools):
                 assert name in INSTRUCTIONS
 
@@ -67,7 +67,7 @@ def test_tools_have_the_documented_parameters(tmp_path: Path) -> None:
     filters = ["path", "tags", "where", "after", "before", "excluded_files"]
 
     async def main() -> None:
-        async with asked(write(tmp_path, PAGES)) as (client, _):
+        async with connected(write(tmp_path, PAGES)) as (client, _):
             known = {
                 tool.name: list(tool.input_schema["properties"])
                 for tool in (await client.list_tools()).tools
@@ -91,7 +91,7 @@ def test_stage_settings_can_be_set_by_parameters(tmp_path: Path) -> None:
     )
 
     async def main() -> None:
-        async with asked(write(tmp_path, {"a.md": page})) as (client, _):
+        async with connected(write(tmp_path, {"a.md": page})) as (client, _):
             for most in (1, 2, 4):
                 given = {
                     "query": "bananas",
@@ -115,7 +115,7 @@ def test_no_omission_is_reported_if_the_requested_number_is_shown(
     page = "# Page\n\n" + "".join(f"## {n}\n\nBananas {f'w{n} ' * 60}\n\n" for n in range(5))
 
     async def main() -> None:
-        async with asked(write(tmp_path, {"a.md": page})) as (client, _):
+        async with connected(write(tmp_path, {"a.md": page})) as (client, _):
             answer = await client.call_tool("query_documents", {"query": "bananas", "top_n": 2})
             text = answer.content[0].text  # type: ignore[union-attr]
             assert len(answer.structured_content["results"]) == 2
@@ -135,7 +135,7 @@ def test_equivalent_forms_of_arguments_are_accepted(tmp_path: Path) -> None:
     ]
 
     async def main() -> None:
-        async with asked(write(tmp_path, pages)) as (client, _):
+        async with connected(write(tmp_path, pages)) as (client, _):
             for way in ways:
                 given = {"query": "bananas", "mode": "keyword", "min_score": 0, **way}
                 found = (await client.call_tool("query_documents", given)).structured_content
@@ -148,7 +148,7 @@ def test_a_long_list_of_documents_is_paginated(tmp_path: Path) -> None:
     pages = {f"{n:03}.md": f"# {n}\n" for n in range(PAGE_SIZE + 5)}
 
     async def main() -> None:
-        async with asked(write(tmp_path, pages)) as (client, _):
+        async with connected(write(tmp_path, pages)) as (client, _):
             first = await client.list_resources()
             second = await client.list_resources(cursor=first.next_cursor)
             assert names([*first.resources, *second.resources]) == sorted(pages)
@@ -162,7 +162,7 @@ def test_with_several_collections_paths_start_with_the_collection(tmp_path: Path
 
     async def main() -> None:
         collections = {"a": "one", "b": "two"}
-        async with asked(tmp_path, collections=collections) as (client, _):
+        async with connected(tmp_path, collections=collections) as (client, _):
             listed = {each.uri for each in (await client.list_resources()).resources}
             assert listed == {"marklight://docs/a/b/x.md", "marklight://docs/b/x.md"}
             [contents] = (await client.read_resource("marklight://docs/b/x.md")).contents
@@ -199,7 +199,7 @@ def test_resources_outside_the_collections_cannot_be_read(tmp_path: Path, path: 
     (folder / "link.md").symlink_to(tmp_path / "secret.md")
 
     async def main() -> None:
-        async with asked(folder) as (client, _):
+        async with connected(folder) as (client, _):
             with pytest.raises(
                 MCPError,
                 match=r"(?i)no document|no such|is called|nothing|not a document|reference is empty",
@@ -232,7 +232,7 @@ def test_paths_headings_and_tags_are_completed(tmp_path: Path) -> None:
     template = types.ResourceTemplateReference(uri="marklight://docs/{path}")
 
     async def main() -> None:
-        async with asked(write(tmp_path, PAGES)) as (client, _):
+        async with connected(write(tmp_path, PAGES)) as (client, _):
 
             async def values(ref: Any, name: str, typed: str, **known: str) -> list[str]:
                 argument = {"name": name, "value": typed}
@@ -260,7 +260,7 @@ def test_a_subscriber_is_notified_of_its_document_and_of_the_list(tmp_path: Path
         heard.append((message.method, getattr(message.params, "uri", None)))
 
     async def main() -> None:
-        async with asked(folder, "legacy", hear) as (client, host):
+        async with connected(folder, "legacy", hear) as (client, host):
             assert client.server_capabilities.resources == types.ResourcesCapability(
                 subscribe=True, list_changed=True
             )
@@ -268,19 +268,19 @@ def test_a_subscriber_is_notified_of_its_document_and_of_the_list(tmp_path: Path
             await client.subscribe_resource(uri)
             await client.set_logging_level("info")
             write(folder, {"guide/auth.md": "# Auth\n\nAll new.\n", "guide/tokens.md": "# T\n"})
-            await look_again(host)
+            await reindex(host)
             await until(_now(heard), lambda told: ("notifications/resources/updated", uri) in told)
             (folder / "recipes/soup.md").unlink()
-            await look_again(host)
+            await reindex(host)
             gone = ("notifications/resources/list_changed", None)
             await until(_now(heard), lambda told: gone in told)
             updated = {uri for method, uri in heard if method == "notifications/resources/updated"}
-            assert updated == {uri}, "only what was subscribed to"
+            assert updated == {uri}, "only subscribed documents"
             assert "notifications/message" in [method for method, _ in heard]
             await client.unsubscribe_resource(uri)
             heard.clear()
             write(folder, {"guide/auth.md": "# Auth\n\nNewer.\n", "more.md": "# More\n"})
-            await look_again(host)
+            await reindex(host)
             await until(_now(heard), lambda told: gone in told)
             assert ("notifications/resources/updated", uri) not in heard
 
@@ -299,11 +299,11 @@ def test_a_listener_is_notified_of_its_subscriptions(tmp_path: Path) -> None:
     uri = "marklight://docs/guide/auth.md"
 
     async def main() -> None:
-        async with asked(folder) as (client, host):
+        async with connected(folder) as (client, host):
             listening = client.listen(resource_subscriptions=[uri], resources_list_changed=True)
             async with listening as events:
                 write(folder, {"guide/auth.md": "# Auth\n\nAll new.\n", "new.md": "# New\n"})
-                await look_again(host)
+                await reindex(host)
                 heard: set[Any] = set()
                 with anyio.fail_after(60):
                     async for event in events:
@@ -316,7 +316,7 @@ def test_a_listener_is_notified_of_its_subscriptions(tmp_path: Path) -> None:
 
 
 def test_a_cancelled_call_stops_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model is as slow as one on an old machine; what comes after it is never begun."""
+    """With a slow model, the stages after it never start."""
     begun, go_on, ended = Event(), Event(), Event()
     usual = FakeEmbedder.embed_query
 
@@ -326,7 +326,7 @@ def test_a_cancelled_call_stops_the_search(tmp_path: Path, monkeypatch: pytest.M
         return usual(self, text)
 
     async def main() -> None:
-        async with asked(write(tmp_path, PAGES)) as (client, host):
+        async with connected(write(tmp_path, PAGES)) as (client, host):
             after: list[str] = []
             work = host.library.search
 
@@ -363,7 +363,7 @@ def test_progress_notifications_only_increase(tmp_path: Path) -> None:
     async def main() -> None:
         pages = {f"{n}.md": f"# {n}\n\nBananas, part {n}.\n" for n in range(300)}
         host = LibraryHost(library(write(tmp_path, pages)))
-        # Before the thread that follows the disk: the question itself makes the index.
+        # Without the watcher: the call itself creates the index.
         async with Client(make_server(host), mode="legacy") as client:
             given = {"query": "bananas"}
             await client.call_tool("query_documents", given, progress_callback=hear)

@@ -27,7 +27,7 @@ from tests.surfaces.mcp.serving import (
     text_of,
     until,
 )
-from tests.surfaces.mcp.stdio_process import HELLO, called, greet, send, started
+from tests.surfaces.mcp.stdio_process import HELLO, call_tool, handshake, send, started
 
 STUCK = f"""
 import time
@@ -39,7 +39,7 @@ def read(self, look, progress, *given):
 IndexUpdater.index_changes = read
 {PROGRAM}
 """
-"""A program whose first run never comes to an end."""
+"""A program whose first indexing never ends."""
 
 
 DEAF = f"""
@@ -48,7 +48,7 @@ from marklight.library.refresh import IndexUpdater
 IndexUpdater.index_changes = lambda self, *given: time.sleep(600)
 {PROGRAM}
 """
-"""The same, and it does not listen to anybody who wants it to stop."""
+"""A program whose first indexing never ends and cannot be cancelled."""
 
 
 CHATTY = f"""
@@ -79,7 +79,7 @@ def test_a_new_folder_and_recent_edits_are_searchable(tmp_path: Path, era: str) 
                 return await ask("when does the zeppelin leave")
 
             def is_fresh(text: str) -> bool:
-                """What does not say that somebody reads just now, whom a question waits for a moment only."""
+                """Return true if the answer does not report running indexing."""
                 return "indexing" not in text and "being indexed" not in text
 
             await until(ask, lambda text: "thirty days" in text)
@@ -103,8 +103,8 @@ def test_requests_do_not_wait_for_the_first_indexing(tmp_path: Path, era: str) -
             async def status() -> str:
                 return text_of(await client.call_tool("index_status", {}))
 
-            said = await until(status, lambda text: "indexing" in text)
-            assert said.startswith("indexing, 42 % (reading text, 42 of 100)")
+            text = await until(status, lambda text: "indexing" in text)
+            assert text.startswith("indexing, 42 % (reading text, 42 of 100)")
 
     anyio.run(main)
 
@@ -113,7 +113,7 @@ def test_requests_do_not_wait_for_the_first_indexing(tmp_path: Path, era: str) -
 def test_the_server_exits_when_standard_input_is_closed(tmp_path: Path, program: str) -> None:
     folder = write(tmp_path / "docs", PAGES)
     with started([sys.executable, "-c", program, "mcp", str(folder)], tmp_path) as process:
-        greet(process)
+        handshake(process)
         assert process.stdin
         process.stdin.close()
         process.stdin = None
@@ -123,7 +123,7 @@ def test_the_server_exits_when_standard_input_is_closed(tmp_path: Path, program:
 def test_the_server_exits_when_standard_output_is_closed(tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", PAGES)
     with started(command(folder), tmp_path) as process:
-        greet(process)
+        handshake(process)
         assert process.stdout
         process.stdout.close()
         send(process, {"jsonrpc": "2.0", "id": 2, "method": "ping"})
@@ -138,7 +138,7 @@ def test_the_server_exits_when_standard_output_is_closed(tmp_path: Path) -> None
 def test_the_server_exits_on_a_signal(tmp_path: Path, program: str) -> None:
     folder = write(tmp_path / "docs", PAGES)
     with started([sys.executable, "-c", program, "mcp", str(folder)], tmp_path) as process:
-        greet(process)
+        handshake(process)
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_SECONDS) == 128 + signal.SIGTERM
 
@@ -175,11 +175,11 @@ def _lives(process: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "text"),
     [(["nowhere"], "nowhere"), (["docs", "--set", "search.nonsense=1"], "nonsense")],
 )
 def test_startup_errors_are_printed_before_any_protocol_message(
-    tmp_path: Path, more: list[str], said: str
+    tmp_path: Path, more: list[str], text: str
 ) -> None:
     write(tmp_path / "docs", PAGES)
     folder, *options = more
@@ -194,18 +194,18 @@ def test_startup_errors_are_printed_before_any_protocol_message(
     assert found.stdout == b""
     [line] = found.stderr.decode().splitlines()
     assert line.startswith("marklight: ")
-    assert said in line
+    assert text in line
 
 
 def test_standard_output_contains_protocol_messages_only(tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", PAGES)
     with started([sys.executable, "-c", CHATTY, "mcp", str(folder)], tmp_path) as process:
-        greet(process)
-        assert called(process, "query_documents", {"query": "soup"})
+        handshake(process)
+        assert call_tool(process, "query_documents", {"query": "soup"})
         assert process.stdin
         process.stdin.close()
         process.stdin = None
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
-        # News of the first run, if that ended after the question.
+        # Notifications of the first indexing may follow.
         assert all(json.loads(line)["jsonrpc"] == "2.0" for line in out.splitlines())
         assert err.splitlines() == [b"to standard output", b"and past Python"]
