@@ -31,23 +31,25 @@ def library(tmp_path: Path) -> Iterator[marklight.Library]:
         yield opened
 
 
-def cited(library: marklight.Library, facts: dict[str, Any]) -> str:
+def cited(library: marklight.Library, metadata: dict[str, Any]) -> str:
     """The lines that a source names, read from the file."""
-    first, last = facts["lines"]
-    assert facts["source"] == f"{facts['collection']}/{facts['path']}:{first}-{last}"
-    lines = (library.collections[facts["collection"]] / facts["path"]).read_text().splitlines()
+    first, last = metadata["lines"]
+    assert metadata["source"] == f"{metadata['collection']}/{metadata['path']}:{first}-{last}"
+    lines = (
+        (library.collections[metadata["collection"]] / metadata["path"]).read_text().splitlines()
+    )
     return "\n".join(lines[first - 1 : last])
 
 
 def test_the_langchain_retriever_returns_citable_passages(library: marklight.Library) -> None:
     langchain = pytest.importorskip("marklight.adapters.langchain")
     retriever = langchain.MarklightRetriever(library=library, options={"limit": 2})
-    found = retriever.invoke("when does an access token expire")
-    assert found[0].metadata["path"] == "auth.md"
-    assert found[0].metadata["score"] >= 0.3
-    assert found[0].page_content.strip() in cited(library, found[0].metadata)
-    assert found[0].id == found[0].metadata["chunk_id"]
-    assert asyncio.run(retriever.ainvoke("when does an access token expire")) == found
+    results = retriever.invoke("when does an access token expire")
+    assert results[0].metadata["path"] == "auth.md"
+    assert results[0].metadata["score"] >= 0.3
+    assert results[0].page_content.strip() in cited(library, results[0].metadata)
+    assert results[0].id == results[0].metadata["chunk_id"]
+    assert asyncio.run(retriever.ainvoke("when does an access token expire")) == results
     assert retriever.invoke("espresso machine", tag="none") == []
 
 
@@ -62,13 +64,15 @@ def test_the_llama_index_retriever_returns_citable_passages(library: marklight.L
     from llama_index.core.schema import MetadataMode
 
     retriever = llama.MarklightRetriever(library, limit=2, collection="notes")
-    found = retriever.retrieve("espresso machine")
-    assert [each.node.metadata["path"] for each in found] == ["coffee.md"]
-    facts = found[0].node.metadata
-    assert found[0].score == facts["score"]
-    assert found[0].node.text.strip() in cited(library, facts)
-    assert found[0].node.get_content(MetadataMode.LLM).startswith(f"source: {facts['source']}\n")
-    assert found[0].node.get_content(MetadataMode.EMBED).strip() == found[0].node.text.strip()
+    results = retriever.retrieve("espresso machine")
+    assert [result.node.metadata["path"] for result in results] == ["coffee.md"]
+    metadata = results[0].node.metadata
+    assert results[0].score == metadata["score"]
+    assert results[0].node.text.strip() in cited(library, metadata)
+    assert (
+        results[0].node.get_content(MetadataMode.LLM).startswith(f"source: {metadata['source']}\n")
+    )
+    assert results[0].node.get_content(MetadataMode.EMBED).strip() == results[0].node.text.strip()
 
 
 @pytest.mark.parametrize("name", ["langchain", "llama_index"])

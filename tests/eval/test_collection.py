@@ -21,7 +21,7 @@ FAKE = ("model.name=fake",)
 
 
 def ingested(text: Text) -> tuple[str, str]:
-    """Title and body as they are understood, after a way through a file's bytes."""
+    """Return title and body after rendering to bytes and parsing."""
     source = Source(decode(render(text).encode("utf-8", "replace"))[0], FileState(0, 0, 0))
     parsed = parse_document(DocumentId("default", "000/000007.txt"), source)
     assert not parsed.document.remarks
@@ -57,7 +57,7 @@ def test_a_missing_title_is_replaced_by_one_without_terms() -> None:
 @given(st.text(max_size=60), st.text(max_size=200))
 def test_any_title_and_text_survive_rendering(title: str, text: str) -> None:
     called, body = ingested(Text("d", title, text))
-    plain = " ".join("".join(sign if sign.isprintable() else " " for sign in title).split())
+    plain = " ".join("".join(char if char.isprintable() else " " for char in title).split())
     assert called == (plain or UNTITLED)
     if text.strip() and text.isprintable():
         assert body == f"{text}\n"
@@ -67,15 +67,15 @@ def test_any_title_and_text_survive_rendering(title: str, text: str) -> None:
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=5
 )
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=4))
-def test_every_document_is_indexed_under_its_id(tmp_path: Path, texts: list[str]) -> None:
-    made = tuple(Text(f"d{place}", "title", text) for place, text in enumerate(texts))
-    dataset = Dataset("any", (JudgedQuery("q", "title", {"d0": Judgement(1, "")}),), texts=made)
+def test_every_document_is_indexed_under_its_id(tmp_path: Path, contents: list[str]) -> None:
+    texts = tuple(Text(f"d{place}", "title", text) for place, text in enumerate(contents))
+    dataset = Dataset("any", (JudgedQuery("q", "title", {"d0": Judgement(1, "")}),), texts=texts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path))
         with open_collection(dataset, "keyword", FAKE) as collection:
             with collection.library.engine.snapshot() as snapshot:
-                found = {collection.ids[id.path] for id in snapshot.documents.files()}
-            assert found == {text.id for text in made}
+                indexed = {collection.ids[id.path] for id in snapshot.documents.files()}
+            assert indexed == {text.id for text in texts}
 
 
 def test_a_settings_file_above_the_cache_is_ignored(
@@ -111,8 +111,8 @@ def test_all_files_of_a_dataset_have_the_same_modification_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path))
-    made = tuple(Text(f"d{place}", "t", "x") for place in range(3))
-    dataset = Dataset("any", (JudgedQuery("q", "x", {"d0": Judgement(1, "")}),), texts=made)
+    texts = tuple(Text(f"d{place}", "t", "x") for place in range(3))
+    dataset = Dataset("any", (JudgedQuery("q", "x", {"d0": Judgement(1, "")}),), texts=texts)
     with open_collection(dataset, "keyword"):
         pass
     times = {os.stat(file).st_mtime for file in tmp_path.rglob("*.txt")}

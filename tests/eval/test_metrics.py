@@ -30,9 +30,9 @@ NAMES = [f"d{number}" for number in range(130)]
 
 
 def test_ndcg_discounts_grades_by_the_logarithm_of_the_rank() -> None:
-    found = 3 / log2(2 + 1) + 1 / log2(4 + 1)
+    gain = 3 / log2(2 + 1) + 1 / log2(4 + 1)
     best = 3 / log2(1 + 1) + 2 / log2(2 + 1) + 1 / log2(3 + 1)
-    assert ndcg(RANKING, GRADES, 10) == pytest.approx(found / best)
+    assert ndcg(RANKING, GRADES, 10) == pytest.approx(gain / best)
     assert ndcg(RANKING, GRADES, 2) == pytest.approx(
         (3 / log2(2 + 1)) / (3 / log2(1 + 1) + 2 / log2(2 + 1))
     )
@@ -73,7 +73,7 @@ def test_all_metrics_agree_with_trec_eval(ranking: list[str], grades: dict[str, 
     expected = trec_eval(ranking, grades)
     for name, their_name in theirs.items():
         assert PER_QUERY[name](ranking, grades) == pytest.approx(expected[their_name]), name
-    # trec_eval has no depth for it: it is given the first ten alone.
+    # trec_eval has no depth for it, so it gets only the first ten.
     first = trec_eval(ranking[:10], grades)["recip_rank"]
     assert PER_QUERY["mrr@10"](ranking, grades) == pytest.approx(first)
 
@@ -81,10 +81,10 @@ def test_all_metrics_agree_with_trec_eval(ranking: list[str], grades: dict[str, 
 def trec_eval(ranking: list[str], grades: dict[str, int]) -> dict[str, float]:
     measures = {"ndcg_cut.5,10", "recall.10,100", "success.1", "recip_rank"}
     scores = {name: float(len(ranking) - place) for place, name in enumerate(ranking)}
-    found: dict[str, float] = pytrec_eval.RelevanceEvaluator({"q": grades}, measures).evaluate(
+    values: dict[str, float] = pytrec_eval.RelevanceEvaluator({"q": grades}, measures).evaluate(
         {"q": scores}
     )["q"]
-    return found
+    return values
 
 
 @given(rankings, judgements)
@@ -99,12 +99,12 @@ def test_metrics_are_between_0_and_1_and_1_for_the_ideal_ranking(
 
 
 def test_calibration_error_is_the_distance_of_scores_from_relevance() -> None:
-    # Two of four that say 0.8 are right, and none of the one that says 0.1.
+    # Two of four results with score 0.8 are relevant, and not the one with 0.1.
     results = [(0.8, True), (0.8, True), (0.8, False), (0.8, False), (0.1, False)]
     assert calibration_error(results) == pytest.approx(4 / 5 * (0.8 - 0.5) + 1 / 5 * (0.1 - 0))
-    held = reliability(results)
-    assert held[8] == Bin(4, 0.8, 0.5)
-    assert [each.count for each in held] == [0, 1, 0, 0, 0, 0, 0, 0, 4, 0]
+    bins = reliability(results)
+    assert bins[8] == Bin(4, 0.8, 0.5)
+    assert [bin.count for bin in bins] == [0, 1, 0, 0, 0, 0, 0, 0, 4, 0]
 
 
 def test_certain_and_correct_scores_have_no_calibration_error() -> None:
@@ -116,9 +116,9 @@ def test_certain_and_correct_scores_have_no_calibration_error() -> None:
 def test_every_result_is_in_one_bin_and_the_error_is_at_most_1(
     results: list[tuple[float, bool]],
 ) -> None:
-    held = reliability(results)
-    assert sum(each.count for each in held) == len(results)
-    assert sum(each.count * each.relevant for each in held) == pytest.approx(
+    bins = reliability(results)
+    assert sum(bin.count for bin in bins) == len(results)
+    assert sum(bin.count * bin.relevant for bin in bins) == pytest.approx(
         sum(right for _, right in results)
     )
     assert 0 <= calibration_error(results) <= 1 + 1e-9

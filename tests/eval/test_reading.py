@@ -30,8 +30,8 @@ def test_a_folder_in_the_beir_layout_is_read(tmp_path: Path) -> None:
     assert dataset.name == "small"
     assert [text.id for text in dataset.texts] == ["d1", "d2"]
     assert dataset.texts[1].title == ""
-    [question] = dataset.queries
-    assert {id: one.grade for id, one in question.answers.items()} == {"d1": 2}
+    [query] = dataset.queries
+    assert {id: judgement.grade for id, judgement in query.answers.items()} == {"d1": 2}
     assert dataset.notices == ("queries left out because no judgement of them is above 0: 1 of 2",)
 
 
@@ -48,7 +48,7 @@ def test_numeric_ids_blank_lines_and_crlf_are_accepted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         (QUERIES, '{"_id": "q1", "text": "x"}\n{"_id": ', "queries.jsonl:2 is not JSON"),
         (QUERIES, "[]\n", "queries.jsonl:1 is not an object"),
@@ -79,10 +79,10 @@ def test_numeric_ids_blank_lines_and_crlf_are_accepted(tmp_path: Path) -> None:
     ],
 )
 def test_an_error_names_the_line_and_what_is_expected(
-    tmp_path: Path, name: str, text: str, said: str
+    tmp_path: Path, name: str, text: str, message: str
 ) -> None:
     error = refusal(write(tmp_path, {**GOOD, name: text}))
-    assert said in error.message
+    assert message in error.message
     assert error.hint
 
 
@@ -103,7 +103,7 @@ def test_a_line_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [CORPUS, QUERIES, QRELS])
 def test_a_missing_file_is_named_with_its_expected_format(tmp_path: Path, name: str) -> None:
-    error = refusal(write(tmp_path, {each: text for each, text in GOOD.items() if each != name}))
+    error = refusal(write(tmp_path, {other: text for other, text in GOOD.items() if other != name}))
     assert f"There is no {name}" in error.message
     assert error.hint.startswith("Expected one ")
 
@@ -122,9 +122,9 @@ def test_a_toml_dataset_is_read(tmp_path: Path) -> None:
     assert (dataset.name, dataset.folder) == ("mine", (tmp_path / "docs").resolve())
     assert dataset.references
     assert dataset.off_topic == ("how do I prune roses",)
-    [question] = dataset.queries
-    assert set(question.answers) == {"a.md"}
-    assert question.answers["a.md"].where.endswith("mine.toml:3: question 1")
+    [query] = dataset.queries
+    assert set(query.answers) == {"a.md"}
+    assert query.answers["a.md"].where.endswith("mine.toml:3: question 1")
 
 
 def test_a_described_folder_has_its_queries_in_beir_files(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_described_folder_has_its_queries_in_beir_files(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("corpus = ", "is not TOML"),
         (b"corpus = '\xff'", "is not TOML"),
@@ -180,10 +180,10 @@ def test_a_described_folder_has_its_queries_in_beir_files(tmp_path: Path) -> Non
     ],
 )
 def test_an_error_in_a_toml_dataset_names_the_line(
-    tmp_path: Path, text: str | bytes, said: str
+    tmp_path: Path, text: str | bytes, message: str
 ) -> None:
     write(tmp_path, {"mine.toml": text})
-    assert said in refusal(tmp_path / "mine.toml").message
+    assert message in refusal(tmp_path / "mine.toml").message
 
 
 def test_the_printed_example_can_be_read(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_sample_is_repeatable_and_in_order(tmp_path: Path) -> None:
     sample = dataset.sampled(10).queries
     assert len(sample) == 10
     assert sample == dataset.sampled(10).queries
-    assert list(sample) == sorted(sample, key=lambda one: int(one.id[1:]))
+    assert list(sample) == sorted(sample, key=lambda query: int(query.id[1:]))
     assert dataset.sampled(None) == dataset.sampled(50) == dataset.sampled(99) == dataset
 
 

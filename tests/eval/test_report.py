@@ -10,20 +10,20 @@ from marklight.settings import combine
 
 
 def outcome(right: bool, number: int) -> Outcome:
-    """A question whose answer stands first or nowhere."""
-    found = "right.md" if right else "wrong.md"
-    question = JudgedQuery(f"q{number}", f"question {number}", {"right.md": Judgement(1, "")})
+    """Return the outcome of a query whose answer is first or missing."""
+    result = "right.md" if right else "wrong.md"
+    query = JudgedQuery(f"q{number}", f"question {number}", {"right.md": Judgement(1, "")})
     return Outcome(
-        question,
-        ranking=((found, 0.75),),
-        within={budget: frozenset([found]) for budget in BUDGETS},
+        query,
+        ranking=((result, 0.75),),
+        within={budget: frozenset([result]) for budget in BUDGETS},
         answered=True,
         ms=10.0 * number,
     )
 
 
-def quality(*right: bool, false_answers: tuple[bool, ...] = (True, False)) -> Run:
-    outcomes = [outcome(one, number) for number, one in enumerate(right, 1)]
+def run(*right: bool, false_answers: tuple[bool, ...] = (True, False)) -> Run:
+    outcomes = [outcome(is_right, number) for number, is_right in enumerate(right, 1)]
     return Run(outcomes, false_answers, min_score=0.3)
 
 
@@ -36,7 +36,7 @@ def evaluation(whole: Run, *others: Run) -> Evaluation:
 
 
 def test_metrics_are_means_over_queries() -> None:
-    metrics = quality(True, True, True, False).metrics
+    metrics = run(True, True, True, False).metrics
     assert metrics["ndcg@10"] == metrics["success@1"] == metrics["recall@500_tokens"] == 3 / 4
     # Three of four results that say 0.75 are right.
     assert metrics["ece"] == 0
@@ -46,17 +46,17 @@ def test_metrics_are_means_over_queries() -> None:
 
 def test_answers_below_the_minimum_score_are_lost() -> None:
     outcomes = [outcome(True, 1), outcome(False, 2)]
-    # Only questions with an answer among the first ten can lose it.
+    # Only queries with an answer in the top ten can lose it.
     assert Run(outcomes, [], min_score=0.8).metrics["lost"] == 1
 
 
 def test_latency_percentiles_are_over_queries() -> None:
-    assert quality(*[True] * 20).latency_ms == {"p50": 100.0, "p95": 190.0}
+    assert run(*[True] * 20).latency_ms == {"p50": 100.0, "p95": 190.0}
 
 
 def test_changes_without_a_difference_are_listed_together() -> None:
-    whole = quality(*[True] * 12, *[False] * 4)
-    worse = quality(*[True] * 4, *[False] * 12)
+    whole = run(*[True] * 12, *[False] * 4)
+    worse = run(*[True] * 4, *[False] * 12)
     lines = evaluation(whole, worse, whole, whole).to_text().splitlines()
     assert "no difference: without stage1, without stage2" in lines
     [row] = [line for line in lines if line.startswith("without stage0")]
@@ -68,10 +68,10 @@ def test_changes_without_a_difference_are_listed_together() -> None:
 
 
 def test_columns_are_aligned() -> None:
-    whole = quality(True, False)
+    whole = run(True, False)
     heading, first, second = [
         line
-        for line in evaluation(whole, quality(False, False)).to_text().splitlines()
+        for line in evaluation(whole, run(False, False)).to_text().splitlines()
         if line.startswith((" " * 10, "baseline ", "without "))
     ]
     end = heading.index("nDCG@10") + len("nDCG@10")
@@ -80,28 +80,28 @@ def test_columns_are_aligned() -> None:
 
 
 def test_json_has_missed_queries_and_differences() -> None:
-    found = evaluation(quality(True, False), quality(True, True)).to_dict()
-    assert found["queries"] == 2
-    assert found["missed"] == [
+    result = evaluation(run(True, False), run(True, True)).to_dict()
+    assert result["queries"] == 2
+    assert result["missed"] == [
         {"id": "q2", "text": "question 2", "expected": ["right.md"], "first": "wrong.md"}
     ]
-    assert found["ablation"][0]["difference"]["ndcg@10"] == 0.5
-    assert [each["count"] for each in found["reliability"]] == [0] * 7 + [2] + [0] * 2
+    assert result["ablation"][0]["difference"]["ndcg@10"] == 0.5
+    assert [row["count"] for row in result["reliability"]] == [0] * 7 + [2] + [0] * 2
 
 
 def test_a_false_abstention_is_listed_with_its_score() -> None:
-    found = evaluation(Run([outcome(True, 1), outcome(False, 2)], [], min_score=0.8))
-    assert found.to_dict()["held_back"] == [
+    result = evaluation(Run([outcome(True, 1), outcome(False, 2)], [], min_score=0.8))
+    assert result.to_dict()["held_back"] == [
         {"id": "q1", "text": "question 1", "expected": ["right.md"], "score": 0.75}
     ]
-    *_, said, named = found.to_text().splitlines()
-    assert said == "Answer found but not shown for low confidence: 1 of 2 queries:"
-    assert named == "  'question 1': right.md (score 0.75)"
+    *_, title, row = result.to_text().splitlines()
+    assert title == "Answer found but not shown for low confidence: 1 of 2 queries:"
+    assert row == "  'question 1': right.md (score 0.75)"
 
 
 def test_text_lists_ten_failed_queries_and_json_all() -> None:
-    found = evaluation(quality(*[False] * 12))
-    said, *named = found.to_text().split("\n\n")[-1].splitlines()
-    assert said == "No answer in the top 10 for 12 of 12 queries, such as"
-    assert len(named) == 10
-    assert len(found.to_dict()["missed"]) == 12
+    result = evaluation(run(*[False] * 12))
+    title, *rows = result.to_text().split("\n\n")[-1].splitlines()
+    assert title == "No answer in the top 10 for 12 of 12 queries, such as"
+    assert len(rows) == 10
+    assert len(result.to_dict()["missed"]) == 12

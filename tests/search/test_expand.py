@@ -22,7 +22,7 @@ from tests.search.stage_settings import build_stage
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
 
-QUESTION = "auth"
+QUERY = "auth"
 WORDS: Mapping[str, tuple[float, ...]] = {
     "authentication": (0.96, 0.28, 0, 0),
     "authentications": (0.94, 0.34, 0, 0),
@@ -32,12 +32,12 @@ WORDS: Mapping[str, tuple[float, ...]] = {
     "tulip": (-0.8, 0, -0.6, 0),
 }
 """Their mean is (0.35, 0.203, 0, 0); after it is subtracted, roses point away from the query."""
-PASSAGES = {"near the question": (0.9, 0, 0, 0.436), "near the words": (0.85, 0.52, 0, 0)}
+PASSAGES = {"near the query": (0.9, 0, 0, 0.436), "near the terms": (0.85, 0.52, 0, 0)}
 
 
 @dataclass(frozen=True)
 class Model:
-    """The question along the first axis, all else as it is written above."""
+    """Embed the query along the first axis, everything else as defined above."""
 
     name: str = "m"
     fingerprint: str = "m"
@@ -72,27 +72,27 @@ def tools() -> Iterator[Tools]:
 
 
 def test_the_nearest_terms_are_added_one_inflection_each(tools: Tools) -> None:
-    # `auths` is a form of the question's own word, `authentications` of the word added first.
-    # From the mean (.35, .203) the question lies at (.65, -.203), `authentication` at (.61, .077)
+    # `auths` is an inflection of the query's own word, `authentications` of the term added first.
+    # Relative to the mean (.35, .203) the query is at (.65, -.203), `authentication` at (.61, .077)
     # and `login` at (.45, .397).
-    assert Expand()(Query(QUESTION), tools).expanded_with == pytest.approx(
+    assert Expand()(Query(QUERY), tools).expanded_with == pytest.approx(
         {"authentication": 0.91, "login": 0.52}, abs=0.005
     )
 
 
 def test_max_terms_and_min_cosine_limit_the_expansion(tools: Tools) -> None:
-    assert [*Expand(max_terms=1)(Query(QUESTION), tools).expanded_with] == ["authentication"]
-    assert Expand(max_terms=0)(Query(QUESTION), tools).expanded_with == {}
-    assert [*Expand(min_cosine=0.55)(Query(QUESTION), tools).expanded_with] == ["authentication"]
-    assert Expand(min_cosine=0.92)(Query(QUESTION), tools).expanded_with == {}
+    assert [*Expand(max_terms=1)(Query(QUERY), tools).expanded_with] == ["authentication"]
+    assert Expand(max_terms=0)(Query(QUERY), tools).expanded_with == {}
+    assert [*Expand(min_cosine=0.55)(Query(QUERY), tools).expanded_with] == ["authentication"]
+    assert Expand(min_cosine=0.92)(Query(QUERY), tools).expanded_with == {}
 
 
 @pytest.mark.parametrize(
     "query",
     [
-        Query(QUESTION, mode=Mode.KEYWORD),
-        Query(QUESTION, mode=Mode.CODE),
-        Query(QUESTION, hypothesis="Authentication is by token."),
+        Query(QUERY, mode=Mode.KEYWORD),
+        Query(QUERY, mode=Mode.CODE),
+        Query(QUERY, hypothesis="Authentication is by token."),
     ],
 )
 def test_only_short_queries_of_semantic_search_are_expanded(query: Query, tools: Tools) -> None:
@@ -100,29 +100,31 @@ def test_only_short_queries_of_semantic_search_are_expanded(query: Query, tools:
 
 
 def test_without_a_model_or_term_vectors_nothing_is_added(tools: Tools) -> None:
-    assert Expand()(Query(QUESTION), Tools(tools.snapshot)).expanded_with == {}
+    assert Expand()(Query(QUERY), Tools(tools.snapshot)).expanded_with == {}
     other = Tools(tools.snapshot, Model(fingerprint="other"))
-    assert Expand()(Query(QUESTION), other).expanded_with == {}
+    assert Expand()(Query(QUERY), other).expanded_with == {}
 
 
 def test_expansion_moves_the_query_vector_towards_the_added_terms(tools: Tools) -> None:
-    plain = Semantic()(Query(QUESTION), tools)
-    assert [hit.chunk.text for hit in plain] == ["near the question", "near the words"]
+    plain = Semantic()(Query(QUERY), tools)
+    assert [hit.chunk.text for hit in plain] == ["near the query", "near the terms"]
     assert plain[0].score == pytest.approx(0.9, abs=1e-3)
-    expanded = Query(QUESTION, expanded_with={"login": 0.8, "no such word": 0.6})
-    leaning = Semantic(expansion_weight=0.5)(expanded, tools)
-    assert [hit.chunk.text for hit in leaning] == ["near the words", "near the question"]
+    expanded = Query(QUERY, expanded_with={"login": 0.8, "no such word": 0.6})
+    expanded_hits = Semantic(expansion_weight=0.5)(expanded, tools)
+    assert [hit.chunk.text for hit in expanded_hits] == ["near the terms", "near the query"]
     # (1, 0) + 0.5 x (0.8, 0.6) = (1.4, 0.3), which is 1.432 long.
-    assert leaning[0].score == pytest.approx((0.85 * 1.4 + 0.52 * 0.3) / 1.432 / 0.9964, abs=1e-3)
+    assert expanded_hits[0].score == pytest.approx(
+        (0.85 * 1.4 + 0.52 * 0.3) / 1.432 / 0.9964, abs=1e-3
+    )
     assert Semantic(expansion_weight=0.0)(expanded, tools) == plain
 
 
 def test_a_hypothesis_is_embedded_as_a_passage(tools: Tools) -> None:
-    query = Query(QUESTION, hypothesis="as it might be written", expanded_with={"login": 0.8})
-    found = Semantic()(query, tools)
-    assert {hit.chunk.text: round(hit.score, 2) for hit in found} == {
-        "near the question": 0.44,
-        "near the words": 0.0,
+    query = Query(QUERY, hypothesis="as it might be written", expanded_with={"login": 0.8})
+    hits = Semantic()(query, tools)
+    assert {hit.chunk.text: round(hit.score, 2) for hit in hits} == {
+        "near the query": 0.44,
+        "near the terms": 0.0,
     }
 
 

@@ -22,8 +22,8 @@ from tests.search.stage_settings import build_stage
 
 @pytest.fixture(params=["memory", "embedded"])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    kept = request.param == "embedded"
-    return f"file:{tmp_path_factory.mktemp('library')}" if kept else "memory:"
+    persistent = request.param == "embedded"
+    return f"file:{tmp_path_factory.mktemp('library')}" if persistent else "memory:"
 
 
 @pytest.fixture
@@ -47,14 +47,14 @@ def tools(place: str) -> Iterator[Tools]:
     engine.close()
 
 
-def found(tools: Tools, query: Query, graph: Graph | None = None) -> dict[str, float]:
+def scores_of(tools: Tools, query: Query, graph: Graph | None = None) -> dict[str, float]:
     hits = (graph or Graph())(query, tools)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     return {hit.chunk.path: hit.score for hit in hits}
 
 
 def test_neighbours_in_both_directions_get_half_the_score_and_hubs_less(tools: Tools) -> None:
-    assert found(tools, Query("apple")) == pytest.approx(
+    assert scores_of(tools, Query("apple")) == pytest.approx(
         {
             "pie.md": 0.5 / log2(2 + 1),  # to the apple
             "tree.md": 0.5 / log2(2 + 1 + 2),  # to the forest; from the apple and the forest
@@ -64,7 +64,7 @@ def test_neighbours_in_both_directions_get_half_the_score_and_hubs_less(tools: T
 
 
 def test_each_hop_halves_the_score(tools: Tools) -> None:
-    scores = found(tools, Query("apple"), Graph(hops=2))
+    scores = scores_of(tools, Query("apple"), Graph(hops=2))
     assert scores["forest.md"] == pytest.approx(0.5 * scores["tree.md"] / log2(2 + 1 + 1))
     assert "apple.md" not in scores
 
@@ -80,19 +80,19 @@ def test_scores_follow_their_seed_and_seeds_are_not_returned(tools: Tools) -> No
         "forest.md",
         "pie.md",
     ]
-    assert found(tools, query) == pytest.approx(
+    assert scores_of(tools, query) == pytest.approx(
         {
             "tree.md": 0.5 / log2(2 + 1 + 2),
             "apple.md": 0.5 * second.score / first.score / log2(2 + 2 + 1),
         }
     )
-    assert set(found(tools, Query("apple baked"))) == {"tree.md", "hub.md"}
+    assert set(scores_of(tools, Query("apple baked"))) == {"tree.md", "hub.md"}
 
 
 @pytest.mark.parametrize("text", ["[[Pie]]", "see [[pie|this]]", "[[pie#Top]]", "pie", "PIE "])
 def test_a_document_named_in_the_query_is_a_seed(tools: Tools, text: str) -> None:
     # apple leads to tree and hub, and to itself, which counts for nothing; the pie leads to it.
-    assert found(tools, Query(text)) == pytest.approx({"apple.md": 0.5 / log2(2 + 2 + 1)})
+    assert scores_of(tools, Query(text)) == pytest.approx({"apple.md": 0.5 / log2(2 + 2 + 1)})
 
 
 def test_filters_apply_and_the_first_passage_is_the_default(tools: Tools) -> None:
@@ -101,27 +101,27 @@ def test_filters_apply_and_the_first_passage_is_the_default(tools: Tools) -> Non
     worded = Query("[[apple]]", filters=Filters(phrases=("roots",)))
     assert [hit.chunk.text for hit in Graph()(worded, tools)] == []
     only = Query("[[apple]]", filters=Filters(documents=(id_of("pie.md"),)))
-    assert set(found(tools, only)) == {"pie.md"}
+    assert set(scores_of(tools, only)) == {"pie.md"}
     none = replace(only, filters=Filters(documents=(id_of("alone.md"),)))
-    assert found(tools, none) == {}
+    assert scores_of(tools, none) == {}
 
 
 def test_the_limit_counts_documents(tools: Tools) -> None:
     assert (
         len(
-            found(
+            scores_of(
                 tools, Query("[[hub]]", limit=1), Graph(min_candidates=1, candidates_per_result=2)
             )
         )
         == 2
     )
-    assert len(found(tools, Query("[[hub]]", limit=2))) == 5
-    assert len(found(tools, Query("[[hub]]", limit=7))) == 7
+    assert len(scores_of(tools, Query("[[hub]]", limit=2))) == 5
+    assert len(scores_of(tools, Query("[[hub]]", limit=7))) == 7
 
 
 def test_a_query_without_words_or_neighbours_finds_nothing(tools: Tools) -> None:
     for text in ("?!", "nobody", "no such word"):
-        assert found(tools, Query(text)) == {}
+        assert scores_of(tools, Query(text)) == {}
 
 
 @pytest.mark.parametrize("with_model", [True, False])

@@ -27,15 +27,15 @@ def a_snapshot() -> Snapshot:
     return engine.snapshot().__enter__()
 
 
-READER = a_snapshot()
+SNAPSHOT = a_snapshot()
 
 
-def asked(text: str, filters: Filters | None = None) -> tuple[str, Filters, list[str]]:
-    said: list[str] = []
-    given = Query(text, filters=filters or Filters())
-    found = Operators()(given, Tools(READER, notify=said.append))
-    assert (found.raw_text or found.text) == text
-    return found.text, found.filters, said
+def parse(text: str, filters: Filters | None = None) -> tuple[str, Filters, list[str]]:
+    notices: list[str] = []
+    query = Query(text, filters=filters or Filters())
+    parsed = Operators()(query, Tools(SNAPSHOT, notify=notices.append))
+    assert (parsed.raw_text or parsed.text) == text
+    return parsed.text, parsed.filters, notices
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def asked(text: str, filters: Filters | None = None) -> tuple[str, Filters, list
     ],
 )
 def test_operators_become_filters(text: str, left: str, filters: Filters) -> None:
-    assert asked(text)[:2] == (left, filters)
+    assert parse(text)[:2] == (left, filters)
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_operators_become_filters(text: str, left: str, filters: Filters) -> Non
     ],
 )
 def test_other_text_is_not_parsed_as_operators(text: str) -> None:
-    assert asked(text) == (text, Filters(), [])
+    assert parse(text) == (text, Filters(), [])
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("pods after:2026-02-31", "2026-02-31"),
         ("pods before:99", "99"),
@@ -114,16 +114,16 @@ def test_other_text_is_not_parsed_as_operators(text: str) -> None:
         ("pods collection:nowhere", "nowhere"),
     ],
 )
-def test_invalid_filters_raise_a_usage_error(text: str, said: str) -> None:
+def test_invalid_filters_raise_a_usage_error(text: str, message: str) -> None:
     with pytest.raises(UsageError) as error:
-        asked(text)
-    assert said in f"{error.value} {error.value.hint}"
+        parse(text)
+    assert message in f"{error.value} {error.value.hint}"
 
 
 def test_filters_of_caller_and_query_are_combined() -> None:
     given = Filters(tags=("a",), after="2026-03", before="2026-05", collections=("docs", "x"))
-    _, found, _ = asked("pods tag:b after:2026-02 before:2026-04-01 collection:docs -old", given)
-    assert found == Filters(
+    _, filters, _ = parse("pods tag:b after:2026-02 before:2026-04-01 collection:docs -old", given)
+    assert filters == Filters(
         tags=("a",),
         also=Filters(tags=("b",)),
         after="2026-03",
@@ -132,14 +132,14 @@ def test_filters_of_caller_and_query_are_combined() -> None:
         without=("old",),
     )
     with pytest.raises(UsageError, match="not among the collections to search: x"):
-        asked("pods collection:docs", replace(given, collections=("x",)))
+        parse("pods collection:docs", replace(given, collections=("x",)))
 
 
 def test_one_notice_lists_the_excluded_words() -> None:
-    assert asked("pods -draft")[2] == [
+    assert parse("pods -draft")[2] == [
         'passages with "draft" are left out (-draft); remove the dash to search for it'
     ]
-    assert asked('pods -draft -"to do"')[2] == [
+    assert parse('pods -draft -"to do"')[2] == [
         'passages with "draft", "to do" are left out (-draft -"to do"); remove the dash to search for them'
     ]
 
@@ -153,7 +153,7 @@ PIECES = st.sampled_from(
 @given(st.text() | st.lists(PIECES, max_size=8).map(" ".join) | st.lists(PIECES).map("".join))
 def test_any_query_is_parsed_and_keeps_a_word(text: str) -> None:
     try:
-        left, filters, _ = asked(text)
+        left, filters, _ = parse(text)
     except UsageError:
         assert any(f"{key}:" in text.lower() for key in ("after", "before", "path", "collection"))
         return
@@ -169,31 +169,31 @@ def test_a_query_without_operators_reads_nothing_from_the_index() -> None:
 
 def test_a_text_with_too_many_operators_is_searched_as_text() -> None:
     few = " ".join(f"-word{number}" for number in range(50)) + " pods"
-    assert len(asked(few)[1].without) == 50
+    assert len(parse(few)[1].without) == 50
     many = f"{few} -more"
-    text, filters, said = asked(many)
+    text, filters, notices = parse(many)
     assert (text, filters) == (many, Filters())
-    assert "searched as text" in said[0]
+    assert "searched as text" in notices[0]
 
 
 def test_a_query_cannot_widen_the_filters_of_its_caller() -> None:
     given = Filters(paths=("docs/**",), tags=("x",))
-    _, filters, _ = asked("pods path:secret/** tag:y author:ann", given)
+    _, filters, _ = parse("pods path:secret/** tag:y author:ann", given)
     assert filters == replace(
         given, where=(("author", "ann"),), also=Filters(paths=("secret/**",), tags=("y",))
     )
     assert filters.to_dict()["also"] == {"paths": ["secret/**"], "tags": ["y"]}
-    assert asked("pods path:secret/**", Filters(tags=("x",)))[1] == Filters(
+    assert parse("pods path:secret/**", Filters(tags=("x",)))[1] == Filters(
         tags=("x",), paths=("secret/**",)
     )
 
 
 def test_a_missing_phrase_is_searched_as_words_unless_it_is_the_whole_query() -> None:
-    left, filters, said = asked('why "access denied" again')
+    left, filters, notices = parse('why "access denied" again')
     assert (left, filters) == ('why "access denied" again', Filters())
-    assert said == ['no passage contains "access denied"; its words are searched for instead']
-    assert asked('"access denied"') == ("access denied", Filters(phrases=("access denied",)), [])
+    assert notices == ['no passage contains "access denied"; its words are searched for instead']
+    assert parse('"access denied"') == ("access denied", Filters(phrases=("access denied",)), [])
     # One that stands somewhere stays a filter beside it.
-    left, filters, said = asked('"roll back" of "access denied" now')
+    left, filters, notices = parse('"roll back" of "access denied" now')
     assert (left, filters.phrases) == ("roll back of access denied now", ("roll back",))
-    assert len(said) == 1
+    assert len(notices) == 1

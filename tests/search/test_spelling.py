@@ -39,16 +39,16 @@ def tools() -> Iterator[Tools]:
         yield Tools(snapshot)
 
 
-def asked(text: str, tools: Tools, mode: Mode = Mode.HYBRID) -> tuple[str, list[str]]:
-    """What it becomes, and what is said about it."""
-    said: list[str] = []
-    found = Spelling()(Query(text, mode=mode), Tools(tools.snapshot, notify=said.append))
-    assert found.text == text
-    return found.corrected_text, said
+def correct(text: str, tools: Tools, mode: Mode = Mode.HYBRID) -> tuple[str, list[str]]:
+    """Return the corrected text and the notices."""
+    notices: list[str] = []
+    query = Spelling()(Query(text, mode=mode), Tools(tools.snapshot, notify=notices.append))
+    assert query.text == text
+    return query.corrected_text, notices
 
 
 @pytest.mark.parametrize(
-    ("text", "respelled"),
+    ("text", "corrected"),
     [
         ("wifi", "wi-fi"),
         ("Where is the WiFi password?", "Where is the wi-fi password?"),
@@ -68,9 +68,9 @@ def asked(text: str, tools: Tools, mode: Mode = Mode.HYBRID) -> tuple[str, list[
     ],
 )
 def test_compounds_are_searched_as_the_library_writes_them(
-    text: str, respelled: str, tools: Tools
+    text: str, corrected: str, tools: Tools
 ) -> None:
-    assert asked(text, tools) == (respelled, [])
+    assert correct(text, tools) == (corrected, [])
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_compounds_are_searched_as_the_library_writes_them(
         "drop-down",
         "email password",
         "PS-4471",
-        # As it stands there, or both words in one passage: who writes so means two.
+        # It occurs as typed, or both words are in one passage.
         "file system",
         "file-system",
         "file/system check",
@@ -102,11 +102,11 @@ def test_compounds_are_searched_as_the_library_writes_them(
     ],
 )
 def test_a_query_that_needs_no_correction_stays_unchanged(text: str, tools: Tools) -> None:
-    assert asked(text, tools) == ("", [])
+    assert correct(text, tools) == ("", [])
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"),
+    ("typed", "suggestion"),
     [
         ("kuberntes", "kubernetes"),
         ("Kubernetse", "kubernetes"),
@@ -120,11 +120,11 @@ def test_a_query_that_needs_no_correction_stays_unchanged(text: str, tools: Tool
     ],
 )
 def test_a_typo_gets_the_most_frequent_similar_word_suggested(
-    typed: str, meant: str, tools: Tools
+    typed: str, suggestion: str, tools: Tools
 ) -> None:
-    # `kubernetess` is as near to some of them, and stands in one document less.
-    said = f'no passage has "{typed}"; did you mean "{meant}"?'
-    assert asked(f"{typed} password", tools) == ("", [said])
+    # `kubernetess` is as similar to some of them, but occurs in one document fewer.
+    notice = f'no passage has "{typed}"; did you mean "{suggestion}"?'
+    assert correct(f"{typed} password", tools) == ("", [notice])
 
 
 @pytest.mark.parametrize(
@@ -139,16 +139,16 @@ def test_a_typo_gets_the_most_frequent_similar_word_suggested(
     ],
 )
 def test_other_words_get_no_suggestion(text: str, tools: Tools) -> None:
-    assert asked(text, tools) == ("", [])
+    assert correct(text, tools) == ("", [])
 
 
 def test_max_words_limits_the_corrections(tools: Tools) -> None:
-    said: list[str] = []
+    notices: list[str] = []
     typed = Query("kuberntes clutser authentification wifi")
-    loud = Tools(tools.snapshot, notify=said.append)
-    assert Spelling(max_words=1)(typed, loud).corrected_text == ""
-    assert len(said) == 1
-    assert Spelling(max_words=4)(typed, loud).corrected_text.endswith("wi-fi")
+    notifying = Tools(tools.snapshot, notify=notices.append)
+    assert Spelling(max_words=1)(typed, notifying).corrected_text == ""
+    assert len(notices) == 1
+    assert Spelling(max_words=4)(typed, notifying).corrected_text.endswith("wi-fi")
     assert Spelling(max_words=0)(Query("wifi"), tools).corrected_text == ""
     with pytest.raises(SettingsError, match=r"search\.spelling\.max_words"):
         build_stage(Spelling, max_words=-1)
@@ -156,35 +156,37 @@ def test_max_words_limits_the_corrections(tools: Tools) -> None:
 
 @pytest.mark.parametrize("mode", [Mode.SEMANTIC, Mode.CODE])
 def test_semantic_and_code_search_are_not_corrected(mode: Mode, tools: Tools) -> None:
-    assert asked("wifi kuberntes", tools, mode=mode) == ("", [])
+    assert correct("wifi kuberntes", tools, mode=mode) == ("", [])
 
 
 def test_only_the_beginning_of_a_long_query_is_corrected(tools: Tools) -> None:
-    assert asked("router " * 35 + "wifi", tools)[0].endswith("wi-fi")
-    assert asked("router " * 36 + "wifi", tools)[0] == ""
+    assert correct("router " * 35 + "wifi", tools)[0].endswith("wi-fi")
+    assert correct("router " * 36 + "wifi", tools)[0] == ""
 
 
 def test_term_coverage_is_that_of_the_better_spelling(tools: Tools) -> None:
     query = Spelling()(Query("wifi"), tools)
-    found = tools.snapshot.lexical.search(["password", "stand"], {"body": 1.0}, query.filters, 9)
-    lists = {"keyword": tools.hits(found, by="keyword")}
-    evidence = {each.chunk.path: each.chunk.id for each in lists["keyword"]}
-    told = passage_features(lists, query, tools)
-    assert (told[evidence["net.md"]].coverage, told[evidence["net.md"]].exact_phrase) == (1.0, 1.0)
-    assert (told[evidence["mail.md"]].coverage, told[evidence["mail.md"]].exact_phrase) == (
+    candidates = tools.snapshot.lexical.search(
+        ["password", "stand"], {"body": 1.0}, query.filters, 9
+    )
+    lists = {"keyword": tools.hits(candidates, by="keyword")}
+    ids = {hit.chunk.path: hit.chunk.id for hit in lists["keyword"]}
+    features = passage_features(lists, query, tools)
+    assert (features[ids["net.md"]].coverage, features[ids["net.md"]].exact_phrase) == (1.0, 1.0)
+    assert (features[ids["mail.md"]].coverage, features[ids["mail.md"]].exact_phrase) == (
         0.0,
         0.0,
     )
     as_typed = passage_features(lists, Query("wifi"), tools)
-    assert as_typed[evidence["net.md"]].coverage == 0.0
+    assert as_typed[ids["net.md"]].coverage == 0.0
 
 
 @given(st.text("abcde", min_size=8, max_size=9), st.data())
 def test_one_edit_is_symmetric(word: str, data: st.DataObject) -> None:
-    near = data.draw(st.sampled_from(sorted(one_edit(word))))
-    assert near != word
+    other = data.draw(st.sampled_from(sorted(one_edit(word))))
+    assert other != word
     # A letter that lacks at the end is an ending, and no slip.
-    assert word in one_edit(near) or near == word[:-1]
+    assert word in one_edit(other) or other == word[:-1]
 
 
 def test_longer_words_allow_more_kinds_of_edits() -> None:

@@ -64,7 +64,7 @@ def test_prose_is_stemmed_and_stop_words_are_dropped() -> None:
 
 
 @pytest.mark.parametrize(
-    "alike",
+    "words",
     [
         "buy buys buying bought",
         "write writes written wrote Wrote",
@@ -76,13 +76,13 @@ def test_prose_is_stemmed_and_stop_words_are_dropped() -> None:
         "centre centres center",
     ],
 )
-def test_irregular_forms_and_spellings_have_one_term(alike: str) -> None:
-    assert len(set(analyze(alike))) == 1
+def test_irregular_forms_and_spellings_have_one_term(words: str) -> None:
+    assert len(set(analyze(words))) == 1
 
 
 def test_words_that_resemble_irregular_forms_keep_their_own_term() -> None:
-    apart = "size prize left leave four for hour saw see rose rise contour control"
-    assert len(set(analyze(apart))) == len(apart.split()) - 1  # `for` says nothing
+    words = "size prize left leave four for hour saw see rose rise contour control"
+    assert len(set(analyze(words))) == len(words.split()) - 1  # `for` is a stop word
 
 
 def test_base_forms_have_no_other_base_form() -> None:
@@ -135,7 +135,7 @@ def test_analysis_takes_linear_time(piece: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "equal"),
     [
         ("Ida’s hat", "Ida's hat"),
         ("the children’s room", "child room"),
@@ -146,9 +146,9 @@ def test_analysis_takes_linear_time(piece: str) -> None:
     ],
 )
 def test_both_apostrophes_are_equal_and_contracted_stop_words_are_dropped(
-    text: str, found: str
+    text: str, equal: str
 ) -> None:
-    assert analyze(text) == analyze(found)
+    assert analyze(text) == analyze(equal)
 
 
 def test_strip_markup_keeps_words_and_drops_link_targets() -> None:
@@ -162,7 +162,7 @@ def test_the_trail_contains_the_title_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "terms"),
     [
         ("The parser parses, PARSES and parsed", {"parser", "parses", "parsed"}),
         ("an ox of 3 kg, v1.27 abc1def2", {"abc", "def"}),
@@ -175,15 +175,15 @@ def test_the_trail_contains_the_title_once() -> None:
         ("", set()),
     ],
 )
-def test_vocabulary_terms_are_words_without_stemming(text: str, found: set[str]) -> None:
-    assert vocabulary_terms(text) == found
+def test_vocabulary_terms_are_words_without_stemming(text: str, terms: set[str]) -> None:
+    assert vocabulary_terms(text) == terms
 
 
 @given(st.text())
 def test_any_text_has_valid_vocabulary_terms(text: str) -> None:
-    found = vocabulary_terms(text)
-    assert all(3 <= len(term) <= 30 and term.isalpha() for term in found)
-    assert vocabulary_terms(" ".join(found)) <= found
+    terms = vocabulary_terms(text)
+    assert all(3 <= len(term) <= 30 and term.isalpha() for term in terms)
+    assert vocabulary_terms(" ".join(terms)) <= terms
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,9 @@ def test_a_range_in_a_code_block_is_extended_to_its_fences(
 
 
 def test_a_range_in_a_table_is_extended_to_all_rows() -> None:
-    page = DocumentLines("a | b is prose\n\n| h |\n|---|\n| 1 |\n| 2 |\n\nend")
-    assert page.block((5, 5), Kind.TABLE) == (3, 6)
-    assert page.block((5, 5), Kind.PROSE) == (5, 5)
+    document = DocumentLines("a | b is prose\n\n| h |\n|---|\n| 1 |\n| 2 |\n\nend")
+    assert document.block((5, 5), Kind.TABLE) == (3, 6)
+    assert document.block((5, 5), Kind.PROSE) == (5, 5)
 
 
 LINE = st.sampled_from(["```", "````", "~~~", "``` py", "text", "", "# h", "   ```", "~~~~~ x"])
@@ -46,31 +46,31 @@ LINE = st.sampled_from(["```", "````", "~~~", "``` py", "text", "", "# h", "   `
 def test_fenced_blocks_agree_with_commonmark(lines: list[str]) -> None:
     text = "\n".join([*lines, "end"])
     fences = [token.map for token in MarkdownIt().parse(text) if token.type == "fence"]
-    found = [(first - 1, last) for first, last in DocumentLines(text).fenced]
-    assert found == [tuple(each) for each in fences if each is not None]
+    blocks = [(first - 1, last) for first, last in DocumentLines(text).fenced]
+    assert blocks == [tuple(lines) for lines in fences if lines is not None]
 
 
 @given(st.text("ab \n", max_size=60))
 def test_lines_and_offsets_agree_with_the_text(text: str) -> None:
-    page = DocumentLines(text)
+    document = DocumentLines(text)
     lines = text.removesuffix("\n").split("\n")
-    assert [page.between(at, at) for at in range(1, len(page) + 1)] == lines
-    assert page.between(1, len(page)) == text.removesuffix("\n")
-    for at in range(1, len(page) + 1):
-        assert page.line_at(page.start(at)) == at
-        assert page.length((1, at)) == len("\n".join(lines[:at]))
-    first, last = page.trimmed((1, len(page)))
-    assert page.between(first, last).strip() == text.strip()
+    assert [document.between(at, at) for at in range(1, len(document) + 1)] == lines
+    assert document.between(1, len(document)) == text.removesuffix("\n")
+    for at in range(1, len(document) + 1):
+        assert document.line_at(document.start(at)) == at
+        assert document.length((1, at)) == len("\n".join(lines[:at]))
+    first, last = document.trimmed((1, len(document)))
+    assert document.between(first, last).strip() == text.strip()
 
 
-SIGNS = st.sampled_from(["| a |", "a | b", "text", "    code", "", "  "])
+BLOCK_LINES = st.sampled_from(["| a |", "a | b", "text", "    code", "", "  "])
 
 
-@given(st.lists(SIGNS, min_size=1, max_size=12), st.data())
+@given(st.lists(BLOCK_LINES, min_size=1, max_size=12), st.data())
 def test_tables_end_at_other_lines_and_trimming_drops_blank_lines(
     lines: list[str], data: st.DataObject
 ) -> None:
-    page = DocumentLines("\n".join([*lines, "end"]))
+    document = DocumentLines("\n".join([*lines, "end"]))
     first = data.draw(st.integers(1, len(lines)))
     last = data.draw(st.integers(first, len(lines)))
     rows = [number for number, line in enumerate(lines, 1) if "|" in line]
@@ -79,7 +79,7 @@ def test_tables_end_at_other_lines_and_trimming_drops_blank_lines(
         above -= 1
     while below in rows and below + 1 in rows:
         below += 1
-    assert page.block((first, last), Kind.TABLE) == (above, below)
+    assert document.block((first, last), Kind.TABLE) == (above, below)
     filled = [number for number in range(first, last + 1) if lines[number - 1].strip()]
     whole = (filled[0], filled[-1]) if filled else (last, last)
-    assert page.trimmed((first, last)) == whole
+    assert document.trimmed((first, last)) == whole

@@ -10,7 +10,7 @@ from marklight.text import analyze, contains_sequence, has_words, matches_phrase
 from marklight.text.analyzer import fold, has_cjk, strip_marks, tokenize
 
 
-def found(phrase: str, *texts: str) -> bool:
+def matches(phrase: str, *texts: str) -> bool:
     return matches_phrases([phrase], [], texts)
 
 
@@ -31,7 +31,7 @@ def found(phrase: str, *texts: str) -> bool:
     ],
 )
 def test_a_phrase_matches_case_insensitively_and_without_accents(phrase: str, text: str) -> None:
-    assert found(phrase, text)
+    assert matches(phrase, text)
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_a_phrase_matches_case_insensitively_and_without_accents(phrase: str, te
     ],
 )
 def test_a_phrase_needs_the_same_inflections_order_and_adjacency(phrase: str, text: str) -> None:
-    assert not found(phrase, text)
+    assert not matches(phrase, text)
 
 
 def test_a_phrase_does_not_match_across_texts() -> None:
-    assert not found("rolling back", "rolling", "back")
-    assert found("rolling back", "x", "rolling back")
+    assert not matches("rolling back", "rolling", "back")
+    assert matches("rolling back", "x", "rolling back")
 
 
 def test_an_excluded_phrase_matches_like_a_required_one() -> None:
@@ -86,12 +86,12 @@ TEXTS = st.lists(PIECES, max_size=12).map("".join)
 @given(before=TEXTS, phrase=TEXTS, after=TEXTS)
 def test_a_text_with_a_phrase_has_its_terms(before: str, phrase: str, after: str) -> None:
     text = before + phrase + after
-    if found(phrase, text):
+    if matches(phrase, text):
         assert set(phrase_terms(phrase)) <= set(analyze(text))
     if has_words(phrase):
-        assert found(phrase, phrase)
-        assert found(phrase, f"{before} {phrase} {after}")
-        assert not found(phrase, "")
+        assert matches(phrase, phrase)
+        assert matches(phrase, f"{before} {phrase} {after}")
+        assert not matches(phrase, "")
 
 
 @given(before=TEXTS, phrase=TEXTS, after=TEXTS, between=TEXTS)
@@ -100,25 +100,25 @@ def test_the_regular_expressions_agree_with_comparing_tokens(
 ) -> None:
     for text in (before + phrase + after, before + between.join(phrase.split(" ")) + after):
         plain, needle = (
-            [word for run in tokenize(fold(each).replace("’", "'")) if (word := strip_marks(run))]
-            for each in (text, phrase)
+            [word for run in tokenize(fold(value).replace("’", "'")) if (word := strip_marks(run))]
+            for value in (text, phrase)
         )
         if needle and not has_cjk(fold(phrase)):
-            stands = any(
+            expected = any(
                 plain[at : at + len(needle)] == needle for at in range(len(plain) - len(needle) + 1)
             )
-            assert found(phrase, text) == stands
+            assert matches(phrase, text) == expected
 
 
 @given(st.text(max_size=30), st.text(max_size=60))
 def test_any_text_can_be_a_phrase(phrase: str, text: str) -> None:
-    if found(phrase, text):
+    if matches(phrase, text):
         assert set(phrase_terms(phrase)) <= set(analyze(text))
     assert matches_phrases([phrase], [], [phrase])
 
 
 @pytest.mark.parametrize(
-    ("phrase", "text", "stands"),
+    ("phrase", "text", "expected"),
     [
         ("Blue Box", "in the blue box under the sink", True),
         ("blue box", "blue,\n  box.", True),
@@ -134,6 +134,6 @@ def test_any_text_can_be_a_phrase(phrase: str, text: str) -> None:
     ],
 )
 def test_contains_sequence_allows_only_punctuation_between_words(
-    phrase: str, text: str, stands: bool
+    phrase: str, text: str, expected: bool
 ) -> None:
-    assert contains_sequence(phrase, text) is stands
+    assert contains_sequence(phrase, text) is expected

@@ -14,24 +14,24 @@ PATHS = [
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("name", "suggestions"),
     [
         ("guide/auht.md", ["guide/auth.md"]),
         ("handbook/auth.md", ["guide/auth.md"]),
         ("guide/Deploy.md", ["guide/deployment.md"]),
         ("guide/rollingback.md", ["guide/rolling-back.md"]),
         ("readme.txt", ["README.md"]),
-        # They end alike and stand in the same folder, and mean nothing of the kind.
+        # Equal extension and folder, but another name.
         ("guide/nonsense.md", []),
         ("nonsense.md", []),
         ("guide/x.md", []),
-        # Four are called so: only the folder tells which.
+        # Four have this name: only the folder distinguishes them.
         ("guides/index.md", ["guide/index.md"]),
         ("entirely/else/index.md", []),
     ],
 )
-def test_only_similar_file_names_are_suggested(written: str, meant: list[str]) -> None:
-    assert similar_paths(written, PATHS) == meant
+def test_only_similar_file_names_are_suggested(name: str, suggestions: list[str]) -> None:
+    assert similar_paths(name, PATHS) == suggestions
 
 
 def test_at_most_three_are_suggested_most_similar_first() -> None:
@@ -48,7 +48,7 @@ def test_a_key_with_two_similar_names_is_suggested_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("name", "suggestions"),
     [
         ("Priya", ["people/priya.raman.md", "notes/2026-01 Priya, budget.md"]),
         ("raman priya", ["people/priya.raman.md"]),
@@ -58,6 +58,8 @@ def test_a_key_with_two_similar_names_is_suggested_once() -> None:
         ("...", []),
     ],
 )
-def test_files_whose_name_has_all_the_words_are_suggested(written: str, meant: list[str]) -> None:
+def test_files_whose_name_has_all_the_words_are_suggested(
+    name: str, suggestions: list[str]
+) -> None:
     paths = ["notes/2026-01 Priya, budget.md", "people/priya.raman.md", "people/tomasz.md"]
-    assert paths_with_words(written, paths) == meant
+    assert paths_with_words(name, paths) == suggestions
