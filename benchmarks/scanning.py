@@ -40,7 +40,7 @@ def measure(root: Path, index: Path) -> dict[str, float]:
     with marklight.open(root, settings) as library:
         library.index()
         stat_ms = statistics.median(stat_walk(root) for _ in range(3)) * 1e3
-        full_ms = statistics.median(timed(library.reading.compare) for _ in range(3))
+        full_ms = statistics.median(timed(library.text_ingest.compare) for _ in range(3))
         query = "topic300 thing7"
         unrefreshed, refreshed = [], []
         for _ in range(ROUNDS):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from marklight.once import once, taken
+from marklight.once import once, pop_cached
 
 
 class House:
@@ -59,8 +59,8 @@ def test_removing_a_value_waits_for_its_computation() -> None:
         cellar = threads.submit(lambda: house.cellar)
         while not house.built:
             time.sleep(0.001)
-        assert taken(house, "cellar") is cellar.result()
-    assert taken(house, "cellar") is None
+        assert pop_cached(house, "cellar") is cellar.result()
+    assert pop_cached(house, "cellar") is None
     assert house.cellar is not cellar.result()
 
 

@@ -16,33 +16,33 @@ class once(Generic[Value]):  # noqa: N801 - used as a decorator, like `property`
     re-entrant lock, since they may depend on each other.
     """
 
-    def __init__(self, make: Callable[[Any], Value]) -> None:
-        self._make = make
-        self._name = make.__name__
-        self.__doc__ = make.__doc__
+    def __init__(self, compute: Callable[[Any], Value]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+        self.__doc__ = compute.__doc__
 
     @overload
-    def __get__(self, whole: None, owner: type) -> once[Value]: ...
+    def __get__(self, instance: None, owner: type) -> once[Value]: ...
 
     @overload
-    def __get__(self, whole: object, owner: type) -> Value: ...
+    def __get__(self, instance: object, owner: type) -> Value: ...
 
-    def __get__(self, whole: object | None, owner: type) -> once[Value] | Value:
-        if whole is None:
+    def __get__(self, instance: object | None, owner: type) -> once[Value] | Value:
+        if instance is None:
             return self
-        made = whole.__dict__
-        with made.setdefault(_LOCK, RLock()):
-            if self._name not in made:
-                made[self._name] = self._make(whole)
-            value: Value = made[self._name]
+        values = instance.__dict__
+        with values.setdefault(_LOCK, RLock()):
+            if self._name not in values:
+                values[self._name] = self._compute(instance)
+            value: Value = values[self._name]
             return value
 
 
-def taken(whole: object, name: str) -> Any:
+def pop_cached(instance: object, name: str) -> Any:
     """Remove a cached value from its instance and return it, after waiting for its computation; None if there is none."""
-    made = whole.__dict__
-    with made.setdefault(_LOCK, RLock()):
-        return made.pop(name, None)
+    values = instance.__dict__
+    with values.setdefault(_LOCK, RLock()):
+        return values.pop(name, None)
 
 
 _LOCK = "_once"

@@ -1,6 +1,6 @@
 """Ownership of indexes: which ones this user made, on this machine and in this place.
 
-Every index holds a random id in the file `owner`. The record with that id in the user's data folder names the folder of the index
+Every index contains a random id in the file `owner`. The record with that id in the user's data folder names the folder of the index
 and the inodes of the folder and its database. An index without a record came from elsewhere, with a clone, an archive or a sync:
 nothing in it is read or written. One whose record names another place was moved, copied or restored, and is verified first.
 """
@@ -72,7 +72,7 @@ def new_id() -> str:
 
 
 def is_id(text: object) -> bool:
-    """Return true for what can be the id of an index."""
+    """Return true for a valid id of an index."""
     return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 
@@ -88,7 +88,7 @@ def origin(folder: Path) -> Origin:
         return Origin.FOREIGN
     record = _read_record(owner_id(folder))
     if record is None and _holds_parts(folder):
-        record = _read_record(owner_id(folder))  # it may have been claimed in between
+        record = _read_record(owner_id(folder))  # another process may have claimed it meanwhile
         if record is None:
             return Origin.FOREIGN
     if record is None:
@@ -102,7 +102,7 @@ def origin(folder: Path) -> Origin:
 
 
 def place_away(folder: Path) -> Path:
-    """Return where the index of a folder is kept that cannot hold it."""
+    """Return the folder of the index of a folder in which it cannot be stored."""
     name = hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()
     return data_folder() / "libraries" / name
 
@@ -142,13 +142,13 @@ def record(folder: Path, id: str, store: Path | None = None) -> None:
         write_private(records / f"{id}.json", json.dumps(here._asdict()).encode(), durable=True)
     except OSError as error:
         raise StoreError(
-            f"{records} cannot be written ({error.strerror}), and it holds which indexes are yours",
-            "Name another folder in the variable MARKLIGHT_DATA_DIR",
+            f"{records} cannot be written ({error.strerror}); it contains the records of your indexes",
+            "Set the variable MARKLIGHT_DATA_DIR to another folder",
         ) from error
 
 
 def release(id: str) -> None:
-    """Forget an index that is in no place any more."""
+    """Remove the record of an index that no longer exists."""
     with suppress(OSError):
         (data_folder() / _RECORDS / f"{id}.json").unlink()
 

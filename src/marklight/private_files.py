@@ -134,7 +134,7 @@ def write_private(path: Path, data: bytes, *, durable: bool = False, replace: bo
 
 
 def _link(draft: str, name: str, folder: int | None) -> None:
-    """Give a draft its name unless that is taken."""
+    """Give a draft its name unless the name exists."""
     try:
         os.link(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
     except FileExistsError:
@@ -160,12 +160,12 @@ def _open_folder(folder: Path) -> Iterator[int | None]:
 
 
 def data_folder() -> Path:
-    """Return the folder for what this user keeps on this machine: ownership records, trust, indexes kept elsewhere."""
+    """Return the folder for the data of this user on this machine: ownership records, trust, indexes kept elsewhere."""
     return _user_folder("data", ".local/share")
 
 
 def state_folder() -> Path:
-    """Return the folder for what is valid only while a process runs."""
+    """Return the folder for the state of running processes."""
     return _user_folder("state", ".local/state")
 
 

@@ -131,7 +131,7 @@ class Links:
 
 
 @dataclass(frozen=True, slots=True)
-class Relative:
+class RelatedDocument:
     """A related document with its score and the reasons."""
 
     document: DocumentId
@@ -145,7 +145,7 @@ class Related:
     """The documents related to one document, best first."""
 
     document: DocumentId
-    relatives: tuple[Relative, ...]
+    relatives: tuple[RelatedDocument, ...]
     notices: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,7 +166,7 @@ class Related:
 
 
 @dataclass(frozen=True, slots=True)
-class Register:
+class DocumentList:
     """One page of the list of documents of a library."""
 
     documents: tuple[tuple[DocumentId, FileState], ...]

@@ -205,9 +205,9 @@ def typed_layer(layer: Layer, schema: Schema) -> Layer:
             )
         typed = _fit(value, kinds[key], key, layer.source)
         if key in STAGE_LISTS:
-            one = isinstance(typed, str)
-            names, old_stages = _current_stages((typed,) if one else typed)
-            typed = names[0] if one else names
+            single = isinstance(typed, str)
+            names, old_stages = _current_stages((typed,) if single else typed)
+            typed = names[0] if single else names
             deprecated |= old_stages
         if key == written:
             current.add(key)

@@ -98,7 +98,7 @@ def convert(value: Any, kind: Any) -> Any:
     if origin in (types.UnionType, typing.Union):
         if value is None or (isinstance(value, Written) and value in ("", "none")):
             return None
-        return convert(value, next(one for one in arguments if one is not type(None)))
+        return convert(value, next(type_ for type_ in arguments if type_ is not type(None)))
     if isinstance(value, Written) and kind is not str:
         value = _parse(value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):

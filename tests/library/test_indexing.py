@@ -247,13 +247,13 @@ def test_a_diff_made_before_another_process_wrote_is_made_again(
     with library(folder, engine=place) as one, library(folder, engine=place) as other:
         one.index()
         write(folder, {"notes.txt": "bravo\n"})
-        stale = one.reading.compare()
+        stale = one.text_ingest.compare()
         other.index()
         write(folder, {"notes.txt": PAGES["notes.txt"]})
         looks = [stale]
-        fresh = type(one.reading).compare
+        fresh = type(one.text_ingest).compare
         monkeypatch.setattr(
-            type(one.reading),
+            type(one.text_ingest),
             "compare",
             lambda self, **k: looks.pop() if looks else fresh(self, **k),
         )

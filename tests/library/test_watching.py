@@ -110,7 +110,7 @@ def test_the_first_files_are_found_while_the_others_are_indexed(
 
     monkeypatch.setattr(batch, "read", slow)
     with following(folder, engine) as (lib, _, _):
-        until(lambda: lib.reading.counts().documents)
+        until(lambda: lib.text_ingest.counts().documents)
         answer = lib.search("note 7", mode="keyword", min_confidence=0)
         assert "007.md" in paths(answer)
         assert any(said.startswith("indexing, ") for said in answer.notices)
@@ -154,7 +154,7 @@ def test_the_watcher_waits_for_another_writer(folder: Path, tmp_path: Path) -> N
         until(lambda: "Another process is writing" in follower.problem)
     until(lambda: settled(lib, follower))
     assert not follower.problem
-    assert lib.reading.counts().documents == 4
+    assert lib.text_ingest.counts().documents == 4
     holding.__exit__(None, None, None)
 
 
@@ -168,7 +168,7 @@ def test_a_deleted_folder_is_reported_and_watched_again_when_it_returns(
         until(lambda: "does not exist" in follower.problem)
         away.rename(folder)
         until(lambda: settled(lib, follower) and not follower.problem)
-        assert lib.reading.counts().documents == 4
+        assert lib.text_ingest.counts().documents == 4
         write(folder, {"zebra.md": "# Zebra\n"})
         until(lambda: any(id.path == "zebra.md" for each in reports for id in each.added))
 
@@ -180,11 +180,11 @@ def test_one_collection_of_several_may_be_missing_for_a_while(tmp_path: Path, en
         until(lambda: settled(lib, follower))
         (tmp_path / "two").rename(tmp_path / "away")
         until(lambda: "collection 'two' does not exist" in follower.problem)
-        assert lib.reading.counts().documents == 2
+        assert lib.text_ingest.counts().documents == 2
         write(tmp_path, {"away/c.md": "# Gamma\n", "one/d.md": "# Delta\n"})
-        until(lambda: lib.reading.counts().documents == 3)
+        until(lambda: lib.text_ingest.counts().documents == 3)
         (tmp_path / "away").rename(tmp_path / "two")
-        until(lambda: lib.reading.counts().documents == 4)
+        until(lambda: lib.text_ingest.counts().documents == 4)
         until(lambda: not follower.problem)
         shutil.rmtree(tmp_path / "two")
         until(lambda: "collection 'two' does not exist" in follower.problem)
@@ -213,7 +213,7 @@ def test_an_unexpected_error_is_reported_and_does_not_stop_the_watcher(
         until(lambda: "ZeroDivisionError: oh" in follower.problem)
         monkeypatch.setattr(Ingest, "compare", look)
         until(lambda: settled(lib, follower) and not follower.problem)
-        assert lib.reading.counts().documents == 4
+        assert lib.text_ingest.counts().documents == 4
 
 
 def test_without_file_system_events_the_disk_is_scanned(
@@ -224,9 +224,9 @@ def test_without_file_system_events_the_disk_is_scanned(
 
     monkeypatch.setattr(watchfiles._rust_notify, "RustNotify", full)
     with following(folder, engine) as (lib, follower, _):
-        until(lambda: lib.reading.counts().documents == 4)
+        until(lambda: lib.text_ingest.counts().documents == 4)
         write(folder, {"zebra.md": "# Zebra\n"})
-        until(lambda: lib.reading.counts().documents == 5)
+        until(lambda: lib.text_ingest.counts().documents == 5)
         until(lambda: "watch limit reached" in follower.remark)
         assert "it is scanned every 0.1 s" in follower.to_dict()["problem"]
         assert not follower.watching
@@ -237,7 +237,7 @@ def test_without_a_model_text_is_still_indexed(folder: Path, engine: str) -> Non
     with following(folder, engine, model={"name": "no-such-model"}) as (lib, follower, _):
         until(lambda: "no-such-model" in follower.problem)
         write(folder, {"zebra.md": "# Zebra\n"})
-        until(lambda: lib.reading.counts().documents == 5)
+        until(lambda: lib.text_ingest.counts().documents == 5)
 
 
 def test_changes_can_be_watched_from_python(folder: Path, engine: str) -> None:
@@ -293,7 +293,7 @@ def test_the_watcher_may_stop_at_any_moment_of_a_search(tmp_path: Path) -> None:
         lib.there = repeat(None)
         lib.index()
         for verb in (
-            lambda: lib.updater(lib.reading),
+            lambda: lib.updater(lib.text_ingest),
             lambda: lib.status(),
             lambda: lib.get("a.md"),
             lambda: lib.search("apple"),

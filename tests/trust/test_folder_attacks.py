@@ -151,11 +151,11 @@ def test_a_document_replaced_by_a_link_during_indexing_is_not_followed(
     private.write_text("private key\n")
     write(own, {"new.md": "# New\n"})
     with library(own) as lib:
-        found = lib.reading.compare()
+        found = lib.text_ingest.compare()
         (own / "new.md").unlink()
         (own / "new.md").symlink_to(private)
         with lib.engine.writing(1):
-            lib.reading.index_text(found)
+            lib.text_ingest.index_text(found)
         with lib.engine.snapshot() as snapshot:
             texts = [snapshot.documents.get(id).text for id in snapshot.documents.files()]  # type: ignore[union-attr]
     assert "private key\n" not in texts
@@ -167,11 +167,11 @@ def test_a_folder_replaced_by_a_link_during_indexing_is_not_followed(
     private = write(tmp_path / "home", {"new.md": "private notes\n"})
     write(own, {"sub/new.md": "# New\n"})
     with library(own) as lib:
-        found = lib.reading.compare()
+        found = lib.text_ingest.compare()
         shutil.rmtree(own / "sub")
         (own / "sub").symlink_to(private)
         with lib.engine.writing(1):
-            lib.reading.index_text(found)
+            lib.text_ingest.index_text(found)
         with lib.engine.snapshot() as snapshot:
             texts = [snapshot.documents.get(id).text for id in snapshot.documents.files()]  # type: ignore[union-attr]
     assert "private notes\n" not in texts

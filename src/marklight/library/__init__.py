@@ -22,7 +22,7 @@ from marklight.library.model_selection import ModelSelection
 from marklight.library.refresh import IndexUpdater, RefreshResult, ScanCursor
 from marklight.library.search import search as search_documents
 from marklight.library.validation import CommitFlags, CommitRequest, SearchFlags, SearchRequest
-from marklight.once import once, taken
+from marklight.once import once, pop_cached
 from marklight.place import Place, index_address, locate, nested_libraries, resolve_path
 from marklight.ports import Engine, Progress, never_cancelled, no_progress
 from marklight.search.pipeline import Pipeline
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from marklight.library.watching import Watcher
     from marklight.report import (
         Commits,
+        DocumentList,
         Extract,
         Graph,
         Links,
         Outline,
         Page,
-        Register,
         Related,
         Report,
     )
@@ -126,7 +126,7 @@ class Library:
         return engine
 
     @once
-    def reading(self) -> Ingest:
+    def text_ingest(self) -> Ingest:
         """Return the ingest pipeline without a model: files to text in the index."""
         return Ingest(
             engine=self.engine,
@@ -140,7 +140,7 @@ class Library:
     @once
     def ingest(self) -> Ingest:
         """Return the ingest pipeline: files to text and vectors in the index."""
-        return replace(self.reading, embedder=self.models.embedder)
+        return replace(self.text_ingest, embedder=self.models.embedder)
 
     @once
     def cursor(self) -> ScanCursor:
@@ -192,10 +192,10 @@ class Library:
     def close(self) -> None:
         """Close the engines; running searches are awaited or end with an error."""
         self.threads.close()
-        for name in ("ingest", "reading"):
-            taken(self, name)
+        for name in ("ingest", "text_ingest"):
+            pop_cached(self, name)
         for name in ("engine", "commits_engine"):
-            if engine := taken(self, name):
+            if engine := pop_cached(self, name):
                 engine.close()
 
     def __enter__(self) -> Self:
@@ -351,7 +351,7 @@ class Library:
 
         return documents.graph(self, path, depth, limit, near, progress)
 
-    def documents(self, *, like: str = "", after: str = "", limit: int = 100) -> Register:
+    def documents(self, *, like: str = "", after: str = "", limit: int = 100) -> DocumentList:
         """Return the indexed documents, paginated: `after` is the value of `next` of the page before.
 
         With `like`, return the documents whose path contains this text, those that begin with it first.

@@ -10,7 +10,7 @@ from threading import BoundedSemaphore, Condition
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from marklight.errors import UsageError
-from marklight.once import once, taken
+from marklight.once import once, pop_cached
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -79,7 +79,7 @@ class SearchThreadPool:
     def close(self) -> None:
         """Wait for running tasks; no task starts any more."""
         self._closed = True
-        if pool := taken(self, "_pool"):
+        if pool := pop_cached(self, "_pool"):
             pool.shutdown()
 
     @once

@@ -19,7 +19,7 @@ from marklight.library.refresh import index_again, read_current, refresh_existin
 from marklight.library.validation import context_level, integer
 from marklight.model import DocumentId
 from marklight.ports import IndexedFile, Progress, Snapshot
-from marklight.report import Extract, Graph, Links, Outline, Page, Register, Related
+from marklight.report import DocumentList, Extract, Graph, Links, Outline, Page, Related
 from marklight.search import reference, relations
 from marklight.search.reference import FindDocument
 
@@ -72,7 +72,7 @@ def page(library: Library, path: str, line: int, near: Path | None, progress: Pr
         document = reference.require_document(path, snapshot, find)
         links = snapshot.links.outgoing(document.id)
         targets = {link.link.keys: link.target.named(several) for link in links if link.target}
-        parsers = library.reading.discover.parsers
+        parsers = library.text_ingest.discover.parsers
         rendered = render(document, document.id.named(several), targets.get, line, parsers)
         return Page(
             document=document.id,
@@ -184,7 +184,7 @@ def _refusal(library: Library, documents: list[DocumentId]) -> str:
     return next((f"{id.path} {reasons[id]}" for id in documents if id in reasons), "")
 
 
-def list_documents(library: Library, like: str, after: str, limit: int) -> Register:
+def list_documents(library: Library, like: str, after: str, limit: int) -> DocumentList:
     """Return indexed documents in order of their ids, paginated; with `like`, the best matches of a text in paths."""
     integer("The limit", limit, 1, 1000)
     with library.engine.snapshot() as snapshot:
@@ -193,16 +193,16 @@ def list_documents(library: Library, like: str, after: str, limit: int) -> Regis
 
 def paginate(
     files: Mapping[DocumentId, IndexedFile], like: str, after: str, limit: int
-) -> Register:
+) -> DocumentList:
     """Return one page of documents; `after` is the cursor `next` of the page before."""
     if like:
         matches = nsmallest(limit, _path_matches(files, like.lower()))
-        return Register(tuple((id, files[id].file) for _, id in matches), len(files))
+        return DocumentList(tuple((id, files[id].file) for _, id in matches), len(files))
     last = _read_cursor(after) if after else None
     rest = [id for id in files if last is None or id > last]
     ids = nsmallest(limit, rest)
     cursor = json.dumps(ids[-1], ensure_ascii=False) if len(ids) < len(rest) else None
-    return Register(tuple((id, files[id].file) for id in ids), len(files), cursor)
+    return DocumentList(tuple((id, files[id].file) for id in ids), len(files), cursor)
 
 
 def _path_matches(ids: Iterable[DocumentId], text: str) -> Iterable[tuple[int, DocumentId]]:

@@ -234,11 +234,11 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
     If a watcher runs, many new vectors and the first run of a new library are left to it.
     """
     watcher = library.watcher
-    before = library.reading.counts()
+    before = library.text_ingest.counts()
     new = not before.documents
     if watcher and new:
         finished = watcher.wait_for_text()
-        new = not library.reading.counts().documents
+        new = not library.text_ingest.counts().documents
         if not watcher.watching and (new or not finished):
             state = str(watcher.progress or watcher.problem)
             return RefreshResult((state,) if state else ())
@@ -247,7 +247,7 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
     until = time.monotonic() + seconds
 
     def scan() -> RefreshResult:
-        result = library.updater(library.reading).refresh(progress, until, new=new)
+        result = library.updater(library.text_ingest).refresh(progress, until, new=new)
         if watcher:
             watcher.notify(result.report)
         return result
@@ -285,7 +285,7 @@ def refresh_existing(library: Library, progress: Progress) -> tuple[str, ...]:
 
 def index_again(library: Library, documents: list[DocumentId], progress: Progress) -> bool:
     """Index some documents again; return false if there are none or that failed."""
-    return bool(documents) and library.updater(library.reading).index_again(documents, progress)
+    return bool(documents) and library.updater(library.text_ingest).index_again(documents, progress)
 
 
 def read_current(

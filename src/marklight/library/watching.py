@@ -117,7 +117,7 @@ class Watcher:
     def notify(self, report: Report) -> None:
         """Report a change to the listeners and embed the new passages soon."""
         if report:
-            report = replace(report, index=self.library.reading.counts())
+            report = replace(report, index=self.library.text_ingest.counts())
             for listener in tuple(self.listeners):
                 listener(report)
             self.wake()
@@ -143,7 +143,7 @@ class Watcher:
             self._stopping.wait(self.library.limits.poll_seconds)
 
     def _watch(self) -> None:
-        limits, reading = self.library.limits, self.library.reading
+        limits, reading = self.library.limits, self.library.text_ingest
         watch = Watch(reading.discover, reading.collections, limits.debounce_ms)
         try:
             watch.add_folders(self._index(None).folders)
@@ -192,10 +192,10 @@ class Watcher:
             self._followed_links = {}
 
         def scan() -> IndexDiff:
-            return library.reading.compare(spans=spans, followed_links=self._followed_links)
+            return library.text_ingest.compare(spans=spans, followed_links=self._followed_links)
 
         def index() -> IndexDiff:
-            updater = library.updater(library.reading)
+            updater = library.updater(library.text_ingest)
             diff, report = updater.index_changes(scan, self._report, SHORT_WAIT_SECONDS)
             self.notify(report)
             if spans is None:

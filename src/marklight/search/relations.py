@@ -12,7 +12,7 @@ from typing import TypeVar
 from marklight.answer import Filters
 from marklight.model import Document, DocumentId, LinkType, ResolvedLink
 from marklight.ports import Snapshot
-from marklight.report import Graph, Links, Node, Related, Relative
+from marklight.report import Graph, Links, Node, Related, RelatedDocument
 
 MAX_BACKLINKS = 10_000
 """Backlinks of one document that are read. Hand-set; not measured."""
@@ -97,13 +97,13 @@ def related(
             unrelated[id] *= 1 - weight
             reasons[id].append(reason)
     scores = {id: 1 - doubt for id, doubt in unrelated.items() if id != document.id}
-    relatives: list[Relative] = []
+    relatives: list[RelatedDocument] = []
     for id in sorted(scores, key=lambda other: (-scores[other], other)):
         if len(relatives) == limit or scores[id] < MIN_RELATED:
             break
         other = snapshot.documents.get(id) if exists(id) else None
         if other:
-            relatives.append(Relative(id, other.title, scores[id], tuple(reasons[id])))
+            relatives.append(RelatedDocument(id, other.title, scores[id], tuple(reasons[id])))
     return Related(document.id, tuple(relatives))
 
 
