@@ -87,194 +87,223 @@ filters = st.builds(
     without=some(PHRASES),
     also=st.none() | st.builds(Filters, paths=some(["*.md", "guide/**"]), tags=some(["x", "q"])),
 )
-worded = st.builds(Filters, tags=some(["x"]), phrases=some(PHRASES), without=some(PHRASES))
+phrase_filters = st.builds(Filters, tags=some(["x"]), phrases=some(PHRASES), without=some(PHRASES))
 """Separate from the others: combined they match nothing."""
 steps = st.lists(st.tuples(batches, st.integers(0, 3)), min_size=1, max_size=4)
 
 
 @contextmanager
-def both(max_exact_vectors: int, followed: int) -> Iterator[tuple[Engine, Engine]]:
-    # In memory where the system has that: waiting for the disk tells nothing here.
+def both(max_exact_vectors: int, max_links_resolved: int) -> Iterator[tuple[Engine, Engine]]:
+    # In shared memory if the system has it: the disk does not matter here.
     with (
         tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(links, "MAX_LINKS_RESOLVED", followed)
+        patch.setattr(links, "MAX_LINKS_RESOLVED", max_links_resolved)
         engine = EmbeddedEngine(Path(folder) / "library", max_exact_vectors)
         yield engines.open("memory:"), engine
         engine.close()
 
 
-def close_to(found: list[ScoredChunk], oracle: list[ScoredChunk], tolerance: float) -> None:
+def close_to(
+    actual_results: list[ScoredChunk], expected_results: list[ScoredChunk], tolerance: float
+) -> None:
     """Compare passages and scores; passages with equal scores may be in another order."""
-    assert [each.score for each in found] == pytest.approx(
-        [each.score for each in oracle], abs=tolerance
+    assert [each.score for each in actual_results] == pytest.approx(
+        [each.score for each in expected_results], abs=tolerance
     )
-    scores = {each.chunk_id: each.score for each in oracle}
-    last = oracle[-1].score if oracle else 0.0
-    for each in found:
+    scores = {each.chunk_id: each.score for each in expected_results}
+    last = expected_results[-1].score if expected_results else 0.0
+    for each in actual_results:
         assert scores.get(each.chunk_id, last) == pytest.approx(each.score, abs=tolerance)
 
 
-def same_tables(one: Snapshot, two: Snapshot) -> None:
-    assert one.status.counts("m") == two.status.counts("m")
-    assert one.documents.files() == two.documents.files()
-    assert list(one.status.failures()) == list(two.status.failures())
-    assert (one.status.manifest(), one.status.models()) == (
-        two.status.manifest(),
-        two.status.models(),
+def same_tables(expected: Snapshot, actual: Snapshot) -> None:
+    assert expected.status.counts("m") == actual.status.counts("m")
+    assert expected.documents.files() == actual.documents.files()
+    assert list(expected.status.failures()) == list(actual.status.failures())
+    assert (expected.status.manifest(), expected.status.models()) == (
+        actual.status.manifest(),
+        actual.status.models(),
     )
-    assert one.links.unresolved() == two.links.unresolved()
+    assert expected.links.unresolved() == actual.links.unresolved()
     for key in ("s", " T ", "title", "none"):
-        assert one.metadata.has_key(key) == two.metadata.has_key(key)
+        assert expected.metadata.has_key(key) == actual.metadata.has_key(key)
         for limit in (0, 1, 99):
-            assert list(one.metadata.values(key, limit).items()) == list(
-                two.metadata.values(key, limit).items()
+            assert list(expected.metadata.values(key, limit).items()) == list(
+                actual.metadata.values(key, limit).items()
             )
-    assert one.metadata.tags() == two.metadata.tags()
-    for id in one.documents.files():
-        assert one.documents.get(id) == two.documents.get(id)
-        assert one.documents.chunks_of(id) == two.documents.chunks_of(id)
-        own = [*(chunk.id for chunk in one.documents.chunks_of(id)), "none"]
-        assert one.documents.owners(own) == two.documents.owners(own) == dict.fromkeys(own[:-1], id)
-        assert one.documents.text_and_outline(id) == two.documents.text_and_outline(id)
-        assert one.documents.chunks_around(id, 1, 1) == two.documents.chunks_around(id, 1, 1)
-        assert one.links.outgoing(id) == two.links.outgoing(id)
-        assert one.links.incoming(id) == two.links.incoming(id)
-        assert one.links.incoming(id, 1) == two.links.incoming(id, 1)
-    same_graph(one, two)
-    assert one.vectors.pending("m", 99) == two.vectors.pending("m", 99)
-    assert one.links.last_changed() == two.links.last_changed()
-    assert one.documents.dates(one.documents.files()) == two.documents.dates(one.documents.files())
-    assert one.links.communities(one.documents.files()) == two.links.communities(
-        one.documents.files()
+    assert expected.metadata.tags() == actual.metadata.tags()
+    for id in expected.documents.files():
+        assert expected.documents.get(id) == actual.documents.get(id)
+        assert expected.documents.chunks_of(id) == actual.documents.chunks_of(id)
+        own = [*(chunk.id for chunk in expected.documents.chunks_of(id)), "none"]
+        assert (
+            expected.documents.owners(own)
+            == actual.documents.owners(own)
+            == dict.fromkeys(own[:-1], id)
+        )
+        assert expected.documents.text_and_outline(id) == actual.documents.text_and_outline(id)
+        assert expected.documents.chunks_around(id, 1, 1) == actual.documents.chunks_around(
+            id, 1, 1
+        )
+        assert expected.links.outgoing(id) == actual.links.outgoing(id)
+        assert expected.links.incoming(id) == actual.links.incoming(id)
+        assert expected.links.incoming(id, 1) == actual.links.incoming(id, 1)
+    same_graph(expected, actual)
+    assert expected.vectors.pending("m", 99) == actual.vectors.pending("m", 99)
+    assert expected.links.last_changed() == actual.links.last_changed()
+    assert expected.documents.dates(expected.documents.files()) == actual.documents.dates(
+        expected.documents.files()
     )
-    same_vectors(one, two)
+    assert expected.links.communities(expected.documents.files()) == actual.links.communities(
+        expected.documents.files()
+    )
+    same_vectors(expected, actual)
 
 
-def same_vectors(one: Snapshot, two: Snapshot) -> None:
-    chunks = [chunk.id for id in one.documents.files() for chunk in one.documents.chunks_of(id)]
+def same_vectors(expected: Snapshot, actual: Snapshot) -> None:
+    chunks = [
+        chunk.id for id in expected.documents.files() for chunk in expected.documents.chunks_of(id)
+    ]
     terms = [*VOCABULARY, "nowhere"]
-    assert one.vocabulary.document_frequencies(terms) == two.vocabulary.document_frequencies(terms)
-    some = [each.vocabulary.terms_with_prefix("p", 4, 4, 1) for each in (one, two)]
+    assert expected.vocabulary.document_frequencies(
+        terms
+    ) == actual.vocabulary.document_frequencies(terms)
+    some = [each.vocabulary.terms_with_prefix("p", 4, 4, 1) for each in (expected, actual)]
     assert list(some[0].items()) == list(some[1].items())
-    for oracle, found in (
-        (one.vectors.get("m", chunks), two.vectors.get("m", chunks)),
-        (one.vocabulary.term_vectors("m", terms), two.vocabulary.term_vectors("m", terms)),
+    for expected_results, actual_results in (
+        (expected.vectors.get("m", chunks), actual.vectors.get("m", chunks)),
+        (expected.vocabulary.term_vectors("m", terms), actual.vocabulary.term_vectors("m", terms)),
     ):
-        assert oracle.keys() == found.keys()
-        for key, row in oracle.items():
-            assert found[key] == pytest.approx(row, abs=1e-6)
-    centre, oracle_centre = two.vocabulary.mean_vector("m"), one.vocabulary.mean_vector("m")
-    assert (centre is None) == (oracle_centre is None)
-    if centre is not None and oracle_centre is not None:
-        assert centre == pytest.approx(oracle_centre, abs=1e-6)
+        assert expected_results.keys() == actual_results.keys()
+        for key, row in expected_results.items():
+            assert actual_results[key] == pytest.approx(row, abs=1e-6)
+    mean, expected_mean = actual.vocabulary.mean_vector("m"), expected.vocabulary.mean_vector("m")
+    assert (mean is None) == (expected_mean is None)
+    if mean is not None and expected_mean is not None:
+        assert mean == pytest.approx(expected_mean, abs=1e-6)
     for limit in (0, 2, 99):
-        assert one.vocabulary.terms_without_vector(
+        assert expected.vocabulary.terms_without_vector(
             "m", limit
-        ) == two.vocabulary.terms_without_vector("m", limit)
-        near, oracle_near = (
-            each.vocabulary.nearest_terms(vector("q"), "m", limit) for each in (two, one)
+        ) == actual.vocabulary.terms_without_vector("m", limit)
+        near, expected_terms = (
+            each.vocabulary.nearest_terms(vector("q"), "m", limit) for each in (actual, expected)
         )
-        assert [each.term for each in near] == [each.term for each in oracle_near]
+        assert [each.term for each in near] == [each.term for each in expected_terms]
         assert [each.score for each in near] == pytest.approx(
-            [each.score for each in oracle_near], abs=1e-6
+            [each.score for each in expected_terms], abs=1e-6
         )
 
 
-def same_graph(one: Snapshot, two: Snapshot) -> None:
-    every = [*one.documents.files(), DocumentId("docs", "none.md")]
-    pairs = list(one.links.edges())
-    assert list(two.links.edges()) == pairs
-    assert two.links.orphans() == one.links.orphans()
-    assert two.links.last_changed() == one.links.last_changed()
-    assert two.links.neighbours(every, 99) == one.links.neighbours(every, 99)
-    assert two.links.degrees(every, 99) == one.links.degrees(every, 99)
-    few = one.links.degrees(every, 1)
-    # Of links with a name that several documents have not all are looked at.
-    assert all(count <= few[id] for id, count in two.links.degrees(every, 1).items())
-    for id, near in two.links.neighbours(every, 1).items():
-        # Which of many is not promised, but how many.
+def same_graph(expected: Snapshot, actual: Snapshot) -> None:
+    every = [*expected.documents.files(), DocumentId("docs", "none.md")]
+    pairs = list(expected.links.edges())
+    assert list(actual.links.edges()) == pairs
+    assert actual.links.orphans() == expected.links.orphans()
+    assert actual.links.last_changed() == expected.links.last_changed()
+    assert actual.links.neighbours(every, 99) == expected.links.neighbours(every, 99)
+    assert actual.links.degrees(every, 99) == expected.links.degrees(every, 99)
+    few = expected.links.degrees(every, 1)
+    # Of links with a name that several documents have, not all are read.
+    assert all(count <= few[id] for id, count in actual.links.degrees(every, 1).items())
+    for id, near in actual.links.neighbours(every, 1).items():
+        # Which of many is unspecified, but not how many.
         out, back = {b for a, b in pairs if a == id}, {a for a, b in pairs if b == id}
         assert set(near) <= out | back
         assert (min(1, len(out | back))) <= len(near) <= min(1, len(out)) + min(1, len(back))
 
 
-def same_answers(one: Snapshot, two: Snapshot, asked: Filters, limit: int, exact: bool) -> None:
-    assert two.metadata.matching_documents(asked, limit) == one.metadata.matching_documents(
-        asked, limit
+def same_results(
+    expected: Snapshot, actual: Snapshot, query_filters: Filters, limit: int, exact: bool
+) -> None:
+    assert actual.metadata.matching_documents(
+        query_filters, limit
+    ) == expected.metadata.matching_documents(query_filters, limit)
+    assert actual.metadata.count_matching(query_filters) == expected.metadata.count_matching(
+        query_filters
     )
-    assert two.metadata.count_matching(asked) == one.metadata.count_matching(asked)
-    question = vector("q")
+    query = vector("q")
     close_to(
-        two.vectors.search(question, "m", asked, limit),
-        one.vectors.search(question, "m", asked, limit),
+        actual.vectors.search(query, "m", query_filters, limit),
+        expected.vectors.search(query, "m", query_filters, limit),
         1e-5,
     )
-    same_leading(one, two, asked)
+    same_best_per_document(expected, actual, query_filters)
     for name in ("Apple", "pear  PLUM", "a", "C.md", "notes/ü.md", "U"):
-        assert two.documents.find_by_title(name, asked, limit) == one.documents.find_by_title(
-            name, asked, limit
-        )
+        assert actual.documents.find_by_title(
+            name, query_filters, limit
+        ) == expected.documents.find_by_title(name, query_filters, limit)
     for words in (["appl"], ["appl", "pear", "pear"], ["日本", "c++", "none"]):
-        found = two.lexical.search(words, FIELD_BOOSTS, asked, limit)
-        oracle = one.lexical.search(words, FIELD_BOOSTS, asked, limit)
-        same_ranking(found, oracle, limit, exact)
-        chunks = [chunk.id for id in one.documents.files() for chunk in one.documents.chunks_of(id)]
-        have, oracle_have = (
-            two.lexical.term_coverage(words, chunks),
-            one.lexical.term_coverage(words, chunks),
+        actual_results = actual.lexical.search(words, FIELD_BOOSTS, query_filters, limit)
+        expected_results = expected.lexical.search(words, FIELD_BOOSTS, query_filters, limit)
+        same_ranking(actual_results, expected_results, limit, exact)
+        chunks = [
+            chunk.id
+            for id in expected.documents.files()
+            for chunk in expected.documents.chunks_of(id)
+        ]
+        coverage, expected_coverage = (
+            actual.lexical.term_coverage(words, chunks),
+            expected.lexical.term_coverage(words, chunks),
         )
-        assert have.keys() == oracle_have.keys()
+        assert coverage.keys() == expected_coverage.keys()
         if exact:
-            assert have == oracle_have
-    asked_words = ["appl", "pear", "plum", "zebra", "日本", "c++", "none"]
-    assert two.lexical.existing_terms(asked_words) == one.lexical.existing_terms(asked_words)
+            assert coverage == expected_coverage
+    query_terms = ["appl", "pear", "plum", "zebra", "日本", "c++", "none"]
+    assert actual.lexical.existing_terms(query_terms) == expected.lexical.existing_terms(
+        query_terms
+    )
     for names in (["zebra", "x"], ["zebra_x", "appl", "apple"]):
-        found, oracle = (
-            two.lexical.search_code(names, asked, limit),
-            one.lexical.search_code(names, asked, limit),
+        actual_results, expected_results = (
+            actual.lexical.search_code(names, query_filters, limit),
+            expected.lexical.search_code(names, query_filters, limit),
         )
-        same_ranking(found, oracle, limit, exact)
+        same_ranking(actual_results, expected_results, limit, exact)
 
 
-def same_leading(one: Snapshot, two: Snapshot, asked: Filters) -> None:
-    found, oracle = (each.vectors.best_per_document(vector("q"), "m", asked) for each in (two, one))
-    assert {id: each.chunk_id for id, each in found.items()} == {
-        id: each.chunk_id for id, each in oracle.items()
+def same_best_per_document(expected: Snapshot, actual: Snapshot, query_filters: Filters) -> None:
+    actual_results, expected_results = (
+        each.vectors.best_per_document(vector("q"), "m", query_filters)
+        for each in (actual, expected)
+    )
+    assert {id: each.chunk_id for id, each in actual_results.items()} == {
+        id: each.chunk_id for id, each in expected_results.items()
     }
-    for id, each in oracle.items():
-        assert found[id].score == pytest.approx(each.score, abs=1e-5)
+    for id, each in expected_results.items():
+        assert actual_results[id].score == pytest.approx(each.score, abs=1e-5)
 
 
 def same_ranking(
-    found: list[ScoredChunk], oracle: list[ScoredChunk], limit: int, exact: bool
+    actual_results: list[ScoredChunk], expected_results: list[ScoredChunk], limit: int, exact: bool
 ) -> None:
     """Deleted passages influence the scores of others for a while, never the set of results."""
     if exact:
-        close_to(found, oracle, 2e-4)
-    assert len(found) == len(oracle)
-    if len(oracle) < limit:
-        assert {each.chunk_id for each in found} == {each.chunk_id for each in oracle}
+        close_to(actual_results, expected_results, 2e-4)
+    assert len(actual_results) == len(expected_results)
+    if len(expected_results) < limit:
+        assert {each.chunk_id for each in actual_results} == {
+            each.chunk_id for each in expected_results
+        }
 
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(
     steps=steps,
-    asked=st.lists(filters | worded, min_size=4, max_size=4),
+    query_filters=st.lists(filters | phrase_filters, min_size=4, max_size=4),
     limit=st.integers(1, 12),
     max_exact_vectors=st.sampled_from([MAX_EXACT_VECTORS, 0]),
-    followed=st.sampled_from([links.MAX_LINKS_RESOLVED, 0]),
+    max_links_resolved=st.sampled_from([links.MAX_LINKS_RESOLVED, 0]),
 )
 def test_a_filtered_search_equals_brute_force(
     steps: list[tuple[Batch, int]],
-    asked: list[Filters],
+    query_filters: list[Filters],
     limit: int,
     max_exact_vectors: int,
-    followed: int,
+    max_links_resolved: int,
 ) -> None:
-    with both(max_exact_vectors, followed) as (memory, engine), ExitStack() as views:
-        kept: list[tuple[Snapshot, Snapshot]] = []
+    with both(max_exact_vectors, max_links_resolved) as (memory, engine), ExitStack() as stack:
+        snapshots: list[tuple[Snapshot, Snapshot]] = []
         with memory.writing(1), engine.writing(1):
             for batch, embed in steps:
                 assert memory.commit(batch) == engine.commit(batch)
@@ -287,21 +316,21 @@ def test_a_filtered_search_equals_brute_force(
                         concepts=vectors(terms) if terms else None,
                     )
                     assert memory.commit(more) == engine.commit(more)
-                kept.append(
+                snapshots.append(
                     (
-                        views.enter_context(memory.snapshot()),
-                        views.enter_context(engine.snapshot()),
+                        stack.enter_context(memory.snapshot()),
+                        stack.enter_context(engine.snapshot()),
                     )
                 )
                 assert memory.count_unused_vectors() == engine.count_unused_vectors()
         fresh = len(steps) == 1
-        for one, two in kept:
-            same_tables(one, two)
-            for each in (Filters(), *asked):
-                same_answers(one, two, each, limit, exact=fresh)
+        for expected, actual in snapshots:
+            same_tables(expected, actual)
+            for each in (Filters(), *query_filters):
+                same_results(expected, actual, each, limit, exact=fresh)
         assert engine.check() == []
-        # A check leaves words as if all had been written in one go: then every rank is the oracle's.
-        with memory.snapshot() as one, engine.snapshot() as two:
-            for each in (Filters(), *asked):
-                same_answers(one, two, each, limit, exact=True)
+        # A check rebuilds the lexical index without deleted passages: then every score is exact.
+        with memory.snapshot() as expected, engine.snapshot() as actual:
+            for each in (Filters(), *query_filters):
+                same_results(expected, actual, each, limit, exact=True)
         assert engine.check() == []

@@ -45,9 +45,9 @@ def test_a_new_library_is_empty(engine: Engine) -> None:
 
 
 def test_a_snapshot_does_not_change_while_others_commit(engine: Engine) -> None:
-    old, kept = entry("a.md", "the old words"), entry("b.md", "words that stay")
-    put(engine, old, kept)
-    commit(engine, embedding(old, kept))
+    old, unchanged = entry("a.md", "the old words"), entry("b.md", "words that stay")
+    put(engine, old, unchanged)
+    commit(engine, embedding(old, unchanged))
     with engine.snapshot() as before:
         first = before.vectors.search(vector("q"), "m", Filters(), 10)
         for turn in range(3):

@@ -152,10 +152,10 @@ def test_files_are_listed_by_ranges_of_paths_and_by_ids(engine: Engine) -> None:
         files = snapshot.documents.files()
         ordered = sorted(paths)
 
-        def within(*spans: PathRange) -> list[str]:
-            found = snapshot.documents.files(spans)
-            assert all(files[id] == each for id, each in found.items())
-            return sorted(id.path for id in found)
+        def within(*ranges: PathRange) -> list[str]:
+            results = snapshot.documents.files(ranges)
+            assert all(files[id] == each for id, each in results.items())
+            return sorted(id.path for id in results)
 
         collection = id_of("a.md").collection
         for first in (*ordered, "", "a/", "zz"):
@@ -215,8 +215,8 @@ def test_a_path_is_found_in_every_collection_that_has_it(engine: Engine) -> None
         assert snapshot.documents.find_by_path("a.md") == [id_of("a.md"), id_of("a.md", "z")]
         assert snapshot.documents.find_by_path("x/a.md") == [id_of("x/a.md")]
         assert snapshot.documents.find_by_path("none.md") == []
-        asked = [id_of("a.md", "z"), id_of("gone.md"), id_of("a.md")]
-        assert snapshot.documents.modified_times(asked) == {id_of("a.md", "z"): 7, id_of("a.md"): 8}
+        ids = [id_of("a.md", "z"), id_of("gone.md"), id_of("a.md")]
+        assert snapshot.documents.modified_times(ids) == {id_of("a.md", "z"): 7, id_of("a.md"): 8}
 
 
 def test_touching_changes_the_file_state_and_nothing_else(engine: Engine) -> None:
@@ -255,8 +255,8 @@ def test_the_passages_around_a_passage_are_returned_in_order(engine: Engine) -> 
     put(engine, entry("a.md", *"vwxyz"), entry("b.md", "q"))
     with engine.snapshot() as snapshot:
         for at, count, expected in [(2, 1, "wxy"), (2, 0, "x"), (0, 2, "vwx"), (4, 9, "vwxyz")]:
-            found = snapshot.documents.chunks_around(id_of("a.md"), at, count)
-            assert [each.text for each in found] == list(expected)
+            results = snapshot.documents.chunks_around(id_of("a.md"), at, count)
+            assert [each.text for each in results] == list(expected)
         assert snapshot.documents.chunks_around(id_of("c.md"), 0, 3) == []
 
 

@@ -16,12 +16,12 @@ from tests.contracts.builders import commit, entry, find, id_of, put
 def test_a_score_is_bm25_computed_by_hand(engine: Engine) -> None:
     put(engine, entry("a.md", "apple apple pear"), entry("b.md", "plum"), entry("c.md", "apple"))
     with engine.snapshot() as snapshot:
-        found = snapshot.lexical.search(analyze("apple"), {"body": 2.0}, Filters(), 9)
+        results = snapshot.lexical.search(analyze("apple"), {"body": 2.0}, Filters(), 9)
     # Two of three passages have the word; they have 3, 1 and 1 words, 5/3 on average.
     rarity = log(1 + (3 - 2 + 0.5) / (2 + 0.5))
     long = 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 3 / (5 / 3)))
     short = 1 * 2.2 / (1 + 1.2 * (0.25 + 0.75 * 1 / (5 / 3)))
-    assert sorted(each.score for each in found) == pytest.approx(
+    assert sorted(each.score for each in results) == pytest.approx(
         sorted((2 * rarity * long, 2 * rarity * short)), abs=1e-4
     )
 
@@ -52,13 +52,13 @@ def test_scores_of_fields_are_weighted_and_added(engine: Engine) -> None:
 def test_the_field_whole_repeats_the_title_three_times(engine: Engine) -> None:
     put(engine, entry("a.md", "pear", title="zebra", tags=("plum",)), entry("b.md", "zebra pear"))
     with engine.snapshot() as snapshot:
-        found = snapshot.lexical.search(["zebra"], {"whole": 1.0}, Filters(), 9)
+        results = snapshot.lexical.search(["zebra"], {"whole": 1.0}, Filters(), 9)
         assert find(snapshot, "zebra") == ["a.md", "b.md"]
     # Both passages have the word, 3 times in 5 and once in 2; that is 3.5 on average.
     rarity = log(1 + 0.5 / 2.5)
     title = 3 * 2.2 / (3 + 1.2 * (0.25 + 0.75 * 5 / 3.5))
     body = 1 * 2.2 / (1 + 1.2 * (0.25 + 0.75 * 2 / 3.5))
-    assert [each.score for each in found] == pytest.approx(
+    assert [each.score for each in results] == pytest.approx(
         [rarity * title, rarity * body], abs=1e-4
     )
 
@@ -80,10 +80,10 @@ def test_identifiers_in_prose_match_their_parts_and_the_reverse(engine: Engine) 
 def test_the_length_of_a_field_is_rounded_to_one_byte(engine: Engine) -> None:
     put(engine, entry("a.md", "zebra " + "other " * 94), entry("b.md", "x"))
     with engine.snapshot() as snapshot:
-        (found,) = snapshot.lexical.search(["zebra"], {"body": 1.0}, Filters(), 9)
+        (results,) = snapshot.lexical.search(["zebra"], {"body": 1.0}, Filters(), 9)
     # 95 words: 71 above 24, of which four bits keep 64; the average is not rounded.
     often = 2.2 / (1 + 1.2 * (0.25 + 0.75 * 88 / 48))
-    assert found.score == pytest.approx(log(1 + 1.5 / 1.5) * often, abs=1e-4)
+    assert results.score == pytest.approx(log(1 + 1.5 / 1.5) * often, abs=1e-4)
 
 
 def test_a_repeated_query_term_counts_repeatedly(engine: Engine) -> None:
@@ -101,15 +101,15 @@ def test_term_coverage_is_weighted_by_idf(engine: Engine) -> None:
         entry("b.md", "apple", keywords=("plum",)),
         entry("c.md", "cherry"),
     )
-    asked = analyze("apple pear zebra plum cherry nowhere")
+    terms = analyze("apple pear zebra plum cherry nowhere")
     with engine.snapshot() as snapshot:
         ids = {
             path: snapshot.documents.chunks_of(id_of(path))[0].id
             for path in ("a.md", "b.md", "c.md")
         }
-        found = snapshot.lexical.term_coverage(asked, [*ids.values(), "none"])
+        results = snapshot.lexical.term_coverage(terms, [*ids.values(), "none"])
         none = (
-            snapshot.lexical.term_coverage(asked, []),
+            snapshot.lexical.term_coverage(terms, []),
             snapshot.lexical.term_coverage([], list(ids.values())),
         )
     # Of three passages, and a hundred that one thinks of, two have `apple` and one each of the others;
@@ -117,10 +117,10 @@ def test_term_coverage_is_weighted_by_idf(engine: Engine) -> None:
     two, one = log(1 + 101.5 / 2.5), log(1 + 102.5 / 1.5)
     whole = two + 5 * one
     assert none == ({}, {})
-    assert set(found) == set(ids.values())
-    assert found[ids["a.md"]] == pytest.approx(((two + 2 * one) / whole, one / whole, 0))
-    assert found[ids["b.md"]] == pytest.approx(((two + one) / whole, 0, 0))
-    assert found[ids["c.md"]] == pytest.approx((one / whole, 0, 0))
+    assert set(results) == set(ids.values())
+    assert results[ids["a.md"]] == pytest.approx(((two + 2 * one) / whole, one / whole, 0))
+    assert results[ids["b.md"]] == pytest.approx(((two + one) / whole, 0, 0))
+    assert results[ids["c.md"]] == pytest.approx((one / whole, 0, 0))
 
 
 @pytest.mark.parametrize("passages, most", [(79, 0), (80, 1), (240, 3), (400, 3)])
@@ -129,33 +129,35 @@ def test_a_rare_term_occurs_in_hardly_any_passage(engine: Engine, passages: int,
     put(engine, *(entry(f"{at}.md", (*held, *["none"] * passages)[at]) for at in range(passages)))
     with engine.snapshot() as snapshot:
         first = snapshot.documents.chunks_of(id_of("0.md"))[0].id
-        found = snapshot.lexical.term_coverage(analyze("one two three four"), [first])[first]
+        results = snapshot.lexical.term_coverage(analyze("one two three four"), [first])[first]
     # As if there were a hundred more without any of them.
-    told = [log(1 + (passages + 100.5 - holders) / (holders + 0.5)) for holders in range(1, 5)]
-    assert found == pytest.approx((1, 0, sum(told[:most]) / sum(told)))
+    weights = [
+        log(1 + (passages + 100.5 - frequency) / (frequency + 0.5)) for frequency in range(1, 5)
+    ]
+    assert results == pytest.approx((1, 0, sum(weights[:most]) / sum(weights)))
 
 
 def test_a_term_exists_if_an_undeleted_passage_contains_it(engine: Engine) -> None:
-    asked = ["appl", "pear", "plum", "user", "zebra", "none"]
+    terms = ["appl", "pear", "plum", "user", "zebra", "none"]
     with engine.snapshot() as empty:
-        assert empty.lexical.existing_terms(asked) == set()
+        assert empty.lexical.existing_terms(terms) == set()
     put(engine, entry("a.md", "apples", title="plum"), entry("b.md", "pear getUserById"))
     with engine.snapshot() as before:
         commit(engine, Batch(entries=(entry("c.md", "zebra"),), removed=(id_of("a.md"),)))
-        assert before.lexical.existing_terms(asked) == {"appl", "pear", "plum", "user"}
+        assert before.lexical.existing_terms(terms) == {"appl", "pear", "plum", "user"}
         with engine.snapshot() as snapshot:
-            assert snapshot.lexical.existing_terms(asked) == {"pear", "user", "zebra"}
+            assert snapshot.lexical.existing_terms(terms) == {"pear", "user", "zebra"}
             assert snapshot.lexical.existing_terms([]) == set()
 
 
 def test_term_coverage_uses_the_first_terms_of_a_long_query(engine: Engine) -> None:
     put(engine, entry("a.md", " ".join(f"w{at}x" for at in range(0, 40, 2))))
-    asked = [f"w{at}x" for at in range(40)]
+    terms = [f"w{at}x" for at in range(40)]
     with engine.snapshot() as snapshot:
-        (found,) = snapshot.lexical.term_coverage(
-            asked, [snapshot.documents.chunks_of(id_of("a.md"))[0].id]
+        (results,) = snapshot.lexical.term_coverage(
+            terms, [snapshot.documents.chunks_of(id_of("a.md"))[0].id]
         ).values()
-    assert found.anywhere == pytest.approx(18 / 36)
+    assert results.anywhere == pytest.approx(18 / 36)
 
 
 def test_a_field_with_weight_zero_matches_nothing(engine: Engine) -> None:
@@ -170,8 +172,8 @@ def test_query_terms_are_never_parsed_as_syntax(engine: Engine) -> None:
     queries = ["C++", "c#", ".NET", "node.js", "a-b/c", 'AND OR NOT "', "title:(x", "c++ ^2 ~ * ?"]
     with engine.snapshot() as snapshot:
         for query in queries:
-            found = snapshot.lexical.search(query_terms(query), FIELD_BOOSTS, Filters(), 9)
-            assert len(found) <= 1, query
+            results = snapshot.lexical.search(query_terms(query), FIELD_BOOSTS, Filters(), 9)
+            assert len(results) <= 1, query
         assert [find(snapshot, query) for query in queries[:5]] == [["a.md"]] * 5
 
 
@@ -193,9 +195,9 @@ def test_code_is_found_by_parts_of_identifiers(engine: Engine) -> None:
     with engine.snapshot() as snapshot:
 
         def code(query: str) -> list[str]:
-            found = snapshot.lexical.search_code(code_terms(query), Filters(), 9)
+            results = snapshot.lexical.search_code(code_terms(query), Filters(), 9)
             return [
-                each.path for each in snapshot.documents.chunks([one.chunk_id for one in found])
+                each.path for each in snapshot.documents.chunks([one.chunk_id for one in results])
             ]
 
         assert code("getUserById") == ["a.md"]
@@ -209,8 +211,8 @@ def test_results_are_limited_and_ties_ordered_by_id(engine: Engine) -> None:
     ids = sorted(each.chunks[0].id for each in many)
     with engine.snapshot() as snapshot:
         for limit in (0, 1, 7, 60, 100, 10**9):
-            found = snapshot.lexical.search(analyze("same"), FIELD_BOOSTS, Filters(), limit)
-            assert [each.chunk_id for each in found] == ids[:limit]
+            results = snapshot.lexical.search(analyze("same"), FIELD_BOOSTS, Filters(), limit)
+            assert [each.chunk_id for each in results] == ids[:limit]
 
 
 def test_deleted_passages_never_replace_others_in_the_results(engine: Engine) -> None:

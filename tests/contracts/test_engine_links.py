@@ -16,10 +16,10 @@ def test_links_are_returned_for_both_ends(engine: Engine) -> None:
     links = (link("b"), link("c", type=LinkType.RELATED), link("b", type=LinkType.EMBEDS))
     put(engine, entry("a.md", "x", links=links), entry("b.md", "y"), entry("c.md", "z"))
     with engine.snapshot() as snapshot:
-        found = snapshot.links.outgoing(id_of("a.md"))
-        assert [each.link for each in found] == list(links)
-        assert [each.target for each in found] == [id_of("b.md"), id_of("c.md"), id_of("b.md")]
-        assert snapshot.links.incoming(id_of("b.md")) == [found[0], found[2]]
+        outgoing = snapshot.links.outgoing(id_of("a.md"))
+        assert [each.link for each in outgoing] == list(links)
+        assert [each.target for each in outgoing] == [id_of("b.md"), id_of("c.md"), id_of("b.md")]
+        assert snapshot.links.incoming(id_of("b.md")) == [outgoing[0], outgoing[2]]
         assert snapshot.links.incoming(id_of("a.md")) == []
         assert (
             snapshot.links.outgoing(id_of("none.md"))

@@ -108,13 +108,13 @@ def test_filters_apply_to_every_kind_of_search(engine: Engine) -> None:
     letters = dict(zip((each.chunks[0].id for each in entries), "abco", strict=True))
     with engine.snapshot() as snapshot:
         for filters, expected in CASES:
-            for found in (
+            for results in (
                 snapshot.lexical.search(["word"], FIELD_BOOSTS, filters, 9),
                 snapshot.lexical.search_code(["word"], filters, 9),
                 snapshot.vectors.search(vector("q"), "m", filters, 9),
             ):
-                passed = "".join(sorted(letters[each.chunk_id] for each in found))
-                assert passed == expected, filters
+                matching = "".join(sorted(letters[each.chunk_id] for each in results))
+                assert matching == expected, filters
 
 
 @pytest.mark.parametrize("date", ["yesterday", "2026-02-30", "2026-13"])

@@ -89,9 +89,9 @@ def test_repeated_texts_share_a_vector_and_are_all_returned(engine: Engine) -> N
     commit(engine, embedding(both[0]))
     with engine.snapshot() as snapshot:
         assert snapshot.status.counts("m").embedded == 2
-        found = snapshot.vectors.search(vector("q"), "m", Filters(), 5)
-        assert [each.chunk_id for each in found] == sorted(each.chunks[0].id for each in both)
-        assert found[0].score == found[1].score
+        results = snapshot.vectors.search(vector("q"), "m", Filters(), 5)
+        assert [each.chunk_id for each in results] == sorted(each.chunks[0].id for each in both)
+        assert results[0].score == results[1].score
 
 
 def test_the_best_passage_of_each_document_is_returned(engine: Engine) -> None:
@@ -99,24 +99,24 @@ def test_the_best_passage_of_each_document_is_returned(engine: Engine) -> None:
     two, three = entry("b.md", "other"), entry("c.md", "without a vector")
     put(engine, one, two, three)
     commit(engine, embedding(one, two))
-    question = vector(one.chunks[1].digest)
+    query = vector(one.chunks[1].digest)
     with engine.snapshot() as snapshot:
-        found = snapshot.vectors.best_per_document(question, "m", Filters())
-        assert {id.path: each.chunk_id for id, each in found.items()} == {
+        results = snapshot.vectors.best_per_document(query, "m", Filters())
+        assert {id.path: each.chunk_id for id, each in results.items()} == {
             "a.md": one.chunks[1].id,  # the first of two with the same words
             "b.md": two.chunks[0].id,
         }
-        assert found[id_of("a.md")].score == pytest.approx(1.0)
-        assert set(snapshot.vectors.best_per_document(question, "m", Filters(paths=("b.md",)))) == {
+        assert results[id_of("a.md")].score == pytest.approx(1.0)
+        assert set(snapshot.vectors.best_per_document(query, "m", Filters(paths=("b.md",)))) == {
             id_of("b.md")
         }
         few = Filters(documents=(id_of("a.md"), id_of("c.md")), phrases=("far",))
         assert (
-            snapshot.vectors.best_per_document(question, "m", few)[id_of("a.md")].chunk_id
+            snapshot.vectors.best_per_document(query, "m", few)[id_of("a.md")].chunk_id
             == one.chunks[0].id
         )
-        assert snapshot.vectors.best_per_document(question, "m", Filters(paths=("none.md",))) == {}
-        assert snapshot.vectors.best_per_document(question, "n", Filters()) == {}
+        assert snapshot.vectors.best_per_document(query, "m", Filters(paths=("none.md",))) == {}
+        assert snapshot.vectors.best_per_document(query, "n", Filters()) == {}
 
 
 def test_vectors_of_several_models_are_separate(engine: Engine) -> None:
@@ -167,8 +167,8 @@ def test_scores_are_cosines(engine: Engine) -> None:
     rows = np.array([[3, 4], [-2, 0], [0, 0]], dtype=np.float32)
     commit(engine, Batch(vectors=Vectors("m", digests, rows)))
     with engine.snapshot() as snapshot:
-        found = snapshot.vectors.search(np.array([10, 0], dtype=np.float32), "m", Filters(), 9)
-        assert [each.score for each in found] == pytest.approx([3 / 5, 0, -1])
+        results = snapshot.vectors.search(np.array([10, 0], dtype=np.float32), "m", Filters(), 9)
+        assert [each.score for each in results] == pytest.approx([3 / 5, 0, -1])
 
 
 def test_a_query_vector_of_another_dimension_is_an_error(engine: Engine) -> None:

@@ -57,15 +57,15 @@ def test_terms_are_counted_once_per_document(engine: Engine) -> None:
     put(engine, entry("a.md", "apple pears apples"), entry("b.md", "Apple pear", "apple äpfel"))
     with engine.snapshot() as before:
         commit(engine, Batch(removed=(id_of("a.md"),)))
-        asked = ["apple", "pear", "pears", "plum", "apfel"]
-        assert before.vocabulary.document_frequencies(asked) == {
+        terms = ["apple", "pear", "pears", "plum", "apfel"]
+        assert before.vocabulary.document_frequencies(terms) == {
             "apple": 2,
             "pear": 1,
             "pears": 1,
             "apfel": 1,
         }
         with engine.snapshot() as snapshot:
-            assert snapshot.vocabulary.document_frequencies(asked) == {
+            assert snapshot.vocabulary.document_frequencies(terms) == {
                 "apple": 1,
                 "pear": 1,
                 "apfel": 1,
