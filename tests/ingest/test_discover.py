@@ -263,14 +263,14 @@ def test_a_scan_of_path_ranges_returns_the_documents_in_them(
 ) -> None:
     ends = st.sampled_from((*TREE, "", "a/", "a/c/", "a0", "zz"))
     cuts = sorted(data.draw(st.sets(ends, min_size=2, max_size=6)))
-    spans = [PathRange("docs", *ends) for ends in zip(cuts[::2], cuts[1::2], strict=False)]
+    ranges = [PathRange("docs", *ends) for ends in zip(cuts[::2], cuts[1::2], strict=False)]
     with TemporaryDirectory() as folder:
         write(Path(folder), dict.fromkeys(names, ""))
-        paths = Discover()({"docs": Path(folder)}, spans)
+        paths = Discover()({"docs": Path(folder)}, ranges)
     assert [id.path for id in paths.files] == [
-        path for path in sorted(names) if any(each.first <= path < str(each.end) for each in spans)
+        path for path in sorted(names) if any(each.first <= path < str(each.end) for each in ranges)
     ]
-    assert paths.spans == tuple(spans)
+    assert paths.ranges == tuple(ranges)
 
 
 @given(st.lists(st.sampled_from(TREE), min_size=1, unique=True), st.sampled_from(("", *TREE)))
@@ -282,25 +282,27 @@ def test_a_scan_with_repeated_time_limits_covers_everything_once(
             discovering, "_TIME_CHECK_INTERVAL", 1
         )  # the clock is checked after every name
         root = write(Path(folder), dict.fromkeys(names, ""))
-        spans = (
+        ranges = (
             [PathRange("docs", begin), PathRange("docs", "", begin)]
             if begin
             else [PathRange("docs")]
         )
         paths: list[str] = []
         scans = 0
-        while spans:
-            scan = Discover()({"docs": root}, spans, until=time.monotonic() - 1 + (scans % 2) * 100)
+        while ranges:
+            scan = Discover()(
+                {"docs": root}, ranges, until=time.monotonic() - 1 + (scans % 2) * 100
+            )
             paths += [id.path for id in scan.files]
             scans += 1
             if scan.stopped is None:
                 break
-            assert scan.spans
-            assert scan.spans[-1].end == scan.stopped.first
-            done = scan.spans[-1]
-            spans = [
+            assert scan.ranges
+            assert scan.ranges[-1].end == scan.stopped.first
+            done = scan.ranges[-1]
+            ranges = [
                 each._replace(first=scan.stopped.first) if each.first == done.first else each
-                for each in spans[len(scan.spans) - 1 :]
+                for each in ranges[len(scan.ranges) - 1 :]
             ]
     assert sorted(paths) == sorted(names)
 

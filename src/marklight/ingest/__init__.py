@@ -1,1 +1,1 @@
-"""Files to documents to chunks to one commit."""
+"""Index files and git commits: discover, parse, chunk, embed."""

@@ -1,7 +1,7 @@
 """Discover the documents of a library: walk the collections in path order, obey ignore rules, stat every file.
 
-A walk covers everything, or given spans of paths, or as much as a time limit allows. Paths come in the order in which
-a store sorts them, so that a part of the walk compares with the same span of the index.
+A walk covers everything, or given ranges of paths, or as much as a time limit allows. Paths come in the order in which
+a store sorts them, so that a part of the walk compares with the same path range of the index.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from marklight.ingest.read import Inode
 
 FollowedLinks = dict[str, dict[str, str]]
-"""By collection: targets of symbolic links, and the one link to each that is followed."""
+"""For each collection: targets of symbolic links, and the one link to each that is followed."""
 
 OUTSIDE = "it is in no collection"
 """Reason why a file outside all collections is not indexed."""
@@ -54,7 +54,7 @@ class ScannedFile(NamedTuple):
     file: FileState
     path: str
     inode: Inode | None = None
-    """So that only this file is read, not one that replaced it; None where the file system has no inodes."""
+    """Identifies the file, so that one that replaced it is not read; None where the file system has no inodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Scan:
     files: Mapping[DocumentId, ScannedFile]
     unreadable: tuple[Failure, ...] = ()
     """The path of a folder ends in a slash."""
-    spans: tuple[PathRange, ...] | None = None
+    ranges: tuple[PathRange, ...] | None = None
     """The part that was scanned; None is everything."""
     stopped: PathRange | None = None
     """The rest, where the time limit ended the scan."""
@@ -83,11 +83,11 @@ class Discover:
     exclude: tuple[str, ...] = ()
     """Files and folders that match one of these patterns are never indexed, even if included."""
     hidden: bool = False
-    """Whether to index files and folders whose name begins with a dot."""
+    """Index files and folders whose name begins with a dot."""
     ignore_files: tuple[str, ...] = IGNORE_FILES
     """Names of files with ignore rules for their folder; a later name overrides an earlier one."""
     follow_outside: bool = False
-    """Whether to follow symbolic links that lead out of their collection."""
+    """Follow symbolic links that lead out of their collection."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parsers", with_defaults(self.parsers))
@@ -95,13 +95,13 @@ class Discover:
     def __call__(
         self,
         collections: Mapping[str, Path],
-        spans: Sequence[PathRange] | None = None,
+        ranges: Sequence[PathRange] | None = None,
         until: float | None = None,
         followed_links: FollowedLinks | None = None,
     ) -> Scan:
-        """Return every document of the collections, sorted, or those of some spans, one span after the other.
+        """Return every document of the collections, sorted, or those of some path ranges, one after the other.
 
-        With a time limit (a `time.monotonic` value) the spans are everything, starting where the last scan stopped.
+        With a time limit (a `time.monotonic` value) the ranges are everything, starting where the last scan stopped.
         """
         roots, missing = _roots(collections)
         followed = {} if followed_links is None else followed_links
@@ -110,7 +110,7 @@ class Discover:
         folders: list[str] = []
         scanned: list[PathRange] = []
         for run in _runs(
-            spans if spans is not None else [PathRange(name) for name in sorted(roots)]
+            ranges if ranges is not None else [PathRange(name) for name in sorted(roots)]
         ):
             name = run[0].collection
             if name in roots:
@@ -126,7 +126,7 @@ class Discover:
                     rest = PathRange(name, walk.stopped)
                     return Scan(files, tuple(unreadable), tuple(scanned), rest, tuple(folders))
             scanned += run
-        covered = tuple(scanned) if spans is not None and until is None else None
+        covered = tuple(scanned) if ranges is not None and until is None else None
         return Scan(files, tuple(unreadable), covered, None, tuple(folders))
 
     def reason_ignored(self, path: Path, collections: Mapping[str, Path]) -> str | None:
@@ -144,26 +144,28 @@ class Discover:
         return Walk(self, name, roots[name], others, followed)
 
 
-def _runs(spans: Sequence[PathRange]) -> Iterator[list[PathRange]]:
-    """Group ascending spans of one collection: they are walked together."""
+def _runs(ranges: Sequence[PathRange]) -> Iterator[list[PathRange]]:
+    """Group ascending ranges of one collection: they are walked together."""
     run: list[PathRange] = []
-    for span in spans:
+    for path_range in ranges:
         last = run[-1] if run else None
         if last and (
-            span.collection != last.collection or last.end is None or span.first < last.end
+            path_range.collection != last.collection
+            or last.end is None
+            or path_range.first < last.end
         ):
             yield run
             run = []
-        run.append(span)
+        run.append(path_range)
     if run:
         yield run
 
 
 def _before(run: Sequence[PathRange], path: str) -> list[PathRange]:
-    """Return the part of these spans that comes before a path."""
-    cut = [span for span in run if span.first < path]
+    """Return the part of these ranges that comes before a path."""
+    started = [each for each in run if each.first < path]
     return [
-        span._replace(end=path) if span.end is None or span.end > path else span for span in cut
+        each._replace(end=path) if each.end is None or each.end > path else each for each in started
     ]
 
 
@@ -224,14 +226,14 @@ class Walk:
         self.is_document, self.has_patterns = self.filter.is_document, self.filter.has_patterns
 
     def files(
-        self, spans: Sequence[PathRange] | None = None, until: float | None = None
+        self, ranges: Sequence[PathRange] | None = None, until: float | None = None
     ) -> Iterator[ScannedFile]:
-        """Return every document once, or those of some ascending, disjoint spans, until a `time.monotonic` value.
+        """Return every document once, or those of some ascending, disjoint ranges, until a `time.monotonic` value.
 
         Not recursive: a path may be deeper than Python's stack.
         """
-        wanted = _within(spans) if spans is not None else None
-        start = spans[0].first if spans else ""
+        wanted = _within(ranges) if ranges is not None else None
+        start = ranges[0].first if ranges else ""
         stack = [self._open(self.filter.root, "", self.filter.rules_above)]
         seen = 0
         while stack:
@@ -358,9 +360,9 @@ class Walk:
         self.unreadable.append(Failure(DocumentId(self.name, text), reason))
 
 
-def _within(spans: Sequence[PathRange]) -> Callable[[str], bool]:
-    """Return a predicate: is a path, or for a folder anything below it, in one of the spans?"""
-    firsts = [span.first for span in spans]
+def _within(ranges: Sequence[PathRange]) -> Callable[[str], bool]:
+    """Return a predicate: is a path, or for a folder anything below it, in one of the ranges?"""
+    firsts = [path_range.first for path_range in ranges]
 
     def wanted(path: str) -> bool:
         if path[-1] == "/":
@@ -369,7 +371,7 @@ def _within(spans: Sequence[PathRange]) -> Callable[[str], bool]:
             begun = bisect_right(firsts, path)
         if not begun:
             return False
-        end = spans[begun - 1].end
+        end = ranges[begun - 1].end
         return end is None or path < end
 
     return wanted

@@ -45,7 +45,7 @@ class IndexDiff:
     unreadable: tuple[Failure, ...]
     """New failures of the scan, not yet stored in the index."""
     rebuild: bool
-    spans: tuple[PathRange, ...] | None = None
+    ranges: tuple[PathRange, ...] | None = None
     """The part that was compared; None is everything."""
     stopped: PathRange | None = None
     """The rest, where the time limit ended the scan."""
@@ -82,11 +82,13 @@ def compare(
     with engine.snapshot() as snapshot:
         generation, tried = snapshot.generation, snapshot.status.manifest().get(FAILURES_RECIPE, "")
         disk = scan()
-        known, failures = snapshot.documents.files(disk.spans), snapshot.status.failures()
-    if disk.spans is not None:
-        spans = disk.spans
+        known, failures = snapshot.documents.files(disk.ranges), snapshot.status.failures()
+    if disk.ranges is not None:
+        ranges = disk.ranges
         failures = [
-            each for each in failures if any(span.contains(each.document) for span in spans)
+            each
+            for each in failures
+            if any(path_range.contains(each.document) for path_range in ranges)
         ]
     states = {id: scanned.file for id, scanned in disk.files.items()}
     current = [_current(each, disk.files, tried == recipe, max_bytes) for each in failures]
@@ -106,7 +108,7 @@ def compare(
         steps,
         unreadable,
         rebuild,
-        disk.spans,
+        disk.ranges,
         disk.stopped,
         disk.folders,
         tuple(each.document for each in disk.unreadable if each.reason == DENIED),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from marklight.ingest.recipe import OFF, matches, parser_for
+from marklight.ingest.recipe import OFF, matches_pattern, parser_for
 
 if TYPE_CHECKING:
     from marklight.ingest.discover import Discover
@@ -240,7 +240,7 @@ class PathFilter:
     def _no_parser(self, folder: str, name: str) -> str | None:
         if self.is_document(folder, name):
             return None
-        patterns = [each for each in self.options.parsers if matches(folder + name, each)]
+        patterns = [each for each in self.options.parsers if matches_pattern(folder + name, each)]
         if patterns:
             return f"the setting files.parsers excludes {patterns[0]!r}"
         return "no pattern in the setting files.parsers matches its name"

@@ -38,12 +38,12 @@ class Ingest(Indexing):
         self,
         *,
         rebuild: bool = False,
-        spans: Sequence[PathRange] | None = None,
+        ranges: Sequence[PathRange] | None = None,
         until: float | None = None,
         followed_links: FollowedLinks | None = None,
     ) -> IndexDiff:
         """Discover and plan: return the difference between disk and index, or between parts of both."""
-        scan = partial(self.discover, self.collections, spans, until, followed_links)
+        scan = partial(self.discover, self.collections, ranges, until, followed_links)
         return compare(self.engine, scan, self.recipe, self.max_bytes, rebuild=rebuild)
 
     def index_text(
@@ -77,7 +77,7 @@ class Ingest(Indexing):
         moved_away = {old for old, _ in report.moved}
         removed = tuple(id for id in diff.plan.removed if id not in moved_away)
         refused = any(failure.file for failure in (*diff.failed.values(), *report.skipped))
-        tried_all = diff.spans is None and done == len(diff.plan.read)
+        tried_all = diff.ranges is None and done == len(diff.plan.read)
         outdated = refused and tried_all and diff.tried_recipe != self.recipe
         manifest = {FAILURES_RECIPE: self.recipe} if outdated else {}
         if last := Batch(removed=removed, failures=diff.unreadable, manifest=manifest):

@@ -45,12 +45,12 @@ def with_defaults(parsers: Mapping[str, str]) -> dict[str, str]:
 def parser_for(path: str, parsers: Mapping[str, str] = PARSERS) -> str | None:
     """Return the parser for a path: that of the first pattern that matches its name or its whole path."""
     for pattern, parser in parsers.items():
-        if matches(path, pattern):
+        if matches_pattern(path, pattern):
             return parser if parser not in OFF else None
     return None
 
 
-def matches(path: str, pattern: str) -> bool:
+def matches_pattern(path: str, pattern: str) -> bool:
     """Return true if a parser pattern matches a path, ignoring case."""
     folded, whole = pattern.lower(), path.lower()
     return fnmatchcase(whole.rpartition("/")[2], folded) or fnmatchcase(whole, folded)

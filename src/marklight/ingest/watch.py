@@ -173,18 +173,18 @@ class Watch:
 def merged(ranges: Iterable[PathRange]) -> list[PathRange]:
     """Return the same paths as ascending, disjoint ranges."""
     result: list[PathRange] = []
-    for span in sorted(ranges, key=lambda each: each[:2]):
+    for path_range in sorted(ranges, key=lambda each: each[:2]):
         last = result[-1] if result else None
         if (
             last
-            and last.collection == span.collection
-            and (last.end is None or span.first <= last.end)
+            and last.collection == path_range.collection
+            and (last.end is None or path_range.first <= last.end)
         ):
-            ends = (last.end, span.end)
+            ends = (last.end, path_range.end)
             end = None if None in ends else max(each for each in ends if each is not None)
             result[-1] = last._replace(end=end)
         else:
-            result.append(span)
+            result.append(path_range)
     return result
 
 

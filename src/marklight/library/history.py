@@ -172,9 +172,9 @@ class HistoryIndex:
                 notices.append(
                     f"{folder} is damaged, so some commits cannot be read: {state.problem}"
                 )
-            if state.lacking:
+            if state.diff_problem:
                 notices.append(
-                    f"Diffs in {folder} cannot be read, so only messages are searched: {state.lacking}"
+                    f"Diffs in {folder} cannot be read, so only messages are searched: {state.diff_problem}"
                 )
             if not count:
                 notices.append(f"There are no commits in {folder} yet")

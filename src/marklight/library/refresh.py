@@ -139,7 +139,7 @@ class IndexUpdater:
             stop = time.monotonic() + self.limits.scan_ms / 1000
             spans = self.cursor.ranges(ingest.collections)
             return ingest.compare(
-                spans=spans, until=stop, followed_links=self.cursor.followed_links
+                ranges=spans, until=stop, followed_links=self.cursor.followed_links
             )
 
         diff, report = self.index_changes(scan, progress, self._wait(new), None if new else until)
@@ -178,7 +178,7 @@ class IndexUpdater:
                     damaged = tuple(snapshot.status.damaged_documents(ids))
                 if damaged:  # else the unchanged file would count as indexed
                     engine.commit(Batch(removed=damaged))
-                self.ingest.index_text(self.ingest.compare(spans=spans), progress)
+                self.ingest.index_text(self.ingest.compare(ranges=spans), progress)
             return True
         except StoreError:
             return False

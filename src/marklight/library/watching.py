@@ -192,7 +192,7 @@ class Watcher:
             self._followed_links = {}
 
         def scan() -> IndexDiff:
-            return library.text_ingest.compare(spans=spans, followed_links=self._followed_links)
+            return library.text_ingest.compare(ranges=spans, followed_links=self._followed_links)
 
         def index() -> IndexDiff:
             updater = library.updater(library.text_ingest)

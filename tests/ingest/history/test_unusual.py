@@ -136,7 +136,7 @@ def test_a_partial_clone_is_searched_by_messages_and_fetches_nothing(
     assert set(documents(ingest)) == {f"number {number}" for number in range(8)}
     assert subprocess.run(here, capture_output=True, check=True).stdout == before
     with ingest.engine.snapshot() as snapshot:
-        assert indexed_state(snapshot.status.manifest(), "all").lacking
+        assert indexed_state(snapshot.status.manifest(), "all").diff_problem
 
 
 def test_a_missing_commit_is_reported_and_the_others_are_read(repository: Repository) -> None:

@@ -24,7 +24,7 @@ class IndexedState:
     recipe: str = ""
     problem: str = ""
     """Why some commits could not be read."""
-    lacking: str = ""
+    diff_problem: str = ""
     """Why diffs could not be read."""
 
     def to_manifest(self, name: str) -> Mapping[str, str]:
@@ -34,7 +34,7 @@ class IndexedState:
             "edge": sorted(self.edge),
             "recipe": self.recipe,
             "problem": self.problem,
-            "lacking": self.lacking,
+            "lacking": self.diff_problem,
         }
         return {_KEY + name: json.dumps(value)}
 
@@ -95,7 +95,7 @@ def commit_diff(name: str, repository: Repository, recipe: str, snapshot: Snapsh
     indexed = snapshot.documents.modified_times(ids)
     return CommitDiff(
         name,
-        IndexedState(tips, edge, recipe, lacking=before.lacking),
+        IndexedState(tips, edge, recipe, diff_problem=before.diff_problem),
         tuple(each for each in new if (name, each) not in indexed),
         tuple(each for each in removed if (name, each) in indexed),
     )

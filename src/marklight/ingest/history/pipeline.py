@@ -123,7 +123,7 @@ class CommitIngest(Indexing):
             notice = f"{done} of {total} commits are indexed; the next search continues"
             return replace(report, notices=(*report.notices, notice))
         removed = tuple(DocumentId(diff.name, hash) for hash in diff.removed)
-        state = replace(diff.state, lacking=diffs.problem or diff.state.lacking)
+        state = replace(diff.state, diff_problem=diffs.problem or diff.state.diff_problem)
         # Only now is the repository recorded as indexed; until then every comparison lists what is missing.
         self.engine.commit(Batch(removed=removed, manifest=state.to_manifest(diff.name)))
         return replace(report, removed=(*report.removed, *removed))
