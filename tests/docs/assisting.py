@@ -16,7 +16,7 @@ from .examples import NOTES, ROOT, alike
 
 ASSISTANTS = ROOT / "docs" / "assistants.md"
 _MARKED = re.compile(
-    r"<!-- (tools|prompts|told (\w+) (\{[^\n]*\})) -->\n(.*?)<!-- end -->", re.DOTALL
+    r"<!-- (tools|prompts|output of (\w+) (\{[^\n]*\})) -->\n(.*?)<!-- end -->", re.DOTALL
 )
 
 
@@ -25,8 +25,8 @@ def assistants(text: str) -> str:
     return _MARKED.sub(_filled, text)
 
 
-def told(name: str, given: str) -> str:
-    """What a tool answers over the example notes, as text for a model."""
+def tool_output(name: str, given: str) -> str:
+    """Return the text output of a tool on the example notes."""
     tool = tools_for(False)[name]
     values = tool.parse(json.loads(given))
     with marklight.open(NOTES) as library:
@@ -49,7 +49,7 @@ def _filled(mark: re.Match[str]) -> str:
     elif what == "prompts":
         inside = _prompts()
     else:
-        inside = f"```text\n{told(name, given)}\n```\n"
+        inside = f"```text\n{tool_output(name, given)}\n```\n"
         inside = before if alike(before, inside) else inside
     return f"<!-- {what} -->\n{inside}<!-- end -->"
 
@@ -64,13 +64,13 @@ def _tools() -> str:
     for tool in tools_for(True).values():
         for each in tool.parameters:
             said.setdefault(each.name, {})[each.schema["description"]] = None
-    rows += ["", "| parameter | what it says |", "|---|---|"]
+    rows += ["", "| parameter | description |", "|---|---|"]
     rows += [f"| `{name}` | {' Or: '.join(one)} |" for name, one in said.items()]
     return "\n".join(rows) + "\n"
 
 
 def _prompts() -> str:
-    rows = ["| prompt | what it does | arguments |", "|---|---|---|"]
+    rows = ["| prompt | description | arguments |", "|---|---|---|"]
     rows += [
         f"| `{name}` | {description} | {', '.join(map(_parameter, arguments))} |"
         for name, (_, description, arguments) in PROMPTS.items()
