@@ -204,3 +204,18 @@ def test_keywords_and_fields_of_a_request_are_the_same(flags: Any, request_type:
 def test_an_unknown_keyword_is_an_error(folder: Path) -> None:
     with library(folder, engine="memory:") as lib, pytest.raises(TypeError, match="limits"):
         lib.search("x", limits=5)  # type: ignore[call-arg]
+
+
+def test_a_deprecated_setting_of_a_call_works_and_has_a_notice(folder: Path) -> None:
+    with library(folder, engine="memory:", search={"per_document": {"max_passages": 5}}) as lib:
+        lib.index()
+        many = lib.search("token", limit=20, min_confidence=0.0)
+        few = lib.search(
+            "token", limit=20, min_confidence=0.0, settings={"search.per_document.most": 1}
+        )
+    assert len(few.hits) == len({hit.chunk.document for hit in few.hits}) < len(many.hits)
+    assert any(
+        "search.per_document.most is now search.per_document.max_passages" in notice
+        for notice in few.notices
+    )
+    assert not any("Deprecated" in notice for notice in many.notices)
