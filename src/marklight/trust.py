@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from marklight.errors import SettingsError
+from marklight.model import digest
 from marklight.place import PROJECT_FILE
 from marklight.private_files import (
     data_folder,
@@ -26,7 +27,6 @@ from marklight.private_files import (
     write_private,
 )
 from marklight.settings import SHARED_FILE, SHARED_TABLE, Layer, layer_of
-from marklight.text.digests import digest
 
 LIMIT_BYTES = 1_000_000
 """Maximum size of a settings file: a `pyproject.toml` of 100 kB is a large one."""

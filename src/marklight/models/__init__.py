@@ -1,13 +1,26 @@
-"""Embedding models and rerankers: bundled, by folder, downloaded, on a server, and a fake for tests."""
+"""Find an embedding model or reranker by name and open it: bundled, a folder, downloaded, on a server, or a fake."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marklight.models.record import DEFAULT, DEFAULT_RERANKER, KNOWN, ModelRecord, is_remote
+from marklight.errors import ModelError
+from marklight.models.record import (
+    DEFAULT,
+    DEFAULT_RERANKER,
+    KINDS,
+    KNOWN,
+    Kind,
+    ModelRecord,
+    is_remote,
+)
 
 if TYPE_CHECKING:
+    from marklight.models.cross_encoder import CrossEncoder
+    from marklight.models.onnx import OnnxEmbedder
     from marklight.models.remote.server import Server
     from marklight.ports import Embedder, Reranker
 
@@ -30,11 +43,9 @@ def load(
         from marklight.models.fake import FakeEmbedder
 
         return FakeEmbedder()
-    from marklight.models.locate import embedder, remote_embedder
-
     if is_remote(name):
-        return remote_embedder(name, server, cache_dir)
-    return embedder(name, cache_dir=cache_dir, threads=threads)
+        return _remote_embedder(name, server, cache_dir)
+    return _embedder(name, cache_dir=cache_dir, threads=threads)
 
 
 def load_reranker(
@@ -48,8 +59,121 @@ def load_reranker(
 
     Files are opened on first use, and nothing is downloaded.
     """
-    from marklight.models.locate import remote_reranker, reranker
-
     if is_remote(name):
-        return remote_reranker(name, server, cache_dir)
-    return reranker(name, cache_dir=cache_dir, threads=threads)
+        return _remote_reranker(name, server, cache_dir)
+    return _reranker(name, cache_dir=cache_dir, threads=threads)
+
+
+def _embedder(name: str, *, cache_dir: Path | None, threads: int | None) -> OnnxEmbedder:
+    """Open an embedding model: a bundled one, one that was pulled or imported, or a folder."""
+    from marklight.models.onnx import OnnxEmbedder
+
+    known = KNOWN.get(name)
+    if known is not None and known.package:
+        return _converted(known, cache_dir, threads)
+    record, folder = _published(name, "embedder", cache_dir)
+    return OnnxEmbedder(record, *_verified_readers(record, folder), threads)
+
+
+def _reranker(name: str, *, cache_dir: Path | None, threads: int | None) -> CrossEncoder:
+    """Open a cross-encoder that was pulled or imported, or a folder."""
+    from marklight.models.cross_encoder import CrossEncoder
+
+    record, folder = _published(name, "reranker", cache_dir)
+    return CrossEncoder(record, *_verified_readers(record, folder), threads)
+
+
+def _remote_embedder(name: str, server: Server | None, cache_dir: Path | None) -> Embedder:
+    """Return the embedding model on the configured server."""
+    from marklight.models.remote.embedder import RemoteEmbedder
+
+    return RemoteEmbedder(_configured(name, server), cache_dir)
+
+
+def _remote_reranker(name: str, server: Server | None, cache_dir: Path | None) -> Reranker:
+    """Return the cross-encoder on the configured server."""
+    from marklight.models.remote.reranker import RemoteReranker
+
+    server = _configured(name, server)
+    if server.kind == "ollama":
+        raise ModelError(
+            f"Ollama cannot re-rank, so {name} cannot be used as a re-ranker",
+            "Use a server that can, such as llama.cpp, vLLM or TEI: reranker.name = openai:MODEL",
+        )
+    return RemoteReranker(server, cache_dir)
+
+
+def _configured(name: str, server: Server | None) -> Server:
+    # Only the server that the settings name now receives text.
+    if server is None or server.name != name:
+        raise ModelError(f"No server is configured for {name}", "Set model.name")
+    return server
+
+
+def _converted(record: ModelRecord, cache_dir: Path | None, threads: int | None) -> OnnxEmbedder:
+    from marklight.models.converted import ConvertedModel, cache_folder, convert, package_folder
+    from marklight.models.onnx import OnnxEmbedder
+
+    package_folder(record)  # fails early if the package is missing
+    folder = f"{record.name}-{record.fingerprint[:16]}"
+    converted = ConvertedModel(
+        cache_folder(cache_dir) / "models" / "converted" / folder, partial(convert, record)
+    )
+    return OnnxEmbedder(record, converted.model, converted.tokenizer, threads)
+
+
+def _published(name: str, kind: Kind, cache_dir: Path | None) -> tuple[ModelRecord, Path]:
+    """Return a model's record and folder; raise if it is of another kind."""
+    from marklight.models.folder import describe
+    from marklight.models.store import missing, stored_folder, stored_record
+
+    folder = stored_folder(name, cache_dir)
+    if folder is not None:
+        record = stored_record(folder)
+    elif name in KNOWN and KNOWN[name].kind != kind:
+        raise _wrong_kind(KNOWN[name])
+    elif name not in KNOWN and Path(name).expanduser().is_dir():
+        folder = Path(name).expanduser()
+        record = describe(folder)
+    else:
+        raise missing(name, cache_dir, kind)
+    if record.kind != kind:
+        raise _wrong_kind(record)
+    return record, folder
+
+
+def _wrong_kind(record: ModelRecord) -> ModelError:
+    if record.kind == "reranker":
+        return ModelError(
+            f"{record.name} is {KINDS['reranker']}: it does not produce vectors",
+            "Set reranker.name to it, and model.name to an embedding model",
+        )
+    return ModelError(
+        f"{record.name} is {KINDS['embedder']}: it cannot re-rank",
+        "Set model.name to it, and reranker.name to a cross-encoder",
+    )
+
+
+def _verified_readers(
+    record: ModelRecord, folder: Path
+) -> tuple[Callable[[], bytes | str], Callable[[], bytes]]:
+    """Return functions that open the model and the tokenizer after verifying their SHA-256."""
+    from marklight.models.folder import file_digest
+
+    def verified(path: str) -> Path:
+        for file in record.files:
+            # Weights may span several files; the tokenizer is opened and verified separately.
+            if (file.path == "tokenizer.json") == (path == "tokenizer.json") and file.sha256 != (
+                actual := file_digest(folder / file.path)
+            ):
+                raise ModelError(
+                    f"The model file {folder / file.path} has changed: its SHA-256 is {actual[:12]}…, "
+                    f"not {file.sha256[:12]}…",
+                    f"Pull or import {record.name} again",
+                )
+        return folder / path
+
+    return (
+        lambda: str(verified(record.files[0].path)),
+        lambda: verified("tokenizer.json").read_bytes(),
+    )

@@ -336,3 +336,12 @@ def _pool_ends(scores: Mapping[str, float]) -> tuple[float, float]:
     """Return the best score and the last one of the pool."""
     pool = list(scores.values())[:POOL_SIZE] or [0.0]
     return pool[0], pool[-1]
+
+
+def filters_cover_query(query: Query) -> bool:
+    """Return true if all terms of the query are terms of its filters, so that every passage that passes answers it."""
+    filters = query.filters
+    values = (value for _, value in filters.where)
+    filter_text = " ".join((*filters.phrases, *filters.tags, *filters.languages, *values))
+    terms = set(query_terms(query.text))
+    return bool(terms) and terms <= set(query_terms(filter_text))

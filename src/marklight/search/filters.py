@@ -7,18 +7,8 @@ from dataclasses import fields, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from marklight.answer import Filters, Query
+from marklight.answer import Filters
 from marklight.ports import Snapshot
-from marklight.text import query_terms
-
-
-def filters_cover_query(query: Query) -> bool:
-    """Return true if all terms of the query are terms of its filters, so that every passage that passes answers it."""
-    filters = query.filters
-    values = (value for _, value in filters.where)
-    filter_text = " ".join((*filters.phrases, *filters.tags, *filters.languages, *values))
-    terms = set(query_terms(query.text))
-    return bool(terms) and terms <= set(query_terms(filter_text))
 
 
 def describe_filters(filters: Filters) -> str:

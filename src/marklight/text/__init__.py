@@ -3,6 +3,7 @@
 Globs, line index, sentences and suggestions are imported from their modules, as few searches need them.
 """
 
+from marklight.model import bounded_key, digest
 from marklight.text.analyzer import (
     MAX_QUERY_TERMS,
     analyze,
@@ -20,7 +21,6 @@ from marklight.text.analyzer import (
     vocabulary_fingerprint,
     vocabulary_terms,
 )
-from marklight.text.digests import bounded_key, digest
 from marklight.text.markdown import chunk_embedding_text, embedding_text, strip_markup
 from marklight.text.phrases import contains_sequence, has_words, matches_phrases, phrase_terms
 

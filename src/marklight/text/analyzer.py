@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TypeVar
 
-from marklight.text.digests import digest
+from marklight.model import digest
 
 MAX_WORD = 64
 """Characters of the longest word that is indexed. Longer runs are hashes or encoded data: nobody types

@@ -20,12 +20,12 @@ from marklight.search.features import (
     POOL_SIZE,
     PassageFeatures,
     QueryFeatures,
+    filters_cover_query,
     is_non_latin,
     needs_lexical_weights,
     passage_features,
     query_features,
 )
-from marklight.search.filters import filters_cover_query
 from marklight.search.score_normalization import (
     best_scores,
     merge_lists,

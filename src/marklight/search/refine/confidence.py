@@ -8,7 +8,7 @@ from typing import Annotated
 from marklight.answer import Hit, Hits, Query
 from marklight.model import DocumentId
 from marklight.ports import Tools
-from marklight.search.filters import filters_cover_query
+from marklight.search.features import filters_cover_query
 from marklight.settings import Within
 
 MIN_DOCUMENTS = 3

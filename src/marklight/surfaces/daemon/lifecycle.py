@@ -12,6 +12,7 @@ from socket import socket
 from typing import TYPE_CHECKING, Any
 
 from marklight.errors import SettingsError, StoreError, UsageError
+from marklight.model import digest
 from marklight.place import locate
 from marklight.private_files import is_plain_file, open_private
 from marklight.surfaces.daemon.client import OVERLOADED, PROGRAM, connect, set_options
@@ -24,7 +25,6 @@ from marklight.surfaces.daemon.discovery import (
     state_files,
 )
 from marklight.surfaces.daemon.ipc_protocol import ClosedEarly, Unreachable
-from marklight.text.digests import digest
 
 if TYPE_CHECKING:
     from marklight.library import Library
