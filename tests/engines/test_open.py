@@ -1,4 +1,4 @@
-"""Addresses of engines, and how little it takes to open one."""
+"""Opening an engine: addresses, files that are created, modules that are imported."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from marklight.model import Batch, Counts
 from marklight.ports import FIELD_BOOSTS
 from tests.contracts.builders import embedding, entry, vector
 
-LOOK = """
+READ_STATUS = """
 import json, sys
 from marklight import engines
+from marklight.model import Batch
 engine = engines.open(sys.argv[1])
 with engine.snapshot() as snapshot:
     snapshot.status.counts("m"), snapshot.documents.files(), snapshot.status.failures()
     snapshot.status.manifest(), snapshot.status.models()
 with engine.writing(1), engine.snapshot() as snapshot:
+    engine.commit(Batch(manifest={"key": "value"}))
     snapshot.vectors.pending("m", 5)
 engine.count_unused_vectors(), engine.sizes(), engine.close()
 print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
@@ -39,7 +41,7 @@ def test_memory_and_folders_are_addresses(tmp_path: Path) -> None:
         engine.close()
 
 
-def test_an_engine_that_is_not_there_yet_is_named() -> None:
+def test_an_unknown_engine_is_an_error_with_its_name() -> None:
     with pytest.raises(SettingsError, match="postgresql"):
         engines.open("postgresql://localhost/x")
 
@@ -51,7 +53,7 @@ def make(folder: Path) -> None:
     engine.close()
 
 
-def test_a_library_ignores_itself_in_git(tmp_path: Path) -> None:
+def test_git_ignores_the_index_folder(tmp_path: Path) -> None:
     for folder in (tmp_path / "library", tmp_path / "deep" / "library", tmp_path / "empty"):
         if folder.name == "empty":
             folder.mkdir()
@@ -67,7 +69,7 @@ def test_a_folder_with_other_files_is_not_hidden_from_git(tmp_path: Path) -> Non
     assert not (tmp_path / ".gitignore").exists()
 
 
-def test_what_is_not_ours_is_never_swept_away(tmp_path: Path) -> None:
+def test_foreign_files_are_never_deleted(tmp_path: Path) -> None:
     make(tmp_path)
     ours = [tmp_path / "vectors" / "0123456789ab-7-7.f32", tmp_path / "words-old-01234567" / "x"]
     mine = [tmp_path / "vectors" / "notes.md", tmp_path / "words-and-phrases" / "notes.md"]
@@ -82,7 +84,7 @@ def test_what_is_not_ours_is_never_swept_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["", "not/there/yet"])
-def test_to_look_at_a_library_that_is_not_there_makes_nothing(tmp_path: Path, place: str) -> None:
+def test_reading_a_missing_index_creates_no_files(tmp_path: Path, place: str) -> None:
     engine = engines.open(tmp_path / place)
     with engine.snapshot() as snapshot:
         assert snapshot.generation == 0
@@ -108,7 +110,7 @@ def test_to_look_at_a_library_that_is_not_there_makes_nothing(tmp_path: Path, pl
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_library_that_another_engine_makes_is_seen_at_once(tmp_path: Path) -> None:
+def test_an_index_created_by_another_engine_is_visible_at_once(tmp_path: Path) -> None:
     early = engines.open(tmp_path / "library")
     with early.snapshot() as before:
         make(tmp_path / "library")
@@ -120,7 +122,7 @@ def test_a_library_that_another_engine_makes_is_seen_at_once(tmp_path: Path) -> 
     early.close()
 
 
-def test_a_look_at_the_state_loads_nothing_heavy(tmp_path: Path) -> None:
+def test_reading_the_status_imports_no_heavy_library(tmp_path: Path) -> None:
     engine = engines.open(tmp_path)
     one = entry("a.md", "words")
     with engine.writing(1):
@@ -128,18 +130,21 @@ def test_a_look_at_the_state_loads_nothing_heavy(tmp_path: Path) -> None:
         engine.commit(embedding(one))
     engine.close()
     run = subprocess.run(
-        [sys.executable, "-c", LOOK, str(tmp_path)], capture_output=True, check=True, text=True
+        [sys.executable, "-c", READ_STATUS, str(tmp_path)],
+        capture_output=True,
+        check=True,
+        text=True,
     )
     assert not {"tantivy", "numpy", "filelock", "Stemmer"} & set(json.loads(run.stdout))
 
 
-def test_a_file_in_the_way_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_a_file_at_the_path_of_the_index_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "library").write_text("in the way")
     with pytest.raises(StoreError, match="library"):
         engines.open(tmp_path / "library")
 
 
-def test_sizes_are_told_by_part(tmp_path: Path) -> None:
+def test_sizes_are_reported_by_part(tmp_path: Path) -> None:
     engine = engines.open(tmp_path)
     one = entry("a.md", "words")
     with engine.writing(1):
@@ -152,7 +157,9 @@ def test_sizes_are_told_by_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("below", [".marklight", ".marklight/history"])
-def test_documents_that_were_moved_away_are_not_made_anew(tmp_path: Path, below: str) -> None:
+def test_a_folder_of_documents_that_was_moved_away_is_not_created_again(
+    tmp_path: Path, below: str
+) -> None:
     folder = tmp_path / "docs"
     folder.mkdir()
     engine = engines.open(folder / below)

@@ -1,4 +1,4 @@
-"""One view of the embedded engine, asked by many threads at once."""
+"""Concurrent use of one snapshot of the embedded engine."""
 
 from __future__ import annotations
 
@@ -32,59 +32,61 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "library"
 
 
-def ask(snapshot: Snapshot, number: int) -> object:
-    """All that retrievers ask for, most of it with a filter that SQLite must call Python for."""
-    some = Filters(paths=(f"part{number % 5}/*.md",)) if number % 4 else Filters()
-    words = snapshot.lexical.search([f"word{number}", "pear"], FIELD_BOOSTS, some, 9)
-    near = snapshot.vectors.search(vector(PAGES[number].chunks[0].digest), "m", some, 9)
-    return words, near, snapshot.documents.chunks([each.chunk_id for each in (*words, *near)])
+def search(snapshot: Snapshot, number: int) -> object:
+    """Run the queries of all retrievers, most of them with a filter for which SQLite calls Python."""
+    filters = Filters(paths=(f"part{number % 5}/*.md",)) if number % 4 else Filters()
+    lexical = snapshot.lexical.search([f"word{number}", "pear"], FIELD_BOOSTS, filters, 9)
+    nearest = snapshot.vectors.search(vector(PAGES[number].chunks[0].digest), "m", filters, 9)
+    ids = [candidate.chunk_id for candidate in (*lexical, *nearest)]
+    return lexical, nearest, snapshot.documents.chunks(ids)
 
 
-def same_from_all_threads(engine: Engine) -> None:
+def check_all_threads(engine: Engine) -> None:
+    """Compare the results of concurrent searches with those of one thread."""
     with engine.snapshot() as snapshot, ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda number: ask(snapshot, number % 40), range(160)))
-        assert found == [ask(snapshot, number % 40) for number in range(160)]
+        results = list(threads.map(lambda number: search(snapshot, number % 40), range(160)))
+        assert results == [search(snapshot, number % 40) for number in range(160)]
 
 
-def test_threads_share_a_view_that_has_loaded_nothing_yet(folder: Path) -> None:
-    same_from_all_threads(engines.open(folder))
+def test_threads_share_a_snapshot_that_has_loaded_nothing_yet(folder: Path) -> None:
+    check_all_threads(engines.open(folder))
 
 
-def test_nobody_is_told_what_another_thread_asked_for_meanwhile(folder: Path) -> None:
+def test_concurrent_queries_do_not_mix_their_results(folder: Path) -> None:
     class Interrupted(str):
-        """A word that is compared while somebody else asks."""
+        """A term during whose comparison another query runs."""
 
         __hash__ = str.__hash__
 
         def __eq__(self, other: object) -> bool:
-            asked("appl")
+            results("appl")
             return str.__eq__(self, other)
 
-    def asked(word: str) -> list[ScoredChunk]:
-        return snapshot.lexical.search([word], FIELD_BOOSTS, Filters(), 9)
+    def results(term: str) -> list[ScoredChunk]:
+        return snapshot.lexical.search([term], FIELD_BOOSTS, Filters(), 9)
 
     with engines.open(folder).snapshot() as snapshot:
-        pears = asked("pear")
-        assert pears != asked("appl")
-        assert asked("pear") == pears
-        assert asked(Interrupted("pear")) == pears
+        pears = results("pear")
+        assert pears != results("appl")
+        assert results("pear") == pears
+        assert results(Interrupted("pear")) == pears
 
 
-def test_each_piece_of_news_is_told_to_one_of_many(tmp_path: Path) -> None:
-    pieces = [f"piece {number}" for number in range(5000)]
-    engine, usual = EmbeddedEngine(tmp_path / "library"), sys.getswitchinterval()
+def test_each_notice_is_returned_to_one_thread_only(tmp_path: Path) -> None:
+    notices = [f"notice {number}" for number in range(5000)]
+    engine, interval = EmbeddedEngine(tmp_path / "library"), sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(8) as threads:
             for _ in range(20):
-                engine._parts.lexical.notices.extend(pieces)
-                told = threads.map(lambda _: engine.take_notices(), range(8))
-                assert sorted(piece for some in told for piece in some) == sorted(pieces)
+                engine._parts.lexical.notices.extend(notices)
+                taken = threads.map(lambda _: engine.take_notices(), range(8))
+                assert sorted(notice for some in taken for notice in some) == sorted(notices)
     finally:
-        sys.setswitchinterval(usual)
+        sys.setswitchinterval(interval)
 
 
-def damage_words(folder: Path) -> None:
+def damage_lexical_index(folder: Path) -> None:
     for path in (folder / "words").iterdir():
         path.write_bytes(b"nothing")
 
@@ -94,32 +96,32 @@ def damage_vectors(folder: Path) -> None:
         path.unlink()
 
 
-@pytest.mark.parametrize("damage", [damage_words, damage_vectors])
-def test_what_is_damaged_is_mended_by_one_of_them(
+@pytest.mark.parametrize("damage", [damage_lexical_index, damage_vectors])
+def test_one_thread_repairs_what_is_damaged(
     folder: Path, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mended: list[str] = []
+    repairs: list[str] = []
     for owner, name in (
         (lexical_repair, "_rebuild"),
         (lexical_repair, "build_in_memory"),
         (VectorFile, "rebuild"),
     ):
-        made = getattr(owner, name)
+        original = getattr(owner, name)
 
-        def note(*given: object, made: Callable[..., object] = made) -> object:
-            mended.append(made.__name__)
-            return made(*given)
+        def record(*args: object, original: Callable[..., object] = original) -> object:
+            repairs.append(original.__name__)
+            return original(*args)
 
-        monkeypatch.setattr(owner, name, note)
+        monkeypatch.setattr(owner, name, record)
     damage(folder)
-    same_from_all_threads(engines.open(folder))
-    assert len(mended) == 1
+    check_all_threads(engines.open(folder))
+    assert len(repairs) == 1
 
 
-def test_a_closed_engine_says_so(folder: Path) -> None:
+def test_using_a_closed_engine_is_an_error(folder: Path) -> None:
     engine = engines.open(folder)
     engine.close()
     with pytest.raises(StoreError, match="has been closed"), engine.snapshot():
-        raise AssertionError("there is nothing to see")
+        raise AssertionError("the snapshot was opened")
     with pytest.raises(StoreError, match="has been closed"), engine.writing(0):
         engine.commit(Batch(manifest={"a": "b"}))

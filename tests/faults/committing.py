@@ -1,4 +1,4 @@
-"""A run of commits that is killed again and again, and looked at after each death.
+"""A run of commits that is killed repeatedly, and checked after each kill.
 
 Run as `python -m tests.faults.committing FOLDER KILLS SEED`; fails with a message where a view
 differs from what brute force says that commit holds. `watch FOLDER` only looks, while others write.

@@ -1,4 +1,4 @@
-"""Hostile files, damaged parts, a full disk, two processes: one clear line, the right code, nothing lost."""
+"""Malformed files, damaged parts, a full disk, two processes: one-line error, exit code, no loss of data."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def complaint(done: subprocess.CompletedProcess[str]) -> str:
     return lines[0]
 
 
-def test_everything_that_breaks_parsers_is_indexed_or_refused(
+def test_files_that_break_parsers_are_indexed_or_skipped_with_a_reason(
     eval_root: Path, tmp_path: Path
 ) -> None:
     with library(eval_root / "robust", engine=f"file:{tmp_path / 'index'}") as lib:
@@ -84,7 +84,7 @@ def test_everything_that_breaks_parsers_is_indexed_or_refused(
         assert lib.search("list item emphasis").hits
 
 
-def test_hand_made_horrors_do_not_harm_the_good_pages(tmp_path: Path) -> None:
+def test_malformed_files_do_not_affect_other_documents(tmp_path: Path) -> None:
     folder = write(
         tmp_path / "docs",
         {
@@ -137,7 +137,7 @@ def test_a_file_without_permission_is_listed(tmp_path: Path) -> None:
         assert "permission" in lib.index().skipped[0].reason
 
 
-def test_files_that_change_and_vanish_while_they_are_read(tmp_path: Path) -> None:
+def test_files_that_change_or_vanish_while_they_are_read_do_no_harm(tmp_path: Path) -> None:
     folder = write(
         tmp_path / "docs", {f"page{number}.md": "# P\n\ntext\n" for number in range(200)}
     )
@@ -176,7 +176,7 @@ def indexed(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("damage", ["truncated", "overwritten", "emptied"])
-def test_a_damaged_store_is_reported_and_never_emptied(indexed: Path, damage: str) -> None:
+def test_a_damaged_database_is_reported_and_never_emptied(indexed: Path, damage: str) -> None:
     store = indexed / ".marklight" / "library.db"
     data = store.read_bytes()
     damaged = {
@@ -194,7 +194,7 @@ def test_a_damaged_store_is_reported_and_never_emptied(indexed: Path, damage: st
 
 @pytest.mark.parametrize("part", ["words", "vectors"])
 @pytest.mark.parametrize("damage", ["deleted", "truncated"])
-def test_a_damaged_derived_part_is_built_again(indexed: Path, part: str, damage: str) -> None:
+def test_a_damaged_derived_part_is_rebuilt(indexed: Path, part: str, damage: str) -> None:
     before = json.loads(program(indexed, "search", "lanterns number 3", "--json").stdout)
     touched = 0
     for path in (indexed / ".marklight" / part).rglob("*"):
@@ -229,7 +229,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a tmpfs")
-def test_a_full_disk_is_one_line_and_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_a_one_line_error_and_loses_nothing(
+    small_disk: Path, tmp_path: Path
+) -> None:
     folder = write(tmp_path / "docs", GOOD)
     engine = f"engine=file:{small_disk / 'index'}"
     assert program(folder, "index", "--set", engine).returncode == 0
@@ -254,7 +256,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(small_disk: Path, tmp_path: P
     assert json.loads(status.stdout)["results"][0]["path"] == "big7.md"
 
 
-def test_two_processes_index_one_library(tmp_path: Path) -> None:
+def test_two_processes_can_index_one_library(tmp_path: Path) -> None:
     folder = write(
         tmp_path / "docs",
         {

@@ -1,4 +1,4 @@
-"""Files that are damaged, deleted or foreign: what is derived comes back, the store is reported."""
+"""Damaged, deleted or foreign files: derived parts are rebuilt, a damaged database is reported."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ DERIVED: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("harm", DERIVED)
-def test_a_derived_part_comes_back_by_itself(folder: Path, harm: str) -> None:
+def test_a_damaged_derived_part_is_rebuilt_by_a_search(folder: Path, harm: str) -> None:
     before = view(folder)
     DERIVED[harm](folder)
     assert view(folder) == before
@@ -130,14 +130,14 @@ def test_a_derived_part_comes_back_by_itself(folder: Path, harm: str) -> None:
 
 
 @pytest.mark.parametrize("harm", DERIVED)
-def test_a_writer_mends_a_derived_part_on_its_way(
+def test_a_writer_repairs_a_damaged_derived_part(
     folder: Path, continued: object, harm: str
 ) -> None:
     DERIVED[harm](folder)
     assert view(make(folder)) == continued
 
 
-def test_parts_of_another_library_are_not_taken_for_ours(folder: Path) -> None:
+def test_parts_of_another_library_are_not_used(folder: Path) -> None:
     before = view(folder)
     other = make(folder.with_name("other"), steps=12)
     for part in ("words", "vectors"):
@@ -146,7 +146,7 @@ def test_parts_of_another_library_are_not_taken_for_ours(folder: Path) -> None:
     assert view(folder) == before
 
 
-def test_an_older_copy_of_the_words_is_caught_up(folder: Path) -> None:
+def test_an_older_copy_of_the_lexical_index_is_caught_up(folder: Path) -> None:
     shutil.copytree(folder / "words", folder.with_name("old"))
     make(folder)
     before = view(folder)
@@ -155,7 +155,7 @@ def test_an_older_copy_of_the_words_is_caught_up(folder: Path) -> None:
     assert view(folder) == before
 
 
-def test_an_older_copy_of_the_store_is_believed(folder: Path, continued: object) -> None:
+def test_an_older_copy_of_the_database_is_used(folder: Path, continued: object) -> None:
     before = view(folder)
     shutil.copy(folder / "library.db", folder.with_name("old"))
     make(folder)
@@ -164,7 +164,7 @@ def test_an_older_copy_of_the_store_is_believed(folder: Path, continued: object)
     assert view(make(folder)) == continued
 
 
-def test_a_check_finds_changed_bytes_in_the_vectors_and_mends_them(folder: Path) -> None:
+def test_a_check_repairs_changed_bytes_in_a_vector_file(folder: Path) -> None:
     before = view(folder)
     path = next((folder / "vectors").iterdir())
     data = bytearray(path.read_bytes())
@@ -179,7 +179,7 @@ def test_a_check_finds_changed_bytes_in_the_vectors_and_mends_them(folder: Path)
     assert view(folder) == before
 
 
-def test_whoever_searches_while_vectors_are_mended_does_not_keep_the_old_ones(
+def test_a_search_during_the_repair_of_vectors_does_not_cache_the_old_ones(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = view(folder)
@@ -220,7 +220,7 @@ STORE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("harm", STORE)
-def test_a_damaged_store_is_reported_and_left_alone(folder: Path, harm: str) -> None:
+def test_a_damaged_database_is_reported_and_not_changed(folder: Path, harm: str) -> None:
     store = folder / "library.db"
     STORE[harm](store)
     damaged = store.read_bytes()
@@ -231,7 +231,7 @@ def test_a_damaged_store_is_reported_and_left_alone(folder: Path, harm: str) -> 
     assert store.read_bytes() == damaged
 
 
-def test_a_store_that_vanished_is_not_replaced_by_an_empty_one(folder: Path) -> None:
+def test_a_missing_database_is_not_replaced_by_an_empty_one(folder: Path) -> None:
     (folder / "library.db").unlink()
     with pytest.raises(StoreError, match="missing"):
         engines.open(folder)
@@ -247,9 +247,7 @@ def test_a_store_that_vanished_is_not_replaced_by_an_empty_one(folder: Path) -> 
         ("UPDATE callings SET last = 99", "titles and headings"),
     ],
 )
-def test_a_check_puts_tables_right_that_follow_from_others(
-    folder: Path, harm: str, said: str
-) -> None:
+def test_a_check_rebuilds_wrong_derived_tables(folder: Path, harm: str, said: str) -> None:
     before = view(folder)
     connection = sqlite3.connect(folder / "library.db")
     connection.execute(harm)
@@ -267,7 +265,7 @@ def test_a_check_puts_tables_right_that_follow_from_others(
     engine.close()
 
 
-def test_words_that_were_found_in_another_way_are_counted_anew(folder: Path) -> None:
+def test_terms_of_another_tokenizer_version_are_recounted(folder: Path) -> None:
     connection = sqlite3.connect(folder / "library.db")
     connection.execute("UPDATE state SET vocabulary = 'as it was done long ago'")
     connection.execute("UPDATE concepts SET documents = 1, term = 'old' || term")
@@ -284,7 +282,7 @@ def test_words_that_were_found_in_another_way_are_counted_anew(folder: Path) -> 
     engine.close()
 
 
-def test_an_index_of_a_newer_version_is_left_alone(folder: Path) -> None:
+def test_an_index_of_a_newer_version_is_not_changed(folder: Path) -> None:
     connection = sqlite3.connect(folder / "library.db")
     connection.execute("PRAGMA user_version = 99")
     connection.close()

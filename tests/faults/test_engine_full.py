@@ -1,4 +1,4 @@
-"""A full disk: one clear error, nothing lost, and the next commit works when there is room."""
+"""A full disk: one error, no loss of data, and commits work again when space is free."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_full_disk_loses_nothing(small_disk: Path, spare: int) -> None:
     reopened.close()
 
 
-def test_a_library_on_a_full_disk_can_be_searched(small_disk: Path) -> None:
+def test_an_index_on_a_full_disk_can_be_searched(small_disk: Path) -> None:
     engine = engines.open(small_disk / "library")
     with engine.writing(1):
         engine.commit(Batch(entries=(entry("a.md", "plum"),)))
@@ -167,7 +167,7 @@ assert engine.check() == []
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on file sizes")
 @pytest.mark.parametrize("limit", [20_000, 300_000, 500_000])
-def test_a_file_that_may_not_grow_loses_nothing(tmp_path: Path, limit: int) -> None:
+def test_a_file_size_limit_loses_nothing(tmp_path: Path, limit: int) -> None:
     run = subprocess.run(
         [sys.executable, "-c", LIMITED, str(tmp_path / "library"), str(limit)],
         cwd=ROOT,

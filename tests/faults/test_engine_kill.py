@@ -1,4 +1,4 @@
-"""kill -9 of a committing process, at random moments and at each dangerous one."""
+"""kill -9 of a committing process, at random times and at each critical point."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield place / "library"
 
 
-def test_a_run_that_is_killed_again_and_again_ends_like_one_that_was_not(folder: Path) -> None:
+def test_a_run_that_is_killed_repeatedly_ends_like_an_undisturbed_one(folder: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "tests.faults.committing", folder, "30", "20261115"],
         cwd=ROOT,
@@ -86,7 +86,7 @@ MOMENTS = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_death_at_a_dangerous_moment_loses_nothing(
+def test_a_kill_at_a_critical_point_loses_nothing(
     moment: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, name, wrap = MOMENTS[moment]
@@ -101,7 +101,7 @@ def test_a_death_at_a_dangerous_moment_loses_nothing(
 
 
 @pytest.mark.parametrize("name, last_call", [("rename", 1), ("rmtree", 0)])
-def test_a_death_while_the_words_are_built_anew_loses_nothing(
+def test_a_kill_while_the_lexical_index_is_rebuilt_loses_nothing(
     name: str, last_call: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resume(folder)
@@ -144,7 +144,7 @@ RENEWAL = {
 
 
 @pytest.mark.parametrize("moment", RENEWAL)
-def test_a_death_while_the_dead_are_left_out_loses_nothing(
+def test_a_kill_during_a_compaction_loses_nothing(
     moment: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resume(folder)

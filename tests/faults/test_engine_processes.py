@@ -1,4 +1,4 @@
-"""Several threads and processes on one library: one writes, all read, nobody waits for a reader."""
+"""Concurrency: one writer, many readers, in several threads and processes of one library."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_a_second_writer_waits_and_is_then_told_so(
+def test_a_second_writer_waits_and_then_fails_with_busy(
     folder: Path, holder: subprocess.Popen[str], opened: Opened
 ) -> None:
     engine = opened(folder)
@@ -89,7 +89,7 @@ def test_a_second_writer_waits_and_is_then_told_so(
         assert snapshot.generation == 0
 
 
-def test_a_killed_writer_leaves_its_place_at_once(
+def test_the_writer_lock_of_a_killed_process_is_free_at_once(
     folder: Path, holder: subprocess.Popen[str], opened: Opened
 ) -> None:
     holder.kill()
@@ -99,7 +99,7 @@ def test_a_killed_writer_leaves_its_place_at_once(
         assert engine.commit(Batch(entries=(entry("a.md", "x"),))) == 1
 
 
-def test_threads_of_one_process_take_turns(folder: Path, opened: Opened) -> None:
+def test_threads_of_one_process_write_one_after_the_other(folder: Path, opened: Opened) -> None:
     engine, other = opened(folder), opened(folder)
 
     def take(each: Engine) -> None:
@@ -114,7 +114,7 @@ def test_threads_of_one_process_take_turns(folder: Path, opened: Opened) -> None
         pass
 
 
-def test_what_one_writes_the_next_goes_on_with(folder: Path, opened: Opened) -> None:
+def test_the_next_writer_sees_the_commits_of_the_last(folder: Path, opened: Opened) -> None:
     one, two = opened(folder), opened(folder)
     for number, batch in enumerate(batches()):
         engine = (one, two)[number % 2]
@@ -127,7 +127,7 @@ def test_what_one_writes_the_next_goes_on_with(folder: Path, opened: Opened) -> 
     assert one.check() == []
 
 
-def test_readers_in_threads_see_whole_commits_only(folder: Path) -> None:
+def test_readers_in_threads_see_complete_commits_only(folder: Path) -> None:
     expected = expected_answers()
     engines.open(folder).close()
     with ThreadPoolExecutor(max_workers=3) as pool:
@@ -160,7 +160,7 @@ def test_many_threads_share_one_engine(folder: Path, opened: Opened) -> None:
     assert not failures
 
 
-def test_readers_in_processes_see_whole_commits_only(folder: Path, opened: Opened) -> None:
+def test_readers_in_processes_see_complete_commits_only(folder: Path, opened: Opened) -> None:
     engines.open(folder).close()
     command = [sys.executable, "-m", "tests.faults.committing", "watch", str(folder)]
     watching = [
@@ -178,7 +178,7 @@ def test_readers_in_processes_see_whole_commits_only(folder: Path, opened: Opene
         assert int(out) > 0
 
 
-def test_a_view_that_looks_late_still_finds_what_died_since(
+def test_a_snapshot_that_opens_the_index_late_still_finds_deleted_passages(
     folder: Path, monkeypatch: pytest.MonkeyPatch, opened: Opened
 ) -> None:
     resume(folder)
@@ -194,7 +194,7 @@ def test_a_view_that_looks_late_still_finds_what_died_since(
         assert len(snapshot.lexical.search(["plum"], {"body": 1.0}, Filters(), 99)) == 2
 
 
-def test_dead_passages_leave_the_words_in_time(
+def test_tombstones_are_purged_after_the_grace_period(
     folder: Path, monkeypatch: pytest.MonkeyPatch, opened: Opened
 ) -> None:
     monkeypatch.setattr(lexical_index, "GRACE_SECONDS", 0.0)
@@ -220,7 +220,7 @@ def one_more(folder: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has other rights")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("harm", ["nothing", "words/meta.json", "vectors/*", "a death"])
-def test_a_folder_that_may_not_be_written_can_be_searched(harm: str) -> None:
+def test_a_read_only_folder_can_be_searched(harm: str) -> None:
     expected = expected_answers()
     with in_memory(Path(tempfile.gettempdir())) as place:
         resume(place / "another")

@@ -1,4 +1,4 @@
-"""kill -9 at any moment of indexing: what was committed stays, and the end is as if nothing had happened."""
+"""kill -9 at any time of indexing: commits persist, and the final result is that of an undisturbed run."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _OWNER_COLUMNS = {"vectors": "digest", "concept_vectors": "term"}
 
 
 def _checksum(key: bytes, data: bytes) -> int:
-    """Return a keyed 63-bit checksum, the largest that a column of SQLite holds without a sign."""
+    """Return a keyed 63-bit checksum, the largest non-negative integer of an SQLite column."""
     return int.from_bytes(blake2b(data, key=key, digest_size=8).digest(), "big") >> 1
 
 

@@ -46,7 +46,7 @@ _MAX_DIMENSION = 65_536
 
 
 def make_folder(folder: Path) -> None:
-    """Create the folder of an index and claim it; git ignores it, unless it also holds files of the user."""
+    """Create the folder of an index and claim it; git ignores it, unless it also contains files of the user."""
     # A folder of documents that was moved away is not created again: the user could not move it back.
     for parent in (folder, *folder.parents):
         if parent.name == INDEX_FOLDER and not parent.parent.is_dir():

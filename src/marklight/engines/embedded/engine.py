@@ -62,12 +62,13 @@ class EmbeddedEngine:
 
     def commit(self, batch: Batch) -> int:
         """Apply a batch: lexical index and vector files first, as no snapshot sees rows that the tables lack."""
-        from marklight.engines.embedded import lexical_writer
         from marklight.engines.embedded.write import counting_unused_vectors
 
         session = self._writer_session()
         if batch:
             if any(entry.chunks for entry in batch.entries):
+                from marklight.engines.embedded import lexical_writer
+
                 lexical_writer.prepare(self._parts.lexical, session)
             try:
                 with session.transaction(), counting_unused_vectors(session, batch):
@@ -78,13 +79,17 @@ class EmbeddedEngine:
         return int(session.value("SELECT generation FROM state"))
 
     def _apply(self, session: Session, batch: Batch) -> None:
-        from marklight.engines.embedded import lexical_writer, vector_writer, vocabulary
         from marklight.engines.embedded.write import apply
 
+        # A commit without passages loads no tantivy, one without vectors no numpy.
         inserted = apply(session, batch)
         if any(item.entry.chunks for item in inserted):
+            from marklight.engines.embedded import lexical_writer
+
             lexical_writer.add(self._parts.lexical, session, inserted)
         if batch.vectors is not None:
+            from marklight.engines.embedded import vector_writer
+
             vector_writer.add(
                 session,
                 self.folder,
@@ -93,6 +98,8 @@ class EmbeddedEngine:
                 self._parts.max_exact_vectors,
             )
         if batch.concepts is not None:
+            from marklight.engines.embedded import vocabulary
+
             vocabulary.add_vectors(session, batch.concepts)
 
     def _compact_lexical_index(self) -> None:

@@ -97,7 +97,7 @@ class LexicalIndex:
         self.writer: tantivy.IndexWriter | None = None
         """Open from the first commit of a writer until the writer lock is released."""
         self.notices: deque[str] = deque()
-        """Notices about repairs that nobody requested, until they are read."""
+        """Notices about automatic repairs, until they are read."""
 
     @property
     def is_open(self) -> bool:

@@ -110,7 +110,7 @@ def catch_up(
 
 
 def catch_up_after_crash(parts: Parts) -> bool:
-    """Catch up an index that is ahead of the newest tables too, if nobody is writing; return true if that was done.
+    """Catch up an index that is ahead of the newest tables too, if the writer lock is free; return true if that was done.
 
     That is so after a crash, and where an older copy of the database was restored.
     """
@@ -131,7 +131,7 @@ def catch_up_after_crash(parts: Parts) -> bool:
 
 
 def repair_if_unlocked(parts: Parts, rebuild: bool = False) -> None:
-    """Repair the index if nobody is writing; else the writer does, and the snapshot works without it."""
+    """Repair the index if the writer lock is free; else the writer repairs it, and the snapshot works without it."""
     parts.lexical.forget()
     try:
         with parts.writer_lock.hold(0):

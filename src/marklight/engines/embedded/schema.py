@@ -1,10 +1,17 @@
-"""The tables of a library; rows of passages are numbered once and never change."""
+"""The tables of an index. Row numbers of passages are never reused, and their rows never change.
+
+The statements are split at semicolons, so comments contain none. SQLite stores each statement with the comments inside it,
+and a database with other statements is not opened. So neither the names nor those comments can change without a new format.
+Some are older than our terms: `callings` are titles and headings, `concepts` the vocabulary, `dead` tombstones, `facts` metadata,
+`moment` the date of a document, `place` a row of a vector file.
+"""
 
 from __future__ import annotations
 
 VERSION = 5
+"""Format of the database; a newer one is not opened."""
 APPLICATION = 0x4D4B4C54
-"""`MKLT`: tells the file apart from any other SQLite database."""
+"""`MKLT`: identifies the file among SQLite databases."""
 
 TABLES = """
 CREATE TABLE state (
@@ -22,7 +29,7 @@ CREATE TABLE state (
 );
 CREATE TABLE manifest (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
--- What every run reads stands apart from the long texts.
+-- Columns that every run reads, without the long texts.
 CREATE TABLE documents (
     row INTEGER PRIMARY KEY AUTOINCREMENT,
     collection TEXT NOT NULL, path TEXT NOT NULL,
@@ -61,7 +68,7 @@ CREATE TABLE chunks (
     levels TEXT NOT NULL,                -- context levels of the passage
     checksum INTEGER NOT NULL            -- of this row, the lexical index holds it too
 );
--- With all that a search by meaning needs, filtered or not, so that it never opens the long rows.
+-- Covering indexes for vector search, filtered or not, so that it never reads the long rows.
 CREATE INDEX chunks_of ON chunks (document, ordinal, digest, id);
 CREATE INDEX chunks_by_digest ON chunks (digest, id);
 CREATE TABLE languages (
@@ -80,7 +87,7 @@ CREATE TABLE sections (
 );
 CREATE INDEX sections_by_id ON sections (id);
 CREATE INDEX sections_of ON sections (document);
--- Passages that are gone from here but may still stand among the words.
+-- Tombstones: deleted passages that may still be in the lexical index.
 CREATE TABLE dead (chunk INTEGER PRIMARY KEY, since REAL NOT NULL);
 
 CREATE TABLE links (
@@ -103,14 +110,14 @@ CREATE TABLE names (
 );
 CREATE INDEX names_by_key ON names (key, document, strength);
 CREATE INDEX names_of ON names (document);
--- Which document a link leads from and which to, itself left out.
+-- Source and target of links between different documents.
 CREATE TABLE edges (
     source INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
     target INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
     PRIMARY KEY (source, target)
 ) WITHOUT ROWID;
 CREATE INDEX edges_to ON edges (target, source);
--- What a document or a part of it is called, folded, with the ordinals of the passages of that part.
+-- Titles, aliases and headings, folded, with the ordinals of the passages below them.
 CREATE TABLE callings (
     row INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
@@ -130,7 +137,7 @@ CREATE TABLE models (
     embedded INTEGER NOT NULL DEFAULT 0, -- passages that have a vector
     done INTEGER NOT NULL DEFAULT 0      -- all passages up to this row have one
 );
--- As given, four bytes a number: halving them would save a tenth of a library and bend every score.
+-- Vectors as the model returned them, float32: float16 would save a tenth of an index and change every score.
 CREATE TABLE vectors (
     row INTEGER PRIMARY KEY,
     model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
@@ -140,10 +147,10 @@ CREATE TABLE vectors (
 CREATE UNIQUE INDEX vectors_by_digest ON vectors (digest, model, place);
 CREATE INDEX vectors_by_place ON vectors (model, place, digest);
 
--- Every word of the documents with how many of them hold it. The commonest are the vocabulary.
+-- Terms with their document frequency. The most frequent ones are the vocabulary.
 CREATE TABLE concepts (term TEXT PRIMARY KEY, documents INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX concepts_by_frequency ON concepts (documents DESC, term);
--- A row is never changed and its number never used again, so what was read of it stays true.
+-- A row is never changed and its number never reused, so cached rows stay valid.
 CREATE TABLE concept_vectors (
     row INTEGER PRIMARY KEY AUTOINCREMENT,
     model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,

@@ -77,7 +77,7 @@ class Store:
         self._file: tuple[int, int] | None = None
         self._untrusted = ""
         self.notices: deque[str] = deque()
-        """Notices about repairs that nobody requested, until they are read."""
+        """Notices about automatic repairs, until they are read."""
         self._created = self._is_usable()
 
     @property
@@ -222,7 +222,7 @@ class Store:
         return session
 
     def _is_usable(self) -> bool:
-        """Return true where this user created an index here; the first connection decides how it can be opened."""
+        """Return true where this user created an index here; open a first connection to find out how it can be opened."""
         origin = ownership.origin(self.folder)
         self._untrusted = _UNTRUSTED.get(origin, "")
         if origin is Origin.NONE:

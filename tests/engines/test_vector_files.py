@@ -1,4 +1,4 @@
-"""What Windows does to files that someone has mapped, wherever the tests run."""
+"""Vector files that are in use, which Windows neither deletes nor replaces: simulated on every platform."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file of the vectors, which nobody may delete or replace."""
+    """Return the vector file, which cannot be deleted or replaced, as on Windows while it is mapped."""
     (path,) = (tmp_path / "vectors").iterdir()
     unlink, replace = Path.unlink, os.replace
 
-    def keep(each: Path, missing_ok: bool = False) -> None:
-        if each == path:
+    def refuse_unlink(target: Path, missing_ok: bool = False) -> None:
+        if target == path:
             raise PermissionError(13, "in use")
-        unlink(each, missing_ok)
+        unlink(target, missing_ok)
 
-    def refuse(source: Path, target: Path) -> None:
+    def refuse_replace(source: Path, target: Path) -> None:
         if target == path:
             raise PermissionError(13, "in use")
         replace(source, target)
 
-    monkeypatch.setattr(Path, "unlink", keep)
-    monkeypatch.setattr(os, "replace", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse_unlink)
+    monkeypatch.setattr(os, "replace", refuse_replace)
     return path
 
 
-def found(engine: Engine) -> int:
+def result_count(engine: Engine) -> int:
     with engine.snapshot() as snapshot:
         return len(snapshot.vectors.search(vector("q"), "m", Filters(), 9))
 
 
-def test_a_file_in_use_is_left_for_the_next_sweep(
+def test_a_file_in_use_is_deleted_by_the_next_sweep(
     engine: Engine, mapped: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert engine.clean(keep=()) == 1
@@ -64,20 +64,20 @@ def test_a_file_in_use_is_left_for_the_next_sweep(
     assert not mapped.exists()
 
 
-def test_vectors_go_on_beside_a_damaged_file_in_use(engine: Engine, mapped: Path) -> None:
+def test_vectors_are_written_beside_a_damaged_file_in_use(engine: Engine, mapped: Path) -> None:
     mapped.write_bytes(b"damaged")
     with engine.writing(1):
         engine.commit(embedding(TWO))
-    assert found(engine) == 2
+    assert result_count(engine) == 2
     assert engine.check() == []
 
 
-def test_a_check_says_that_a_damaged_file_is_in_use(
+def test_a_check_reports_a_damaged_file_that_is_in_use(
     engine: Engine, mapped: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mapped.write_bytes(b"damaged")
     assert "in use" in engine.check()[0]
-    assert found(engine) == 1
+    assert result_count(engine) == 1
     monkeypatch.undo()
     assert engine.check() == [
         "The vector file of m was damaged and has been rebuilt from the database"

@@ -1,4 +1,4 @@
-"""Ranks do not depend on what a library held before."""
+"""Rankings do not depend on deleted documents: tombstones and compaction of the lexical index."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from marklight.ports import Engine, ScoredChunk, Snapshot
 from tests.contracts.builders import entry, id_of
 from tests.faults.committing import in_memory
 
-LIVING = [entry("a.md", "apple pear pear", "apple"), entry("b.md", "plum apple", "plum pear fig")]
+REMAINING = [
+    entry("a.md", "apple pear pear", "apple"),
+    entry("b.md", "plum apple", "plum pear fig"),
+]
 
 
 @pytest.fixture
@@ -25,19 +28,19 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield place / "library"
 
 
-def dying(count: int) -> Batch:
-    """So many passages full of one word, and long."""
+def temporary(count: int) -> Batch:
+    """Return a batch of long passages that contain one frequent term."""
     return Batch(
-        entries=(entry("dying.md", *(f"apple {'long ' * 30}{at}" for at in range(count))),)
+        entries=(entry("temporary.md", *(f"apple {'long ' * 30}{at}" for at in range(count))),)
     )
 
 
-def live(engine: Engine, deaths: int) -> None:
-    """A library that holds the same as any other in the end, after so many deaths."""
+def fill(engine: Engine, deleted: int) -> None:
+    """Fill an index with the remaining documents, and add and delete so many other passages."""
     with engine.writing(1):
-        engine.commit(Batch(entries=tuple(LIVING)))
-        engine.commit(dying(deaths))
-        engine.commit(Batch(removed=(id_of("dying.md"),)))
+        engine.commit(Batch(entries=tuple(REMAINING)))
+        engine.commit(temporary(deleted))
+        engine.commit(Batch(removed=(id_of("temporary.md"),)))
 
 
 def ranking(engine: Engine) -> list[list[ScoredChunk]]:
@@ -51,31 +54,33 @@ def search(snapshot: Snapshot, word: str) -> list[ScoredChunk]:
 
 @pytest.fixture
 def oracle(folder: Path) -> list[list[ScoredChunk]]:
-    """What a library answers that never held anything else."""
+    """Return the rankings of an index that never contained anything else."""
     engine = engines.open(folder.with_name("oracle"))
     with engine.writing(0):
-        engine.commit(Batch(entries=tuple(LIVING)))
-    found = ranking(engine)
+        engine.commit(Batch(entries=tuple(REMAINING)))
+    expected = ranking(engine)
     engine.close()
-    return found
+    return expected
 
 
-def test_many_deaths_do_not_change_the_ranks(folder: Path, oracle: list[list[ScoredChunk]]) -> None:
+def test_many_deleted_passages_do_not_change_the_ranking(
+    folder: Path, oracle: list[list[ScoredChunk]]
+) -> None:
     engine = engines.open(folder)
-    live(engine, deaths=201)
+    fill(engine, deleted=201)
     assert ranking(engine) == oracle
     meta = json.loads((folder / "words" / "meta.json").read_bytes())
-    assert sum(each["max_doc"] for each in meta["segments"]) == 4
+    assert sum(segment["max_doc"] for segment in meta["segments"]) == 4
     assert engine.check() == []
     engine.close()
 
 
-def test_a_share_of_a_large_library_may_be_dead(folder: Path) -> None:
+def test_a_large_index_is_compacted_at_a_share_of_deleted_passages(folder: Path) -> None:
     engine = engines.open(folder)
     with engine.writing(1):
         engine.commit(Batch(entries=tuple(entry(f"{at}.md", *["fig"] * 50) for at in range(20))))
     stamp = lexical_index.LexicalIndex(folder).stamp
-    live(engine, deaths=250)  # of 1,004 a quarter are 251
+    fill(engine, deleted=250)  # of 1,004 a quarter are 251
     assert stamp().died == 0
     with engine.writing(1):
         engine.commit(Batch(removed=(id_of("a.md"),)))
@@ -83,23 +88,23 @@ def test_a_share_of_a_large_library_may_be_dead(folder: Path) -> None:
     engine.close()
 
 
-def test_a_check_forgets_every_death(folder: Path, oracle: list[list[ScoredChunk]]) -> None:
+def test_a_check_purges_all_deleted_passages(folder: Path, oracle: list[list[ScoredChunk]]) -> None:
     engine = engines.open(folder)
-    live(engine, deaths=5)
+    fill(engine, deleted=5)
     assert ranking(engine) != oracle
     assert engine.check() == []
     assert ranking(engine) == oracle
     engine.close()
 
 
-def test_a_view_from_before_still_finds_what_died(
+def test_an_older_snapshot_still_finds_deleted_passages(
     folder: Path, oracle: list[list[ScoredChunk]]
 ) -> None:
     reading, writing = engines.open(folder), engines.open(folder)
     with writing.writing(1):
-        writing.commit(dying(300))
+        writing.commit(temporary(300))
     with reading.snapshot() as before:
-        live(writing, deaths=10)
+        fill(writing, deleted=10)
         assert lexical_index.LexicalIndex(folder).stamp().died == 310
         assert len(search(before, "appl")) == 300
         with reading.snapshot() as after:
@@ -109,44 +114,44 @@ def test_a_view_from_before_still_finds_what_died(
     writing.close()
 
 
-def test_a_view_from_before_knows_its_own_words_and_no_others(folder: Path) -> None:
-    asked = ["appl", "plum", "nowher"]
+def test_an_older_snapshot_has_its_own_terms_only(folder: Path) -> None:
+    terms = ["appl", "plum", "nowher"]
     reading, writing = engines.open(folder), engines.open(folder)
     with writing.writing(1):
-        writing.commit(dying(300))
+        writing.commit(temporary(300))
     with reading.snapshot() as before:  # has not opened the index yet, and cannot any more
-        live(writing, deaths=10)
+        fill(writing, deleted=10)
         with reading.snapshot() as after:
-            assert after.lexical.existing_terms(["long", *asked]) == {"appl", "plum"}
-        assert before.lexical.existing_terms(["long", *asked]) == {"long", "appl"}
+            assert after.lexical.existing_terms(["long", *terms]) == {"appl", "plum"}
+        assert before.lexical.existing_terms(["long", *terms]) == {"long", "appl"}
     reading.close()
     writing.close()
 
 
-def test_a_word_of_the_dead_is_not_known_whatever_is_built_meanwhile(folder: Path) -> None:
+def test_a_term_of_deleted_passages_does_not_exist_after_a_compaction(folder: Path) -> None:
     engine = engines.open(folder)
-    live(engine, deaths=3)
+    fill(engine, deleted=3)
     with engine.snapshot() as before:
         assert before.lexical.existing_terms(["long", "appl"]) == {"appl"}
-        live(engine, deaths=300)
+        fill(engine, deleted=300)
         with engine.snapshot() as after:
             assert after.lexical.existing_terms(["long", "appl"]) == {"appl"}
         assert before.lexical.existing_terms(["long", "appl"]) == {"appl"}
     engine.close()
 
 
-def test_what_cannot_be_built_anew_now_is_built_later(
+def test_a_compaction_that_fails_is_repeated_later(
     folder: Path, oracle: list[list[ScoredChunk]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engines.open(folder)
-    live(engine, deaths=0)
+    fill(engine, deleted=0)
 
-    def no_room(*_: object) -> None:
+    def no_space(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(lexical_repair, "stored_passages", no_room)
-        live(engine, deaths=300)
+        patch.setattr(lexical_repair, "stored_passages", no_space)
+        fill(engine, deleted=300)
         assert [len(found) for found in ranking(engine)] == [3, 2, 2]
     with engine.writing(1):
         pass
@@ -155,13 +160,13 @@ def test_what_cannot_be_built_anew_now_is_built_later(
     engine.close()
 
 
-def test_an_emptied_library_leaves_no_words(folder: Path, oracle: list[list[ScoredChunk]]) -> None:
+def test_an_emptied_library_has_no_results(folder: Path, oracle: list[list[ScoredChunk]]) -> None:
     engine = engines.open(folder)
-    live(engine, deaths=300)
+    fill(engine, deleted=300)
     with engine.writing(1):
-        engine.commit(Batch(removed=tuple(each.document.id for each in LIVING)))
+        engine.commit(Batch(removed=tuple(remaining.document.id for remaining in REMAINING)))
     assert ranking(engine) == [[], [], []]
     assert engine.check() == []
-    live(engine, deaths=0)
+    fill(engine, deleted=0)
     assert ranking(engine) == oracle
     engine.close()
