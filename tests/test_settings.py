@@ -44,7 +44,7 @@ def test_the_project_file_overrides_the_user_file(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[search]\nfusee = 1\n", "search.fuse"),
         ("[serch]\nfuse = 'x'\n", "search.fuse"),
@@ -61,9 +61,11 @@ def test_the_project_file_overrides_the_user_file(
         ("a = " + 5000 * "[", "not valid TOML"),
     ],
 )
-def test_an_invalid_setting_is_an_error_with_a_hint(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_setting_is_an_error_with_a_hint(
+    tmp_path: Path, text: str, message: str
+) -> None:
     (tmp_path / "marklight.toml").write_text(text)
-    with pytest.raises(SettingsError, match=said):
+    with pytest.raises(SettingsError, match=message):
         read_settings(tmp_path, environ={})
 
 
@@ -233,7 +235,7 @@ def test_every_renamed_setting_leads_to_one_that_exists() -> None:
 
 
 @pytest.mark.parametrize(
-    ("assignment", "said"),
+    ("assignment", "message"),
     [
         ("search.recency.strength=11", "search.recency.strength must be 0 to 10, but is 11"),
         (
@@ -247,6 +249,6 @@ def test_every_renamed_setting_leads_to_one_that_exists() -> None:
         ("search.rerank.budget_ms=-1", "search.rerank.budget_ms must be at least 0, but is -1"),
     ],
 )
-def test_an_error_names_both_bounds(assignment: str, said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+def test_an_error_names_both_bounds(assignment: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
         compose_pipeline(read_settings(None, [assignment], environ={}))

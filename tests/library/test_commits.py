@@ -58,8 +58,8 @@ def test_a_result_has_all_fields_of_a_commit(
     lib: marklight.Library, repository: Repository
 ) -> None:
     repository.git("tag", "v1")
-    told = lib.commits("rolling back", explain=True).to_dict()
-    assert set(told) == {
+    answer = lib.commits("rolling back", explain=True).to_dict()
+    assert set(answer) == {
         *(
             "query",
             "results",
@@ -72,7 +72,7 @@ def test_a_result_has_all_fields_of_a_commit(
             "took_ms",
         )
     }
-    first = told["results"][0]
+    first = answer["results"][0]
     assert first["commit"] == repository.git("rev-parse", "HEAD")
     assert first["short"] == first["commit"][:7]
     assert first["author"] == {"name": "Ada Lovelace", "email": "ada@example.org"}
@@ -80,7 +80,7 @@ def test_a_result_has_all_fields_of_a_commit(
     assert (first["files"], first["more_files"]) == (["deploy/rollback.md"], 0)
     assert set(first["refs"]) == {"main", "v1"}
     assert first["why"]
-    assert told["index"]["documents"] == 3
+    assert answer["index"]["documents"] == 3
 
 
 @pytest.mark.parametrize(
@@ -170,9 +170,9 @@ def test_rewritten_and_pruned_commits_are_removed_too(
 
 
 def test_one_search_returns_documents_and_commits_separately(lib: marklight.Library) -> None:
-    told = lib.search("rolling back", with_history=True).to_dict()
-    assert told["results"][0]["path"] == "deploy/rollback.md"
-    assert told["commits"]["results"][0]["subject"] == "Explain rolling back"
+    answer = lib.search("rolling back", with_history=True).to_dict()
+    assert answer["results"][0]["path"] == "deploy/rollback.md"
+    assert answer["commits"]["results"][0]["subject"] == "Explain rolling back"
     assert "commits" not in lib.search("rolling back").to_dict()
 
 
@@ -181,7 +181,7 @@ def test_documents_are_searched_without_a_history(tmp_path: Path, engine: str) -
     with library(folder, engine=engine) as lib:
         answer = lib.search("zebra", with_history=True)
         assert answer.hits
-        assert any("no git repository" in said for said in answer.notices)
+        assert any("no git repository" in notice for notice in answer.notices)
         with pytest.raises(NotFound, match="no git repository"):
             lib.commits("zebra")
 
@@ -220,7 +220,9 @@ def test_without_git_there_is_a_notice(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HistoryError, match="git is not installed"):
         lib.commits("espresso")
-    assert any("git is not" in said for said in lib.search("rolling", with_history=True).notices)
+    assert any(
+        "git is not" in notice for notice in lib.search("rolling", with_history=True).notices
+    )
 
 
 def test_what_makes_no_sense_is_refused(lib: marklight.Library) -> None:
@@ -265,11 +267,11 @@ def test_a_folder_that_refers_to_another_repository_shows_none_of_its_commits(
         done = lib.index(history=True).history
         assert done is not None
         assert not done.added
-        assert any("leads out of the folder" in said for said in done.notices)
-        told = lib.search("espresso", with_history=True)
-        assert told.hits
-        assert not told.to_dict().get("commits", {}).get("results")
-        assert any("leads out of the folder" in said for said in told.notices)
+        assert any("leads out of the folder" in notice for notice in done.notices)
+        answer = lib.search("espresso", with_history=True)
+        assert answer.hits
+        assert not answer.to_dict().get("commits", {}).get("results")
+        assert any("leads out of the folder" in notice for notice in answer.notices)
 
 
 def test_commits_are_removed_once_a_folder_refers_to_another_repository(
@@ -288,7 +290,7 @@ def test_commits_are_removed_once_a_folder_refers_to_another_repository(
     with library(home, **settings) as lib:
         found = lib.commits("apples")
         assert found.index.documents == 3
-        assert any("leads out of the folder" in said for said in found.notices)
+        assert any("leads out of the folder" in notice for notice in found.notices)
 
 
 KILLED = """

@@ -20,16 +20,16 @@ def test_pages_of_any_size_list_every_document_once(tmp_path: Path) -> None:
     with library(write(tmp_path, PAGES)) as lib:
         lib.index()
         for limit in (1, 4, 6, 7):
-            told: list[str] = []
+            listed: list[str] = []
             after = ""
             while True:
                 part = lib.documents(after=after, limit=limit)
                 assert part.total == 6
-                told += [id.path for id, _ in part.documents]
+                listed += [id.path for id, _ in part.documents]
                 if part.next is None:
                     break
                 after = part.next
-            assert told == sorted(PAGES)
+            assert listed == sorted(PAGES)
 
 
 def test_documents_added_between_two_pages_do_not_disturb_the_list(tmp_path: Path) -> None:

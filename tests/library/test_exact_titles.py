@@ -72,7 +72,7 @@ def lib(
 
 @pytest.mark.parametrize("mode", ["hybrid", "keyword", "semantic"])
 @pytest.mark.parametrize(
-    "asked",
+    "query",
     [
         "Growing fig",
         "growing FIG",
@@ -83,9 +83,9 @@ def lib(
     ],
 )
 def test_a_document_whose_title_is_the_query_ranks_first(
-    lib: marklight.Library, asked: str, mode: str
+    lib: marklight.Library, query: str, mode: str
 ) -> None:
-    assert paths(lib.search(asked, mode=mode, refresh=False))[0] == "growing/fig-growing.md"
+    assert paths(lib.search(query, mode=mode, refresh=False))[0] == "growing/fig-growing.md"
 
 
 def test_the_title_of_every_document_finds_it_first(lib: marklight.Library) -> None:

@@ -77,9 +77,9 @@ def test_exactly_the_allowed_keys_take_effect(key: str, default: Any, tmp_path: 
     value = _other(key, default)
     found = _settings(tmp_path, _as_toml(key, value))
     compose_pipeline(found)
-    asked = tuple(value) if isinstance(value, list) else value
+    wanted = tuple(value) if isinstance(value, list) else value
     if key in ALLOWED:
-        assert found[key] == asked
+        assert found[key] == wanted
         assert found.sources[key].endswith("marklight.toml")
         assert (found.ignored, found.notices) == ((), ())
     else:

@@ -197,7 +197,7 @@ def test_invalid_frontmatter_has_a_remark_and_the_text_is_indexed(
     write(folder, {"odd.md": "---\ntitle: [never closed\n---\n\nquokka\n"})
     with library(folder, engine=engine) as lib:
         report = lib.index()
-        assert [(id.path, "frontmatter" in said.lower()) for id, said in report.remarks] == [
+        assert [(id.path, "frontmatter" in notice.lower()) for id, notice in report.remarks] == [
             ("odd.md", True)
         ]
         assert [one["path"] for one in lib.status()["remarks"]] == ["odd.md"]

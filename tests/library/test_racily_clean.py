@@ -90,7 +90,7 @@ def test_a_file_with_equal_content_has_not_changed(
         report = lib.index()
         assert not report
         assert not report.skipped
-        # Nothing is written as long as nothing can be said about the file.
+        # Nothing is written as long as the state of the file is unknown.
         assert generation(lib) == first
         assert not lib.search("wombat", mode="keyword").notices
         assert generation(lib) == first

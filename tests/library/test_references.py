@@ -128,8 +128,8 @@ def test_a_folder_inside_a_collection_means_its_documents(tmp_path: Path) -> Non
             "c/four.txt": "",
         },
     )
-    for asked, expected in (("a/x", {"x/one.md"}), ("b", {"three.md"})):
-        with library(tmp_path / asked, engine="memory:") as lib:
+    for part, expected in (("a/x", {"x/one.md"}), ("b", {"three.md"})):
+        with library(tmp_path / part, engine="memory:") as lib:
             assert set(paths(lib.search("apples", min_confidence=0.0))) == expected
     with (
         library(tmp_path / "c", engine="memory:") as lib,

@@ -236,8 +236,8 @@ def test_many_changes_are_indexed_in_steps_and_counted_as_pending(
             unread.append(answer.index.unread)
             assert answer.to_dict()["index"]["pending"] == answer.index.pending
             assert answer.index.pending >= answer.index.unread
-            said = [each for each in answer.notices if "changed files are not indexed" in each]
-            assert bool(said) == bool(answer.index.unread)
+            notices = [each for each in answer.notices if "changed files are not indexed" in each]
+            assert bool(notices) == bool(answer.index.unread)
     assert unread == [4, 2, 0]
 
 

@@ -94,9 +94,9 @@ def test_without_its_server_a_search_uses_keywords_with_a_notice(folder: Path, g
     with remote(folder, gone) as lib:
         answer = lib.search("espresso machine in the kitchen")
         assert paths(answer)[0] == "notes.txt"
-        said = [one for one in answer.notices if "Answered by keyword search alone" in one]
-        assert len(said) == 1
-        assert gone in said[0]
+        notices = [one for one in answer.notices if "Answered by keyword search alone" in one]
+        assert len(notices) == 1
+        assert gone in notices[0]
         with pytest.raises(ModelServerError, match="cannot be reached"):
             lib.search("espresso machine", mode="semantic")
 
@@ -109,13 +109,13 @@ def test_a_server_that_fails_later_costs_one_timeout(
         does.waits = threading.Event()
         first = lib.search("espresso machine in the kitchen")
         assert paths(first)[0] == "notes.txt"
-        asked = len(does.requests)
+        requests = len(does.requests)
         second = lib.search("refresh token")
         assert paths(second)[0] == "auth.md"
         assert "next attempt is in" in " ".join(second.notices)
         imagined = lib.search("refresh", hypothesis="a token that gives a new one")
         assert "Answered by keyword search alone" in " ".join(imagined.notices)
-        assert len(does.requests) == asked
+        assert len(does.requests) == requests
 
 
 def test_new_text_is_found_by_keywords_while_the_server_is_down(
@@ -186,7 +186,7 @@ def test_without_the_reranking_server_the_order_stays_with_a_notice(
         assert "not re-ranked" in " ".join(answer.notices)
 
 
-# What is said, and what is never said
+# Notices, and what they never contain
 
 
 def test_the_notice_that_texts_leave_this_machine_is_shown_once(
@@ -197,8 +197,8 @@ def test_the_notice_that_texts_leave_this_machine_is_shown_once(
     # A host elsewhere, by a proxy here that answers in its place.
     monkeypatch.setenv("http_proxy", address)
     with remote(folder, "http://model.example/x") as lib:
-        said = " ".join(lib.search("espresso machine").notices)
-        assert "queries are sent to http://model.example/x for openai:m, unencrypted" in said
+        message = " ".join(lib.search("espresso machine").notices)
+        assert "queries are sent to http://model.example/x for openai:m, unencrypted" in message
         assert "are sent to" not in " ".join(lib.search("espresso machine").notices)
         assert "are sent to" not in " ".join(lib.search("espresso", mode="keyword").notices)
 
@@ -214,7 +214,7 @@ def test_doctor_checks_the_server(folder: Path, does: Behaviour, address: str, g
 
     well = found(address)
     assert well["model"][0]
-    assert f"openai:m at {address}, 64 numbers" in well["model"][1]
+    assert f"openai:m at {address}, 64 dimensions" in well["model"][1]
     assert well["reranker"][0]
     bad = found(gone)
     assert not bad["model"][0]

@@ -58,7 +58,7 @@ def test_filters_are_applied_before_ranking(
 
 
 @pytest.mark.parametrize(
-    ("text", "options", "said"),
+    ("text", "options", "message"),
     [
         ("", {}, "empty"),
         ("  \n", {}, "empty"),
@@ -86,9 +86,9 @@ def test_filters_are_applied_before_ranking(
     ],
 )
 def test_invalid_parameters_are_errors(
-    folder: Path, text: str, options: dict[str, Any], said: str
+    folder: Path, text: str, options: dict[str, Any], message: str
 ) -> None:
-    with library(folder, engine="memory:") as lib, pytest.raises(UsageError, match=said):
+    with library(folder, engine="memory:") as lib, pytest.raises(UsageError, match=message):
         lib.search(text, **options)
 
 
@@ -168,9 +168,9 @@ def test_every_mode_reports_the_number_of_embedded_passages(folder: Path, engine
     with library(folder, engine=engine) as lib:
         lib.index()
         for mode in ("hybrid", "semantic", "keyword", "code"):
-            told = lib.search("tokens", mode=mode).to_dict()["index"]
-            assert told["embedded"] == told["chunks"] > 0
-            assert told["pending"] == 0
+            counts = lib.search("tokens", mode=mode).to_dict()["index"]
+            assert counts["embedded"] == counts["chunks"] > 0
+            assert counts["pending"] == 0
     with marklight.open(folder, {"engine": "memory:", "model": {"name": "none"}}) as lib:
         assert lib.search("tokens").to_dict()["index"]["pending"] == 0
         assert lib.status()["pending"] == 0

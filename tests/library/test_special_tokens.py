@@ -121,11 +121,11 @@ def test_the_field_with_the_higher_boost_ranks_first(
 
 @pytest.mark.parametrize("field", ["title", "keywords", "description", "tags", "aliases"])
 def test_every_boosted_field_ranks_before_the_text(tmp_path: Path, engine: str, field: str) -> None:
-    said = "quokka" if field in ("title", "description") else "[quokka]"
+    text = "quokka" if field in ("title", "description") else "[quokka]"
     write(
         tmp_path / "docs",
         {
-            "two.md": f"---\n{field}: {said}\n---\n\nWombats dig burrows nightly.\n",
+            "two.md": f"---\n{field}: {text}\n---\n\nWombats dig burrows nightly.\n",
             "one.md": "Quokkas sing ballads rather nightly.\n",
         },
     )

@@ -39,9 +39,9 @@ def test_a_word_is_found_in_the_other_spelling_without_abstention(
         assert paths(answer)[0] == path
         assert answer.hits[0].score > 0.5
         assert not answer.notices
-        said = answer.to_dict()["query"]
-        assert said["text"] == text
-        assert said["expanded_with"]
+        query = answer.to_dict()["query"]
+        assert query["text"] == text
+        assert query["expanded_with"]
         without = lib.search(text, mode="keyword", settings={"search": {"skip": ["spelling"]}})
         assert path not in paths(without) or text == "wifi key"
 
@@ -56,7 +56,7 @@ def test_a_title_in_the_other_spelling_ranks_first(tmp_path: Path, engine: str) 
 def test_a_misspelt_word_has_one_notice_in_every_search(tmp_path: Path, engine: str) -> None:
     copies = {f"copy-{number}.md": "# Copy\n\nThe same text again.\n" for number in range(30)}
     with library(write(tmp_path / "docs", {**PAGES, **copies}), engine=engine) as lib:
-        # Of thirty copies one is left, so it is asked again for more.
+        # One of thirty copies is left, so the search is repeated with more candidates.
         answer = lib.search("kuberntes the same text again", limit=5, mode="keyword")
         assert list(answer.notices) == ['no passage has "kuberntes"; did you mean "kubernetes"?']
         assert answer.to_dict()["query"]["text"] == "kuberntes the same text again"

@@ -45,12 +45,12 @@ def counting(lib: marklight.Library) -> Counting:
 
 
 def test_vocabulary_terms_are_embedded_after_the_passages(folder: Path, engine: str) -> None:
-    told: list[str] = []
+    phases: list[str] = []
     with library(folder, engine=engine) as lib:
-        lib.index(progress=lambda phase, done, total: told.append(phase))
+        lib.index(progress=lambda phase, done, total: phases.append(phase))
         assert missing(lib) == []
         assert lib.status()["pending"] == 0
-    assert told.index("Embedding vocabulary") > told.index("Embedding passages")
+    assert phases.index("Embedding vocabulary") > phases.index("Embedding passages")
 
 
 def test_the_next_run_embeds_only_new_terms(folder: Path, engine: str) -> None:

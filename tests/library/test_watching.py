@@ -90,9 +90,9 @@ def test_during_the_first_run_a_search_returns_at_once_with_the_progress(
         until(lambda: follower.progress and follower.progress.total)
         answer = lib.search("espresso", mode="keyword")
         assert not answer.hits
-        (said,) = answer.notices  # nothing about what is there or not: nobody knows yet
-        assert said.startswith("indexing, ")
-        assert said.endswith("of 4)")
+        (notice,) = answer.notices  # no notice about missing documents: that is not known yet
+        assert notice.startswith("indexing, ")
+        assert notice.endswith("of 4)")
         gate.set()
         until(lambda: settled(lib, follower))
         assert paths(lib.search("espresso", mode="keyword")) == ["notes.txt"]
@@ -113,7 +113,7 @@ def test_the_first_files_are_found_while_the_others_are_indexed(
         until(lambda: lib.text_ingest.counts().documents)
         answer = lib.search("note 7", mode="keyword", min_confidence=0)
         assert "007.md" in paths(answer)
-        assert any(said.startswith("indexing, ") for said in answer.notices)
+        assert any(notice.startswith("indexing, ") for notice in answer.notices)
         gate.set()
 
 
@@ -255,7 +255,7 @@ def test_changes_can_be_watched_from_python(folder: Path, engine: str) -> None:
             ("zebra.md", "horse.md")
         ]
         shutil.rmtree(folder / "deploy")
-        # One file goes after the other: they may be told of so.
+        # Files are deleted one after the other and may be reported separately.
         removed = list(next(changes).removed)
         while len(removed) < 2:
             removed += next(changes).removed
@@ -265,14 +265,14 @@ def test_changes_can_be_watched_from_python(folder: Path, engine: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "said"),
+    ("at", "notice"),
     [
         (IndexingProgress("Reading text", 42, 100), "indexing, 42 % (reading text, 42 of 100)"),
         (IndexingProgress("Scanning files", 0, 0), "indexing (scanning files)"),
     ],
 )
-def test_the_progress_of_a_run_is_printed(at: IndexingProgress, said: str) -> None:
-    assert str(at) == said
+def test_the_progress_of_a_run_is_printed(at: IndexingProgress, notice: str) -> None:
+    assert str(at) == notice
 
 
 def test_the_watcher_may_stop_at_any_moment_of_a_search(tmp_path: Path) -> None:

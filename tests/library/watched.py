@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SECONDS = PATIENCE_SECONDS
 """Longer than anything here takes; only a test that fails waits for so long."""
 QUICK = {"debounce_ms": 100.0, "poll_seconds": 0.1}
-"""Quick, and not so quick that what happens at once is told in two parts by a busy machine."""
+"""Short, but long enough that a busy machine reports simultaneous changes in one batch."""
 
 
 @dataclass(frozen=True, slots=True)
