@@ -58,6 +58,7 @@ def value(expression: str) -> str:
     names = {
         "result": result,
         "mean_quality": mean_quality,
+        "mean_held_out": mean_held_out,
         "setting": setting,
         "constant": constant,
         "weight": weight,
@@ -79,6 +80,13 @@ def result(name: str) -> Any:
 def mean_quality(way: str, metric: str) -> float:
     """Return the mean of a metric over all sets of the quality benchmark."""
     return fmean(each[way][metric] for each in result("quality")["sets"].values())
+
+
+def mean_held_out(mode: str, metric: str) -> float:
+    """Return the mean of a metric at the default threshold over datasets that weights were not learned from."""
+    threshold = str(setting("search.confidence.threshold"))
+    sets = result("learning")[mode].values()
+    return fmean(dataset["left out"]["thresholds"][threshold][metric] for dataset in sets)
 
 
 def setting(key: str) -> Any:

@@ -17,7 +17,7 @@ them, and they bloat the index. Hand-set; not measured."""
 MAX_QUERY_TERMS = 36
 """Terms of a query that are examined one by one: enough for the topic of a pasted text. Hand-set; not measured."""
 MAX_CACHED = 200_000
-"""Entries of each cache of analyzed words, about 30 MB; a corpus seldom has more distinct words. Hand-set; not measured."""
+"""Entries of each cache of analyzed words, which bounds its memory. Hand-set; not measured."""
 
 _CJK = (
     "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"

@@ -1,1 +1,1 @@
-"""Query to query: stages that look at the question first."""
+"""Query rewriting: stages that change the query before retrieval."""
