@@ -49,9 +49,9 @@ WORDS, RARE = 60, 300
 word as often as ten, and the sets have hardly any such questions."""
 
 
-ONCE_IN = 7
-"""By a thesaurus (`lacking.py`), where only a passage with the synonym counts. Of its 3,200 words 417 are
-answered so; with once in three 597."""
+ONE_RIGHT_IN = 7
+"""A similar term of the library is a right answer once in this many times, measured with a thesaurus
+(`lacking.py`), where only a passage with the synonym counts. Of its 3,200 words 417 then get results; with 3, 597."""
 
 
 SMALL, FEW, ASKED_OF_FEW = 2, 25, 10
@@ -113,7 +113,7 @@ def cases(name: str, mode: str, model: str = "") -> list[Case]:
 def _of_a_word(case: Case, own: bool) -> Iterator[Case]:
     """Where a word is not there but one that means nearly the same, that is an answer once in so many times."""
     unsure = not own and case.query[BEST_COVERAGE] > 0
-    for ideal in ((1,), *[()] * (ONCE_IN - 1)) if unsure else ((1,) if own else (),):
+    for ideal in ((1,), *[()] * (ONE_RIGHT_IN - 1)) if unsure else ((1,) if own else (),):
         yield replace(case, word=True, judged=False, unsure=unsure, ideal=ideal)
 
 

@@ -1,4 +1,4 @@
-"""Fitting by hand, small enough to read: weights by their nDCG, and a logistic curve."""
+"""Fit fusion weights by grid search over nDCG@10, and logistic regression by Newton's method."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ if TYPE_CHECKING:
 
 Numbers = np.ndarray[Any, Any]
 RIDGE = 1e-3
-"""Keeps a slope from growing without end where the cases are told apart without a mistake."""
-TOLERATED, LOSSES = 0.003, 4
-"""Of nDCG@10 below the better leg; what a set loses beyond it counts so many times more."""
-ALIKE = 0.0015
-"""Weights whose worth differs by this count e times less: by half of it or by twice as much, what is
-learned does as well on sets left out (.027 above the better leg)."""
+"""L2 penalty: keeps weights finite where the cases are linearly separable. Hand-set; not measured."""
+TOLERATED_LOSS, LOSS_FACTOR = 0.003, 4
+"""Loss of nDCG@10 against the better single retriever that is tolerated; what a set loses beyond it counts this
+many times more. Hand-set; not measured."""
+BLEND_TEMPERATURE = 0.0015
+"""Weights whose value is lower by this count e times less. With half or twice as much, held-out sets do as
+well (.027 above the better single retriever)."""
 
 
 def best_documents(case: Case, sums: Vector) -> list[int]:
-    """Rows of the best passage of each document, in order; of equals the first."""
+    """Return the rows of the best passage of each document, best first; of ties the first."""
     found: dict[int, int] = {}
     for row in np.argsort(-sums, kind="stable").tolist():
         found.setdefault(int(case.documents[row]), row)
@@ -32,7 +33,7 @@ def best_documents(case: Case, sums: Vector) -> list[int]:
 
 
 class Ranking:
-    """One set's questions, ready to be ranked by other weights in no time."""
+    """The queries of one set as matrices, to rank them with many weights quickly."""
 
     def __init__(self, cases: Sequence[Case]) -> None:
         asked = [case for case in cases if case.ideal and case.judged]
@@ -61,7 +62,7 @@ class Ranking:
         return len(self._best)
 
     def ndcg(self, weights: Mapping[str, float]) -> Numbers:
-        """nDCG@10 of each question, where a document is as good as its best passage."""
+        """Return the nDCG@10 of each query; a document scores as its best passage."""
         best = np.maximum.reduceat(self._rows @ vector(weights), self._firsts)
         scores = np.full(self._shape, -np.inf)
         scores[self._places] = np.where(self._kept, best, -np.inf)
@@ -77,7 +78,7 @@ def vector(weights: Mapping[str, float]) -> Vector:
 
 
 class Trial:
-    """What many weights are worth, each of them tried once on every set."""
+    """Grid search: the gain of each combination of weights on every set."""
 
     def __init__(
         self,
@@ -101,18 +102,18 @@ class Trial:
         return dict(zip(self._names, point.tolist(), strict=True))
 
     def blend(self, names: Collection[str]) -> dict[str, float]:
-        """The mean of all weights, where those that are worth less in these sets count less.
+        """Return the mean of all weights, weighted by a softmax over their gain in these sets.
 
-        The best ones alone would be those that luck with a few questions made the best.
+        The single best combination would overfit a few queries.
         """
         gains = self._gains[[self._sets.index(name) for name in names]]
-        worth = (gains - LOSSES * np.maximum(0.0, -TOLERATED - gains)).mean(axis=0)
-        counts = np.exp((worth - worth.max()) / ALIKE)
+        worth = (gains - LOSS_FACTOR * np.maximum(0.0, -TOLERATED_LOSS - gains)).mean(axis=0)
+        counts = np.exp((worth - worth.max()) / BLEND_TEMPERATURE)
         return self._named(counts @ self._points / counts.sum())
 
 
 def logistic(values: Numbers, labels: Numbers, counts: Numbers) -> tuple[float, Numbers]:
-    """Start and slopes of the likeliest curve, by Newton's steps over standardised values."""
+    """Return bias and weights of the logistic regression, by Newton's method over standardized values."""
     values = values.reshape(len(labels), -1)
     middle, scale = values.mean(axis=0), values.std(axis=0) + 1e-9
     known = np.column_stack([np.ones(len(values)), (values - middle) / scale])

@@ -27,27 +27,27 @@ QUERY_LENGTH = QueryFeatures._fields.index("query_length")
 TEMPERATURES = (0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.9)
 LEGS: tuple[dict[str, float], ...] = ({"relative_bm25": 1.0}, {"cosine": 1.0})
 EXACT_PHRASE_WEIGHT = 2.0
-"""Not learned, as the sets have hardly a question of one word: more than any two cosines differ by."""
+"""Hand-set, as the sets have hardly any queries of one word: more than the difference of any two cosines."""
 RARE_TERMS_WEIGHT = 1.5
-"""Not learned, as the sets have no pages that are nearly alike: as much as a cosine of 0.15 at the most. On
-the sets 1 to 2 are as good as 0, and diaries and minutes (`benchmarks.diary`) are answered the better for it."""
+"""Hand-set, as the sets have no nearly identical pages: worth at most a cosine of 0.15. On the sets 1 to 2 are as
+good as 0; on diaries and minutes (`benchmarks.diary`) they are better."""
 AXES = {
     "lexical": (0.1, 0.15, 0.2, 0.25, 0.3, 0.4),
     "title": (0.4, 0.8, 1.2, 1.6),
     "path": (0.0, 0.3, 0.6, 1.0, 1.4),
     "links": (0.05, 0.1, 0.15),
 }
-"""Weights that are tried, all with all. Links count little: in the sets made of link texts the answer is
-a linked page by construction, and more would put hubs first in every library."""
+"""Grid of weights. Those of links are small: in the sets made of link texts the answer is a linked page by
+construction, and higher weights would put hubs first in every library."""
 MISJUDGED = ("cranfield",)
-"""Sets that say nothing about what a score means. Cranfield's judges gave no mark to the paper that a
-question was written from: of its first results above 0.7 two of three are such papers."""
-SPOKEN, LENIENT = log(0.3 / 0.7), 0.005
-"""Where an answer is as likely as the threshold asks, and of how many questions it may seem less so."""
+"""Sets left out of calibration. Cranfield's judges did not grade the paper that a query was written from: two of
+three first results above 0.7 are such papers."""
+THRESHOLD_LOGIT, MAX_LOST_SHARE = log(0.3 / 0.7), 0.005
+"""Logit of the default threshold, and the share of answerable queries that may fall below it."""
 
 
 class Plan(NamedTuple):
-    """What is learned for one mode."""
+    """Features and weights to learn for one mode."""
 
     fixed: Mapping[str, float]
     free: Mapping[str, tuple[float, ...]]
@@ -95,7 +95,7 @@ Cases = Mapping[str, Sequence[Case]]
 
 
 def learned(plan: Plan, known: Cases, trial: Trial) -> FusionWeights:
-    """All that is learned from some sets, each of which counts as much as any other."""
+    """Learn weights and curves from some sets, each with the same total weight."""
     counted = {**plan.fixed, **trial.blend(known)}
     weights = {name: counted[name] for name in FEATURES if name in counted}
     answer, word = (answer_curve(plan, known, weights, short) for short in (False, True))
@@ -110,7 +110,7 @@ def learned(plan: Plan, known: Cases, trial: Trial) -> FusionWeights:
 def answer_curve(
     plan: Plan, known: Cases, weights: Mapping[str, float], short: bool
 ) -> LogisticCurve:
-    """Questions whose answer is among the first ten, against those that nothing answers."""
+    """Fit the answer probability: queries with an answer in the first ten against queries without any."""
     # Whether a single word agrees with itself says nothing that its cosines do not, and that few have it
     # nothing against it.
     names = tuple(
@@ -136,14 +136,14 @@ def answer_curve(
         # Words alone tell little of what is off topic, cosines little of a single word: then it is
         # better to say too much.
         heights = start + known_values[right] @ slopes
-        start += max(0.0, SPOKEN - float(np.quantile(heights, LENIENT)))
+        start += max(0.0, THRESHOLD_LOGIT - float(np.quantile(heights, MAX_LOST_SHARE)))
     return LogisticCurve(start, dict(zip(names, slopes.tolist(), strict=True)))
 
 
 def relevance_curve(
     plan: Plan, known: Cases, weights: Mapping[str, float], temperature: float
 ) -> tuple[LogisticCurve, float]:
-    """The first ten documents of each question that has an answer; with how unlikely it makes them."""
+    """Fit the relevance of the first ten documents of each answerable query; return the curve and its log loss."""
     values, labels, counts = [], [], []
     for name, each in known.items():
         asked = [case for case in each if case.ideal and case.judged and name not in MISJUDGED]
@@ -171,7 +171,7 @@ def _picked(names: Sequence[str], case: Case, **more: float) -> list[float]:
 def report(
     plan: Plan, mode: str, known: Cases
 ) -> tuple[FusionWeights, dict[str, Any], dict[str, Checked]]:
-    """Learned from all sets; and each set measured with what was learned from the others."""
+    """Learn from all sets, and cross-validate: measure each set with what was learned from the others."""
     rankings = {name: Ranking(each) for name, each in known.items()}
     trial = Trial(plan.fixed, plan.free, rankings, LEGS)
     weights = learned(plan, known, trial)
@@ -223,7 +223,7 @@ def _rounded(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def main() -> None:
-    """All that is learned, or what is named; embeds the sets on its first run, which takes minutes."""
+    """Learn all modes, or those given as arguments; the first run embeds the sets, which takes minutes."""
     model = models.load().fingerprint
     wanted = sys.argv[1:] or list(PLANS)
     target = ROOT / "src" / "marklight" / "search" / "fusion_weights.json"

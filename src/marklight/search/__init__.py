@@ -1,1 +1,1 @@
-"""Question to answer."""
+"""Search pipeline: rewrite, retrieve, fuse and refine."""

@@ -1,1 +1,1 @@
-"""Lists of hits to one: stages that decide between retrievers."""
+"""Fusion stages: merge the candidates of several retrievers into one ranked list."""

@@ -34,7 +34,7 @@ from marklight.search.score_normalization import (
     with_missing_cosines,
 )
 
-NON_LATIN = "the model and its scores were measured in English; in other letters go by the words, less by the scores"
+NON_LATIN = "the model and its scores were calibrated in English; for other scripts, rely on matching words more than on scores"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Hits to better hits: stages after fusion."""
+"""Refining stages: boost, drop, reorder and extend hits after fusion."""

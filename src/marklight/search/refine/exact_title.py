@@ -48,7 +48,7 @@ class ExactTitle:
     """
 
     invents: ClassVar[bool] = True
-    """It adds the first passage of a document or section without hits."""
+    """Adds the first passage of a document or section without hits."""
 
     max_matches: Annotated[int, Within(1)] = 3
     """Most matches that are put first; of more, the best ones."""

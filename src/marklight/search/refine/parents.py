@@ -15,7 +15,7 @@ class Parents:
     """Return each section once, with the score of its best passage; only with `--parents`."""
 
     invents: ClassVar[bool] = True
-    """It returns passages with the ids of sections."""
+    """Returns passages with the ids of sections."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not query.parents:
