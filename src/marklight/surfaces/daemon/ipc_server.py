@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_CLIENTS = 200
 MAX_REJECTED = 50
-"""Connections beyond MAX_CLIENTS that are told so and may still stop the daemon; more are closed at once."""
+"""Connections beyond MAX_CLIENTS that get a rejection and may still stop the daemon; more are closed at once."""
 ACCEPT_RETRY_SECONDS = 1.0
 """Pause before the next `accept` when no file descriptor is left."""
 HEARTBEAT_SECONDS = 1.0

@@ -205,7 +205,7 @@ def is_autostart(folder: Path, assignments: Sequence[str]) -> bool:
 
 
 def wait_until_ready(file: Path, process: subprocess.Popen[bytes], seconds: float) -> State | None:
-    """Wait until a daemon answers, whoever started it; return None at the time limit."""
+    """Wait until a daemon answers, whichever process started it; return None at the time limit."""
     deadline = time.monotonic() + seconds
     while True:
         ended = process.poll() is not None

@@ -52,7 +52,7 @@ async def cancel_on_disconnect(
 
 
 def missing_reranker(error: Exception, arguments: Arguments) -> Exception:
-    """Turn a missing cross-encoder that the client asked for into its error: a retry does not help."""
+    """Convert the error of a requested but missing cross-encoder to a client error: a retry does not help."""
     if isinstance(error, ModelError) and arguments.get("rerank"):
         return UsageError(error.message, error.hint)
     return error

@@ -124,7 +124,7 @@ class CompletionHandler:
             else:
                 values = []
         except MarklightError:
-            values = []  # an error would interrupt somebody who is typing
+            values = []  # an error would interrupt typing
         # The client inserts a value as it is, so values with control characters are not offered.
         values = [value for value in values if value == one_line(value)]
         completion = types.Completion(
