@@ -1,4 +1,4 @@
-"""Diaries and minutes whose days are nearly alike, and questions that one day alone answers by a rare word."""
+"""Generate diaries and minutes of near-duplicate entries, and queries that one entry answers by a rare word."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ FIRST, DAYS, WEEKS = date(2024, 1, 1), 600, 200
 
 
 class Fact(NamedTuple):
-    """What happened on one day: a sentence with a rare word, and what may be asked about it."""
+    """An event of one day: a sentence with a rare word, and queries about it."""
 
     sentence: str
     rare: Sequence[str]
     """Each on one day only."""
     common: Sequence[str]
-    """What stands there on other days, over and over."""
+    """Words in its place on other days, repeatedly."""
     never: Sequence[str]
-    """What stands there on no day."""
+    """Words that occur on no day."""
     questions: Sequence[str]
     """Short ones and long ones; a long one has words that every day has."""
 
 
 class Asked(NamedTuple):
-    """A question, and the sentence that answers it; no other day has its rare word."""
+    """A query and the sentence that answers it; no other day has its rare word."""
 
     text: str
     answer: str
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
 
 
 Written = Callable[[date, Sequence[str], random.Random], list[str]]
-"""How a day with these sentences is told."""
+"""Write the entry of a day with these sentences."""
 
 OF_DAYS = (
     Fact(
@@ -206,7 +206,7 @@ def diary() -> tuple[list[Entry], list[Asked]]:
 
 
 def journal() -> tuple[list[Entry], list[Asked]]:
-    """The same days, each told in one paragraph."""
+    """Return the diary with one paragraph per day."""
     entries, asked = diary()
     plain = [" ".join(line for line in each.lines if line[0] not in "#-") for each in entries]
     return [Entry(each.day, [text]) for each, text in zip(entries, plain, strict=True)], asked

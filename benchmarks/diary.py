@@ -1,4 +1,4 @@
-"""How often the one day that answers comes first in diaries and minutes whose days are nearly alike."""
+"""Measure how often the right day ranks first in diaries and minutes whose entries are near duplicates."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def measured(entries: Sequence[Entry], asked: Sequence[Asked], by: str) -> dict[
 
 
 def _rank(found: marklight.Answer, answer: str) -> int:
-    """Where the sentence stands; behind all that is looked at if nowhere."""
+    """Return the rank of the sentence; one more than the depth if it is not found."""
     places = (at for at, hit in enumerate(found.hits, 1) if answer in hit.chunk.text)
     return next(places, DEEP + 1)
 

@@ -1,7 +1,7 @@
-"""Single words that a library lacks, half of them with a synonym that it has: how many are answered, how sure, how right.
+"""Measure single-word queries that do not occur in a library, half of them with a synonym that does: answered, scores, correct.
 
-A word is answered right where a passage with its synonym is among the first five; so what is right by its meaning
-alone counts as wrong. Needs the folder with the files of WordNet 3 (in Debian's package `wordnet-base`).
+A result is correct if a passage with the synonym is in the top five; a result that is right by its meaning alone
+counts as wrong. Needs the folder with the files of WordNet 3 (in Debian's package `wordnet-base`).
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from marklight.search.refine.confidence import Confidence, answer_probability
 from marklight.text import query_terms
 
 ASKED = 200
-"""Words of each kind and set."""
+"""Words of each kind per dataset."""
 BOUNDS = (0, 0.1, 0.3, 0.5, 0.7, 1.01)
 PLAIN = re.compile("[a-z]{3,14}")
 KINDS = {"@", "~", "@i", "~i"}
-"""Of pointers: to what a thing is, and to what is of its kind."""
+"""WordNet pointers to hypernyms and hyponyms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nouns:
-    """Their first meanings, which are the commonest."""
+    """Nouns of WordNet with their first, most frequent meaning."""
 
     meaning: dict[str, str]
     words: dict[str, list[str]]
     """By meaning."""
     around: dict[str, list[str]]
-    """Meanings one step above and below another."""
+    """Hypernyms and hyponyms of a meaning."""
 
     def synonyms(self, known: set[str]) -> Iterator[tuple[str, str]]:
-        """Words that a library lacks, each with one that means the same and that it has."""
+        """Yield words that a library lacks, each with a synonym that it has."""
         for word in self.meaning.keys() - known:
             own = self.meaning[word]
             for other in self.words[own]:
@@ -51,7 +51,7 @@ class Nouns:
                     break
 
     def strangers(self, known: set[str]) -> Iterator[tuple[str, str]]:
-        """Words that a library lacks with all that means the same or nearly so."""
+        """Yield words that a library lacks together with all their synonyms, hypernyms and hyponyms."""
         for word in self.meaning.keys() - known:
             own = self.meaning[word]
             near = {each for one in (own, *self.around[own]) for each in self.words[one]}

@@ -1,7 +1,7 @@
-"""How good the answers are: every way of searching and of fusing on the same questions, set by set.
+"""Measure the quality of every mode and fusion on the same queries, per dataset.
 
-`learned` and the like measure these ways alone; the others stay as they were. With `ablate` each stage of the
-default pipeline is left out, or taken in, in turn, on some of the questions.
+Arguments such as `learned` select what is measured; other results are kept. `ablate` leaves out or adds one stage
+of the default pipeline after the other, on a sample of the queries.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
     "learned": ("hybrid", ()),
 }
 LEFT_OUT = "left out"
-"""The default, with what was learned from the other sets."""
+"""The default fusion with weights learned from the other datasets (leave-one-out)."""
 LEGS = ("keyword", "semantic")
 ASKED = 100
-"""Questions of each set that the stages are tried with."""
+"""Sampled queries of each dataset for the ablation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """The default fusion, with weights that were learned from some sets only."""
+    """The default fusion with weights learned from some datasets only."""
 
     weights: FusionWeights
 

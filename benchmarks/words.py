@@ -1,4 +1,4 @@
-"""Search by words against plain BM25 with stemming: nDCG@10 of both on the same questions, set by set."""
+"""Compare keyword search with plain BM25 and stemming: nDCG@10 of both on the same queries, per dataset."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from marklight.eval.metrics import ndcg, p_value
 from marklight.eval.reading import read_dataset
 
 PLAIN = {"bm25s": {"k1": 1.5, "b": 0.75}, "bm25s, k1 1.2": {"k1": 1.2, "b": 0.75}}
-"""The yardstick with its own defaults, and with those of Lucene and tantivy."""
+"""The baseline with its own defaults, and with those of Lucene and tantivy."""
 DEPTH = 100
 
 
 def documents(dataset: Dataset) -> dict[str, str]:
-    """What plain BM25 is given of each document: all of it, its title above."""
+    """Return the text of each document for plain BM25: the title and everything below."""
     if dataset.folder is None:
         return {text.id: f"{text.title}\n{text.text}" for text in dataset.texts}
     files = sorted(dataset.folder.rglob("*.md"))
     return {
-        str(each.relative_to(dataset.folder)): each.read_text("utf-8", "replace") for each in files
+        str(file.relative_to(dataset.folder)): file.read_text("utf-8", "replace") for file in files
     }
 
 
 def plain(dataset: Dataset, settings: dict[str, float]) -> list[float]:
-    """nDCG@10 of each question, by Lucene's BM25 over whole documents, with stems and without stop words."""
+    """Return nDCG@10 of each query by Lucene's BM25 over whole documents, with stemming and stop words removed."""
     texts = documents(dataset)
     names = list(texts)
 
@@ -44,13 +44,13 @@ def plain(dataset: Dataset, settings: dict[str, float]) -> list[float]:
 
     index = bm25s.BM25(method="lucene", **settings)
     index.index(stems(list(texts.values())), show_progress=False)
-    asked = stems([question.text for question in dataset.queries])
-    found, _ = index.retrieve(asked, k=min(DEPTH, len(names)), show_progress=False)
+    queries = stems([query.text for query in dataset.queries])
+    ranked, _ = index.retrieve(queries, k=min(DEPTH, len(names)), show_progress=False)
     values = []
-    for question, rows in zip(dataset.queries, found, strict=True):
-        dropped = set(question.sources) - set(question.answers) if dataset.drop_sources else set()
+    for query, rows in zip(dataset.queries, ranked, strict=True):
+        dropped = set(query.sources) - set(query.answers) if dataset.drop_sources else set()
         ranking = [names[row] for row in rows if names[row] not in dropped]
-        grades = {name: one.grade for name, one in question.answers.items()}
+        grades = {name: judgement.grade for name, judgement in query.answers.items()}
         values.append(ndcg(ranking, grades, 10))
     return values
 
@@ -66,7 +66,7 @@ def figures(path: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Sets may be named; nothing is embedded, and documents are indexed once in the user's cache."""
+    """Measure the datasets given as arguments, by default all; nothing is embedded, and indexes are cached."""
     results = {}
     for name in sys.argv[1:] or SETS:
         results[name] = figures(set_path(name))
