@@ -1,4 +1,4 @@
-"""Levels of all passages of a document, however long it is and whatever it is made of."""
+"""Context levels of all passages of a document, in linear time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_time_is_linear_in_size(name: str) -> None:
     demand_linear(lambda some: list(entry_levels(made(some))), text, size)
 
 
-def test_the_table_of_every_row_is_found_in_time_linear_in_size() -> None:
+def test_finding_the_table_of_every_row_is_linear() -> None:
     def every_row(text: str) -> None:
         page = DocumentLines(text)
         for number in range(1, len(page) + 1):

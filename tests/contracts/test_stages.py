@@ -1,4 +1,4 @@
-"""What every stage owes, checked by its being in the folder."""
+"""Contract tests that apply to every stage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from marklight.ports import Tools
 from marklight.search import fuse, pipeline, refine, retrieve, rewrite
 from tests.making import chunk, hits_of, library, write
 
-ROOMS = {
+STAGE_PACKAGES = {
     rewrite: pipeline.REWRITE,
     retrieve: pipeline.RETRIEVE,
     fuse: pipeline.FUSE,
@@ -72,7 +72,7 @@ class LengthReranker:
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
-    """A small library that is really there, and everything else that a stage may ask for."""
+    """Tools with a small library on the disk and a fake embedder."""
     folder = write(tmp_path_factory.mktemp("docs"), PAGES)
     with library(folder, engine="memory:") as lib:
         lib.index()
@@ -91,13 +91,13 @@ SCORES = st.dictionaries(
     max_size=12,
 )
 FUSED = st.floats(0.0, 1.0) | st.sampled_from([0.0, 0.5, 1.0])
-"""What fusion gives, ties and both ends among them."""
+"""Scores as fusion returns them, with ties and both ends."""
 WILD = st.floats(-1.0, 30.0)
 PROBABILITIES = st.none() | st.floats(0.0, 1.0)
 
 
 def drawn(data: st.DataObject, scores: st.SearchStrategy[float], tools: Tools) -> Hits:
-    """Some passages of the library, and at times one that it does not know any more."""
+    """Draw passages of the library, sometimes with one that it no longer contains."""
     known = [*passages(tools), chunk("gone")]
     chosen = data.draw(st.lists(st.sampled_from(known), unique_by=lambda each: each.id))
     return best_first(
@@ -107,10 +107,10 @@ def drawn(data: st.DataObject, scores: st.SearchStrategy[float], tools: Tools) -
     )
 
 
-@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.__name__)
-def test_every_file_of_a_room_is_a_stage_on_the_page(room: Any) -> None:
-    files = {module.name for module in pkgutil.iter_modules(room.__path__)}
-    assert files == {configuration.stage_name(stage) for stage in ROOMS[room]}
+@pytest.mark.parametrize("package", STAGE_PACKAGES, ids=lambda package: package.__name__)
+def test_every_file_of_a_stage_package_is_a_stage_of_the_pipeline(package: Any) -> None:
+    files = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    assert files == {configuration.stage_name(stage) for stage in STAGE_PACKAGES[package]}
 
 
 @pytest.mark.parametrize("stage", configuration.STAGES, ids=configuration.stage_name)
@@ -141,9 +141,7 @@ def test_a_stage_can_be_skipped_by_its_deprecated_name(old: str, new: str) -> No
 
 @pytest.mark.parametrize("stage", pipeline.REWRITE, ids=configuration.stage_name)
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.text)
-def test_rewriting_changes_nothing_that_it_was_given_and_is_repeatable(
-    stage: type, query: Query, tools: Tools
-) -> None:
+def test_rewriting_is_pure_and_deterministic(stage: type, query: Query, tools: Tools) -> None:
     before = replace(query)
     found = stage()(query, tools)
     assert isinstance(found, Query)
@@ -155,7 +153,7 @@ def test_rewriting_changes_nothing_that_it_was_given_and_is_repeatable(
 
 @pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=configuration.stage_name)
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.text)
-def test_retrieving_finds_passages_of_the_library_once_and_best_first(
+def test_retrieving_returns_distinct_passages_best_first(
     stage: type, query: Query, tools: Tools
 ) -> None:
     found: Hits = stage()(query, tools)
@@ -181,7 +179,7 @@ def test_retrieving_respects_the_filters(stage: type, asked: Filters, tools: Too
 
 
 @pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=configuration.stage_name)
-def test_retrieving_fetches_no_more_than_it_is_told(stage: type, tools: Tools) -> None:
+def test_retrieving_returns_at_most_the_requested_number(stage: type, tools: Tools) -> None:
     told = {field.name: 1 for field in fields(stage) if field.name in ("depth", "least")}
     for query in QUERIES:
         one: Hits = stage(**told)(replace(query, limit=1), tools)
@@ -190,9 +188,7 @@ def test_retrieving_fetches_no_more_than_it_is_told(stage: type, tools: Tools) -
 
 @pytest.mark.parametrize("stage", pipeline.REFINE, ids=configuration.stage_name)
 @given(data=st.data())
-def test_refining_changes_nothing_that_it_was_given_and_is_repeatable(
-    stage: type, data: st.DataObject, tools: Tools
-) -> None:
+def test_refining_is_pure_and_deterministic(stage: type, data: st.DataObject, tools: Tools) -> None:
     query, hits = data.draw(st.sampled_from(QUERIES)), drawn(data, FUSED, tools)
     before = tuple(replace(hit) for hit in hits)
     found: Hits = stage()(query, hits, tools)
@@ -208,7 +204,7 @@ def test_refining_changes_nothing_that_it_was_given_and_is_repeatable(
 
 @pytest.mark.parametrize("stage", pipeline.REFINE, ids=configuration.stage_name)
 @given(data=st.data())
-def test_refining_stands_scores_that_no_fusion_gives(
+def test_refining_accepts_scores_out_of_range(
     stage: type, data: st.DataObject, tools: Tools
 ) -> None:
     query, hits = data.draw(st.sampled_from(QUERIES)), drawn(data, WILD, tools)

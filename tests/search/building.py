@@ -1,4 +1,4 @@
-"""Three small pages, and what retrievers might say of them."""
+"""Three small pages, and lists of retrievers with given scores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGES = {
 
 
 def listed(tools: Tools, by: str, **scores: float) -> Hits:
-    """The only passage of each page, with what a retriever says of it."""
+    """Return the only passage of each page with the given score of a retriever."""
     first = {
         id.path[0]: tools.snapshot.documents.chunks_of(id)[0].id
         for id in tools.snapshot.documents.files()

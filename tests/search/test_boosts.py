@@ -1,4 +1,4 @@
-"""What is lifted, and by how much: the asker's collection, what is new, what belongs together."""
+"""Boosts: current collection, recency, link communities."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def scores(found: Hits) -> dict[str, float]:
 
 
 def dated(scores_of: dict[str, float], strength: float = 1.0) -> dict[str, float]:
-    """After recency, where the library holds a document of every age."""
+    """Return the scores after recency, in a library with documents of every age."""
     days = {"d0.md": 0, "d6.md": 6, "d8.md": 8, "d29.md": 29, "d31.md": 31, "d999.md": 999}
     ages = {path: int((NOW - age * DAY) * 1e9) for path, age in days.items()}
     engine = committed(
@@ -81,17 +81,17 @@ def dated(scores_of: dict[str, float], strength: float = 1.0) -> dict[str, float
         ("own-future.md", 0.4 * 1.2),
     ],
 )
-def test_the_last_week_and_month_count_and_a_date_of_its_own_beats_the_file(
+def test_the_last_week_and_month_are_boosted_by_own_date_before_file_time(
     path: str, expected: float
 ) -> None:
     assert dated({"d999.md": 0.1, path: 0.4})[path] == pytest.approx(expected)
 
 
-def test_where_all_are_new_none_is_lifted() -> None:
+def test_nothing_is_boosted_where_all_are_recent() -> None:
     assert dated({"d0.md": 0.5, "d6.md": 0.4}) == {"d0.md": 0.5, "d6.md": 0.4}
 
 
-def test_strength_scales_what_recency_adds() -> None:
+def test_strength_scales_the_recency_boost() -> None:
     assert dated({"d0.md": 0.4, "d8.md": 0.4}, strength=0.5) == {
         "d0.md": pytest.approx(0.4 * 1.1),
         "d8.md": pytest.approx(0.4 * 1.05),
@@ -101,11 +101,11 @@ def test_strength_scales_what_recency_adds() -> None:
         build_stage(Recency, strength=-1)
 
 
-def test_recency_can_change_who_comes_first() -> None:
+def test_recency_can_change_the_first_result() -> None:
     assert list(dated({"d999.md": 0.55, "d0.md": 0.5})) == ["d0.md", "d999.md"]
 
 
-def test_what_is_likely_becomes_less_doubtful_and_never_certain() -> None:
+def test_a_boosted_high_score_stays_below_one() -> None:
     found = dated({"d0.md": 0.9, "d6.md": 0.95, "d999.md": 0.7})
     # Of 0.1 and 0.05 that they lack a sixth goes.
     assert found == {
@@ -118,21 +118,21 @@ def test_what_is_likely_becomes_less_doubtful_and_never_certain() -> None:
 @given(
     st.dictionaries(st.text("abc", min_size=1), st.floats(0, 1), min_size=1), st.floats(1.0, 5.0)
 )
-def test_lifting_all_alike_changes_nothing(given_scores: dict[str, float], factor: float) -> None:
+def test_the_same_factor_for_all_changes_nothing(
+    given_scores: dict[str, float], factor: float
+) -> None:
     before = hits_of(given_scores)
     assert boost(before, {hit.chunk.document: factor for hit in before}, by="test") == before
 
 
 @given(st.lists(st.floats(0, 1), min_size=2), st.floats(1.0, 5.0))
-def test_what_is_lifted_keeps_its_order_and_stays_below_1(
-    values: list[float], factor: float
-) -> None:
+def test_boosting_keeps_the_order_and_stays_within_1(values: list[float], factor: float) -> None:
     lifted = [boosted_score(value, factor) for value in sorted(values)]
     assert lifted == sorted(lifted)
     assert all(0 <= value <= each <= 1 for value, each in zip(sorted(values), lifted, strict=True))
 
 
-def test_the_collection_one_stands_in_counts_more() -> None:
+def test_the_current_collection_is_boosted() -> None:
     own = Hit(chunk("a"), 0.5)
     other = Hit(replace(chunk("b"), document=DocumentId("other", "b.md")), 0.55)
     found = CurrentCollection()(
@@ -148,7 +148,7 @@ GROUPS = {"a.md": 1, "b.md": 1, "c.md": 2, "d.md": 2, "e.md": 3}
 
 
 def grouped(scores_of: dict[str, float], **settings: float) -> dict[str, float]:
-    """After communities, where a and b belong together, and c and d; e and f stand alone."""
+    """Return the scores after communities: a and b are one, c and d another; e and f are alone."""
     engine = committed(
         Batch(entries=tuple(entry(f"{name}.md", name) for name in "abcdef")),
         Batch(communities={DocumentId("docs", path): group for path, group in GROUPS.items()}),
@@ -158,7 +158,7 @@ def grouped(scores_of: dict[str, float], **settings: float) -> dict[str, float]:
         return scores(stage(QUERY, hits(engine, scores_of), Tools(snapshot)))
 
 
-def test_what_belongs_to_the_best_hits_counts_more() -> None:
+def test_communities_of_the_best_hits_are_boosted() -> None:
     found = grouped({"a.md": 0.8, "e.md": 0.7, "f.md": 0.6, "b.md": 0.5, "c.md": 0.4, "d.md": 0.3})
     assert found == {
         "a.md": pytest.approx(1 - 0.2 / 1.1, abs=1e-5),
@@ -170,7 +170,7 @@ def test_what_belongs_to_the_best_hits_counts_more() -> None:
     }
 
 
-def test_how_many_are_the_best_can_be_set() -> None:
+def test_the_number_of_best_hits_can_be_set() -> None:
     assert grouped({"e.md": 0.8, "a.md": 0.5, "b.md": 0.4}, best=1) == {
         "e.md": 0.8,
         "a.md": 0.5,
@@ -178,6 +178,6 @@ def test_how_many_are_the_best_can_be_set() -> None:
     }
 
 
-def test_a_document_alone_in_its_community_is_not_lifted() -> None:
+def test_a_document_alone_in_its_community_is_not_boosted() -> None:
     assert grouped({"a.md": 0.8, "c.md": 0.5}) == {"a.md": 0.8, "c.md": 0.5}
     assert grouped({"a.md": 0.8, "b.md": 0.5}, boost=1) == {"a.md": 0.8, "b.md": 0.5}

@@ -1,4 +1,4 @@
-"""The plain curve over the sum of ranks, with figures that a reader can check."""
+"""Calibration of rank fusion."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ QUERY = Query("anything")
 @pytest.mark.parametrize(
     ("lists", "expected"), [(1, 0.0578), (2, 0.4178), (3, 0.8935)], ids=["one", "two", "three"]
 )
-def test_first_in_so_many_lists(lists: int, expected: float) -> None:
+def test_the_probability_of_the_first_in_one_two_and_three_lists(
+    lists: int, expected: float
+) -> None:
     fused = Reciprocal()({str(each): hits_of({"a": 1.0}) for each in range(lists)}, QUERY, TOOLS)
     (hit,) = Calibrate()(QUERY, fused, TOOLS)
     assert hit.score == pytest.approx(1 / (1 + exp(-150 * (lists / 61 - 0.035))))
@@ -30,7 +32,7 @@ def test_first_in_so_many_lists(lists: int, expected: float) -> None:
     assert hit.why[-1].stage == "calibrate"
 
 
-def test_the_curve_can_be_set_and_its_middle_is_as_likely_as_not() -> None:
+def test_the_middle_of_the_curve_has_probability_one_half() -> None:
     fused = Reciprocal()({"keyword": hits_of({"a": 1.0})}, QUERY, TOOLS)
     (hit,) = Calibrate(slope=10, middle=1 / 61)(QUERY, fused, TOOLS)
     assert hit.score == pytest.approx(0.5)
@@ -38,14 +40,14 @@ def test_the_curve_can_be_set_and_its_middle_is_as_likely_as_not() -> None:
         build_stage(Calibrate, slope=0)
 
 
-def test_the_order_of_ranks_stays() -> None:
+def test_calibration_keeps_the_order() -> None:
     fused = Reciprocal()({"keyword": hits_of({"a": 3.0, "b": 2.0, "c": 1.0})}, QUERY, TOOLS)
     found = Calibrate()(QUERY, fused, TOOLS)
     assert [hit.chunk.id for hit in found] == ["a", "b", "c"]
     assert found[0].score > found[1].score > found[2].score
 
 
-def test_scores_of_another_fusion_are_left_alone_and_that_is_said_once() -> None:
+def test_scores_of_another_fusion_are_unchanged_with_one_notice() -> None:
     said: list[str] = []
     fused = WeightedSum()({"keyword": hits_of({"a": 3.0, "b": 2.0})}, QUERY, TOOLS)
     assert Calibrate()(QUERY, fused, Tools(no_snapshot(), notify=said.append)) == fused

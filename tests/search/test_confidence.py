@@ -1,4 +1,4 @@
-"""When nothing is said rather than something unlikely."""
+"""Abstention: thresholds on answer probability and score."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def told(score: float, answer: float) -> Hits:
     return (replace(hit, answer_probability=answer),)
 
 
-def test_nothing_is_said_where_an_answer_is_unlikely_however_the_hits_compare() -> None:
+def test_a_search_abstains_where_the_answer_probability_is_low() -> None:
     tools, query = Tools(no_snapshot()), Query("x")
     assert Confidence()(query, told(0.1, 0.9), tools) == told(0.1, 0.9)
     assert Confidence()(query, told(0.1, 0.2), tools) == ()
@@ -38,7 +38,7 @@ def test_nothing_is_said_where_an_answer_is_unlikely_however_the_hits_compare() 
         ("???", Filters(), False),
     ],
 )
-def test_who_asks_for_what_filters_make_certain_is_answered_however_far_its_meaning_is(
+def test_a_search_never_abstains_from_phrases_and_from_queries_of_filters_only(
     text: str, filters: Filters, certain: bool
 ) -> None:
     query = Query(text, filters=filters)
@@ -48,7 +48,7 @@ def test_who_asks_for_what_filters_make_certain_is_answered_however_far_its_mean
     assert Confidence()(stricter, hits, Tools(no_snapshot())) == ()
 
 
-def test_of_many_that_share_an_answer_the_best_stand_however_small_their_share_is() -> None:
+def test_where_all_scores_are_low_those_above_half_of_the_best_are_kept() -> None:
     def kept(**scores: float) -> list[str]:
         hits = tuple(replace(hit, answer_probability=0.9) for hit in hits_of(scores))
         return [hit.chunk.id for hit in Confidence()(Query("x"), hits, Tools(no_snapshot()))]
@@ -57,7 +57,7 @@ def test_of_many_that_share_an_answer_the_best_stand_however_small_their_share_i
     assert kept(a=0.004, b=0.002, c=0.001) == ["a", "b"]
 
 
-def test_what_holds_the_question_as_typed_is_shown_from_three_documents_however_unlikely() -> None:
+def test_passages_that_contain_the_query_are_kept_from_three_documents() -> None:
     def kept(*found: tuple[str, str, float, bool]) -> list[str]:
         hits = tuple(
             Hit(chunk(id, path=path), score, answer_probability=0.9, contains_query=holds)
@@ -78,7 +78,7 @@ def test_what_holds_the_question_as_typed_is_shown_from_three_documents_however_
     assert kept(first, *likely, ("e", "e.md", 0.001, True)) == ["a", "b", "c", "d"]
 
 
-def test_a_least_confidence_of_the_caller_is_asked_of_every_hit() -> None:
+def test_min_confidence_applies_to_every_hit() -> None:
     tools, query = Tools(no_snapshot()), Query("x", min_confidence=0.15)
     assert Confidence()(query, (*told(0.1, 0.9), *hits_of({"b": 0.2})), tools) == hits_of(
         {"b": 0.2}

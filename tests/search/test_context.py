@@ -1,4 +1,4 @@
-"""Hits with more of their document around them."""
+"""Context around hits: neighbours and sections."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def shown(query: Query, found: Hits, snapshot: Snapshot, stage: Context) -> tupl
     return stage(query, found, Tools(snapshot, notify=said.append)), said
 
 
-def test_hits_stay_as_they_are_unless_more_is_asked_for(snapshot: Snapshot) -> None:
+def test_hits_are_unchanged_without_a_context_option(snapshot: Snapshot) -> None:
     found = hits(snapshot, ("page.md", 0), ("page.md", 1))
     assert shown(Query("w1"), found, snapshot, Context()) == (found, [])
 
 
-def test_neighbours_stand_on_both_sides_and_id_and_score_stay(snapshot: Snapshot) -> None:
+def test_neighbours_are_added_on_both_sides(snapshot: Snapshot) -> None:
     found = hits(snapshot, ("page.md", 2))
     ((wide,), said) = shown(Query("w1", context=1), found, snapshot, Context())
     assert "part 2" in wide.chunk.text
@@ -71,13 +71,13 @@ def test_a_whole_section_has_its_heading(snapshot: Snapshot) -> None:
     assert wide.chunk.lines == (11, 13)
 
 
-def test_what_is_shown_already_is_not_shown_again(snapshot: Snapshot) -> None:
+def test_a_passage_within_a_shown_context_is_dropped(snapshot: Snapshot) -> None:
     found = hits(snapshot, ("long.md", 1), ("page.md", 0), ("long.md", 2), ("long.md", 0))
     wide, _ = shown(Query("w1", expand_context=True), found, snapshot, Context())
     assert [hit.chunk.id for hit in wide] == [found[0].chunk.id, found[1].chunk.id]
 
 
-def test_a_place_that_becomes_free_is_filled_and_no_more_than_the_limit_are_widened(
+def test_dropped_passages_are_replaced_up_to_the_limit(
     snapshot: Snapshot,
 ) -> None:
     found = hits(snapshot, ("long.md", 1), ("long.md", 2), ("page.md", 0), ("page.md", 4))
@@ -86,7 +86,7 @@ def test_a_place_that_becomes_free_is_filled_and_no_more_than_the_limit_are_wide
     assert wide[-1] == found[-1]
 
 
-def test_a_long_section_is_cut_around_the_passage_and_that_is_said(snapshot: Snapshot) -> None:
+def test_a_long_section_is_cut_around_the_passage_with_a_notice(snapshot: Snapshot) -> None:
     found = hits(snapshot, ("long.md", 3))
     own = found[0].chunk
     for most in (1, 2_000, 3_000, 5_000):
@@ -99,7 +99,7 @@ def test_a_long_section_is_cut_around_the_passage_and_that_is_said(snapshot: Sna
         assert own.lines[0] - wide.chunk.lines[0] >= (2 if most > 4_000 else 0)
 
 
-def test_sections_in_place_of_passages_have_neighbours_too(snapshot: Snapshot) -> None:
+def test_parent_sections_have_neighbours_too(snapshot: Snapshot) -> None:
     found = hits(snapshot, ("long.md", 3))
     tools = Tools(snapshot)
     query = Query("w1", parents=True, context=1)
@@ -120,6 +120,6 @@ def test_a_part_of_a_very_long_line_stays_a_part(snapshot: Snapshot) -> None:
     assert wide.chunk.text.strip() == ("word " * 1000).strip()
 
 
-def test_room_for_nothing_is_no_setting() -> None:
+def test_zero_characters_are_an_error() -> None:
     with pytest.raises(SettingsError, match="max_characters"):
         build_stage(Context, max_characters=0)

@@ -1,4 +1,4 @@
-"""Levels of a passage, as kept and as found on the page."""
+"""Context levels of a passage, stored and computed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def passage(snapshot: Snapshot, part: str) -> Chunk:
     return next(chunk for chunk in snapshot.documents.chunks_of(id) if part in chunk.text)
 
 
-def test_levels_go_from_the_passage_to_the_document_and_say_how_much_each_is(
+def test_levels_grow_from_the_passage_to_the_document_with_their_sizes(
     snapshot: Snapshot,
 ) -> None:
     chunk = passage(snapshot, "call(30)")
@@ -77,7 +77,7 @@ def test_levels_go_from_the_passage_to_the_document_and_say_how_much_each_is(
         assert chunk.text in extract.text
 
 
-def test_what_adds_nothing_is_no_level(snapshot: Snapshot) -> None:
+def test_a_level_that_adds_nothing_is_left_out(snapshot: Snapshot) -> None:
     chunk = passage(snapshot, "introduction")
     names = [level.name for level in levels([chunk], OpenDocuments(snapshot))[chunk.id]]
     assert "block" not in names, "prose is no part of a code block"
@@ -88,7 +88,7 @@ def test_a_block_is_all_of_the_code_with_its_fences(snapshot: Snapshot) -> None:
     assert block.text == f"```python\n{CODE}\n```"
 
 
-def test_a_section_is_all_that_stands_under_its_heading(snapshot: Snapshot) -> None:
+def test_a_section_contains_everything_below_its_heading(snapshot: Snapshot) -> None:
     documents = OpenDocuments(snapshot)
     offline = expand(passage(snapshot, "Without a network"), "section", documents)
     assert offline.text.startswith("### Offline\n")
@@ -115,7 +115,7 @@ def test_a_section_without_a_heading_begins_below_the_frontmatter(tmp_path: Path
     assert (section.lines, section.text) == ((5, 5), "first words")
 
 
-def test_neighbours_are_as_many_as_asked_for_and_end_with_the_document(snapshot: Snapshot) -> None:
+def test_the_number_of_neighbours_is_limited_by_the_document(snapshot: Snapshot) -> None:
     documents = OpenDocuments(snapshot)
     chunk = passage(snapshot, "call(30)")
     chunks = snapshot.documents.chunks_of(chunk.document)
@@ -127,12 +127,12 @@ def test_neighbours_are_as_many_as_asked_for_and_end_with_the_document(snapshot:
     assert expand(chunk, "neighbours", documents, 0).lines == chunk.lines
 
 
-def test_a_level_that_does_not_exist_is_a_clear_error(snapshot: Snapshot) -> None:
+def test_an_unknown_level_is_an_error(snapshot: Snapshot) -> None:
     with pytest.raises(UsageError, match=r"no level is called 'chapter'.*neighbours"):
         expand(passage(snapshot, "introduction"), "chapter", OpenDocuments(snapshot))
 
 
-def test_passages_of_one_long_line_can_be_widened_to_it(tmp_path: Path) -> None:
+def test_a_passage_of_a_long_line_can_be_expanded_to_the_line(tmp_path: Path) -> None:
     line = " ".join(f"word{number}" for number in range(1000))
     with library(write(tmp_path, {"a.txt": line}), engine="memory:") as lib:
         lib.index()
@@ -152,7 +152,7 @@ def test_every_level_has_its_lines(snapshot: Snapshot) -> None:
             assert chunk.lines[1] <= last
 
 
-def test_what_is_kept_of_levels_is_what_looking_at_the_page_gives(snapshot: Snapshot) -> None:
+def test_stored_levels_equal_computed_ones(snapshot: Snapshot) -> None:
     (id,) = snapshot.documents.files()
     chunks = snapshot.documents.chunks_of(id)
     kept = snapshot.documents.context_levels([chunk.id for chunk in chunks])

@@ -1,4 +1,4 @@
-"""What is shown once: nearly the same text, nearly the same meaning; and what is put apart."""
+"""Exact, near and semantic duplicates, and diversification."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ same_or_not = st.lists(
 
 @given(same_or_not)
 @example([(13, "a", " "), (13, "b", " "), (13, "a", "\n")])
-def test_the_same_words_are_shown_once_however_far_texts_are_alike(
+def test_exact_duplicates_ignore_white_space_and_long_common_prefixes(
     made: list[tuple[int, str, str]],
 ) -> None:
     texts = [space.join(["word"] * count + [end, ""]) for count, end, space in made]
@@ -64,14 +64,14 @@ def test_the_same_words_are_shown_once_however_far_texts_are_alike(
     ]
 
 
-def test_trigrams_are_runs_of_three_without_case_and_accents() -> None:
+def test_trigrams_ignore_case_and_accents() -> None:
     assert trigrams(normalize("Café  \n au")) == {"caf", "afe", "fe ", "e a", " au"}
     assert trigrams("ab") == {"ab"}
     # abc, bcd against bcd, cde: one of three.
     assert jaccard(trigrams("abcd"), trigrams("bcde")) == pytest.approx(1 / 3)
 
 
-def test_at_seven_tenths_the_better_of_two_stays() -> None:
+def test_the_better_of_two_near_duplicates_is_kept_at_a_jaccard_of_0_7() -> None:
     # The runs of "abcdefghij" are 8; one more letter makes 9, two 10, three 11, four 12.
     ten = "abcdefghij"
     assert jaccard(trigrams(ten), trigrams(ten + "klm")) == pytest.approx(8 / 11)  # 0.727
@@ -80,7 +80,7 @@ def test_at_seven_tenths_the_better_of_two_stays() -> None:
     assert [hit.chunk.text for hit in found] == [ten, ten + "klmn"]
 
 
-def test_what_is_dropped_drops_nothing_itself() -> None:
+def test_a_dropped_passage_drops_no_other() -> None:
     # Each is near the one before it, but the third is not near the first, which stays.
     one, two, three = "abcdefghij", "abcdefghijklm", "abcdefghijklmnopq"
     assert jaccard(trigrams(two), trigrams(three)) == pytest.approx(11 / 15)
@@ -91,7 +91,7 @@ def test_what_is_dropped_drops_nothing_itself() -> None:
 DAY = "Walked to the office along the river, wrote the report and cooked pasta in the evening"
 
 
-def test_a_text_with_a_word_of_the_question_that_all_before_it_lack_is_no_copy() -> None:
+def test_a_near_duplicate_with_a_query_term_that_all_before_it_lack_is_kept() -> None:
     days = [f"{DAY}.", f"{DAY} with Ann.", f"{DAY} with quince.", f"{DAY} with quinces!"]
     near = [jaccard(trigrams(normalize(days[0])), trigrams(normalize(day))) for day in days]
     assert min(near) > 0.7
@@ -104,7 +104,7 @@ def test_a_text_with_a_word_of_the_question_that_all_before_it_lack_is_no_copy()
 
 
 @pytest.mark.parametrize("place", ["title", "headings", "path"])
-def test_what_a_text_stands_under_counts_as_well(place: str) -> None:
+def test_query_terms_in_path_title_and_headings_count_too(place: str) -> None:
     first, second = told([f"{DAY} 1", f"{DAY} 2"])
     changed = {
         "title": replace(second.chunk, title="2026-03-05"),
@@ -131,7 +131,7 @@ def brute_force(texts: list[str], overlap: float) -> list[str]:
 @example(["", "", "a"], 0.7)
 @example(["aa", "aa a"], 0.2)
 @example(["\U000e0101ab", "\ud800ab", "ab\udfff"], 0.7)
-def test_near_text_is_exactly_what_comparing_all_pairs_would_give(
+def test_near_duplicates_equal_those_of_comparing_all_pairs(
     texts: list[str], overlap: float
 ) -> None:
     hits = tuple(
@@ -143,7 +143,7 @@ def test_near_text_is_exactly_what_comparing_all_pairs_would_give(
 
 
 @given(st.lists(st.text(max_size=30).map(normalize), min_size=1, max_size=6))
-def test_sketches_never_differ_in_more_than_their_texts_do(texts: list[str]) -> None:
+def test_signatures_never_differ_in_more_bits_than_trigrams(texts: list[str]) -> None:
     known = signatures(texts)
     sets = [trigrams(text.ljust(3, "\0")) for text in texts]
     assert [len(known.unique_trigrams(at)) for at in range(len(sets))] == [
@@ -156,7 +156,7 @@ def test_sketches_never_differ_in_more_than_their_texts_do(texts: list[str]) -> 
 
 
 @pytest.mark.parametrize("overlap", [0.0, 1.1])
-def test_an_overlap_is_a_share(overlap: float) -> None:
+def test_an_overlap_out_of_bounds_is_an_error(overlap: float) -> None:
     with pytest.raises(SettingsError, match="overlap"):
         build_stage(NearDuplicates, overlap=overlap)
 
@@ -190,7 +190,7 @@ def names(hits: Hits) -> list[str]:
     return [hit.chunk.path.removesuffix(".md") for hit in hits]
 
 
-def test_of_what_means_the_same_the_best_stays(meanings: tuple[Tools, dict[str, Hit]]) -> None:
+def test_the_best_of_semantic_duplicates_is_kept(meanings: tuple[Tools, dict[str, Hit]]) -> None:
     # cos 20° is 0.94, cos 40° 0.77: b goes because of a, and c stays since b is gone.
     hits = meant(meanings, {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6, "e": 0.5})
     assert names(SemanticDuplicates(0.85)(QUERY, hits, meanings[0])) == ["a", "c", "d", "e"]
@@ -199,7 +199,7 @@ def test_of_what_means_the_same_the_best_stays(meanings: tuple[Tools, dict[str, 
     assert names(SemanticDuplicates(0.95)(QUERY, hits, meanings[0])) == ["b", "a", "c", "d"]
 
 
-def test_a_word_of_the_question_that_all_before_it_lack_means_something_else(
+def test_a_semantic_duplicate_with_a_new_query_term_is_kept(
     meanings: tuple[Tools, dict[str, Hit]],
 ) -> None:
     # Each is called by its letter: a and b are near, and so are b and c.
@@ -207,7 +207,7 @@ def test_a_word_of_the_question_that_all_before_it_lack_means_something_else(
     assert names(SemanticDuplicates(0.85)(Query("text b"), hits, meanings[0])) == ["a", "b", "d"]
 
 
-def test_a_cosine_of_one_keeps_even_what_is_equal() -> None:
+def test_a_cosine_of_one_keeps_even_equal_vectors() -> None:
     model = FakeEmbedder(dimension=2)
     twins = [entry(f"{name}.md", f"the text of {name}") for name in "ab"]
     digests = tuple(each.chunks[0].digest for each in twins)
@@ -221,7 +221,9 @@ def test_a_cosine_of_one_keeps_even_what_is_equal() -> None:
         assert SemanticDuplicates(0.99)(QUERY, hits, Tools(snapshot, model)) == hits[:1]
 
 
-def test_without_a_model_nothing_means_the_same(meanings: tuple[Tools, dict[str, Hit]]) -> None:
+def test_without_a_model_there_are_no_semantic_duplicates(
+    meanings: tuple[Tools, dict[str, Hit]],
+) -> None:
     hits = meant(meanings, {"a": 0.9, "b": 0.8})
     assert SemanticDuplicates(0.85)(QUERY, hits, replace(meanings[0], embedder=None)) == hits
     other = FakeEmbedder(dimension=3)
@@ -230,7 +232,7 @@ def test_without_a_model_nothing_means_the_same(meanings: tuple[Tools, dict[str,
         build_stage(SemanticDuplicates, cosine=0)
 
 
-def test_something_else_comes_before_more_of_the_same(
+def test_diversity_moves_a_similar_passage_behind_a_different_one(
     meanings: tuple[Tools, dict[str, Hit]],
 ) -> None:
     # After a: b is worth .7 x .8 - .3 x .94 = .278, d .7 x .6 - .3 x 0 = .42; then b before c,
@@ -243,14 +245,14 @@ def test_something_else_comes_before_more_of_the_same(
     assert [why.stage for hit in found for why in hit.why] == ["diversity", "diversity"]
 
 
-def test_where_only_relevance_counts_nothing_moves(meanings: tuple[Tools, dict[str, Hit]]) -> None:
+def test_with_a_relevance_of_one_nothing_moves(meanings: tuple[Tools, dict[str, Hit]]) -> None:
     hits = meant(meanings, {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6})
     assert Diversity(relevance=1)(QUERY, hits, meanings[0]) == hits
     with pytest.raises(SettingsError, match="relevance"):
         build_stage(Diversity, relevance=2)
 
 
-def test_texts_tell_what_differs_where_there_are_no_vectors() -> None:
+def test_diversity_compares_trigrams_where_there_are_no_vectors() -> None:
     texts = ["apples and pears", "apples and pears too", "something else entirely"]
     hits = tuple(
         replace(hit, score=score) for hit, score in zip(told(texts), [0.9, 0.8, 0.75], strict=True)
@@ -275,9 +277,7 @@ def test_diversity_drops_nothing(scores: dict[str, float]) -> None:
         ("the mouse", "mice"),
     ],
 )
-def test_a_form_that_no_ending_tells_makes_a_near_text_more_than_a_copy(
-    asked: str, said: str
-) -> None:
+def test_an_irregular_form_of_a_query_term_keeps_a_near_duplicate(asked: str, said: str) -> None:
     day = "Went to the market in the morning, then worked in the garden until it was dark."
     found = NearDuplicates()(Query(asked), told([day, f"{day} {said}", f"{day} bread"]), TOOLS)
     assert [hit.chunk.text for hit in found] == [day, f"{day} {said}"]

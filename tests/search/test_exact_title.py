@@ -1,4 +1,4 @@
-"""Documents that say of themselves what they are about, where others speak of it more."""
+"""Documents with the query among the keywords of their frontmatter."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def paths(hits: Hits) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "keyword", "semantic"])
-def test_a_keyword_puts_its_document_into_the_first_five(lib: marklight.Library, mode: str) -> None:
+def test_a_document_with_the_keyword_is_among_the_first_five(
+    lib: marklight.Library, mode: str
+) -> None:
     found = paths(lib.search("canary release", mode=mode, refresh=False).hits)
     assert "rollout.md" in found[:5]
     skipped = lib.search(
@@ -56,7 +58,7 @@ def lifted(lib: marklight.Library, text: str, hits: Hits, filters: Filters | Non
         )
 
 
-def test_three_stay_before_it_and_its_score_is_enough_to_be_an_answer(
+def test_three_hits_stay_before_a_keyword_match(
     lib: marklight.Library,
 ) -> None:
     hits = hits_of({"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6, "e": 0.5})
@@ -67,7 +69,7 @@ def test_three_stay_before_it_and_its_score_is_enough_to_be_an_answer(
     assert (only, score) == ("rollout.md", 2 / 6)
 
 
-def test_of_many_two_are_lifted_and_what_nobody_names_changes_nothing(
+def test_two_keyword_matches_at_most_are_raised(
     lib: marklight.Library,
 ) -> None:
     hits = hits_of({"a": 0.4, "b": 0.3})
@@ -75,13 +77,13 @@ def test_of_many_two_are_lifted_and_what_nobody_names_changes_nothing(
     assert lifted(lib, "slow", hits) is hits
 
 
-def test_who_is_brought_in_passes_the_filters(lib: marklight.Library) -> None:
+def test_an_added_keyword_match_passes_the_filters(lib: marklight.Library) -> None:
     assert paths(lifted(lib, "slowly", (), Filters(paths=("t*.md",)))) == ["third.md"]
     # Nobody knows whether its first passage does.
     assert lifted(lib, "slowly", (), Filters(without=("tea",))) == ()
 
 
-def test_a_document_that_is_gone_is_not_brought_back(lib: marklight.Library) -> None:
+def test_a_missing_file_is_not_added(lib: marklight.Library) -> None:
     with lib.engine.snapshot() as snapshot:
         assert (
             with_keyword_matches(Query("rare"), (), Tools(snapshot, exists=lambda _: False)) == ()

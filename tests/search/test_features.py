@@ -1,4 +1,4 @@
-"""What speaks for a passage, and what all of them say of the question."""
+"""Features of passages and queries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.making import library, write
 from tests.search.building import PAGES, listed
 
 
-def test_evidence_is_what_each_list_says_and_what_the_passage_has_of_the_words(
+def test_features_combine_scores_of_the_lists_with_term_coverage(
     tools: Tools,
 ) -> None:
     lists = {
@@ -44,7 +44,7 @@ def test_evidence_is_what_each_list_says_and_what_the_passage_has_of_the_words(
     assert (one.links, three.links) == pytest.approx((log2(3), 0.0))
 
 
-def test_a_page_of_words_is_no_surer_of_an_answer_than_a_long_question(tools: Tools) -> None:
+def test_query_length_is_capped_at_twenty_terms(tools: Tools) -> None:
     lists = {"semantic": listed(tools, "semantic", a=0.9), "keyword": ()}
 
     def length(count: int) -> float:
@@ -56,7 +56,7 @@ def test_a_page_of_words_is_no_surer_of_an_answer_than_a_long_question(tools: To
     assert [length(count) for count in (2, 20, 300)] == pytest.approx([log(3), log(21), log(21)])
 
 
-def test_words_tell_the_more_the_longer_a_question_is_up_to_twenty(tools: Tools) -> None:
+def test_lexical_grows_with_the_query_length_up_to_twenty_terms(tools: Tools) -> None:
     lists = {
         "semantic": listed(tools, "semantic", a=0.9),
         "keyword": listed(tools, "keyword", a=6.0),
@@ -82,7 +82,7 @@ def test_words_tell_the_more_the_longer_a_question_is_up_to_twenty(tools: Tools)
         ("the", 0.0),
     ],
 )
-def test_a_document_may_be_meant_by_the_words_of_its_path(
+def test_path_is_the_share_of_query_terms_in_the_path(
     tmp_path: Path, text: str, share: float
 ) -> None:
     page = "databases/keep-alive_backups.md"
@@ -98,7 +98,9 @@ def test_a_document_may_be_meant_by_the_words_of_its_path(
             assert one.path == 0
 
 
-def test_a_passage_that_is_not_embedded_may_be_as_near_as_its_words_tell(tools: Tools) -> None:
+def test_the_cosine_of_a_passage_without_a_vector_is_estimated_from_its_coverage(
+    tools: Tools,
+) -> None:
     lists = {
         "semantic": listed(tools, "semantic", a=0.9, b=0.8),
         "keyword": listed(tools, "keyword", c=6.0),
@@ -116,7 +118,9 @@ def test_a_passage_that_is_not_embedded_may_be_as_near_as_its_words_tell(tools: 
     assert meaning(Query("espresso", hypothesis="A pot of coffee.")) == pytest.approx(8)
 
 
-def test_words_tell_of_an_answer_where_what_has_most_of_them_is_not_embedded(tools: Tools) -> None:
+def test_lexical_weights_are_needed_where_the_passage_with_most_terms_has_no_vector(
+    tools: Tools,
+) -> None:
     lists = {
         "semantic": listed(tools, "semantic", a=0.9, b=0.8),
         "keyword": listed(tools, "keyword", c=6.0),
@@ -132,7 +136,7 @@ def test_words_tell_of_an_answer_where_what_has_most_of_them_is_not_embedded(too
     assert not told("espresso", hypothesis="A pot of coffee.")
 
 
-def test_what_is_not_embedded_yet_is_found_by_its_words(tmp_path: Path) -> None:
+def test_a_passage_without_a_vector_is_found_by_its_terms(tmp_path: Path) -> None:
     write(tmp_path / "docs", PAGES)
     engine = f"file:{tmp_path / 'index'}"
     with marklight.open(tmp_path / "docs", {"engine": engine}) as lib:
@@ -145,7 +149,7 @@ def test_what_is_not_embedded_yet_is_found_by_its_words(tmp_path: Path) -> None:
             assert lib.search(text, refresh=False).hits[0].chunk.path == "d.md", text
 
 
-def test_words_that_mean_nearly_the_same_count_as_far_as_they_do_where_nobody_has_the_questions_own(
+def test_expansion_terms_count_by_their_similarity_where_no_passage_has_a_query_term(
     tools: Tools,
 ) -> None:
     lists = {"semantic": listed(tools, "semantic", a=0.9, c=0.7), "keyword": ()}
@@ -163,7 +167,7 @@ def test_words_that_mean_nearly_the_same_count_as_far_as_they_do_where_nobody_ha
 
 
 @pytest.mark.parametrize("name", ["RollBack", "rollBack", "roll_back"])
-def test_a_name_alone_is_a_single_word_though_it_is_looked_for_in_its_parts(
+def test_an_identifier_alone_is_one_term_though_its_parts_are_searched_too(
     tools: Tools, name: str
 ) -> None:
     lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8), "keyword": ()}
@@ -171,7 +175,7 @@ def test_a_name_alone_is_a_single_word_though_it_is_looked_for_in_its_parts(
     assert query_features(lists, found, Query(name), tools).query_length == pytest.approx(log(2))
 
 
-def test_what_stands_in_a_passage_as_it_is_typed_is_meant_to_the_letter(tools: Tools) -> None:
+def test_exact_phrase_marks_passages_that_contain_the_query_as_typed(tools: Tools) -> None:
     lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8), "keyword": ()}
 
     def asked(text: str) -> tuple[float, float, float]:
@@ -190,7 +194,7 @@ def test_what_stands_in_a_passage_as_it_is_typed_is_meant_to_the_letter(tools: T
     assert asked("earlier replicas") == pytest.approx((0.0, 0.0, 2))
 
 
-def test_a_passage_has_a_name_that_it_writes_in_other_letters(tools: Tools) -> None:
+def test_an_identifier_matches_whatever_its_case(tools: Tools) -> None:
     lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8), "keyword": ()}
     one, two = passage_features(lists, Query("RollBack"), tools).values()
     # It says neither `roll` nor `back`.
@@ -201,7 +205,7 @@ def test_a_passage_has_a_name_that_it_writes_in_other_letters(tools: Tools) -> N
     assert (one.coverage, one.exact_phrase, two.coverage) == (0.5, 0.0, 0.5)
 
 
-def test_what_links_lead_to_counts_where_words_do_not(tools: Tools) -> None:
+def test_the_link_score_replaces_a_lower_lexical_score(tools: Tools) -> None:
     lists = {
         "semantic": listed(tools, "semantic", a=0.9, b=0.8),
         "keyword": listed(tools, "keyword", a=6.0),
@@ -216,7 +220,7 @@ def test_what_links_lead_to_counts_where_words_do_not(tools: Tools) -> None:
     assert words[1] == pytest.approx(0.4 * 2**0.75)
 
 
-def test_a_question_is_judged_by_the_best_of_each_list(tools: Tools) -> None:
+def test_query_features_are_computed_over_the_best_of_each_list(tools: Tools) -> None:
     lists = {
         "semantic": listed(tools, "semantic", a=0.9, b=0.8, c=0.7),
         "keyword": listed(tools, "keyword", a=6.0, b=3.0),
@@ -238,7 +242,7 @@ def test_a_question_is_judged_by_the_best_of_each_list(tools: Tools) -> None:
     )
 
 
-def test_a_passage_leads_where_no_more_than_one_other_has_as_much_of_the_words(
+def test_coverage_lead_is_the_distance_to_the_third_highest_coverage(
     tools: Tools,
 ) -> None:
     lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8, c=0.7), "keyword": ()}
@@ -265,7 +269,7 @@ def test_a_passage_leads_where_no_more_than_one_other_has_as_much_of_the_words(
         (Filters(paths=("none.md",)), 25),
     ],
 )
-def test_a_question_within_a_filter_is_asked_of_a_library_of_what_passes(
+def test_corpus_size_counts_passages_that_pass_the_filters(
     tmp_path: Path, filters: Filters, passages: int
 ) -> None:
     pages = {f"{day:02}.md": f"# Day {day}\n\nRain.\n" for day in range(40)}
@@ -281,7 +285,7 @@ def test_a_question_within_a_filter_is_asked_of_a_library_of_what_passes(
     "text, share",
     [("pancake recipe", 1.0), ("recipe for sushi", 0.0), ("pancake recipe for children", 1 / 3)],
 )
-def test_what_all_of_a_path_says_tells_of_an_answer_and_a_folder_alone_does_not(
+def test_a_path_counts_as_coverage_only_beyond_half_of_the_terms(
     tmp_path: Path, text: str, share: float
 ) -> None:
     pages = {"recipes/pancakes.md": "# Sunday\n\nFlour, eggs and milk.\n"}
@@ -294,7 +298,7 @@ def test_what_all_of_a_path_says_tells_of_an_answer_and_a_folder_alone_does_not(
     assert seen.best_coverage == pytest.approx(share)
 
 
-def test_where_nothing_has_the_words_they_agree_with_meaning_as_little_as_the_last_does(
+def test_without_keyword_candidates_the_lexical_cosine_is_the_lowest_one(
     tools: Tools,
 ) -> None:
     lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8, c=0.7), "keyword": ()}

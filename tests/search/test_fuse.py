@@ -48,7 +48,7 @@ def test_ranks_one_and_ten_add_up() -> None:
     assert sums(Reciprocal()(lists, QUERY, TOOLS))["a"] == pytest.approx(0.0307, abs=5e-5)
 
 
-def test_weights_count() -> None:
+def test_rank_fusion_uses_its_weights() -> None:
     lists = {"semantic": ranked("x", "y", "a"), "keyword": ranked("p", "q", "r", "s", "a")}
     stage = Reciprocal(weights={"semantic": 1.2, "keyword": 0.8})
     found = sums(stage(lists, QUERY, TOOLS))["a"]
@@ -56,12 +56,12 @@ def test_weights_count() -> None:
     assert found == pytest.approx(0.0313, abs=6e-5)
 
 
-def test_first_in_every_list_is_certain_by_rank() -> None:
+def test_first_in_every_list_scores_one_in_rank_fusion() -> None:
     lists = {"semantic": ranked("a"), "keyword": ranked("a")}
     assert Reciprocal()(lists, QUERY, TOOLS)[0].score == pytest.approx(1.0)
 
 
-def test_the_weighted_sum_of_the_mission() -> None:
+def test_a_weighted_sum_of_normalized_scores() -> None:
     lists = {
         "keyword": hits_of({"42": 3.2, "43": 5.8, "44": 1.1}),
         "semantic": hits_of({"42": 0.92, "43": 0.78, "45": 0.85}),
@@ -77,7 +77,7 @@ def test_one_list_alone_keeps_its_order_and_ends_at_one() -> None:
     assert [(hit.chunk.id, hit.score) for hit in found] == [("a", 1.0), ("b", 0.25)]
 
 
-def test_a_fused_hit_remembers_both_retrievers() -> None:
+def test_the_trace_of_a_fused_hit_has_both_retrievers() -> None:
     lists = {
         "keyword": hits_of({"a": 2.0}, by="keyword"),
         "semantic": hits_of({"a": 0.5}, by="semantic"),
@@ -86,7 +86,7 @@ def test_a_fused_hit_remembers_both_retrievers() -> None:
     assert [why.stage for why in hit.why] == ["keyword", "semantic", "weighted_sum"]
 
 
-def test_what_suits_the_question_counts_more_and_the_sum_stays_one() -> None:
+def test_query_weights_shift_the_balance_of_a_weighted_sum() -> None:
     lists = {"keyword": hits_of({"a": 2.0}), "semantic": hits_of({"a": 0.5, "b": 0.5})}
     found = {
         hit.chunk.id: hit.score
@@ -96,14 +96,14 @@ def test_what_suits_the_question_counts_more_and_the_sum_stays_one() -> None:
     assert found == pytest.approx({"a": 0.5 * 2.0 / 2.0 + 0.5 * 0.5, "b": 0.5 * 0.5})
 
 
-def test_by_rank_too_what_suits_the_question_counts_more() -> None:
+def test_query_weights_shift_the_balance_of_rank_fusion() -> None:
     lists = {"keyword": ranked("a"), "semantic": ranked("b")}
     found = sums(Reciprocal()(lists, Query("x", weights={"semantic": 1.5}), TOOLS))
     # 1 and 1.5 brought back to a sum of 2: 0.8 and 1.2.
     assert found == pytest.approx({"a": 0.8 / 61, "b": 1.2 / 61})
 
 
-def test_links_count_with_their_own_weight_and_are_parts_of_one_already() -> None:
+def test_link_scores_have_a_weight_and_are_not_normalized() -> None:
     lists = {
         "keyword": hits_of({"a": 4.0}),
         "semantic": hits_of({"a": 0.5}),
@@ -121,19 +121,19 @@ def test_links_count_with_their_own_weight_and_are_parts_of_one_already() -> Non
 
 
 @pytest.mark.parametrize("stage", [WeightedSum(), ScoreAware(), Reciprocal()])
-def test_a_list_that_found_nothing_leaves_its_weight_to_the_others(stage: Any) -> None:
+def test_the_weight_of_an_empty_list_goes_to_the_others(stage: Any) -> None:
     alone = stage({"keyword": hits_of({"a": 8.0, "b": 2.0})}, QUERY, TOOLS)
     beside = {"semantic": (), "keyword": hits_of({"a": 8.0, "b": 2.0}), "graph": ()}
     assert stage(beside, QUERY, TOOLS) == alone
     assert alone[0].score == pytest.approx(1.0)
 
 
-def test_a_list_without_weight_still_answers_alone() -> None:
+def test_a_list_without_weight_counts_if_it_is_alone() -> None:
     found = WeightedSum(keyword=0.0)({"keyword": hits_of({"a": 8.0, "b": 2.0})}, QUERY, TOOLS)
     assert [(hit.chunk.id, hit.score) for hit in found] == [("a", 1.0), ("b", 0.25)]
 
 
-def test_a_flat_list_counts_less_than_one_that_tells_its_passages_apart() -> None:
+def test_a_list_with_flat_scores_counts_less() -> None:
     lists = {
         "keyword": hits_of({"a": 6.0, "b": 6.0}),
         "semantic": hits_of({"a": 0.6, "b": 0.75, "c": 0.9}),
@@ -150,7 +150,7 @@ def test_a_flat_list_counts_less_than_one_that_tells_its_passages_apart() -> Non
     )
 
 
-def test_the_only_passage_with_the_word_stands_out() -> None:
+def test_the_only_keyword_candidate_has_a_high_variance() -> None:
     lists = {
         "keyword": hits_of({"worded": 4.0}),
         "semantic": hits_of({"a": 0.70, "b": 0.69, "c": 0.68, "worded": 0.66}),
@@ -159,7 +159,7 @@ def test_the_only_passage_with_the_word_stands_out() -> None:
     assert ScoreAware()(lists, QUERY, TOOLS)[0].chunk.id == "worded"
 
 
-def test_cosines_close_together_decide_as_much_as_words_do() -> None:
+def test_stretched_cosines_count_as_much_as_keyword_scores() -> None:
     lists = {
         "keyword": hits_of({"worded": 5.0, "meant": 2.0}),
         "semantic": hits_of({"meant": 0.84, "worded": 0.75, "neither": 0.70}),
@@ -177,7 +177,7 @@ def test_lists_that_are_all_flat_keep_their_weights() -> None:
     )
 
 
-def test_cosines_that_meet_no_other_list_stay_as_they_are() -> None:
+def test_cosines_alone_are_not_stretched() -> None:
     found = ScoreAware()({"semantic": hits_of({"a": 0.9, "b": 0.8}), "keyword": ()}, QUERY, TOOLS)
     assert [(hit.chunk.id, hit.score) for hit in found] == [("a", 0.9), ("b", 0.8)]
 
@@ -192,7 +192,7 @@ def test_cosines_that_meet_no_other_list_stay_as_they_are() -> None:
         st.sampled_from(["keyword", "semantic", "graph", "code"]), st.floats(0.01, 100)
     ),
 )
-def test_whatever_suits_the_question_scores_stay_between_0_and_1(
+def test_scores_stay_between_0_and_1_with_any_query_weights(
     stage: Any, scores: dict[str, dict[str, float]], weights: dict[str, float]
 ) -> None:
     lists = {name: hits_of(each) for name, each in scores.items()}
@@ -215,12 +215,12 @@ def test_whatever_suits_the_question_scores_stay_between_0_and_1(
         (Reciprocal, {"weights": {"keyword": 0.0}}),
     ],
 )
-def test_weights_that_make_no_sense_are_refused(stage: Any, given: dict[str, Any]) -> None:
+def test_weights_out_of_bounds_are_errors(stage: Any, given: dict[str, Any]) -> None:
     with pytest.raises(SettingsError):
         build_stage(stage, **given)
 
 
-def test_a_passage_that_only_words_found_has_the_cosine_that_it_has(tmp_path: Path) -> None:
+def test_a_keyword_candidate_gets_its_own_cosine(tmp_path: Path) -> None:
     pages = {f"{name}.md": f"# {name}\n\nabout {name} and nothing else\n" for name in "abcdef"}
     with library(write(tmp_path, {**pages, "rare.md": "# rare\n\nxylophone\n"})) as lib:
         lib.index()

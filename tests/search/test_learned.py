@@ -1,4 +1,4 @@
-"""What was learned of evidence, and the probabilities that become of it."""
+"""Learned fusion: weights, softmax and calibrated probabilities."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def scored(
     return found.answer, {id: found.score(id) for id in sums}
 
 
-def test_a_probability_is_that_of_an_answer_times_that_of_this_passage() -> None:
+def test_a_score_is_answer_probability_times_relevance() -> None:
     answer, likely = scored({"a": 1.0, "b": 0.0}, ["a", "b"], FLAT)
     assert answer == pytest.approx(1 / (1 + exp(-2 * 0.5)))
     # Of the two sums e and 1: the share of the first is e / (e + 1), and odds of that share.
@@ -71,7 +71,7 @@ def test_a_probability_is_that_of_an_answer_times_that_of_this_passage() -> None
     assert likely["b"] == pytest.approx(answer * (1 - share) / (2 - share))
 
 
-def test_where_it_is_certain_that_something_answers_only_which_passage_does_is_asked() -> None:
+def test_a_certain_answer_has_probability_one() -> None:
     given = {"a": 1.0, "b": 0.0}, ["a", "b"], FLAT
     doubted, likely = scored(*given)
     answer, certain = scored(*given, certain=True)
@@ -79,12 +79,12 @@ def test_where_it_is_certain_that_something_answers_only_which_passage_does_is_a
     assert certain == pytest.approx({id: each / doubted for id, each in likely.items()})
 
 
-def test_a_single_word_has_a_curve_of_its_own() -> None:
+def test_a_single_term_has_an_answer_curve_of_its_own() -> None:
     assert weights().answer_probability(FLAT) > 0.5
     assert weights().answer_probability(FLAT._replace(query_length=log(1 + 1))) < 1e-9
 
 
-def test_passages_of_one_document_do_not_stand_in_each_others_way() -> None:
+def test_passages_of_one_document_do_not_compete() -> None:
     _, alone = scored({"a": 1.0}, ["a"], FLAT)
     _, beside = scored({"a": 1.0, "same": 0.9}, ["a"], FLAT)
     assert beside["a"] == alone["a"]
@@ -105,7 +105,7 @@ QUERY_FEATURES = st.builds(
     sums=st.dictionaries(st.text("abc", min_size=1), st.floats(-30, 30), min_size=1),
     seen=QUERY_FEATURES,
 )
-def test_what_was_learned_keeps_the_order_and_stays_between_0_and_1(
+def test_learned_curves_are_monotonic_and_stay_between_0_and_1(
     mode: str, sums: dict[str, float], seen: QueryFeatures
 ) -> None:
     for one in all_weights()[mode].values():
@@ -117,7 +117,7 @@ def test_what_was_learned_keeps_the_order_and_stays_between_0_and_1(
         assert ranked == sorted(ranked, reverse=True)
 
 
-def test_every_way_of_searching_has_weights_for_any_model_and_the_default_one_its_own() -> None:
+def test_every_mode_has_weights_for_any_model_and_for_the_default_model() -> None:
     for mode in ("hybrid", "semantic"):
         assert is_calibrated(mode, models.load().fingerprint)
         assert not is_calibrated(mode, "another")
@@ -126,7 +126,7 @@ def test_every_way_of_searching_has_weights_for_any_model_and_the_default_one_it
     assert weights_for("code", "") is None
 
 
-def test_a_model_that_was_not_measured_is_judged_by_the_order_of_its_cosines() -> None:
+def test_weights_for_any_model_use_no_absolute_cosines() -> None:
     for mode in ("hybrid", "semantic"):
         one = all_weights()[mode][ANY_MODEL]
         used = {
@@ -138,7 +138,7 @@ def test_a_model_that_was_not_measured_is_judged_by_the_order_of_its_cosines() -
         assert not used & {"cosine", "best_cosine", "top5_cosine", "cosine_range", "lexical_cosine"}
 
 
-def test_in_other_letters_a_question_is_answered_by_words_or_not_at_all(tmp_path: Path) -> None:
+def test_a_query_in_another_script_needs_matching_terms(tmp_path: Path) -> None:
     pages = {"a.md": "# 数据库\n\n备份保留三十天。\n", "b.md": "# 厨房\n\n咖啡机每周清洗。\n"}
     with marklight.open(write(tmp_path, pages), {"engine": "memory:"}) as lib:
         lib.index()
@@ -155,7 +155,7 @@ def test_in_other_letters_a_question_is_answered_by_words_or_not_at_all(tmp_path
 COPIES = {f"{page}.md": "# Copy\n\nReturn to an earlier revision.\n" for page in "abcd"}
 
 
-def test_copies_of_a_passage_do_not_share_its_probability(tmp_path: Path) -> None:
+def test_exact_duplicates_do_not_lower_the_probability(tmp_path: Path) -> None:
     scores = []
     for pages in (COPIES, {"a.md": COPIES["a.md"]}):
         with library(write(tmp_path / str(len(pages)), pages), engine="memory:") as lib:
@@ -168,7 +168,7 @@ def test_copies_of_a_passage_do_not_share_its_probability(tmp_path: Path) -> Non
     assert scores == pytest.approx([scores[0]] * 5)
 
 
-def test_a_score_does_not_hang_on_how_many_are_looked_at(tmp_path: Path) -> None:
+def test_a_score_does_not_depend_on_the_number_of_candidates(tmp_path: Path) -> None:
     titles = ["Page"] * POOL_SIZE + ["Wide question"] * 5
     pages = {f"{chr(97 + at)}.md": f"# {title}\n\n{at}\n" for at, title in enumerate(titles)}
     with library(write(tmp_path, pages), engine="memory:") as lib:
@@ -187,7 +187,7 @@ def test_a_score_does_not_hang_on_how_many_are_looked_at(tmp_path: Path) -> None
     assert [scores[hit.chunk.id] for hit in few] == pytest.approx([hit.score for hit in few])
 
 
-def test_fusion_tells_every_part_of_a_score(tools: Tools) -> None:
+def test_learned_fusion_records_every_part_of_a_score(tools: Tools) -> None:
     lists = {
         "semantic": listed(tools, "semantic", a=0.9, b=0.8, c=0.7),
         "keyword": listed(tools, "keyword", a=6.0, b=3.0),
@@ -205,7 +205,7 @@ def test_fusion_tells_every_part_of_a_score(tools: Tools) -> None:
     assert said["learned"] == first.score < said["answer"]
 
 
-def test_keyword_search_tells_its_score_once_as_it_was_found(tools: Tools) -> None:
+def test_the_trace_has_the_keyword_score_once(tools: Tools) -> None:
     lists = {"keyword": listed(tools, "keyword", a=6.0, b=3.0)}
     first, *_ = Learned()(lists, Query("rollback replicas"), tools)
     assert [why.value for why in first.why if why.stage == "keyword"] == [6.0]
@@ -215,14 +215,14 @@ def test_keyword_search_tells_its_score_once_as_it_was_found(tools: Tools) -> No
     "kind, lists",
     [("keyword", ("keyword",)), ("keyword", ("keyword", "graph")), ("semantic", ("semantic",))],
 )
-def test_a_list_alone_keeps_its_order(tools: Tools, kind: str, lists: tuple[str, ...]) -> None:
+def test_a_single_list_keeps_its_order(tools: Tools, kind: str, lists: tuple[str, ...]) -> None:
     hits = listed(tools, kind, a=0.5, b=0.8, c=0.7)
     given = {name: hits if name == kind else () for name in lists}
     found = Learned()(given, Query("rollback replicas"), tools)
     assert [hit.chunk.path for hit in found] == ["b.md", "c.md", "a.md"]
 
 
-def test_code_has_no_probability_and_is_a_part_of_the_best(tools: Tools) -> None:
+def test_code_scores_are_divided_by_the_best(tools: Tools) -> None:
     lists = {"code": listed(tools, "code", a=8.0, b=2.0)}
     found = Learned()(lists, Query("replicas", mode=Mode.CODE), tools)
     assert [hit.score for hit in found] == [1.0, 0.25]

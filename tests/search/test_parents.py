@@ -1,4 +1,4 @@
-"""Sections in place of passages, and how to get them again."""
+"""Parent sections in place of passages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def search(lib: marklight.Library, parents: bool = False) -> marklight.Answer:
     )
 
 
-def test_each_section_stands_once_with_the_score_of_its_best_passage(
+def test_each_section_is_returned_once_with_its_best_score(
     lib: marklight.Library,
 ) -> None:
     children, parents = search(lib), search(lib, parents=True)
@@ -51,7 +51,7 @@ def test_each_section_stands_once_with_the_score_of_its_best_passage(
     assert {hit.chunk.id: hit.score for hit in parents.hits} == best
 
 
-def test_a_section_is_text_of_its_lines_and_holds_its_passages(lib: marklight.Library) -> None:
+def test_a_section_contains_its_passages(lib: marklight.Library) -> None:
     children, parents = search(lib), search(lib, parents=True)
     sections = {hit.chunk.id: hit.chunk for hit in parents.hits}
     for hit in children.hits:
@@ -72,7 +72,7 @@ def test_get_follows_the_id_of_a_section(lib: marklight.Library) -> None:
         assert extract.headings == hit.chunk.headings
 
 
-def test_a_passage_whose_section_is_not_known_stays_as_it_is(lib: marklight.Library) -> None:
+def test_a_passage_without_a_section_is_unchanged(lib: marklight.Library) -> None:
     hits = hits_of({"a": 0.9, "b": 0.5})
     with lib.engine.snapshot() as snapshot:
         assert Parents()(Query("x", parents=True), hits, Tools(snapshot)) == hits

@@ -1,4 +1,4 @@
-"""At most so many passages of one document, and which of them."""
+"""Limit of passages per document."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_best_passages_of_each_document_stay() -> None:
     assert shown(hits, most=1) == ["a: one", "b: three"]
 
 
-def test_in_a_diary_the_last_makes_way_for_a_rare_word_that_all_lack() -> None:
+def test_the_last_passage_is_replaced_by_one_with_a_missing_rare_term() -> None:
     diary = ("d: pasta on Monday", "d: pasta on Tuesday", "d: soup on Friday", "d: quince jam")
     assert shown(told(*diary)) == ["d: pasta on Monday", "d: quince jam"]
     # Its best one never does, and where another document has the word none need.
@@ -42,17 +42,17 @@ def test_in_a_diary_the_last_makes_way_for_a_rare_word_that_all_lack() -> None:
     assert shown(told(*diary, "e: quince")) == [*diary[:2], "e: quince"]
 
 
-def test_a_word_that_many_passages_have_is_not_missed() -> None:
+def test_a_common_missing_term_replaces_nothing() -> None:
     often = [f"d: quince, jar {at}" for at in range(3)]
     assert shown(told("d: pasta one", "d: pasta two", *often)) == ["d: pasta one", "d: pasta two"]
 
 
-def test_no_word_gives_way_to_one_that_is_not_rarer() -> None:
+def test_a_passage_with_an_equally_rare_term_is_not_replaced() -> None:
     hits = told("d: plain bread", "d: pasta", "d: quince")
     assert shown(hits) == ["d: plain bread", "d: pasta"]
 
 
-def test_where_more_is_found_than_anybody_sees_the_best_stay() -> None:
+def test_nothing_is_replaced_beyond_five_hits() -> None:
     others = [f"{name}: bread" for name in "efgh"]
     hits = told("d: pasta one", "d: pasta two", *others, "d: quince")
     assert shown(hits) == ["d: pasta one", "d: pasta two", *others]
@@ -62,7 +62,7 @@ words = st.sampled_from(["pasta", "quince", "bread", "pasta quince", "pasta brea
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), words), max_size=30), st.integers(1, 4))
-def test_the_limit_holds_the_order_too_and_the_best_of_each_is_there(
+def test_the_limit_keeps_the_order_and_the_best_of_each_document(
     made: list[tuple[str, str]], most: int
 ) -> None:
     hits = told(*(f"{document}: {text}" for document, text in made))

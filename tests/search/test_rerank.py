@@ -39,7 +39,7 @@ def told(hits: Hits) -> list[tuple[str, float]]:
     return [(hit.chunk.id, round(hit.score, 6)) for hit in hits]
 
 
-def test_the_best_candidates_stand_in_the_order_of_the_model_before_the_rest() -> None:
+def test_the_best_candidates_are_ordered_by_the_model_before_the_rest() -> None:
     hits = hits_of({"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6, "e": 0.3})
     found = Rerank(candidates=3)(
         ASKED, hits, Tools(no_snapshot(), reranker=Reader([0.1, 0.5, 0.4]))
@@ -50,7 +50,7 @@ def test_the_best_candidates_stand_in_the_order_of_the_model_before_the_rest() -
     assert [why.stage for why in found[0].why] == ["test", "rerank"]
 
 
-def test_a_rest_that_is_below_already_is_left_alone() -> None:
+def test_scores_of_the_rest_stay_if_they_are_lower_already() -> None:
     hits = hits_of({"a": 0.9, "b": 0.8, "c": 0.2})
     found = Rerank(candidates=2)(ASKED, hits, Tools(no_snapshot(), reranker=Reader([0.6, 0.7])))
     assert told(found) == [("b", 0.7), ("a", 0.6), ("c", 0.2)]
@@ -62,7 +62,7 @@ def test_a_rest_that_is_below_already_is_left_alone() -> None:
     scores=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12),
     candidates=st.integers(1, 12),
 )
-def test_whatever_the_model_says_the_hits_are_the_same_ones_best_first(
+def test_re_ranking_keeps_all_hits_and_sorts_them(
     before: dict[str, float], scores: list[float], candidates: int
 ) -> None:
     hits = hits_of(before)
@@ -72,7 +72,7 @@ def test_whatever_the_model_says_the_hits_are_the_same_ones_best_first(
     assert all(0.0 <= hit.score <= 1.0 for hit in found)
 
 
-def test_the_model_reads_the_place_of_a_passage_and_its_text() -> None:
+def test_the_model_reads_title_headings_and_text() -> None:
     reader = Reader([0.5])
     hit = Hit(chunk("Deploy", "Use undo.", headings=("Deploy", "Rollback")), 0.5)
     Rerank(budget_ms=70)(ASKED, (hit,), Tools(no_snapshot(), reranker=reader))
@@ -92,7 +92,7 @@ def test_the_model_reads_the_place_of_a_passage_and_its_text() -> None:
         ("部署", None, False),
     ],
 )
-def test_short_questions_are_left_alone_unless_asked(
+def test_short_queries_are_re_ranked_only_on_request(
     text: str, rerank: bool | None, runs: bool
 ) -> None:
     reader = Reader([0.1, 0.9])
@@ -107,7 +107,7 @@ def test_without_a_model_nothing_changes() -> None:
     assert Rerank()(Query("undo a rollout", rerank=True), hits, Tools(no_snapshot())) == hits
 
 
-def test_an_answer_that_ran_out_of_time_says_so() -> None:
+def test_a_notice_reports_that_time_ran_out() -> None:
     said: list[str] = []
     hits = hits_of({"a": 0.9, "b": 0.8, "c": 0.7})
     tools = Tools(no_snapshot(), reranker=Reader([0.4, 0.6]), notify=said.append)
@@ -117,7 +117,7 @@ def test_an_answer_that_ran_out_of_time_says_so() -> None:
     assert len(said) == 1, "all that were chosen were read"
 
 
-def test_what_is_called_exactly_as_the_question_is_not_put_back() -> None:
+def test_exact_matches_stay_first() -> None:
     named = [Hit(chunk(id), score, exact_match=True) for id, score in [("a", 0.9), ("b", 0.8)]]
     hits = best_first([*named, *hits_of({"c": 0.7, "d": 0.6})])
     found = Rerank()(ASKED, hits, Tools(no_snapshot(), reranker=Reader([0.1, 0.95, 0.9, 1.0])))
@@ -126,7 +126,7 @@ def test_what_is_called_exactly_as_the_question_is_not_put_back() -> None:
     assert found[2].score < found[1].score
 
 
-def test_what_was_lifted_among_others_is_read_as_they_are() -> None:
+def test_an_exact_match_that_is_not_first_is_re_ranked() -> None:
     lifted = Hit(chunk("b"), 0.4, exact_match=True)
     hits = best_first([lifted, *hits_of({"a": 0.9, "c": 0.1})])
     found = Rerank()(ASKED, hits, Tools(no_snapshot(), reranker=Reader([0.7, 0.2, 0.9])))
@@ -147,6 +147,6 @@ def test_a_real_cross_encoder_puts_the_answer_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"candidates": 0}, {"budget_ms": -1.0}, {"words": -1}])
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
+def test_settings_out_of_bounds_are_errors(wrong: dict[str, int]) -> None:
     with pytest.raises(SettingsError, match=f"search.rerank.{next(iter(wrong))}"):
         build_stage(Rerank, **wrong)
