@@ -1,7 +1,7 @@
 """A run of commits that is killed repeatedly, and checked after each kill.
 
-Run as `python -m tests.faults.committing FOLDER KILLS SEED`; fails with a message where a view
-differs from what brute force says that commit holds. `watch FOLDER` only looks, while others write.
+Run as `python -m tests.faults.committing FOLDER KILLS SEED`; fails with a message where a snapshot
+differs from that of the memory engine. `watch FOLDER` only reads, while other processes write.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ VOCABULARY = "apple pear plum cherry quince medlar".split()
 
 
 def batches() -> Iterator[Batch]:
-    """Every kind of change, the same in every run."""
+    """Yield batches with every kind of change, the same in every run."""
     chance = random.Random(7)
     for step in range(STEPS):
         entries = [
@@ -47,7 +47,7 @@ def batches() -> Iterator[Batch]:
             for number in chance.sample(range(15), 4)
         ]
         removed = [id_of(f"{number}.md") for number in chance.sample(range(15), 1)]
-        digests = [chunk.digest for each in entries[:3] for chunk in each.chunks]
+        digests = [chunk.digest for item in entries[:3] for chunk in item.chunks]
         yield Batch(
             entries=tuple(entries) if step % 5 else (),
             removed=tuple(removed),
@@ -58,14 +58,14 @@ def batches() -> Iterator[Batch]:
 
 
 def copied(index: Path, to: Path) -> Path:
-    """Copy an index so that it counts as made there, to do it harm: the record then names the last copy."""
+    """Copy an index to damage it, and record the copy as created there."""
     shutil.copytree(index, to)
     ownership.record(to, ownership.owner_id(to))
     return to
 
 
 def resume(folder: Path) -> None:
-    """Commit what is missing, as a run does that finds out where the last one stopped."""
+    """Commit the batches that are missing, as a run does after one that stopped."""
     engine = engines.open(folder)
     with engine.writing(10):
         with engine.snapshot() as snapshot:
@@ -76,16 +76,16 @@ def resume(folder: Path) -> None:
 
 
 def answers(snapshot: Snapshot) -> object:
-    """What a view says, in a form that engines can be compared by."""
+    """Return the content of a snapshot in a form that can be compared between engines."""
     files = sorted(snapshot.documents.files())
-    found = [
+    lexical = [
         {
-            each.chunk_id
-            for each in snapshot.lexical.search(analyze(word), FIELD_BOOSTS, Filters(), 999)
+            candidate.chunk_id
+            for candidate in snapshot.lexical.search(analyze(word), FIELD_BOOSTS, Filters(), 999)
         }
         for word in VOCABULARY
     ]
-    near = snapshot.vectors.search(vector("q"), "m", Filters(), 20)
+    nearest = snapshot.vectors.search(vector("q"), "m", Filters(), 20)
     return (
         snapshot.generation,
         snapshot.status.counts("m"),
@@ -103,14 +103,14 @@ def answers(snapshot: Snapshot) -> object:
             snapshot.links.neighbours(files, 99),
             snapshot.links.communities(files),
         ),
-        [each.chunk for each in snapshot.vectors.pending("m", 999)],
-        found,
-        [(each.chunk_id, round(each.score, 4)) for each in near],
+        [pending.chunk for pending in snapshot.vectors.pending("m", 999)],
+        lexical,
+        [(candidate.chunk_id, round(candidate.score, 4)) for candidate in nearest],
     )
 
 
-def look(folder: Path, expected: list[object]) -> None:
-    """Open what a death left behind: it must be some commit, whole."""
+def check_snapshot(folder: Path, expected: list[object]) -> None:
+    """Open the index after a kill: it must contain some commit completely."""
     engine = engines.open(folder)
     with engine.snapshot() as snapshot:
         assert answers(snapshot) == expected[snapshot.generation], (
@@ -120,7 +120,7 @@ def look(folder: Path, expected: list[object]) -> None:
 
 
 def expected_answers() -> list[object]:
-    """What each generation must answer, by brute force."""
+    """Return the expected content of each generation, from the memory engine."""
     memory = MemoryEngine()
     expected = [answers(MemorySnapshot(memory.state))]
     with memory.writing(0):
@@ -131,28 +131,29 @@ def expected_answers() -> list[object]:
 
 
 def watch(folder: Path, expected: list[object]) -> int:
-    """Look again and again until the last commit is there; returns how often."""
+    """Open snapshots until the last commit is there; return how many."""
     engine = engines.open(folder)
-    looks, generation = 0, -1
+    count, generation = 0, -1
     while generation < STEPS:
         with engine.snapshot() as snapshot:
             assert snapshot.generation >= generation
             generation = snapshot.generation
             assert answers(snapshot) == expected[generation], f"generation {generation}"
-        looks += 1
+        count += 1
     engine.close()
-    return looks
+    return count
 
 
 @contextmanager
 def in_memory(otherwise: Path) -> Iterator[Path]:
-    """A folder in memory where there are such: a kill is the same, and nothing waits for a disk."""
+    """Create a folder in shared memory if the system has it: a kill is the same, and no disk is waited for."""
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else otherwise) as folder:
         yield Path(folder)
 
 
 def in_child(work: Callable[[], None]) -> int:
+    """Run a function in a forked process; return the id of the process."""
     child = os.fork()
     if child:
         return child
@@ -167,35 +168,35 @@ def in_child(work: Callable[[], None]) -> int:
 def main(folder: Path, kills: int, seed: int) -> None:
     expected = expected_answers()
     chance = random.Random(seed)
-    died = finished = 0
-    # A run that was faster than its death is looked at too, and another library is begun.
-    while died < kills:
+    killed = finished = 0
+    # A run that finished before it was killed is checked too, and another library is started.
+    while killed < kills:
         place = folder / str(finished)
         child = in_child(lambda place=place: resume(place))  # type: ignore[misc]
         time.sleep(chance.uniform(0.001, 0.08))
         os.kill(child, signal.SIGKILL)
         status = os.waitpid(child, 0)[1]
-        assert os.WIFSIGNALED(status) or status == 0, f"failed after {died} deaths"
-        code = os.waitpid(in_child(lambda place=place: look(place, expected)), 0)[1]  # type: ignore[misc]
-        assert code == 0, f"after {died} deaths"
+        assert os.WIFSIGNALED(status) or status == 0, f"failed after {killed} kills"
+        code = os.waitpid(in_child(lambda place=place: check_snapshot(place, expected)), 0)[1]  # type: ignore[misc]
+        assert code == 0, f"after {killed} kills"
         if os.WIFSIGNALED(status):
-            died += 1
+            killed += 1
         else:
             finish(place, expected)
             finished += 1
     finish(folder / str(finished), expected)
-    print(f"{died} deaths, {finished + 1} libraries")
+    print(f"{killed} kills, {finished + 1} libraries")
 
 
 def finish(folder: Path, expected: list[object]) -> None:
-    """Whatever happened on the way, the end is the expected one."""
+    """Commit the rest and compare the final content with the expected one."""
     resume(folder)
     engine = engines.open(folder)
     with engine.snapshot() as snapshot:
         assert answers(snapshot) == expected[-1]
-    # What a death left lying about is cleared away, and that is all there is to find.
-    found = engine.check()
-    assert all("leftover" in each for each in found), found
+    # Files that a kill left are deleted, and nothing else is reported.
+    findings = engine.check()
+    assert all("leftover" in finding for finding in findings), findings
     assert engine.check() == []
     engine.close()
 

@@ -49,7 +49,7 @@ for call in json.loads(sys.argv[1]):
 
 
 def several(folder: Path, *calls: list[str]) -> list[subprocess.CompletedProcess[str]]:
-    """The same for several commands one after the other in one process: most of the time it takes to start."""
+    """Run several commands in one process: starting it takes most of the time."""
     done = subprocess.run(
         [sys.executable, "-c", SEVERAL, json.dumps(calls)],
         cwd=folder,
@@ -144,12 +144,12 @@ def test_files_that_change_or_vanish_while_they_are_read_do_no_harm(tmp_path: Pa
     stop = threading.Event()
 
     def churn() -> None:
-        turn = 0
+        step = 0
         while not stop.is_set():
-            turn += 1
-            path = folder / f"page{turn % 200}.md"
-            if turn % 3:
-                path.write_text(f"# P\n\ntext {turn} " + "more " * (turn % 500))
+            step += 1
+            path = folder / f"page{step % 200}.md"
+            if step % 3:
+                path.write_text(f"# P\n\ntext {step} " + "more " * (step % 500))
             else:
                 path.unlink(missing_ok=True)
 
@@ -208,13 +208,13 @@ def test_a_damaged_derived_part_is_rebuilt(indexed: Path, part: str, damage: str
     done = program(indexed, "search", "lanterns number 3", "--json")
     assert done.returncode == 0, done.stderr
     after = json.loads(done.stdout)
-    assert [one["path"] for one in after["results"]] == [one["path"] for one in before["results"]]
+    assert [hit["path"] for hit in after["results"]] == [hit["path"] for hit in before["results"]]
     assert after["results"][0]["score"] == pytest.approx(before["results"][0]["score"], abs=1e-3)
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of two megabytes."""
+    """Mount a file system of two megabytes."""
     place = tmp_path / "disk"
     place.mkdir()
     mounted = subprocess.run(
@@ -295,7 +295,9 @@ def test_an_interrupt_keeps_what_was_done(tmp_path: Path) -> None:
     assert process.stderr.readline() == "Reading text …\n"
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
-    assert process.returncode == 130, "it was done before it was stopped: give it more to do"
+    assert process.returncode == 130, (
+        "it finished before it was interrupted: add documents to the test"
+    )
     assert "kept" in err
     assert "Traceback" not in err
     done = program(folder, "index", "--json")

@@ -22,24 +22,24 @@ from tests.faults.committing import answers, batches, copied, in_memory
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A library that nothing happened to."""
-    with in_memory(tmp_path_factory.mktemp("whole")) as place:
+def undamaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return an undamaged index."""
+    with in_memory(tmp_path_factory.mktemp("undamaged")) as place:
         yield make(place / "library")
 
 
 @pytest.fixture(scope="module")
-def continued(whole: Path) -> object:
-    """What it answers after the same commits once more."""
-    copy = copied(whole, whole.with_name("continued"))
-    return view(make(copy))
+def continued(undamaged: Path) -> object:
+    """Return its content after the same commits once more."""
+    copy = copied(undamaged, undamaged.with_name("continued"))
+    return content(make(copy))
 
 
 @pytest.fixture
-def folder(whole: Path, continued: object) -> Iterator[Path]:
-    """A copy of it, to be harmed."""
-    with in_memory(whole.parent) as place:
-        yield copied(whole, place / "library")
+def folder(undamaged: Path, continued: object) -> Iterator[Path]:
+    """Return a copy of it, to be damaged."""
+    with in_memory(undamaged.parent) as place:
+        yield copied(undamaged, place / "library")
 
 
 def make(folder: Path, steps: int = 9) -> Path:
@@ -51,7 +51,7 @@ def make(folder: Path, steps: int = 9) -> Path:
     return folder
 
 
-def view(folder: Path) -> object:
+def content(folder: Path) -> object:
     engine = engines.open(folder)
     try:
         with engine.snapshot() as snapshot:
@@ -61,7 +61,7 @@ def view(folder: Path) -> object:
 
 
 def put(path: Path, data: bytes) -> None:
-    # As a new file: to cut one that this process may still have mapped would end the process.
+    # As a new file: truncating one that this process may still have mapped would crash the process.
     if path.name != "library.db":
         path.unlink()
     path.write_bytes(data)
@@ -79,47 +79,47 @@ def garble(path: Path) -> None:
     put(path, random.Random(1).randbytes(path.stat().st_size))
 
 
-def each(pattern: str, harm: Callable[[Path], None]) -> Callable[[Path], None]:
-    def all_of(folder: Path) -> None:
-        found = list(folder.glob(pattern))
-        assert found
-        for path in found:
+def all_files(pattern: str, harm: Callable[[Path], None]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        paths = list(folder.glob(pattern))
+        assert paths
+        for path in paths:
             harm(path)
 
-    return all_of
+    return damage
 
 
-def lone_store(folder: Path) -> None:
+def keep_database_only(folder: Path) -> None:
     for part in ("words", "vectors"):
         shutil.rmtree(folder / part)
 
 
 DERIVED: dict[str, Callable[[Path], object]] = {
-    "no words": lambda folder: shutil.rmtree(folder / "words"),
-    "no list of segments": each("words/meta.json", Path.unlink),
-    "an empty list of segments": each("words/meta.json", empty),
-    "half a list of segments": each("words/meta.json", halve),
-    "no stamp": each("words/marklight.json", Path.unlink),
-    "no segments": each("words/*.idx", Path.unlink),
-    "empty segments": each("words/*.idx", empty),
-    "half a segment": each("words/*.idx", halve),
-    "garbled terms": each("words/*.term", garble),
-    "garbled postings": each("words/*.idx", garble),
-    "half of the fast fields": each("words/*.fast", halve),
-    "garbled fast fields": each("words/*.fast", garble),
+    "no lexical index": lambda folder: shutil.rmtree(folder / "words"),
+    "no list of segments": all_files("words/meta.json", Path.unlink),
+    "an empty list of segments": all_files("words/meta.json", empty),
+    "half a list of segments": all_files("words/meta.json", halve),
+    "no stamp": all_files("words/marklight.json", Path.unlink),
+    "no segments": all_files("words/*.idx", Path.unlink),
+    "empty segments": all_files("words/*.idx", empty),
+    "half a segment": all_files("words/*.idx", halve),
+    "garbled terms": all_files("words/*.term", garble),
+    "garbled postings": all_files("words/*.idx", garble),
+    "half of the fast fields": all_files("words/*.fast", halve),
+    "garbled fast fields": all_files("words/*.fast", garble),
     "no vectors": lambda folder: shutil.rmtree(folder / "vectors"),
-    "empty vectors": each("vectors/*", empty),
-    "half of the vectors": each("vectors/*", halve),
-    "foreign vectors": each("vectors/*", garble),
-    "everything gone but the store": lone_store,
+    "empty vectors": all_files("vectors/*", empty),
+    "half of the vectors": all_files("vectors/*", halve),
+    "foreign vectors": all_files("vectors/*", garble),
+    "nothing but the database": keep_database_only,
 }
 
 
 @pytest.mark.parametrize("harm", DERIVED)
 def test_a_damaged_derived_part_is_rebuilt_by_a_search(folder: Path, harm: str) -> None:
-    before = view(folder)
+    before = content(folder)
     DERIVED[harm](folder)
-    assert view(folder) == before
+    assert content(folder) == before
     engine = engines.open(folder)
     assert engine.check() == []
     with engine.writing(1):
@@ -134,38 +134,38 @@ def test_a_writer_repairs_a_damaged_derived_part(
     folder: Path, continued: object, harm: str
 ) -> None:
     DERIVED[harm](folder)
-    assert view(make(folder)) == continued
+    assert content(make(folder)) == continued
 
 
 def test_parts_of_another_library_are_not_used(folder: Path) -> None:
-    before = view(folder)
+    before = content(folder)
     other = make(folder.with_name("other"), steps=12)
     for part in ("words", "vectors"):
         shutil.rmtree(folder / part)
         shutil.copytree(other / part, folder / part)
-    assert view(folder) == before
+    assert content(folder) == before
 
 
 def test_an_older_copy_of_the_lexical_index_is_caught_up(folder: Path) -> None:
     shutil.copytree(folder / "words", folder.with_name("old"))
     make(folder)
-    before = view(folder)
+    before = content(folder)
     shutil.rmtree(folder / "words")
     shutil.copytree(folder.with_name("old"), folder / "words")
-    assert view(folder) == before
+    assert content(folder) == before
 
 
 def test_an_older_copy_of_the_database_is_used(folder: Path, continued: object) -> None:
-    before = view(folder)
+    before = content(folder)
     shutil.copy(folder / "library.db", folder.with_name("old"))
     make(folder)
     shutil.copy(folder.with_name("old"), folder / "library.db")
-    assert view(folder) == before
-    assert view(make(folder)) == continued
+    assert content(folder) == before
+    assert content(make(folder)) == continued
 
 
 def test_a_check_repairs_changed_bytes_in_a_vector_file(folder: Path) -> None:
-    before = view(folder)
+    before = content(folder)
     path = next((folder / "vectors").iterdir())
     data = bytearray(path.read_bytes())
     data[HEADER_BYTES + 44] ^= 0xFF
@@ -176,24 +176,24 @@ def test_a_check_repairs_changed_bytes_in_a_vector_file(folder: Path) -> None:
     ]
     assert engine.check() == []
     engine.close()
-    assert view(folder) == before
+    assert content(folder) == before
 
 
 def test_a_search_during_the_repair_of_vectors_does_not_cache_the_old_ones(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = view(folder)
+    before = content(folder)
     path = next((folder / "vectors").iterdir())
     path.write_bytes(path.read_bytes()[:HEADER_BYTES].ljust(path.stat().st_size, b"\0"))
     engine = engines.open(folder)
     rebuild = VectorFile.rebuild
 
-    def searched_meanwhile(file: VectorFile, session: Session) -> None:
+    def search_meanwhile(file: VectorFile, session: Session) -> None:
         with engine.snapshot() as snapshot:
             assert answers(snapshot) != before
         rebuild(file, session)
 
-    monkeypatch.setattr(VectorFile, "rebuild", searched_meanwhile)
+    monkeypatch.setattr(VectorFile, "rebuild", search_meanwhile)
     assert engine.check() == [
         "The vector file of m was damaged and has been rebuilt from the database"
     ]
@@ -208,24 +208,24 @@ def overwrite(path: Path, start: int, length: int) -> None:
     path.write_bytes(data)
 
 
-STORE: dict[str, Callable[[Path], object]] = {
+DATABASE: dict[str, Callable[[Path], object]] = {
     "empty": empty,
     "cut": halve,
     "cut in the middle of a page": lambda path: os.truncate(path, 5000),
-    "overwritten at its head": lambda path: overwrite(path, 0, 100),
+    "overwritten at the start": lambda path: overwrite(path, 0, 100),
     "overwritten in its pages": lambda path: overwrite(path, 4096, path.stat().st_size - 4096),
     "overwritten in one of its tables": lambda path: overwrite(path, 4096, 8 * 4096),
     "not a database": lambda path: shutil.copy(__file__, path),
 }
 
 
-@pytest.mark.parametrize("harm", STORE)
+@pytest.mark.parametrize("harm", DATABASE)
 def test_a_damaged_database_is_reported_and_not_changed(folder: Path, harm: str) -> None:
     store = folder / "library.db"
-    STORE[harm](store)
+    DATABASE[harm](store)
     damaged = store.read_bytes()
     with pytest.raises(StoreError) as caught:
-        view(folder)
+        content(folder)
     assert str(store) in str(caught.value)
     assert "marklight index" in caught.value.hint
     assert store.read_bytes() == damaged
@@ -239,7 +239,7 @@ def test_a_missing_database_is_not_replaced_by_an_empty_one(folder: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "harm, said",
+    "harm, message",
     [
         ("UPDATE concepts SET documents = 99 WHERE term = 'plum'", "frequencies of the vocabulary"),
         ("DELETE FROM concepts WHERE term = 'plum'", "frequencies of the vocabulary"),
@@ -247,8 +247,8 @@ def test_a_missing_database_is_not_replaced_by_an_empty_one(folder: Path) -> Non
         ("UPDATE callings SET last = 99", "titles and headings"),
     ],
 )
-def test_a_check_rebuilds_wrong_derived_tables(folder: Path, harm: str, said: str) -> None:
-    before = view(folder)
+def test_a_check_rebuilds_wrong_derived_tables(folder: Path, harm: str, message: str) -> None:
+    before = content(folder)
     connection = sqlite3.connect(folder / "library.db")
     connection.execute(harm)
     connection.commit()
@@ -256,8 +256,8 @@ def test_a_check_rebuilds_wrong_derived_tables(folder: Path, harm: str, said: st
     engine = engines.open(folder)
     with engine.snapshot() as snapshot:
         generation = snapshot.generation
-    (found,) = engine.check()
-    assert said in found
+    (finding,) = engine.check()
+    assert message in finding
     assert engine.check() == []
     with engine.snapshot() as snapshot:
         assert snapshot.generation == generation + 1
@@ -267,7 +267,7 @@ def test_a_check_rebuilds_wrong_derived_tables(folder: Path, harm: str, said: st
 
 def test_terms_of_another_tokenizer_version_are_recounted(folder: Path) -> None:
     connection = sqlite3.connect(folder / "library.db")
-    connection.execute("UPDATE state SET vocabulary = 'as it was done long ago'")
+    connection.execute("UPDATE state SET vocabulary = 'an older fingerprint'")
     connection.execute("UPDATE concepts SET documents = 1, term = 'old' || term")
     connection.commit()
     connection.close()

@@ -24,30 +24,31 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of eight megabytes."""
+    """Mount a file system of eight megabytes."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
     if sys.platform != "linux" or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("only root may mount; the test with a limit on file sizes stands in")
+        pytest.skip("only root may mount; the test with a limit on file sizes covers this")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def found(snapshot: Snapshot) -> set[str]:
+def results(snapshot: Snapshot) -> set[str]:
     return {
-        each.chunk_id for each in snapshot.lexical.search(["plum"], {"body": 1.0}, Filters(), 999)
+        candidate.chunk_id
+        for candidate in snapshot.lexical.search(["plum"], {"body": 1.0}, Filters(), 999)
     }
 
 
 def large(number: int) -> Batch:
-    """About two megabytes that do not compress into nothing."""
+    """Return a batch of about two megabytes that do not compress well."""
     chance = random.Random(number)
     entries = [
         entry(f"large/{at}.md", *(chance.randbytes(900).hex() for _ in range(9)))
         for at in range(30)
     ]
-    digests = [chunk.digest for each in entries for chunk in each.chunks]
+    digests = [chunk.digest for item in entries for chunk in item.chunks]
     return Batch(entries=tuple(entries), vectors=vectors(digests, size=400, model="large"))
 
 
@@ -58,7 +59,7 @@ def commit_large(engine: Engine) -> None:
 
 
 def fill(path: Path, spare: int) -> None:
-    """Take all room but this much."""
+    """Fill the disk but for this many bytes."""
     with path.open("wb", buffering=0) as file:
         try:
             while file.write(b"x" * 65536) == 65536:
@@ -101,8 +102,8 @@ def test_a_full_disk_loses_nothing(small_disk: Path, spare: int) -> None:
         assert [snapshot.documents.chunks_of(id) for id in sorted(snapshot.documents.files())] == [
             oracle.documents.chunks_of(id) for id in sorted(oracle.documents.files())
         ]
-        assert found(snapshot) == found(oracle)
-    # A file that an aborted commit began may be left; it is cleared away.
+        assert results(snapshot) == results(oracle)
+    # A file that an aborted commit began may be left; it is deleted.
     assert reopened.check() in ([], ["Deleted leftover files or folders of the index: 1"])
     assert reopened.check() == []
     reopened.close()
@@ -116,16 +117,16 @@ def test_an_index_on_a_full_disk_can_be_searched(small_disk: Path) -> None:
     fill(small_disk / "filler", 0)
     engine = engines.open(small_disk / "library")
     with engine.snapshot() as snapshot:
-        assert len(found(snapshot)) == 1
+        assert len(results(snapshot)) == 1
     with pytest.raises(StoreError, match="No space left"):
         commit_large(engine)
     (small_disk / "filler").unlink()
-    # Opened when there was no room, it sees what others write as soon as there is.
+    # An engine opened on a full disk sees commits of others as soon as space is free.
     other = engines.open(small_disk / "library")
     with other.writing(1):
         other.commit(Batch(entries=(entry("b.md", "plum"),)))
     with engine.snapshot() as snapshot:
-        assert len(found(snapshot)) == 2
+        assert len(results(snapshot)) == 2
     other.close()
     engine.close()
 

@@ -43,27 +43,27 @@ def test_a_run_that_is_killed_repeatedly_ends_like_an_undisturbed_one(folder: Pa
         text=True,
     )
     assert run.returncode == 0, run.stderr
-    assert run.stdout.startswith("30 deaths")
+    assert run.stdout.startswith("30 kills")
 
 
-def die(*_: object, **__: object) -> None:
+def kill_self(*_: object, **__: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def dying(
+def killing(
     before: bool, when: Callable[[object], bool] = lambda _: True, call_number: int = 3
 ) -> Callable[..., object]:
-    """Wraps a function so that the process dies before or after one of its calls."""
+    """Wrap a function so that the process is killed before or after one of its calls."""
     calls = iter(range(1, 99))
 
     def wrap(real: Callable[..., object]) -> Callable[..., object]:
         def call(*args: object, **named: object) -> object:
             fatal = when(args) and next(calls) == call_number
             if fatal and before:
-                die()
+                kill_self()
             result = real(*args, **named)
             if fatal:
-                die()
+                kill_self()
             return result
 
         return call
@@ -75,21 +75,21 @@ def is_commit(args: object) -> bool:
     return isinstance(args, tuple) and len(args) > 1 and args[1] == "COMMIT"
 
 
-MOMENTS = {
-    "before the words are added": (lexical_writer, "add", dying(before=True)),
-    "after the words are committed": (lexical_writer, "add", dying(before=False)),
-    "after the matrix is written": (vector_files.VectorFile, "append", dying(before=False)),
-    "before the tables are committed": (session.Session, "run", dying(True, is_commit)),
-    "after the tables are committed": (session.Session, "run", dying(False, is_commit)),
-    "before merges end": (lexical_writer, "finish", dying(before=True, call_number=1)),
+CRITICAL_POINTS = {
+    "before passages are added": (lexical_writer, "add", killing(before=True)),
+    "after the lexical index is committed": (lexical_writer, "add", killing(before=False)),
+    "after the vector file is written": (vector_files.VectorFile, "append", killing(before=False)),
+    "before the tables are committed": (session.Session, "run", killing(True, is_commit)),
+    "after the tables are committed": (session.Session, "run", killing(False, is_commit)),
+    "before merges end": (lexical_writer, "finish", killing(before=True, call_number=1)),
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("point", CRITICAL_POINTS)
 def test_a_kill_at_a_critical_point_loses_nothing(
-    moment: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    point: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner, name, wrap = MOMENTS[moment]
+    owner, name, wrap = CRITICAL_POINTS[point]
 
     def doomed() -> None:
         monkeypatch.setattr(owner, name, wrap(getattr(owner, name)))
@@ -97,7 +97,7 @@ def test_a_kill_at_a_critical_point_loses_nothing(
 
     child = in_child(doomed)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    assert_whole(folder)
+    assert_complete(folder)
 
 
 @pytest.mark.parametrize("name, last_call", [("rename", 1), ("rmtree", 0)])
@@ -112,7 +112,7 @@ def test_a_kill_while_the_lexical_index_is_rebuilt_loses_nothing(
         owner = os if name == "rename" else shutil
         real = getattr(owner, name)
         monkeypatch.setattr(
-            owner, name, lambda *a, **k: die() if next(calls) == last_call else real(*a, **k)
+            owner, name, lambda *a, **k: kill_self() if next(calls) == last_call else real(*a, **k)
         )
         engine = engines.open(folder)
         with engine.snapshot() as snapshot:
@@ -120,32 +120,36 @@ def test_a_kill_while_the_lexical_index_is_rebuilt_loses_nothing(
 
     child = in_child(doomed)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    assert_whole(folder)
+    assert_complete(folder)
 
 
-RENEWAL = {
-    "before it is announced": (
+COMPACTION = {
+    "before the stamp is written": (
         lexical_index.LexicalIndex,
         "write_stamp",
-        dying(True, call_number=1),
+        killing(True, call_number=1),
     ),
-    "after it is announced": (
+    "after the stamp is written": (
         lexical_index.LexicalIndex,
         "write_stamp",
-        dying(False, call_number=1),
+        killing(False, call_number=1),
     ),
-    "after the words are committed": (
+    "after the lexical index is committed": (
         lexical_index.LexicalIndex,
         "opstamp",
-        dying(True, call_number=1),
+        killing(True, call_number=1),
     ),
-    "before it is noted": (lexical_index.LexicalIndex, "write_stamp", dying(True, call_number=2)),
+    "before the stamp is completed": (
+        lexical_index.LexicalIndex,
+        "write_stamp",
+        killing(True, call_number=2),
+    ),
 }
 
 
-@pytest.mark.parametrize("moment", RENEWAL)
+@pytest.mark.parametrize("point", COMPACTION)
 def test_a_kill_during_a_compaction_loses_nothing(
-    moment: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    point: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resume(folder)
     with pytest.MonkeyPatch.context() as patch:
@@ -155,7 +159,7 @@ def test_a_kill_during_a_compaction_loses_nothing(
             engine.commit(Batch(entries=(entry("x.md", "durian"),)))
             engine.commit(Batch(removed=(entry("x.md").document.id,)))
         engine.close()
-    owner, name, wrap = RENEWAL[moment]
+    owner, name, wrap = COMPACTION[point]
 
     def doomed() -> None:
         monkeypatch.setattr(owner, name, wrap(getattr(owner, name)))
@@ -167,21 +171,21 @@ def test_a_kill_during_a_compaction_loses_nothing(
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     engine = engines.open(folder)
     with engine.snapshot() as snapshot:
-        found = answers(snapshot)
+        content = answers(snapshot)
     assert engine.check() == []
     with engine.snapshot() as snapshot:
-        assert answers(snapshot) == found
+        assert answers(snapshot) == content
     engine.close()
     memory = MemoryEngine()
     with memory.writing(0):
         for batch in batches():
             memory.commit(batch)
     with memory.snapshot() as oracle:
-        assert found[2:] == answers(oracle)[2:]  # type: ignore[index]
+        assert content[2:] == answers(oracle)[2:]  # type: ignore[index]
 
 
-def assert_whole(folder: Path) -> None:
-    """The last commit is readable, the rest can follow, and the end is the expected one."""
+def assert_complete(folder: Path) -> None:
+    """Check that the last commit is readable, and that the rest can be committed with the expected result."""
     memory = MemoryEngine()
     with memory.writing(0):
         for batch in batches():
@@ -196,7 +200,7 @@ def assert_whole(folder: Path) -> None:
     engine = engines.open(folder)
     with engine.snapshot() as snapshot, memory.snapshot() as oracle:
         assert answers(snapshot) == answers(oracle)
-    # What a death left lying about is cleared away, and that is all there is to find.
+    # Files that a kill left are deleted, and nothing else is reported.
     assert engine.check() in ([], ["Deleted leftover files or folders of the index: 1"])
     assert engine.check() == []
     engine.close()

@@ -25,17 +25,17 @@ from tests.contracts.builders import entry
 from tests.faults.committing import (
     answers,
     batches,
+    check_snapshot,
     expected_answers,
     in_child,
     in_memory,
-    look,
     resume,
     watch,
 )
 
 Opened = Callable[[Path], Engine]
 ROOT = Path(__file__).parents[2]
-HOLD = """
+HOLD_LOCK = """
 import sys, time
 from marklight import engines
 engine = engines.open(sys.argv[1])
@@ -53,7 +53,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def opened() -> Iterator[Opened]:
-    """Opens engines that are closed when the test is over."""
+    """Return a function that opens engines, which are closed after the test."""
     with ExitStack() as closing:
 
         def open_engine(folder: Path) -> Engine:
@@ -66,9 +66,9 @@ def opened() -> Iterator[Opened]:
 
 @pytest.fixture
 def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that writes and does not stop."""
+    """Start another process that holds the writer lock."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD_LOCK, str(folder)], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout
         assert process.stdout.readline() == "held\n"
@@ -102,14 +102,14 @@ def test_the_writer_lock_of_a_killed_process_is_free_at_once(
 def test_threads_of_one_process_write_one_after_the_other(folder: Path, opened: Opened) -> None:
     engine, other = opened(folder), opened(folder)
 
-    def take(each: Engine) -> None:
-        with each.writing(0.05):
+    def write(other: Engine) -> None:
+        with other.writing(0.05):
             pass
 
     with engine.writing(1), engine.writing(1), ThreadPoolExecutor() as pool:
-        for each in (engine, other):
+        for contender in (engine, other):
             with pytest.raises(Busy):
-                pool.submit(take, each).result()
+                pool.submit(write, contender).result()
     with other.writing(1), engine.snapshot():
         pass
 
@@ -133,7 +133,7 @@ def test_readers_in_threads_see_complete_commits_only(folder: Path) -> None:
     with ThreadPoolExecutor(max_workers=3) as pool:
         watching = [pool.submit(watch, folder, expected) for _ in range(3)]
         resume(folder)
-        assert min(each.result() for each in watching) > 0
+        assert min(reader.result() for reader in watching) > 0
 
 
 def test_many_threads_share_one_engine(folder: Path, opened: Opened) -> None:
@@ -172,9 +172,9 @@ def test_readers_in_processes_see_complete_commits_only(folder: Path, opened: Op
         for batch in batches():
             time.sleep(0.02)
             engine.commit(batch)
-    for each in watching:
-        out, error = each.communicate(timeout=60)
-        assert each.returncode == 0, error.decode()
+    for process in watching:
+        out, error = process.communicate(timeout=60)
+        assert process.returncode == 0, error.decode()
         assert int(out) > 0
 
 
@@ -205,38 +205,42 @@ def test_tombstones_are_purged_after_the_grace_period(
     import tantivy
 
     index = tantivy.Index.open(str(folder / "words"))
-    assert index.searcher().num_docs <= 10  # the living five and the five that died last
+    assert index.searcher().num_docs <= 10  # the five that exist and the five deleted last
     assert engine.check() == []
 
 
-def one_more(folder: Path) -> None:
-    """A commit by a process that ends without a word, so that it stays in SQLite's log."""
+def commit_and_exit(folder: Path) -> None:
+    """Commit in a process that exits without closing, so that the commit stays in the WAL of SQLite."""
     engine = engines.open(folder)
     with engine.writing(1):
-        engine.commit(Batch(manifest={"one": "more"}))
+        engine.commit(Batch(manifest={"key": "value"}))
         os._exit(0)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has other rights")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-@pytest.mark.parametrize("harm", ["nothing", "words/meta.json", "vectors/*", "a death"])
+@pytest.mark.parametrize(
+    "harm", ["nothing", "words/meta.json", "vectors/*", "exit without closing"]
+)
 def test_a_read_only_folder_can_be_searched(harm: str) -> None:
     expected = expected_answers()
     with in_memory(Path(tempfile.gettempdir())) as place:
         resume(place / "another")
-        look(place / "another", expected)  # loads everything while this process still may
+        check_snapshot(
+            place / "another", expected
+        )  # imports everything while this process still has the permission
         folder = place / "library"
         if os.geteuid() == 0:
             os.chown(place, 65534, 65534)
 
-        def powerless() -> None:
+        def without_permission() -> None:
             if os.geteuid() == 0:
                 os.setgid(65534)
                 os.setuid(65534)
             os.environ["MARKLIGHT_DATA_DIR"] = str(place / "data")
             resume(folder)
-            if harm == "a death":
-                os.waitpid(in_child(lambda: one_more(folder)), 0)
+            if harm == "exit without closing":
+                os.waitpid(in_child(lambda: commit_and_exit(folder)), 0)
                 assert (folder / "library.db-wal").stat().st_size
             for path in folder.glob(harm):
                 path.unlink()
@@ -244,13 +248,13 @@ def test_a_read_only_folder_can_be_searched(harm: str) -> None:
                 path.chmod(0o555 if path.is_dir() else 0o444)
             engine = engines.open(folder)
             with engine.snapshot() as snapshot:
-                assert snapshot.generation == len(expected) - (harm != "a death")
-                assert harm == "a death" or answers(snapshot) == expected[-1]
+                assert snapshot.generation == len(expected) - (harm != "exit without closing")
+                assert harm == "exit without closing" or answers(snapshot) == expected[-1]
             with pytest.raises(StoreError), engine.writing(0.1):
                 engine.commit(Batch(entries=(entry("a.md", "x"),)))
             engine.close()
 
-        code = os.waitpid(in_child(powerless), 0)[1]
+        code = os.waitpid(in_child(without_permission), 0)[1]
         for path in (place, folder, *folder.rglob("*")):
             path.chmod(0o755)
         assert code == 0

@@ -27,20 +27,20 @@ from marklight.engines.embedded import engine
 from marklight.ingest import batch, embedding
 from marklight.ingest.parse import markdown
 from marklight.library import Library
-batch.BATCH_FILES, embedding.WINDOW = 5, 9   # many commits, so that a kill meets every part of one
+batch.BATCH_FILES, embedding.WINDOW = 5, 9   # many commits, so that kills hit every part of one
 for line in sys.stdin:
     folder, place = line.rstrip("\\n").split("\\t")
     child = os.fork()
     if not child:
         print(os.getpid(), flush=True)
         with Library(folder, {"engine": place, "model": {"name": "fake"}}) as library:
-            library.index(progress=lambda *far: os.write(1, b"on\\n"))  # whole, whoever tells it
+            library.index(progress=lambda *far: os.write(1, b"step\\n"))
         os._exit(0)
     print("ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""Loads once what each run needs, and then makes a process for each library it is told of.
+"""Import once what each run needs, then fork a process for each library that is read from standard input.
 
-They tell how far they are, so that they can be killed at any place, however fast the machine is just now.
+A process prints its progress, so that it can be killed at any step, however fast the machine is.
 """
 PAUSE_SECONDS = 0.03
 """Longer than a commit takes."""
@@ -61,17 +61,17 @@ def documents(count: int, start: int = 0) -> dict[str, str]:
 
 
 class Runs:
-    """One run of indexing after the other, each a process of its own."""
+    """Run indexing repeatedly, each time in a process of its own."""
 
     def __init__(self, program: subprocess.Popen[str]) -> None:
         assert program.stdin
         assert program.stdout
-        self._told, self._said = program.stdin, program.stdout
+        self._input, self._output = program.stdin, program.stdout
 
     def run(self, folder: Path, place: str, steps: int | None, pause: float) -> tuple[int, int]:
-        """Killed a pause after so many steps, if it is not done by then: its exit code, and how many there were."""
-        print(folder, place, sep="\t", file=self._told, flush=True)
-        process, done = int(self._said.readline()), 0
+        """Index, and kill the process a pause after so many steps; return its exit code and the number of steps."""
+        print(folder, place, sep="\t", file=self._input, flush=True)
+        process, done = int(self._output.readline()), 0
         ended: int | None = None
         while done != steps and (ended := self._ended()) is None:
             done += 1
@@ -83,7 +83,7 @@ class Runs:
         return ended, done
 
     def _ended(self) -> int | None:
-        word, _, code = self._said.readline().partition(" ")
+        word, _, code = self._output.readline().partition(" ")
         return int(code) if word == "ended" else None
 
 
@@ -98,13 +98,13 @@ def runs() -> Iterator[Runs]:
 
 
 def contents(lib: Library) -> dict[str, Any]:
-    """Everything that a user can see of a library, without what depends on the number of commits."""
+    """Return all visible content of a library, without what depends on the number of commits."""
     with lib.engine.snapshot() as snapshot:
         files = snapshot.documents.files()
         model = lib.models.embedder.fingerprint if lib.models.embedder else ""
         counts = snapshot.status.counts(model)
         chunks = {
-            id: [(one.id, one.text, one.lines) for one in snapshot.documents.chunks_of(id)]
+            id: [(chunk.id, chunk.text, chunk.lines) for chunk in snapshot.documents.chunks_of(id)]
             for id in sorted(files)
         }
     answers = {
@@ -142,14 +142,14 @@ def test_fifty_kills_lose_nothing(tmp_path: Path, runs: Runs) -> None:
                 assert code == -signal.SIGKILL
                 killed += 1
             else:
-                # It was done already: give it something new, and let the next round begin with that.
+                # It had finished: add documents for the next round.
                 grown += 1
                 write(folder, documents(40, start=1000 * grown))
             with library(folder, engine=place) as lib:
                 with lib.engine.snapshot() as snapshot:
-                    found = set(snapshot.documents.files())
-                assert committed <= found, "a committed document was lost"
-                committed = found
+                    current = set(snapshot.documents.files())
+                assert committed <= current, "a committed document was lost"
+                committed = current
                 lib.search("violin", refresh=False)
         with library(folder, engine=place) as lib:
             lib.index()
@@ -158,5 +158,5 @@ def test_fifty_kills_lose_nothing(tmp_path: Path, runs: Runs) -> None:
             calm.index()
             assert disturbed == contents(calm)
     assert killed >= KILLS // 2, (
-        f"only {killed} of {KILLS} processes were still at work when killed"
+        f"only {killed} of {KILLS} processes were killed before they finished"
     )
