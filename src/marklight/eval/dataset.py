@@ -18,7 +18,7 @@ DATASET_FILE = "dataset.toml"
 """A folder with this file is a dataset with the folder's name."""
 EXAMPLE = """\
 corpus = "docs"                            # a folder of Markdown, relative to this file
-off_topic = ["how do I prune roses"]       # queries without an answer in it; default: forty of ours
+off_topic = ["how do I prune roses"]       # queries without an answer in it; default: 40 built-in queries
 
 [[questions]]
 text = "how long are backups kept"
@@ -29,8 +29,9 @@ text = "who may deploy"
 answers = ["guides/deployment.md", "team.md"]
 """
 HELP = f"""\
-`marklight eval` runs queries with known answers and measures how often and how high they are found.
-Write queries that you really use, thirty are a good start, to a file such as questions.toml:
+`marklight eval` runs queries with known answers and measures how often the answers are found and how
+high they rank. Write queries that you really use to a file such as questions.toml. Thirty are a good
+start.
 
 {EXAMPLE}
 then run: marklight eval questions.toml

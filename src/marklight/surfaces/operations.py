@@ -29,7 +29,7 @@ MODE = string("mode", "Retrieval mode.", enum=list(MODES), default="hybrid")
 MIN_CONFIDENCE = number("min_confidence", "Minimum score; 0 returns all results.", 0, 1)
 MAX_TOKENS = integer("max_tokens", "Maximum size of the answer in tokens.", 1, 1_000_000)
 RERANK = boolean("rerank", "Rerank the best results with a cross-encoder.", None)
-EXPLAIN = boolean("explain", "Add stages, timings and the parts of each score.")
+EXPLAIN = boolean("explain", "Add the search stages with timings, and how each score was computed.")
 SETTINGS = mapping("settings", "Settings of [search] for this call.")
 FILTERS = (
     strings("path", "Only paths that match one of these globs: guide/** or *.md."),
@@ -52,7 +52,7 @@ SEARCH = (
     *FILTERS,
     MAX_TOKENS,
     RERANK,
-    boolean("parents", "Return whole sections instead of passages."),
+    boolean("parents", "Return larger passages: each match with its neighbours, up to chunk.parent_chars characters."),
     integer("context", "Number of neighbouring passages to add on each side.", 0, 20, default=0),
     boolean("expand_context", "Return the whole section around each passage."),
     string("hypothesis", "A hypothetical answer; passages similar to it are found by embedding."),
@@ -115,8 +115,8 @@ DOCUMENTS = (
     integer("limit", "Maximum number of documents.", 1, 1000, default=100),
 )
 INDEX = (
-    boolean("rebuild", "Read every file again; embeddings are kept."),
-    boolean("history", "Index commits too; by default only if they were searched before.", None),
+    boolean("rebuild", "Read all files again; embeddings of unchanged text are kept."),
+    boolean("history", "Also index git commits; by default only if they are already indexed.", None),
 )
 
 

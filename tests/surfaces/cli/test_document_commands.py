@@ -74,7 +74,7 @@ def test_links_of_a_library_lists_broken_links_and_orphans(
         "documents without links (4)",
         "  alone.md",
         "  other0.md",
-        "  … and 2 more; use -n to see them",
+        "  … and 2 more; raise -n to see them",
     ]
 
 

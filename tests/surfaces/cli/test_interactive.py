@@ -165,7 +165,7 @@ def test_changing_the_mode_repeats_the_query(run_lines: Callable[..., Output]) -
     assert "grind the beans" in out.splitlines()
     assert out.count("espresso.md:3-3") == 2
     assert notes == [
-        "note: Mode: hybrid. Choose from: hybrid, semantic, keyword, code.",
+        "note: Mode: hybrid. Change it with :mode MODE (hybrid, semantic, keyword, code).",
         "marklight: No such mode: magic. Choose from: hybrid, semantic, keyword, code.",
     ]
 
@@ -336,7 +336,7 @@ def test_no_shell_parses_a_file_name(
 
 @pytest.mark.parametrize(
     ("value", "part"),
-    [("no-such-editor-here", "Cannot start"), ("vi 'half", "No closing quotation")],
+    [("no-such-editor-here", "Cannot start"), ("vi 'half", "no closing quotation")],
 )
 def test_an_editor_that_cannot_start_is_reported(
     run_lines: Callable[..., Output], monkeypatch: pytest.MonkeyPatch, value: str, part: str

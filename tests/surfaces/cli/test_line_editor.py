@@ -143,7 +143,7 @@ def test_ctrl_c_during_indexing_opens_the_prompt(
     with Terminal(arguments[:2], environment, program=slow_once("index")) as terminal:
         terminal.until("taking long")
         terminal.send(CONTROL_C)
-        terminal.until("note: Interrupted. Searching what is indexed so far")
+        terminal.until("note: Interrupted. Only part of the folder is indexed")
         terminal.until("marklight>")
         terminal.send("grind the beans\r")
         terminal.until("espresso.md:3-3")

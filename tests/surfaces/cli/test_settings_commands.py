@@ -161,7 +161,7 @@ def test_settings_that_need_no_trust_are_not_recorded(
     write(folder, {"marklight.toml": "search.exact_title.max_matches = 4\n"})
     code, out, err = run_cli(capsys, "trust")
     assert (code, out) == (0, "")
-    assert "needs trust. Nothing was changed" in err
+    assert "already apply without trust. Nothing was changed" in err
     assert run_json(capsys, "trust", "--list", "--json") == []
 
 

@@ -216,7 +216,7 @@ def test_the_skill_is_installed_and_removed(user: User) -> None:
         file = user.home / client.skills / "marklight" / "SKILL.md"
         assert file.read_bytes() == SKILL.read_bytes()
         assert str(file) in out
-        assert "Nothing to do for the skill" in user.install_mcp(client.name, "--skill")[1]
+        assert "The skill is already up to date" in user.install_mcp(client.name, "--skill")[1]
         assert user.install_mcp(client.name, "--skill", "--remove")[0] == 0
         assert not file.parent.exists()
 

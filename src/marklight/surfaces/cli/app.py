@@ -12,7 +12,7 @@ from importlib import import_module
 import click
 
 from marklight.errors import MarklightError
-from marklight.surfaces.cli.output import complain
+from marklight.surfaces.cli.output import Bar, complain
 
 EXIT_INTERRUPTED = 130
 """128 + SIGINT, as in shells."""
@@ -85,13 +85,13 @@ COMMANDS = LazyCommands(
     "--debug",
     is_flag=True,
     expose_value=False,
-    help="Print the traceback of an error.",
+    help="Print a traceback if an error occurs.",
 )
 @click.option("--no-daemon", is_flag=True, help="Do not use a daemon, even if one is running.")
 def app(no_daemon: bool) -> None:
     """Search folders of Markdown files on your own machine, by keyword and by meaning.
 
-    A library is such a folder with its index.
+    A library is a folder of documents together with its index.
 
     \b
     marklight search "how do I roll back a deployment" docs
@@ -132,9 +132,8 @@ def run(arguments: Sequence[str]) -> int:
         complain(str(error))
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        complain(
-            "Interrupted. Everything indexed so far is kept; the next run continues from there"
-        )
+        kept = ". Everything indexed so far is kept; the next run continues from there"
+        complain(f"Interrupted{kept if Bar.indexed else ''}")
         return EXIT_INTERRUPTED
     except SystemExit:
         return 0  # raised by click when the reader of a pipe has gone
@@ -151,8 +150,8 @@ def run(arguments: Sequence[str]) -> int:
         if debug:
             _print_traceback()
         complain(
-            f"Unexpected {type(error).__name__}: {error}. This is a bug in Marklight;"
-            " run `marklight --debug …` to see the traceback"
+            f"Unexpected {type(error).__name__}: {error}. This is a bug in Marklight."
+            " Please report it with the traceback from `marklight --debug …`"
         )
         return 3
 

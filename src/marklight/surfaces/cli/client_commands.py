@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Also install the skill file, which explains when and how to search.",
 )
-@click.option("--remove", is_flag=True, help="Remove the server from the client.")
+@click.option("--remove", is_flag=True, help="Remove the entry from the client's configuration.")
 @click.option(
     "--dry-run", "--print", "dry_run", is_flag=True, help="Print the entry; change nothing."
 )
@@ -78,13 +78,17 @@ def install_mcp(
     if skill_file:
         from marklight.surfaces.setup.config_file import write_skill
 
-        _print_change(write_skill(skill_file), "the skill")
+        change = write_skill(skill_file)
+        if change.done:
+            _print_change(change, "the skill")
+        else:
+            show(one_line(f"The skill is already up to date: {skill_file}"))
     if variables := sorted(key for key in os.environ if key.startswith("MARKLIGHT_")):
         from marklight.settings import user_file
 
         note(
-            f"{known.title} may start Marklight without {', '.join(variables)}."
-            f" Settings in {user_file()} always apply"
+            f"{', '.join(variables)} {'is' if len(variables) == 1 else 'are'} set in this shell but may not be"
+            f" set when {known.title} starts Marklight. Put settings it needs in {user_file()}"
         )
     return 0
 
@@ -133,7 +137,11 @@ def _remove(
     else:
         show(one_line(f"Nothing to do: {name} is not in {config}"))
     if skill_file:
-        _print_change(remove_skill(skill_file), "the skill")
+        change = remove_skill(skill_file)
+        if change.done:
+            _print_change(change, "the skill")
+        else:
+            show(one_line(f"The skill is not installed: {skill_file}"))
 
 
 def _served_folder(path: Path | None, client: str) -> Path:
@@ -160,9 +168,6 @@ def _served_folder(path: Path | None, client: str) -> Path:
 
 
 def _print_change(change: Change, what: str, next_step: str = "") -> None:
-    if not change.done:
-        show(one_line(f"Nothing to do for {what}: {change.file}"))
-        return
     preposition = {"added": "to", "changed": "in", "removed": "from"}[change.done]
     done = f"{change.done.capitalize()} {what} {preposition} {change.file}"
     backup = f" (backup: {change.backup.name})" if change.backup else ""

@@ -32,9 +32,14 @@ if TYPE_CHECKING:
 @click.argument("reference", metavar="REF", shell_complete=completer("references"))
 @click.option(
     "--level",
-    help="Choose the context: passage, neighbours, block, parent, section or document.",
+    help="How much to print, smallest first: passage, neighbours (one passage on each side), block (the whole table or code block), parent (neighbouring passages up to chunk.parent_chars), section or document.",
 )
-@click.option("--context", type=int, metavar="N", help="Include N passages before and after it.")
+@click.option(
+    "--context",
+    type=int,
+    metavar="N",
+    help="Include N passages before and after the one REF names.",
+)
 @IN_LIBRARY
 @AS_JSON
 @COLOR
@@ -48,8 +53,8 @@ def get(
 ) -> int:
     """Print a document or a part of it.
 
-    REF is a path, a title, path#heading, path:10-40 or a chunk id. On a terminal, the text is quoted below
-    a header; a file or a pipe receives the text only.
+    REF is a path, a title, path#heading, path:10-40 or a passage id (from --json). On a terminal, a header is printed and
+    the text is quoted; redirected output is the text only.
     """
     with (
         open_library(around(folder, reference), assignments) as library,
@@ -59,7 +64,7 @@ def get(
     for notice in extract.notices:
         note(notice)
     if len(extract.levels) > 1 and not as_json:
-        note(f"Use --level to print more or less: {render.levels_text(extract.levels)}")
+        note(f"Available with --level: {render.levels_text(extract.levels)}")
     style = style_of(library)
     if as_json:
         show_json(extract.to_dict())
@@ -192,7 +197,7 @@ def links_text(links: Links, several_collections: bool = False, style: Style = P
         if rows:
             more = links.more.get(key, 0)
             head = style.bold(f"{name} ({len(rows) + more:,})")
-            rest = [f"  … and {more:,} more; use -n to see them"] if more else []
+            rest = [f"  … and {more:,} more; raise -n to see them"] if more else []
             parts.append("\n".join([head, *(f"  {row}" for row in rows), *rest]))
     return "\n\n".join(parts)
 

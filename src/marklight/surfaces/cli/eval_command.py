@@ -35,7 +35,7 @@ from marklight.surfaces.cli.output import Bar, note, show, show_json
     "--off-topic",
     type=click.Path(path_type=Path),
     metavar="DATASET",
-    help="Use the queries of DATASET as unanswerable queries (default: forty built-in ones).",
+    help="Take the queries without an answer from DATASET [default: 40 built-in queries].",
 )
 @SET
 def evaluate(

@@ -10,7 +10,7 @@ import click
 
 from marklight.formatting import one_line
 from marklight.surfaces import render
-from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, open_library, open_own
+from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, IN_PATH, SET, open_library, open_own
 from marklight.surfaces.cli.output import Bar, note, show, show_json
 
 if TYPE_CHECKING:
@@ -26,17 +26,19 @@ MAX_NAMES = 10
 
 @click.command(short_help="Bring the index up to date.")
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--rebuild", is_flag=True, help="Read every file again; embeddings are reused.")
+@click.option(
+    "--rebuild", is_flag=True, help="Read all files again; embeddings of unchanged text are kept."
+)
 @click.option(
     "--history/--no-history",
     default=None,
-    help="Index commits too; by default only if they were indexed before.",
+    help="Also index git commits [default: only if they are already indexed].",
 )
 @click.option(
     "--watch",
     "watching",
     is_flag=True,
-    help="Watch for changes and print a line for each batch; stop with Ctrl-C.",
+    help="Keep running and index changes as they happen; print a line for each batch. Stop with Ctrl-C.",
 )
 @AS_JSON
 @SET
@@ -51,7 +53,7 @@ def index(
     """Bring the index up to date; unchanged files are not read again."""
     if watching:
         if len(paths) > 1:
-            raise click.UsageError("--watch takes one library")
+            raise click.UsageError("--watch accepts only one PATH")
         path = next(iter(paths), None)
         return _watch(path, assignments, rebuild=rebuild, history=history, as_json=as_json)
     reports = []
@@ -83,7 +85,8 @@ def _watch(
     with open_library(path, assignments) as library:
         if not isinstance(library, Library):
             raise UsageError(
-                "A daemon already watches this library", "Stop it with `marklight stop`"
+                "A daemon already keeps this index up to date",
+                "To watch here instead, run `marklight stop` first",
             )
         with Bar(library.place.folder) as bar:
             report = library.index(rebuild=rebuild, history=history, progress=bar)
@@ -133,7 +136,7 @@ def _print_notices(report: Report) -> None:
 
 @click.command()
 @click.argument("path", required=False, type=click.Path(path_type=Path))
-@IN_LIBRARY
+@IN_PATH
 @AS_JSON
 @SET
 def status(

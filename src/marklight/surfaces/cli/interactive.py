@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from marklight.library import Library
     from marklight.surfaces.daemon.client import RemoteLibrary
 
-HINT = "Type a query. 1 shows result 1, 1 section shows its section, :o 1 opens its file. :help, :q"
+HINT = (
+    "Type a query. Then: 1 to show result 1, `1 section` for its section, `:o 1` to open its file,"
+    " `:help`, `:q`"
+)
 MAX_RESULTS = 100
 """Results that one query can have."""
 MINIMUM_TRAIL = 16
@@ -165,7 +168,7 @@ class Session:
 
     def _mode(self, arguments: str) -> None:
         if not arguments:
-            note(f"Mode: {self.mode}. Choose from: {', '.join(Mode)}")
+            note(f"Mode: {self.mode}. Change it with :mode MODE ({', '.join(Mode)})")
             return
         if arguments not in list(Mode):
             raise UsageError(f"No such mode: {arguments}", f"Choose from: {', '.join(Mode)}")
@@ -177,7 +180,7 @@ class Session:
     def _help(self, _: str) -> None:
         lines = {
             "WORDS": 'search; narrow with tag:x path:docs/** after:2026-01 "phrase" -without',
-            "N": "show result N and the sizes of its context levels",
+            "N": "show result N, and how much more context there is",
             "N LEVEL": f"show more context: {', '.join(LEVELS[1:])}",
         }
         commands = {
@@ -304,12 +307,23 @@ class Command(NamedTuple):
 COMMANDS = (
     Command(("w", "widen"), "N LEVEL", "same as N LEVEL", Session._widen),
     Command(
-        ("o", "open"), "N", "open its file at its line, with $VISUAL or $EDITOR", Session._open
+        ("o", "open"),
+        "N",
+        "open the file of result N at the passage, with $VISUAL or $EDITOR",
+        Session._open,
     ),
     Command(("n", "more"), "", "show more results", Session._more),
-    Command(("nearest",), "", "repeat the query without a confidence threshold", Session._nearest),
     Command(
-        ("f", "filter"), "[WORDS]", "add filters to every query; :f - removes them", Session._filter
+        ("nearest",),
+        "",
+        "show the closest passages even if none is a confident match",
+        Session._nearest,
+    ),
+    Command(
+        ("f", "filter"),
+        "[FILTERS]",
+        "set filters for all queries; :f - clears them, :f shows them",
+        Session._filter,
     ),
     Command(("mode",), "[MODE]", f"set the search method: {', '.join(Mode)}", Session._mode),
     Command(("explain",), "", "show stages, times and scores of the last search", Session._explain),

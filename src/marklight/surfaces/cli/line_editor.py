@@ -128,7 +128,9 @@ def editor_command(
         try:
             words = shlex.split(environment.get(variable, ""), posix=platform != "win32")
         except ValueError as error:
-            raise UsageError(f"Cannot parse {variable}: {error}", "Fix its quotes") from None
+            raise UsageError(
+                f"Cannot parse ${variable}: {str(error).lower()}", "Fix the quotes in its value"
+            ) from None
         if words:
             return [words[0].strip('"'), *words[1:], *_file_arguments(words[0], file, line)]
     return [OPENERS.get(platform, "xdg-open"), str(file)]

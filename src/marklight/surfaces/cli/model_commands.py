@@ -27,7 +27,7 @@ def models() -> None:
 @models.command("list")
 @AS_JSON
 def list_(as_json: bool) -> int:
-    """List known and installed models, and how to get the others."""
+    """List installed models, and known models with the command to install them."""
     from marklight.models import store
 
     rows = store.list_models()
@@ -40,7 +40,7 @@ def list_(as_json: bool) -> int:
         return 0
     shown = {
         f"{'*' if row.default else ' '} {row.name}": (
-            f"{_output(row):>13}  {row.token_limit or '?':>5} tokens  {row.licence:<12} {row.state}"
+            f"{_output(row):>14}  {row.token_limit or '?':>5} tokens  {row.licence:<12} {row.state}"
         )
         for row in rows
     }
@@ -54,7 +54,7 @@ def list_(as_json: bool) -> int:
     "--revision", default="main", show_default=True, help="Use this branch, tag or commit."
 )
 def pull(name: str, revision: str) -> int:
-    """Download a model from its hub; an interrupted download is resumed."""
+    """Download a model from Hugging Face (or HF_ENDPOINT); resumes an interrupted download."""
     from marklight.models import pull as hub
 
     with Bar() as bar:
@@ -67,7 +67,10 @@ def pull(name: str, revision: str) -> int:
 @click.argument("name", required=False)
 @AS_JSON
 def verify(name: str | None, as_json: bool) -> int:
-    """Check the SHA-256 of one or all models; send a test request to models on a server."""
+    """Check the model files against their SHA-256 checksums.
+
+    Models on a server get a test request. Checks all models by default.
+    """
     from marklight.models import store
 
     remote = {server.name: (server, kind) for server, kind in _configured()}
@@ -91,7 +94,7 @@ def verify(name: str | None, as_json: bool) -> int:
 @models.command("import")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
-    "--name", help="Install it under this name instead of the one in its files or its folder."
+    "--name", help="Name to install it under [default: the name in its files, or the folder name]."
 )
 def import_(folder: Path, name: str | None) -> int:
     """Import a model from a folder with an ONNX file and tokenizer.json."""
@@ -115,9 +118,9 @@ def _configured() -> list[tuple[Server, Kind]]:
 
 
 def _output(row: ModelRow) -> str:
-    return "cross-encoder" if row.kind == "reranker" else f"{row.dimension or '?'} numbers"
+    return "cross-encoder" if row.kind == "reranker" else f"{row.dimension or '?'} dimensions"
 
 
 def _installed(record: ModelRecord) -> str:
     setting = "reranker.name" if record.kind == "reranker" else "model.name"
-    return f"Installed {record.name}. Use it with {setting} = {record.name!r}"
+    return f'Installed {record.name}. To use it, set {setting} = "{record.name}" in your settings'

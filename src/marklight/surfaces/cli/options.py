@@ -26,7 +26,7 @@ SET = click.option(
     "assignments",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Override a setting for this call; repeatable.",
+    help="Override a setting for this command (repeatable).",
 )
 MODE = click.option(
     "--mode",
@@ -34,10 +34,12 @@ MODE = click.option(
     type=click.Choice(["hybrid", "semantic", "keyword", "code"]),
     default="hybrid",
     show_default=True,
-    help="Choose the search method.",
+    help="Search method: hybrid (keywords and meaning), semantic (meaning only), keyword (no model) or code (code blocks).",
 )
 EXPLAIN = click.option(
-    "--explain", is_flag=True, help="Show the stages, their times and the parts of each score."
+    "--explain",
+    is_flag=True,
+    help="Show the search stages with timings, and how each score was computed.",
 )
 
 
@@ -63,25 +65,28 @@ AFTER = click.option(
     multiple=True,
     callback=_strictest,
     metavar="DATE",
-    help="Search only what is dated DATE or later, such as 2026-01-31 or 2026-01.",
+    help="Search only documents (or commits) dated DATE or later, such as 2026-01-31 or 2026-01.",
 )
 BEFORE = click.option(
     "--before",
     multiple=True,
     callback=_strictest,
     metavar="DATE",
-    help="Search only what is dated DATE or earlier.",
+    help="Search only documents (or commits) dated DATE or earlier.",
 )
 MIN_CONFIDENCE = click.option(
     "--min-confidence",
     type=float,
     metavar="X",
-    help="Drop results that score below X, from 0 to 1; 0 shows everything.",
+    help="Show only results with a score of at least X (0 to 1), instead of the default confidence check; 0 shows all.",
 )
 SHOW_ALL = "--min-confidence 0"
 """The option that messages suggest where all results were below the threshold."""
 MAX_TOKENS = click.option(
-    "--max-tokens", type=int, metavar="N", help="Limit the results to N tokens of text."
+    "--max-tokens",
+    type=int,
+    metavar="N",
+    help="Limit the text of all results together to N tokens.",
 )
 RERANK = click.option(
     "--rerank/--no-rerank", default=None, help="Rerank the best results with a cross-encoder."
@@ -99,15 +104,21 @@ COLOR = click.option(
     default="auto",
     expose_value=False,
     callback=_remember_color,
-    help="Print bold text and clickable paths; auto does so on a terminal only.",
+    help="When to print bold text and clickable paths [default: auto, only on a terminal].",
 )
-IN_LIBRARY = click.option(
-    "--in",
-    "folder",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="Use the library in FOLDER (default: the one that contains the current folder).",
+
+
+def _in_option(help: str) -> Callable[[Any], Any]:
+    return click.option(
+        "--in", "folder", type=click.Path(path_type=Path), metavar="FOLDER", help=help
+    )
+
+
+IN_LIBRARY = _in_option(
+    "Use the library in FOLDER (default: the one that contains the current folder)."
 )
+IN_PATH = _in_option("Same as PATH.")
+IN_FOLDER = _in_option("Same as the argument FOLDER.")
 
 
 def completer(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:

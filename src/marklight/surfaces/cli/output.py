@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 import click
 
@@ -24,6 +24,8 @@ _DEFAULT_WIDTH = 80
 _TAB_STOP = 8
 _REDRAW_SECONDS = 0.1
 _BAR_WIDTH = 28
+INDEXING_PHASES = ("Reading", "Embedding")
+"""How the names of phases begin whose work is kept after an interruption."""
 EMOJI_SELECTOR = "\ufe0f"
 """Follows a character of one column and makes it an emoji of two."""
 _JOINERS = "\u200c\u200d"
@@ -166,6 +168,9 @@ class Bar:
     Prints the folder of the library first, once.
     """
 
+    indexed: ClassVar[bool] = False
+    """True once any bar of this process showed progress of indexing."""
+
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
         self._terminal = sys.stderr.isatty()
@@ -178,6 +183,7 @@ class Bar:
         now = time.monotonic()
         if phase != self._phase:
             self._finish()
+            Bar.indexed = Bar.indexed or phase.startswith(INDEXING_PHASES)
             if self._folder:
                 print(one_line(f"Indexing {self._folder} …"), file=sys.stderr, flush=True)
                 self._folder = None

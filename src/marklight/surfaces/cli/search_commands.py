@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     "format",
     type=click.Choice(render.FORMATS),
     default="text",
-    help="Choose the output format.",
+    show_default=True,
+    help="Output format; files prints only the file paths.",
 )
 @EXPLAIN
 @MODE
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="NAME",
     shell_complete=completer("collections"),
-    help="Search only this collection; repeatable, like all filters.",
+    help="Search only this collection (repeatable).",
 )
 @click.option(
     "--path",
@@ -65,45 +66,53 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="GLOB",
     shell_complete=completer("documents"),
-    help="Search only paths that match, such as guide/** or *.md.",
+    help="Search only paths that match, such as guide/** or *.md (repeatable).",
 )
 @click.option(
     "--exclude",
     multiple=True,
-    metavar="PATH",
+    metavar="GLOB",
     shell_complete=completer("documents"),
-    help="Leave out this file or glob.",
+    help="Skip files that match GLOB (repeatable).",
 )
 @click.option(
     "--tag",
     multiple=True,
     shell_complete=completer("tags"),
-    help="Search only documents with this tag or a tag nested below it.",
+    help="Search only documents with this tag or a subtag, such as release/web for release (repeatable).",
 )
 @click.option(
     "--where",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Search only documents with this frontmatter value.",
+    help="Search only documents with this frontmatter value (repeatable).",
 )
 @AFTER
 @BEFORE
 @MIN_CONFIDENCE
 @MAX_TOKENS
 @RERANK
-@click.option("--parents", is_flag=True, help="Return whole sections instead of passages.")
+@click.option(
+    "--parents",
+    is_flag=True,
+    help="Return larger passages: each match with its neighbours, up to chunk.parent_chars characters.",
+)
 @click.option(
     "--context", default=0, metavar="N", help="Show N neighbouring passages on each side."
 )
-@click.option("--expand-context", is_flag=True, help="Show the whole section around each passage.")
+@click.option(
+    "--expand-context", is_flag=True, help="Show the whole section that contains each result."
+)
 @click.option(
     "--hypothesis",
     metavar="TEXT",
-    help="Search by meaning for TEXT, an answer as you imagine it.",
+    help="Use TEXT, a made-up answer, instead of the query for semantic search (HyDE).",
 )
 @click.option("--with-history", is_flag=True, help="Search commits too; list them separately.")
 @click.option(
-    "--no-refresh", is_flag=True, help="Search the index as it is, without checking the disk."
+    "--no-refresh",
+    is_flag=True,
+    help="Search the index as it is, without looking for changed files.",
 )
 @COLOR
 @SET
@@ -167,7 +176,8 @@ def search(
     "format",
     type=click.Choice(render.COMMIT_FORMATS),
     default="text",
-    help="Choose the output format.",
+    show_default=True,
+    help="Output format.",
 )
 @EXPLAIN
 @MODE
@@ -175,13 +185,13 @@ def search(
     "--files",
     multiple=True,
     metavar="GLOB",
-    help="Search only commits that changed a matching file, such as src/** or *.md; repeatable.",
+    help="Search only commits that changed a matching file, such as src/** or *.md (repeatable).",
 )
 @click.option(
     "--author",
     multiple=True,
     metavar="NAME",
-    help="Search only commits whose author name or email address contains NAME; repeatable.",
+    help="Search only commits whose author name or email address contains NAME (repeatable).",
 )
 @AFTER
 @BEFORE
@@ -275,7 +285,7 @@ def _prepare(library: Library | RemoteLibrary, mode: str, terminal: bool) -> Non
     except KeyboardInterrupt:
         if not terminal:
             raise
-        note("Interrupted. Searching what is indexed so far; each search indexes some of the rest")
+        note("Interrupted. Only part of the folder is indexed; each search indexes more of it")
 
 
 def _run_piped(session: Session) -> None:

@@ -11,7 +11,7 @@ import click
 
 from marklight.errors import NotFound, UsageError
 from marklight.surfaces import render
-from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, completer, open_own
+from marklight.surfaces.cli.options import AS_JSON, IN_PATH, SET, completer, open_own
 from marklight.surfaces.cli.output import Bar, note, show, show_json
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ REDRAW_SECONDS = 0.2
     shell_complete=completer("serve_arguments"),
 )
 @click.argument("served", required=False, type=click.Path(path_type=Path), metavar="")
-@IN_LIBRARY
+@IN_PATH
 @click.option(
     "--host",
     metavar="ADDRESS",
-    help="Listen on ADDRESS (default: serve.host); any but a loopback address needs a token.",
+    help="Listen on ADDRESS (default: serve.host); a token is required unless ADDRESS is loopback.",
 )
 @click.option(
     "--port",
@@ -58,10 +58,12 @@ def serve(
     leave_idle: bool,
     **options: Any,
 ) -> int:
-    """Serve a library: web page, HTTP API, and MCP at /mcp. Other commands use this daemon while it runs.
+    """Serve a library: web page, HTTP API, and MCP at /mcp.
 
-    `serve status [PATH]` shows the running daemon and `serve stop [PATH]` stops it. Write ./status or
-    ./stop for a folder of that name.
+    While it runs, other commands send their queries to this process (the daemon).
+
+    `serve status [PATH]` shows the running daemon and `serve stop [PATH]` stops it. To serve a folder
+    named status or stop, write ./status or ./stop.
     """
     if path == "status":
         return _print_daemons(folder or served, as_json)
@@ -81,7 +83,7 @@ def serve(
 
 @click.command()
 @click.argument("path", required=False, type=click.Path(path_type=Path))
-@IN_LIBRARY
+@IN_PATH
 @click.option("--all", "every", is_flag=True, help="Stop all your daemons.")
 def stop(path: Path | None, folder: Path | None, every: bool) -> int:
     """Stop the daemon of a library; the index is kept."""
@@ -90,7 +92,7 @@ def stop(path: Path | None, folder: Path | None, every: bool) -> int:
 
 @click.command(short_help="Serve a library to an assistant over MCP.")
 @click.argument("path", required=False, type=click.Path(path_type=Path))
-@IN_LIBRARY
+@IN_PATH
 @SET
 def mcp(path: Path | None, folder: Path | None, assignments: tuple[str, ...]) -> int:
     """Serve a library to an assistant over MCP, on standard input and output."""
@@ -189,7 +191,7 @@ def _stop(folder: Path | None, every: bool) -> int:
 
     library = None if every else locate(folder).folder
     if not stop_daemons(
-        library, lambda state: show(f"stopped {state.address} (process {state.pid})")
+        library, lambda state: show(f"Stopped the daemon at {state.address} (process {state.pid})")
     ):
         raise NotFound(f"No daemon is running for {library}" if library else "No daemon is running")
     return 0

@@ -11,7 +11,7 @@ import click
 
 from marklight.formatting import one_line
 from marklight.surfaces import render
-from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, SET, open_own
+from marklight.surfaces.cli.options import AS_JSON, IN_FOLDER, IN_LIBRARY, SET, open_own
 from marklight.surfaces.cli.output import note, show, show_json
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ SECRETS = ("serve.token",)
 def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """List every setting with its value and its source.
 
-    Ignored settings of a folder's file are marked; `marklight trust` enables them.
+    Settings that are ignored because the folder's settings file is not trusted are marked. Run
+    `marklight trust` to enable them.
     """
     with open_own(folder, assignments) as library:
         values = library.settings
@@ -84,7 +85,7 @@ def ignored_values(ignored: Iterable[Ignored]) -> dict[str, dict[str, Any]]:
 
 @click.command(short_help="Trust the settings file of a folder.")
 @click.argument("path", required=False, type=click.Path(path_type=Path), metavar="[FOLDER]")
-@IN_LIBRARY
+@IN_FOLDER
 @click.option("--revoke", is_flag=True, help="Stop trusting the folder.")
 @click.option("--list", "list_all", is_flag=True, help="List trusted folders.")
 @AS_JSON
@@ -93,10 +94,10 @@ def trust(
 ) -> int:
     """Trust the settings file of a folder, and print the settings this enables.
 
-    FOLDER defaults to the library that contains the current folder. Without trust, a folder's
-    marklight.toml or pyproject.toml can only change ranking, chunking and which of its documents are
-    indexed. Other settings, such as engines, servers, models and paths outside the folder, apply once you
-    trust the file. If the file changes, trust it again.
+    FOLDER defaults to the library that contains the current folder. Until then, a folder's
+    marklight.toml or pyproject.toml can change only ranking, passage sizes and which documents are
+    indexed. Models, servers, the location of the index, paths outside the folder and all other settings
+    are ignored. Run this command again after the file changes.
     """
     if revoke and list_all:
         raise click.UsageError("--revoke and --list cannot be used together")
@@ -136,7 +137,7 @@ def _trust(path: Path | None, as_json: bool) -> int:
         note(f"{file.path} is trusted until it changes. Undo with `marklight trust --revoke`")
         _note_daemon(folder)
     else:
-        note(f"No setting in {file.path} needs trust. Nothing was changed")
+        note(f"All settings in {file.path} already apply without trust. Nothing was changed")
     return 0
 
 
@@ -166,8 +167,8 @@ def _note_daemon(folder: Path) -> None:
 
     if any(True for _ in state_files(folder)):
         note(
-            "A daemon still serves this folder at its old address."
-            " Stop it with `marklight stop` to apply the change"
+            "A daemon is running. Changes to serve.host, serve.port or serve.token apply after a restart:"
+            " `marklight stop`, then `marklight serve`"
         )
 
 

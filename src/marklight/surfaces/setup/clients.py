@@ -194,7 +194,7 @@ def skill_file(client: Client, project: Path | None) -> Path:
         raise UsageError(
             f"{client.title} does not read skills from a folder",
             "Print the skill with `marklight install-mcp claude-code --skill --dry-run` and upload it"
-            " in the settings",
+            " in Claude Desktop's settings",
         )
     folder = project / client.project_skills if project else client.skills_folder(this_machine())
     return Path(folder, "marklight", "SKILL.md")

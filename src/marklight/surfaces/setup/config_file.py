@@ -102,7 +102,8 @@ def remove_skill(file: Path) -> Change:
         return Change("", file)
     if before != SKILL.read_bytes():
         raise CannotEdit(
-            f"{file} was changed after it was installed", "Delete it by hand if you do not need it"
+            f"Did not remove {file}: it was edited after installation",
+            "Delete it by hand if you no longer need it",
         )
     file.unlink()
     with suppress(OSError):  # the folder contains other files
@@ -213,7 +214,8 @@ def _parse(file: Path, text: str) -> tuple[Format, dict[str, Any]]:
         values = format.parse(text)
     except (ValueError, RecursionError) as error:
         comments = format is JSON and ("//" in text or "/*" in text)
-        reason = "it has comments or is not valid" if comments else "it is not valid"
+        name = "JSON" if format is JSON else "TOML"
+        reason = f"it {'contains comments or ' * comments}is not valid {name}"
         raise CannotEdit(f"Cannot change {file}: {reason} ({error})") from None
     if not isinstance(values, dict):
         raise CannotEdit(f"Cannot change {file}: it does not contain an object")
@@ -247,4 +249,6 @@ def _check(file: Path, format: Format, after: str, expected: dict[str, Any]) -> 
     except ValueError:
         right = False
     if not right:
-        raise CannotEdit(f"Cannot change {file}: its layout is not supported")
+        raise CannotEdit(
+            f"Cannot change {file}: the entry cannot be edited automatically without risk to the rest of the file"
+        )
