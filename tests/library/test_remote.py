@@ -161,7 +161,7 @@ def test_a_model_removed_from_the_settings_gets_no_requests(
     assert len(does.requests) == before
 
 
-# Re-ranking
+# Reranking
 
 
 def test_a_server_re_ranks(folder: Path, does: Behaviour, address: str) -> None:
@@ -183,7 +183,7 @@ def test_without_the_reranking_server_the_order_stays_with_a_notice(
     with marklight.open(folder, given) as lib:
         answer = lib.search("return to an earlier revision", rerank=True)
         assert paths(answer) == expected
-        assert "not re-ranked" in " ".join(answer.notices)
+        assert "not reranked" in " ".join(answer.notices)
 
 
 # Notices, and what they never contain

@@ -53,10 +53,10 @@ class Behaviour:
     """Refuses every key, and repeats it."""
     reranks_at: tuple[str, ...] = ("/v1/rerank", "/rerank")
     texts_only: bool = False
-    """Re-ranks as TEI does: other names, another shape."""
+    """Reranks as TEI does: other names, another shape."""
     logits: bool = False
     a_passage_seconds: float = 0.0
-    """Re-ranking takes so long for each passage."""
+    """Reranking takes so long for each passage."""
     requests: list[tuple[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     connections: int = 0

@@ -87,12 +87,12 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Reranking:
-    """The cross-encoder that re-ranks results."""
+    """The cross-encoder that reranks results."""
 
     name: str = ""
-    """Name of a pulled or imported model, a folder, or `openai:NAME` for a model on a server; if empty, only searches with `--rerank` are re-ranked."""
+    """Name of a pulled or imported model, a folder, or `openai:NAME` for a model on a server; if empty, only searches with `--rerank` are reranked."""
     threads: Annotated[int | None, Within(1)] = None
-    """Threads for re-ranking; default: all cores."""
+    """Threads for reranking; default: all cores."""
     address: str = ""
     """Address of the server, such as `https://example.com/v1`. This setting and those below are for models on a server."""
     key_variable: str = ""

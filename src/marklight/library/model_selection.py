@@ -1,4 +1,4 @@
-"""Model selection: load the embedding model and the re-ranker of the settings on first use, and choose which model a search uses."""
+"""Model selection: load the embedding model and the reranker of the settings on first use, and choose which model a search uses."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class ModelSelection:
         return self.any_reranker if query.rerank else self.reranker
 
     def reranks(self, query: Query, pipeline: Pipeline) -> bool:
-        """Return true if a cross-encoder is to re-rank the results of a query; load nothing."""
+        """Return true if a cross-encoder is to rerank the results of a query; load nothing."""
         configured = self.settings["reranker.name"] not in ("", "none")
         return _wants_reranking(query, pipeline) and (bool(query.rerank) or configured)
 

@@ -97,7 +97,7 @@ def _remote_reranker(name: str, server: Server | None, cache_dir: Path | None) -
     server = _configured(name, server)
     if server.kind == "ollama":
         raise ModelError(
-            f"Ollama cannot re-rank, so {name} cannot be used as a re-ranker",
+            f"Ollama cannot rerank, so {name} cannot be used as a reranker",
             "Use a server that can, such as llama.cpp, vLLM or TEI: reranker.name = openai:MODEL",
         )
     return RemoteReranker(server, cache_dir)
@@ -149,7 +149,7 @@ def _wrong_kind(record: ModelRecord) -> ModelError:
             "Set reranker.name to it, and model.name to an embedding model",
         )
     return ModelError(
-        f"{record.name} is {KINDS['embedder']}: it cannot re-rank",
+        f"{record.name} is {KINDS['embedder']}: it cannot rerank",
         "Set model.name to it, and reranker.name to a cross-encoder",
     )
 

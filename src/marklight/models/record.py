@@ -145,5 +145,5 @@ MS_MARCO = ModelRecord(
 
 DEFAULT = GRANITE.name
 DEFAULT_RERANKER = MS_MARCO.name
-"""Used where re-ranking is requested, the settings name no model, and this one is installed."""
+"""Used where reranking is requested, the settings name no model, and this one is installed."""
 KNOWN = {record.name: record for record in (GRANITE, MINILM, BGE_SMALL, MS_MARCO)}

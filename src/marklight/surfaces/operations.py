@@ -52,7 +52,10 @@ SEARCH = (
     *FILTERS,
     MAX_TOKENS,
     RERANK,
-    boolean("parents", "Return larger passages: each match with its neighbours, up to chunk.parent_chars characters."),
+    boolean(
+        "parents",
+        "Return larger passages: each match with its neighbours, up to chunk.parent_chars characters.",
+    ),
     integer("context", "Number of neighbouring passages to add on each side.", 0, 20, default=0),
     boolean("expand_context", "Return the whole section around each passage."),
     string("hypothesis", "A hypothetical answer; passages similar to it are found by embedding."),
@@ -116,7 +119,9 @@ DOCUMENTS = (
 )
 INDEX = (
     boolean("rebuild", "Read all files again; embeddings of unchanged text are kept."),
-    boolean("history", "Also index git commits; by default only if they are already indexed.", None),
+    boolean(
+        "history", "Also index git commits; by default only if they are already indexed.", None
+    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""Re-ranking by a server: request formats, scores, time limits."""
+"""Reranking by a server: request formats, scores, time limits."""
 
 from __future__ import annotations
 
@@ -108,5 +108,5 @@ def test_a_server_without_re_ranking_raises_its_first_rejection(
 
 def test_ollama_cannot_re_rank() -> None:
     server = Reranking(name="ollama:m").server
-    with pytest.raises(ModelError, match="Ollama cannot re-rank"):
+    with pytest.raises(ModelError, match="Ollama cannot rerank"):
         load_reranker("ollama:m", server=server)

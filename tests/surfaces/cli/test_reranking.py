@@ -93,11 +93,11 @@ def test_candidates_and_time_limit_are_settings(
     arguments = ("search", QUERY, "--min-confidence", "0")
     code, _, err = run_cli(capsys, *arguments, "--set", "search.rerank.budget_ms=0")
     assert code == 0
-    assert "re-ranked 1 of 2 candidates within 0 ms" in err
+    assert "reranked 1 of 2 candidates within 0 ms" in err
     one = ("--set", "search.rerank.budget_ms=0", "--set", "search.rerank.candidates=1")
-    assert "re-ranked" not in run_cli(capsys, *arguments, *one)[2], "the first is always read"
+    assert "reranked" not in run_cli(capsys, *arguments, *one)[2], "the first is always read"
     assert (
-        "re-ranked" not in run_cli(capsys, *arguments, "--set", "search.rerank.budget_ms=60000")[2]
+        "reranked" not in run_cli(capsys, *arguments, "--set", "search.rerank.budget_ms=60000")[2]
     )
 
 
@@ -120,7 +120,7 @@ def test_an_unusable_configured_model_is_reported(
     vectors = tiny.write_folder(tmp_path / "vectors", tiny.weights())
     code, _, err = run_cli(capsys, "search", QUERY, "--set", f"reranker.name={vectors}")
     assert code == 3
-    assert "vectors is an embedding model: it cannot re-rank" in err
+    assert "vectors is an embedding model: it cannot rerank" in err
 
     shutil.copy(vectors / "onnx" / "model.onnx", model / "onnx" / "model.onnx")
     code, _, err = run_cli(capsys, "search", QUERY, "--set", f"reranker.name={model}")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from marklight.models.store import ModelRow
 
 VERIFY_MS = 60_000.0
-"""Time limit of the one re-ranking that `models verify` tries."""
+"""Time limit of the one reranking that `models verify` tries."""
 
 
 def model_row(server: Server, kind: Kind, cache_dir: Path | None = None) -> ModelRow:

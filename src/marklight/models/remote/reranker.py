@@ -19,7 +19,7 @@ FIRST_BATCH = 4
 """Passages in the first request; its time determines the size of the next batches."""
 MAX_CHARACTERS = 8000
 """Characters of a passage that are sent; cross-encoders rarely read more than 512 tokens."""
-HINT = "Check that the server can re-rank, and reranker.name and reranker.address"
+HINT = "Check that the server can rerank, and reranker.name and reranker.address"
 
 
 class RemoteReranker:

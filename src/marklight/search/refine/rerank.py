@@ -1,4 +1,4 @@
-"""Re-rank the best hits with a cross-encoder."""
+"""Rerank the best hits with a cross-encoder."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Rerank:
     budget_ms: Annotated[float, Within(0)] = 500.0
     """Time limit; passages scored by then count. Loading the model is not included."""
     words: Annotated[int, Within(0)] = 3
-    """Queries of fewer words are not re-ranked unless `--rerank` is given: they contain too little to read."""
+    """Queries of fewer words are not reranked unless `--rerank` is given: they contain too little to read."""
 
     def wants(self, query: Query) -> bool:
-        """Return True if this query is to be re-ranked, given a model."""
+        """Return True if this query is to be reranked, given a model."""
         if query.rerank is not None:
             return query.rerank and bool(query.text.strip())
         return _word_count(query.text) >= max(1, self.words)
@@ -39,11 +39,11 @@ class Rerank:
         try:
             scores = tools.reranker.score(query.text, texts, self.budget_ms)
         except ModelServerError as error:
-            tools.notify(f"not re-ranked: {error}")
+            tools.notify(f"not reranked: {error}")
             return hits
         if len(scores) < len(chosen):
             tools.notify(
-                f"re-ranked {len(scores)} of {len(chosen)} candidates within {self.budget_ms:.0f} ms"
+                f"reranked {len(scores)} of {len(chosen)} candidates within {self.budget_ms:.0f} ms"
             )
         # Exact titles stay first, whatever the model's scores.
         exact = sum(1 for _ in takewhile(lambda hit: hit.exact_match, chosen))

@@ -161,7 +161,10 @@ def tools_for(several_collections: bool) -> Mapping[str, Tool]:
                     1,
                 ),
                 boolean("rerank", "Rerank the best passages with a cross-encoder; slower.", None),
-                boolean("parents", "Return larger passages: each match with its neighbours, up to chunk.parent_chars characters."),
+                boolean(
+                    "parents",
+                    "Return larger passages: each match with its neighbours, up to chunk.parent_chars characters.",
+                ),
                 MAX_TOKENS,
                 boolean("explain", "Explain the score of each passage."),
             ),
