@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Callable
 from functools import cache
-from importlib.resources import files
 from typing import TypeVar
 
 from marklight.model import digest
@@ -279,5 +278,7 @@ def navigational_words() -> tuple[str, ...]:
 
 
 def _lines(name: str) -> list[str]:
+    from importlib.resources import files
+
     text = files("marklight.text").joinpath("data", name).read_text("utf-8")
     return [line for line in text.splitlines() if line and not line.startswith("#")]
