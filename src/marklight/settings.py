@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from marklight import toml_values
 from marklight.errors import SettingsError
-from marklight.toml_values import Written, convert, nested, type_name
 
 RENAMED: dict[str, str] = {
     "search.alive": "search.existing_files",
@@ -323,6 +322,8 @@ def from_environment(environ: Mapping[str, str], schema: Schema) -> Iterator[Lay
             raise SettingsError(
                 f"The environment variable {variable} matches no setting", _nearest(variable, keys)
             )
+        from marklight.toml_values import Written, nested
+
         yield Layer(f"the variable {variable}", nested(key, Written(environ[variable])))
 
 
@@ -337,6 +338,8 @@ def from_assignments(assignments: Sequence[str]) -> Iterator[Layer]:
         if not equals or not key.strip():
             raise SettingsError(f"--set takes KEY=VALUE, not {assignment!r}")
         # Without the value, which may be a secret.
+        from marklight.toml_values import Written, nested
+
         yield Layer(f"--set {key.strip()}", nested(key.strip(), Written(value.strip())))
 
 
@@ -388,6 +391,8 @@ def _nearest(key: str, known: Mapping[str, Any]) -> str:
 
 def _fit(value: Any, kind: Any, key: str, source: str) -> Any:
     """Return the value as its setting's type; raise an error that names the expected type."""
+    from marklight.toml_values import convert, type_name
+
     try:
         return convert(value, kind)
     except (TypeError, ValueError, OverflowError, RecursionError):

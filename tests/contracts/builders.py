@@ -24,7 +24,8 @@ from marklight.model import (
     Vectors,
 )
 from marklight.ports import FIELD_BOOSTS, Engine, Snapshot
-from marklight.text import analyze, digest, embedding_text
+from marklight.text import analyze, digest
+from marklight.text.markdown import embedding_text
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector

@@ -11,7 +11,8 @@ import pytest
 from marklight.errors import SettingsError
 from marklight.ingest.recipe import Chunker
 from marklight.model import Chunk
-from marklight.text import chunk_embedding_text, digest, embedding_text
+from marklight.text import digest
+from marklight.text.markdown import chunk_embedding_text, embedding_text
 from tests.ingest.reading import chunks, entry, parsed, uncovered
 
 WORDS = "The quick brown fox jumps over the lazy dog near the river bank. "

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from marklight.ingest.frontmatter import split
 from marklight.ingest.read import decode
 from marklight.ingest.recipe import Chunker
-from marklight.text import chunk_embedding_text, digest, strip_markup
+from marklight.text import digest
+from marklight.text.markdown import chunk_embedding_text, strip_markup
 from tests.ingest.reading import entry, parsed, uncovered
 
 PIECES = [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from marklight.errors import Busy
-from marklight.text import chunk_embedding_text
+from marklight.text.markdown import chunk_embedding_text
 from tests.library.conftest import PAGES, paths
 from tests.making import library, write
 

@@ -53,6 +53,9 @@ class Model:
     def embed_query(self, text: str) -> Vector:
         return np.array((1, 0, 0, 0), np.float32)
 
+    def with_time_limit(self, seconds: float) -> Model:
+        return self
+
 
 @pytest.fixture
 def tools() -> Iterator[Tools]:

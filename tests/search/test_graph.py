@@ -15,7 +15,8 @@ from marklight.model import Batch, Entry, Vectors
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import FIELD_BOOSTS, Tools
 from marklight.search.retrieve.graph import Graph
-from marklight.text import chunk_embedding_text, query_terms
+from marklight.text import query_terms
+from marklight.text.markdown import chunk_embedding_text
 from tests.contracts.builders import entry, id_of, link
 from tests.search.stage_settings import build_stage
 

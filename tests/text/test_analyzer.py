@@ -12,11 +12,11 @@ from marklight.text import (
     code_terms,
     identifier_parts,
     query_terms,
-    strip_markup,
     trim_stop_words,
     vocabulary_terms,
 )
 from marklight.text.analyzer import base_form, variant_forms
+from marklight.text.markdown import strip_markup
 from tests.linear import demand_linear
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from marklight.text import strip_markup
+from marklight.text.markdown import strip_markup
 from tests.linear import demand_linear
 
 

@@ -12,7 +12,8 @@ from marklight.ingest.parse import Parsed, Title
 from marklight.ingest.recipe import Chunker
 from marklight.ingest.split import Span, split, trimmed
 from marklight.model import Chunk, Entry, Kind, Section
-from marklight.text import digest, embedding_text
+from marklight.text import digest
+from marklight.text.markdown import embedding_text
 
 _HAS_CONTENT = re.compile(r"[^\s\-*_=#|:.+<>/]")
 """A text of nothing but horizontal rules and dividers is no passage."""

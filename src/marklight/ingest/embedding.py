@@ -19,9 +19,8 @@ from marklight.ports import (
     Engine,
     Progress,
     no_progress,
-    with_time_limit,
 )
-from marklight.text import chunk_embedding_text, query_terms
+from marklight.text import query_terms
 
 if TYPE_CHECKING:
     from marklight.answer import Query
@@ -81,7 +80,7 @@ class Indexing(ABC):
 
     def with_time_limit(self, seconds: float) -> Self:
         """Return a copy whose model gives up after so many seconds, if it is a remote one."""
-        return replace(self, embedder=with_time_limit(self.embedder, seconds))
+        return replace(self, embedder=self.embedder and self.embedder.with_time_limit(seconds))
 
     def has_pending(self) -> bool:
         """Return true if passages or vocabulary terms have no vector yet."""
@@ -160,6 +159,8 @@ def _embed_passages(
         if not pending:
             return
         progress("Embedding passages", counts.embedded, counts.chunks)
+        from marklight.text.markdown import chunk_embedding_text
+
         texts = [chunk_embedding_text(each.chunk) for each in pending]
         lengths = embedder.count_tokens(texts)
         too_long = {

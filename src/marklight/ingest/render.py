@@ -26,7 +26,7 @@ from marklight.ingest.parse.markdown import blocks
 from marklight.ingest.parse.mentions import CUSTOM_ANCHOR
 from marklight.ingest.recipe import PARSERS, parser_for
 from marklight.model import Document
-from marklight.text import strip_markup
+from marklight.text.markdown import strip_markup
 
 if TYPE_CHECKING:
     import nh3

@@ -11,7 +11,7 @@ from marklight.ingest.chunk import Draft
 from marklight.ingest.parse import Parsed
 from marklight.ingest.split import Span, split, trimmed
 from marklight.model import Kind, trail
-from marklight.text import embedding_text
+from marklight.text.markdown import embedding_text
 
 _SPECIAL_TOKENS = 16
 """Reserve for special tokens and a model's own prefix. A byte is at most one token, so a passage with fewer bytes than

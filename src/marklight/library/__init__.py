@@ -27,7 +27,6 @@ from marklight.place import Place, index_address, locate, nested_libraries, reso
 from marklight.ports import Engine, Progress, never_cancelled, no_progress
 from marklight.search.pipeline import Pipeline
 from marklight.settings import Settings
-from marklight.toml_values import tables
 
 if TYPE_CHECKING:
     from marklight.ingest.history.repository import Repository
@@ -163,6 +162,8 @@ class Library:
             return self.settings
         if not isinstance(given, Mapping):
             raise UsageError(f"The settings must be a table, not {given!r}")
+        from marklight.toml_values import tables
+
         changed = tables(given)
         if others := set(changed) - {"search"}:
             raise UsageError(

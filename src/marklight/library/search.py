@@ -20,7 +20,7 @@ from marklight.library.model_selection import (
 from marklight.library.refresh import RefreshResult, read_current, refresh, stale_notice
 from marklight.library.validation import SearchRequest
 from marklight.model import DocumentId
-from marklight.ports import Embedder, Progress, Reranker, Snapshot, Tools, with_time_limit
+from marklight.ports import Embedder, Progress, Reranker, Snapshot, Tools
 from marklight.search.context import OpenDocuments, levels, within_budget
 from marklight.search.pipeline import GONE, Pipeline
 
@@ -176,7 +176,7 @@ def run(
     )
     tools = Tools(
         snapshot,
-        with_time_limit(embedder, library.settings["model.query_seconds"]),
+        embedder and embedder.with_time_limit(library.settings["model.query_seconds"]),
         prepared.reranker,
         exists=exists,
         now=time.time(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from marklight.text import analyze
 
@@ -42,6 +42,9 @@ class FakeEmbedder:
                 row[0] = 1.0
             row /= np.linalg.norm(row)
         return rows
+
+    def with_time_limit(self, seconds: float) -> Self:  # noqa: ARG002
+        return self
 
     def embed_query(self, text: str) -> Vector:
         vector: Vector = self.embed_passages([text])[0]

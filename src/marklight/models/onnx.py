@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from marklight.errors import ModelError
 from marklight.models.record import ModelRecord
@@ -108,6 +108,9 @@ class OnnxEmbedder(OnnxModel):
     def embed_query(self, text: str) -> Vector:
         vector: Vector = self._embed([self.record.query_prefix + text])[0]
         return vector
+
+    def with_time_limit(self, seconds: float) -> Self:  # noqa: ARG002
+        return self  # nothing to wait for
 
     def _embed(self, texts: Sequence[str]) -> Matrix:
         import numpy as np

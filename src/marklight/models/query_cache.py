@@ -9,7 +9,7 @@ from copy import copy
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from marklight.ports import TimeLimited, Unloadable
+from marklight.ports import Unloadable
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
@@ -53,9 +53,7 @@ class CachingEmbedder:
         return self._model.embed_passages(texts)
 
     def with_time_limit(self, seconds: float) -> Embedder:
-        """Limit the wrapped model, where it supports that; the cache is shared."""
-        if not isinstance(self._model, TimeLimited):
-            return self
+        """Return the same model with the wrapped one limited in time; the cache is shared."""
         other = copy(self)
         other._model = self._model.with_time_limit(seconds)
         return other

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from marklight.ports.documents import DocumentReader, IndexedFile, PathRange, ScoredChunk
 from marklight.ports.engine import Engine, Snapshot, StatusReader
-from marklight.ports.lexical import FIELD_BOOSTS, LexicalReader, TermCoverage
+from marklight.ports.lexical import FIELD_BOOSTS, FULL_COVERAGE, LexicalReader, TermCoverage
 from marklight.ports.links import LinkReader
 from marklight.ports.metadata import MetadataReader
-from marklight.ports.models import Embedder, Reranker, TimeLimited, Unloadable, with_time_limit
+from marklight.ports.models import Embedder, Reranker, Unloadable
 from marklight.ports.stages import (
     Fuse,
     Progress,
@@ -23,6 +23,7 @@ from marklight.ports.vocabulary import VOCABULARY_SIZE, ScoredTerm, VocabularyRe
 
 __all__ = [
     "FIELD_BOOSTS",
+    "FULL_COVERAGE",
     "VOCABULARY_SIZE",
     "DocumentReader",
     "Embedder",
@@ -44,12 +45,10 @@ __all__ = [
     "Snapshot",
     "StatusReader",
     "TermCoverage",
-    "TimeLimited",
     "Tools",
     "Unloadable",
     "VectorReader",
     "VocabularyReader",
     "never_cancelled",
     "no_progress",
-    "with_time_limit",
 ]

@@ -40,11 +40,6 @@ class TermCoverage(NamedTuple):
     rare: float = 0.0
     """Part of `anywhere` that comes from rare terms."""
 
-    @property
-    def is_full(self) -> bool:
-        """Return true if the passage contains all terms, with room for rounding."""
-        return self.anywhere > FULL_COVERAGE
-
 
 class LexicalReader(Protocol):
     """Inverted index over the terms of passages."""

@@ -33,6 +33,9 @@ class Embedder(Protocol):
 
     def embed_query(self, text: str) -> Vector: ...
 
+    def with_time_limit(self, seconds: float) -> Embedder:
+        """Return the same model for a caller that waits at most this long; a local model returns itself."""
+
 
 class Reranker(Protocol):
     """Scores passages for a query; higher is better."""
@@ -45,21 +48,8 @@ class Reranker(Protocol):
 
 
 @runtime_checkable
-class TimeLimited(Protocol):
-    """An embedder whose calls can be limited in time, such as one on a server."""
-
-    def with_time_limit(self, seconds: float) -> Embedder:
-        """Return the same model for a caller that waits at most this long."""
-
-
-@runtime_checkable
 class Unloadable(Protocol):
     """A model that can free its memory, such as one in this process."""
 
     def unload(self) -> None:
         """Free the memory; the next call loads the model again."""
-
-
-def with_time_limit(model: Embedder | None, seconds: float) -> Embedder | None:
-    """Return the model limited to this many seconds, where it supports a limit."""
-    return model.with_time_limit(seconds) if isinstance(model, TimeLimited) else model

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from marklight import formatting
 from marklight.answer import CHARACTERS_PER_TOKEN, Answer, Hit, Level
@@ -20,9 +21,11 @@ from marklight.levels import (
 )
 from marklight.model import Chunk, DocumentId
 from marklight.ports import Snapshot
-from marklight.report import Extract
-from marklight.text import digest, embedding_text
+from marklight.text import digest
 from marklight.text.lines import DocumentLines, Lines
+
+if TYPE_CHECKING:
+    from marklight.report import Extract
 
 MAX_PLACES_NAMED = 3
 """Places that a notice about omitted results names."""
@@ -66,6 +69,8 @@ class OpenDocuments(dict[DocumentId, OutlinedPage | None]):
 
 def parent_section(chunk: Chunk, documents: OpenDocuments) -> Chunk:
     """Return the parent section of a passage as a chunk; the passage itself if it has none."""
+    from marklight.text.markdown import embedding_text
+
     stored, document = documents.snapshot.documents.section(chunk.parent), documents[chunk.document]
     if stored is None or document is None:
         return chunk
@@ -101,6 +106,8 @@ def levels(chunks: Iterable[Chunk], documents: OpenDocuments) -> dict[str, tuple
 
 def expand(chunk: Chunk, level: str, documents: OpenDocuments, count: int = 1) -> Extract:
     """Return a context level of a passage as an extract of the document."""
+    from marklight.report import Extract
+
     if level not in LEVELS:
         raise UsageError(f"no level is called {level!r}", f"Known: {', '.join(LEVELS)}")
     document = documents[chunk.document]

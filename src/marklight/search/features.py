@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from marklight.answer import Hits, Query
 from marklight.model import Chunk
-from marklight.ports import TermCoverage, Tools
+from marklight.ports import FULL_COVERAGE, TermCoverage, Tools
 from marklight.text import (
     analyze,
     contains_sequence,
@@ -254,7 +254,7 @@ def exact_phrase(
             id for id, chunk in chunks.items() if matches_phrases((text,), (), _fields(chunk))
         ]
         return {id: coverage.get(id, NO_COVERAGE).anywhere for id in matches}
-    full = [id for id in chunks if coverage.get(id, NO_COVERAGE).is_full]
+    full = [id for id in chunks if coverage.get(id, NO_COVERAGE).anywhere > FULL_COVERAGE]
     matches = [id for id in full if contains_sequence(text, "\0".join(_fields(chunks[id])).lower())]
     documents = {chunks[id].document for id in matches}
     return dict.fromkeys(matches, PHRASE_WEIGHT / max(1, len(documents)))

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from marklight.answer import Answer, Hits, Mode, Query, Step
 from marklight.ports import Fuse, Refine, Retrieve, Rewrite, Tools
-from marklight.search.filters import describe_filters, empty_filters
 from marklight.search.fuse.learned import Learned
 from marklight.search.fuse.reciprocal import Reciprocal
 from marklight.search.fuse.score_aware import ScoreAware
@@ -141,6 +140,8 @@ def empty_reason(query: Query, steps: list[Step], last: Hits, tools: Tools) -> t
 
     `last` are the hits before the stage that dropped all of them.
     """
+    from marklight.search.filters import describe_filters, empty_filters
+
     among = ""
     if query.filters:
         among = f" with these filters: {describe_filters(query.filters)}"

@@ -1,6 +1,6 @@
 """Text functions shared by documents, queries and all engines: analyzer, phrases, markup, digests.
 
-Globs, line index, sentences and suggestions are imported from their modules, as few searches need them.
+Globs, markup, line index, sentences and suggestions are imported from their modules, as few searches need them.
 """
 
 from marklight.model import bounded_key, digest
@@ -21,7 +21,6 @@ from marklight.text.analyzer import (
     vocabulary_fingerprint,
     vocabulary_terms,
 )
-from marklight.text.markdown import chunk_embedding_text, embedding_text, strip_markup
 from marklight.text.phrases import contains_sequence, has_words, matches_phrases, phrase_terms
 
 __all__ = [
@@ -29,11 +28,9 @@ __all__ = [
     "analyze",
     "base_form",
     "bounded_key",
-    "chunk_embedding_text",
     "code_terms",
     "contains_sequence",
     "digest",
-    "embedding_text",
     "fold",
     "has_cjk",
     "has_words",
@@ -44,7 +41,6 @@ __all__ = [
     "phrase_terms",
     "query_terms",
     "stop_words",
-    "strip_markup",
     "surface_prefixes",
     "trim_stop_words",
     "vocabulary_fingerprint",

@@ -17,7 +17,6 @@ from threading import Lock
 
 from marklight import ownership
 from marklight.engines.embedded.session import Session, UnknownSchema, check_schema, connect
-from marklight.engines.metadata_filters import matches_any_glob
 from marklight.errors import StoreError
 from marklight.ownership import Origin
 
@@ -51,6 +50,8 @@ _parse_globs = lru_cache(maxsize=64)(json.loads)
 
 
 def _any_glob(path: str, globs: str) -> bool:
+    from marklight.engines.metadata_filters import matches_any_glob
+
     return matches_any_glob(path, _parse_globs(globs))
 
 

@@ -12,7 +12,8 @@ from marklight.answer import iso_time
 from marklight.ingest.history import git
 from marklight.ingest.history.diffs import CommitChanges
 from marklight.model import Chunk, Document, DocumentId, Entry, FileState, Heading, Kind
-from marklight.text import digest, embedding_text
+from marklight.text import digest
+from marklight.text.markdown import embedding_text
 
 VERSION = "commits 1"
 """Raise the number when documents or passages of commits change: all commits are then read again."""

@@ -29,7 +29,8 @@ from marklight.ingest.history.repository import Repository
 from marklight.model import Batch, DocumentId, Entry, Failure
 from marklight.ports import Progress, Snapshot, no_progress
 from marklight.report import Report
-from marklight.text import chunk_embedding_text, digest
+from marklight.text import digest
+from marklight.text.markdown import chunk_embedding_text
 
 BATCH = 256
 """Git commits in one commit of the index: a second of work."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from marklight.ingest.parse import Mention, Structure, Style, Title
 from marklight.ingest.parse.inline import HREF, MAY_MENTION, REF, Inline, ref_target, too_costly
-from marklight.text import strip_markup
+from marklight.text.markdown import strip_markup
 
 HTML = -1
 """In place of a heading level: an HTML block."""

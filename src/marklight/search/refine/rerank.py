@@ -11,7 +11,7 @@ from marklight.answer import Hits, Query, best_first
 from marklight.errors import ModelServerError
 from marklight.ports import Tools
 from marklight.settings import Within
-from marklight.text import analyze, chunk_embedding_text
+from marklight.text import analyze
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,8 @@ class Rerank:
         if tools.reranker is None or not hits or not self.wants(query):
             return hits
         chosen = hits[: self.candidates]
+        from marklight.text.markdown import chunk_embedding_text
+
         texts = [chunk_embedding_text(hit.chunk) for hit in chosen]
         try:
             scores = tools.reranker.score(query.text, texts, self.budget_ms)

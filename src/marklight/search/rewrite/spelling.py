@@ -10,7 +10,7 @@ from string import ascii_lowercase
 from typing import Annotated, NamedTuple
 
 from marklight.answer import Filters, Mode, Query
-from marklight.ports import Snapshot, Tools
+from marklight.ports import FULL_COVERAGE, Snapshot, Tools
 from marklight.settings import Within
 from marklight.text import MAX_QUERY_TERMS, analyze, fold, has_cjk, stop_words
 
@@ -164,7 +164,7 @@ def _occurs_as_typed(compound: QueryWord, snapshot: Snapshot) -> bool:
         for hit in snapshot.lexical.search(terms, {"whole": 1.0}, Filters(), READ_PASSAGES)
     ]
     coverages = snapshot.lexical.term_coverage(terms, best).values()
-    return any(coverage.is_full for coverage in coverages)
+    return any(coverage.anywhere > FULL_COVERAGE for coverage in coverages)
 
 
 def split_compound(word: str, snapshot: Snapshot) -> str:
