@@ -74,10 +74,10 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Discover:
-    """Walks the collections; of nested collections the innermost owns a file."""
+    """Which files are indexed. In nested collections, a file belongs to the innermost one."""
 
     parsers: Mapping[str, str] = field(default_factory=lambda: dict(PARSERS))
-    """Files that match no pattern here are not indexed."""
+    """Parser for each file pattern: `markdown`, `plain`, or `none` to skip. Files that match no pattern are not indexed."""
     include: tuple[str, ...] = ()
     """If set, only files that match one of these patterns are indexed; same syntax as .gitignore."""
     exclude: tuple[str, ...] = ()

@@ -75,16 +75,16 @@ def parsers_fingerprint(parsers: Mapping[str, str] = PARSERS) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Chunker:
-    """Cuts documents into passages of `min_chars` to `max_chars` characters, and groups them into parents."""
+    """Splits documents into passages."""
 
     min_chars: int = 200
     """Sections shorter than this are merged with their neighbours under the same heading."""
     max_chars: int = 1500
-    """Longer sections are split, between paragraphs where possible."""
+    """Maximum length of a passage; longer sections are split, between paragraphs where possible."""
     overlap_chars: int = 100
     """Number of characters that a passage repeats from the end of the one before it in the same section."""
     parent_chars: int = 2000
-    """Maximum length of a parent: a run of neighbouring passages that `--parents` returns as one."""
+    """Maximum length of the larger passages that `--parents` returns."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.overlap_chars < self.max_chars // 2 or not (

@@ -31,7 +31,7 @@ class General:
     engine: str = ""
     """Address of the index: `file:PATH` or `memory:`; default: `.marklight/` beside the documents."""
     collections: Mapping[str, str] = field(default_factory=dict)
-    """Folders of the collections by name, relative to the library's folder; default: the library's folder is the only collection."""
+    """Named folders to index, relative to the library's folder. By default the whole library is one collection."""
 
 
 MIN_TOKENS = 32
@@ -40,16 +40,16 @@ MIN_TOKENS = 32
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The model that embeds passages and queries."""
+    """The model that embeds passages and queries. From `address` on, settings apply only to models on a server."""
 
     name: str = "granite-embedding-30m-english"
     """Name of a known, pulled or imported model, a folder, `none` for keyword search only, or a model on a server: `openai:NAME` or `ollama:NAME`."""
     threads: Annotated[int | None, Within(1)] = None
     """Threads for embedding; default: all cores. With a server: concurrent requests; default: 2."""
     address: str = ""
-    """Address of the server, such as `https://example.com/v1`; default for Ollama: this machine. This setting and those below are for models on a server."""
+    """Address of the server, such as `https://example.com/v1`; default for Ollama: this machine."""
     key_variable: str = ""
-    """Environment variable that contains the server's API key; the key itself never belongs in settings."""
+    """Environment variable that contains the server's API key; do not put the key itself in a settings file."""
     key_command: str = ""
     """Command that prints the API key, such as `pass show openai`; it runs without a shell."""
     query_prefix: str = ""
@@ -57,7 +57,7 @@ class Model:
     passage_prefix: str = ""
     """Text that the model expects before a passage."""
     dimension: Annotated[int, Within(0, 65_536)] = 0
-    """Dimension of the vectors, for servers that can shorten them; 0 keeps the model's own."""
+    """Dimension of the vectors, for servers that can shorten them; 0 uses the model's default."""
     token_limit: Annotated[int, Within(0, 10_000_000)] = 0
     """Maximum number of tokens of a text; 0 uses the limit that the server reports, else 512."""
     batch_texts: Annotated[int, Within(1, 2048)] = 32
@@ -67,9 +67,9 @@ class Model:
     timeout_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 60.0
     """Timeout of one request while passages are embedded."""
     query_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 10.0
-    """Timeout for the vector of a query; after that, keyword search alone answers."""
+    """Timeout for embedding a query; after that, only keyword search is used."""
     retries: Annotated[int, Within(0, 20)] = 3
-    """How often a failed request is repeated, where that may help."""
+    """How many times to retry a request after a temporary error."""
 
     def __post_init__(self) -> None:
         if self.token_limit and self.token_limit < MIN_TOKENS:
@@ -87,16 +87,16 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Reranking:
-    """The cross-encoder that reranks results."""
+    """The cross-encoder that reranks results. From `address` on, settings apply only to models on a server."""
 
     name: str = ""
-    """Name of a pulled or imported model, a folder, or `openai:NAME` for a model on a server; if empty, only searches with `--rerank` are reranked."""
+    """Name of a pulled or imported model, a folder, or `openai:NAME` for a model on a server; if empty, only searches with `--rerank` are reranked, with the default cross-encoder if it is installed."""
     threads: Annotated[int | None, Within(1)] = None
     """Threads for reranking; default: all cores."""
     address: str = ""
-    """Address of the server, such as `https://example.com/v1`. This setting and those below are for models on a server."""
+    """Address of the server, such as `https://example.com/v1`."""
     key_variable: str = ""
-    """Environment variable that contains the server's API key; the key itself never belongs in settings."""
+    """Environment variable that contains the server's API key; do not put the key itself in a settings file."""
     key_command: str = ""
     """Command that prints the API key; it runs without a shell."""
     batch_texts: Annotated[int, Within(1, 2048)] = 32
@@ -155,11 +155,11 @@ class Index:
     search_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 3.0
     """Time limit for indexing and embedding changes in any other search."""
     scan_ms: Annotated[float, Within(1, 60_000)] = 50.0
-    """Time limit for the scan of the disk before a search; in a huge tree the next search continues it."""
+    """Time limit for checking files before a search; if it is reached, the next search continues from there."""
     debounce_ms: Annotated[float, Within(0, 60_000)] = 300.0
-    """While files are watched: time without changes before changed files are indexed."""
+    """How long to wait after the last change before indexing, while watching."""
     reconcile_seconds: Annotated[float, Within(1, A_DAY_SECONDS)] = 600.0
-    """While files are watched: time between full scans."""
+    """Time between full scans while watching."""
     poll_seconds: Annotated[float, Within(0.1, 3600)] = 5.0
     """Time between full scans where the system delivers no file-system events."""
 
@@ -169,9 +169,9 @@ class Search:
     """The stages of the search pipeline."""
 
     fuse: str = "learned"
-    """Fusion of the retrievers' results: `learned`, `score_aware`, `weighted_sum` or `reciprocal`."""
+    """How keyword and vector results are combined: `learned`, `score_aware`, `weighted_sum` or `reciprocal`."""
     skip: tuple[str, ...] = ()
-    """Stages to leave out."""
+    """Stages to skip, by table name below, such as `near_duplicates`."""
     use: tuple[str, ...] = ()
     """Stages to use that are off by default: `graph`, `calibrate`, `diversity`."""
 
@@ -181,11 +181,11 @@ class Serve:
     """The HTTP server and the daemon."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; any but loopback needs a token."""
+    """Address to listen on; a token is required unless it is loopback."""
     port: Annotated[int, Within(0, 65_535)] = 7433
     """Port to listen on; 0 chooses a free one."""
     token: str = ""
-    """Token that clients must send as `Authorization: Bearer …`; empty for none, which is allowed on loopback only."""
+    """Token that clients must send as `Authorization: Bearer …`; if empty, no token is required, and `host` must be loopback."""
     searches: Annotated[int, Within(1, 1000)] = 16
     """Maximum number of concurrent searches; others wait."""
     wait_seconds: Annotated[float, Within(0, 600)] = 5.0
@@ -193,11 +193,11 @@ class Serve:
     timeout_seconds: Annotated[float, Within(0.1, 600)] = 20.0
     """Time limit for a client to send a request."""
     idle_minutes: Annotated[float, Within(0.01, 525_600)] = 30.0
-    """A daemon that a command started stops after this time without a request."""
+    """Minutes without a request after which a daemon that a command or an assistant started stops."""
     rest_minutes: Annotated[float, Within(0.01, 525_600)] = 15.0
-    """Models are unloaded after this time without a request; the next one loads them again."""
+    """Minutes without a request after which models are unloaded; the next request loads them again."""
     start: bool = False
-    """Start a daemon from commands and assistants if none runs."""
+    """Whether commands and assistants start a daemon if none is running."""
 
 
 EDITORS = {

@@ -20,7 +20,7 @@ from marklight.ingest.recipe import OFF
 from marklight.settings import Ignored, Layer, Schema, Settings, typed_layer
 from marklight.trust import FolderFile, is_trusted, read_folder_file, record_of
 
-NOT_ALLOWED = "only the user decides this"
+NOT_ALLOWED = "requires `marklight trust`"
 MAX_NAMED = 20
 """Maximum number of keys in a notice; `marklight settings` lists the others."""
 DOCUMENTS = frozenset(
@@ -63,7 +63,7 @@ def _reads_documents(entry: str, value: str, folder: Path) -> bool:  # noqa: ARG
 
 _any = Check("", lambda *_: True)
 _inside = Check("folders inside this one that are not hidden", _is_inside)
-_documents = Check("document formats, or none", _reads_documents)
+_documents = Check("patterns for text documents, such as *.rst; or `none`", _reads_documents)
 
 ALLOWED: Mapping[str, Check] = {
     "collections": _inside,

@@ -144,12 +144,12 @@ def test_settings_show_ignored_values_with_reasons(
     assert found["serve.start"] == {
         "value": False,
         "source": "built-in",
-        "ignored": {"value": True, "source": source, "reason": "only the user decides this"},
+        "ignored": {"value": True, "source": source, "reason": "requires `marklight trust`"},
     }
     assert found["chunk.max_chars"]["ignored"]["reason"] == "allowed: 200 to 20000"
     assert found["serve.token"]["ignored"]["value"] == "…"
     _, out, err = run_cli(capsys, "settings")
-    assert f"false  (built-in)  [ignored: true in {source}: only the user decides this]" in out
+    assert f"false  (built-in)  [ignored: true in {source}: requires `marklight trust`]" in out
     assert "known" not in out
     assert "note: Ignored in" in err
     assert "known" not in run_cli(capsys, "trust")[1]

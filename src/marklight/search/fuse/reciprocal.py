@@ -21,7 +21,7 @@ class Reciprocal:
     """Sum of weight / (k + rank) over the lists with candidates, divided by the highest possible sum."""
 
     k: Annotated[float, Within(0, 1_000_000)] = 60.0
-    """Smoothing constant: the higher, the smaller the lead of the first ranks."""
+    """Smoothing constant; higher values reduce the advantage of top ranks."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Weights by retriever; 1 where none is given."""
 

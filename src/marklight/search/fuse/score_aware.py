@@ -45,13 +45,13 @@ class ScoreAware:
     code: Annotated[float, Within(0, 1)] = 0.2
     """Weight of the score in code, divided by the best one."""
     span: Annotated[float, Within(ABOVE_ZERO, 1)] = 0.15
-    """A cosine this much below the best one counts 0 beside other lists."""
+    """A cosine this far below the best counts as 0, if other lists have candidates."""
     floor: Annotated[float, Within(ABOVE_ZERO, 1)] = 0.1
-    """Share of its weight that a list keeps whose scores are all equal."""
+    """Minimum factor on a list's weight, used if all its scores are equal."""
     variance: Annotated[float, Within(ABOVE_ZERO, 1)] = 0.1
     """Variance of scores at which a list has its full weight; above it, more."""
     compared: Annotated[int, Within(2, 1000)] = 10
-    """Number of best scores of a list whose variance is computed: further down every list is flat."""
+    """Number of top scores used to compute the variance."""
 
     def __post_init__(self) -> None:
         check_weights("search.score_aware", retriever_weights(self))

@@ -23,9 +23,9 @@ from marklight.settings import Within
 
 @dataclass(frozen=True, slots=True)
 class WeightedSum:
-    """Keyword score / maximum × 0.4 + cosine × 0.6; links and code have weights where they have candidates.
+    """0.4 × (keyword score / highest keyword score) + 0.6 × cosine, plus link and code scores if there are any.
 
-    Unlike ranks, scores keep by how much the first was better than the second; over the eight development
+    Unlike ranks, scores preserve how far apart results are; over the eight development
     sets the nDCG@10 is about that of rank fusion all the same (.734 and .738). The weights of the lists with
     candidates are scaled to a sum of 1, so that a library without vectors is scored on the same scale.
     """

@@ -16,9 +16,9 @@ MAX_EXPONENT = 700.0
 
 @dataclass(frozen=True, slots=True)
 class Calibrate:
-    """The sigmoid 1 / (1 + exp(-150 (r - 0.035))) over the sum r of rank fusion; off by default.
+    """Convert the rank fusion sum r to a probability, 1 / (1 + exp(-150 (r - 0.035))). Off by default; requires `search.fuse = "reciprocal"`.
 
-    First in one list is 1/61 and gives 0.06, first in two gives 0.42, first in three 0.89.
+    A passage ranked first in one list gets 0.06, in two 0.42, in three 0.89.
     """
 
     slope: Annotated[float, Within(ABOVE_ZERO, 10_000)] = 150.0

@@ -14,14 +14,14 @@ from marklight.settings import Within
 
 @dataclass(frozen=True, slots=True)
 class Community:
-    """Multiply the scores of documents in the communities of the best hits by 1.1.
+    """Boost documents in the same community (group of documents that link to each other) as the best results, by 1.1.
 
-    High scores are raised less, so that none reaches 1: their distance to 1 is divided by the factor. A
+    Scores stay below 1: high scores are raised less. A
     community with a single document among the hits is not boosted.
     """
 
     boost: Annotated[float, Within(1, 10)] = 1.1
-    """Factor; 1 switches it off."""
+    """Factor; 1 turns it off."""
     best: Annotated[int, Within(1)] = 3
     """Number of best hits whose communities count."""
 

@@ -23,14 +23,14 @@ class Confidence:
     Passages that contain the query as typed are kept from up to three documents, whatever their score.
 
     With the threshold, on sets that the weights were not learned from, 3 of 100 queries without an answer
-    get results, and 1 of 100 with an answer gets none (docs/quality.md). `--min-confidence` applies to every
-    hit instead. A query with a quoted phrase, or with filters only, is never abstained from.
+    get results, and 1 of 100 with an answer gets none (docs/quality.md). Results are always
+    returned for a query with a quoted phrase or with filters only.
     """
 
     threshold: Annotated[float, Within(0, 1)] = 0.3
-    """Answer probability below which a search abstains; `--min-confidence` applies to one search."""
+    """If the answer probability is lower, no results are returned. `--min-confidence` replaces this check with a minimum score per result."""
     tail: Annotated[float, Within(0, 1)] = 0.005
-    """Lower scores are dropped; where all are lower, those below half of the best."""
+    """Results with a lower score are dropped; if all scores are lower, those below half the best score."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if query.min_confidence is not None:

@@ -17,7 +17,7 @@ class Context:
     """Add neighbours on both sides, or the whole section, as `--context` and `--expand-context` request."""
 
     max_characters: Annotated[int, Within(1)] = 20_000
-    """Longest text of a hit; of a longer section, the part around the passage."""
+    """Maximum length of a result with context; a longer section is cut around the passage."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not query.context and not query.expand_context:

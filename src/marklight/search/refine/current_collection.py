@@ -15,11 +15,11 @@ from marklight.settings import Within
 class CurrentCollection:
     """Multiply the scores of documents in the current collection by 1.2.
 
-    High scores are raised less, so that none reaches 1: their distance to 1 is divided by the factor.
+    Scores stay below 1: high scores are raised less.
     """
 
     boost: Annotated[float, Within(0, 10)] = 1.2
-    """Factor; 1 switches it off."""
+    """Factor; 1 turns it off."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not query.current_collection:

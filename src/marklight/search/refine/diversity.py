@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Diversity:
-    """0.7 × score - 0.3 × similarity to the most similar hit already chosen; off by default.
+    """Reorder results by 0.7 × score - 0.3 × similarity to the most similar result above (MMR). Off by default.
 
     A hit that is moved behind a lower score gets a score just below that one.
     """

@@ -41,17 +41,17 @@ MAX_KEYWORD_DOCUMENTS = 200
 
 @dataclass(frozen=True, slots=True)
 class ExactTitle:
-    """Add passages whose title equals the query where no retriever did, and rank them first.
+    """Rank passages whose title equals the query first, and add them if they were not found.
 
-    A document by its title comes before one by an alias or file name, and that before a section by its
-    heading. Documents with the query among the keywords of their frontmatter come into the first five.
+    Order: document title, then alias or file name, then section heading. Documents that have the query as a
+    frontmatter keyword are moved into the top five.
     """
 
     invents: ClassVar[bool] = True
     """Adds the first passage of a document or section without hits."""
 
     max_matches: Annotated[int, Within(1)] = 3
-    """Most matches that are put first; of more, the best ones."""
+    """Maximum number of title matches to rank first."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if query.mode is Mode.CODE:

@@ -20,11 +20,11 @@ ROUNDING_ERROR = 1e-6
 class NearDuplicates:
     """Keep one of the passages whose trigram sets have a Jaccard similarity of 0.7 or more.
 
-    The best one is kept, and each with a query term that all before it lack.
+    The best one is kept. Others are kept only if they contain a query term that no higher-ranked result contains.
     """
 
     overlap: Annotated[float, Within(ABOVE_ZERO, 1)] = 0.7
-    """Jaccard similarity from which two passages are near duplicates; 1 keeps all that differ."""
+    """Minimum Jaccard similarity of two near duplicates; 1 keeps all that differ."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if len(hits) < 2:

@@ -29,7 +29,7 @@ class PerDocument:
     """
 
     max_passages: Annotated[int, Within(1)] = 2
-    """Most passages of one document."""
+    """Maximum number of passages per document."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         counts: Counter[DocumentId] = Counter()

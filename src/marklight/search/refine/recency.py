@@ -17,13 +17,13 @@ FACTORS = ((7, 1.2), (30, 1.1))
 
 @dataclass(frozen=True, slots=True)
 class Recency:
-    """Multiply the scores of documents of the last week by 1.2, of the last month by 1.1.
+    """Multiply the scores of documents dated within the last week by 1.2, within the last month by 1.1.
 
-    High scores are raised less, so that none reaches 1: their distance to 1 is divided by the factor.
+    Scores stay below 1: high scores are raised less.
     """
 
     strength: Annotated[float, Within(0, 10)] = 1.0
-    """Share of the boost: 0.5 gives factors of 1.1 and 1.05, 0 switches it off."""
+    """Strength of the boost; 0.5 halves it, 0 turns it off."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not self.strength:

@@ -21,9 +21,9 @@ class Rerank:
     candidates: Annotated[int, Within(1)] = 10
     """Number of best hits that the model scores."""
     budget_ms: Annotated[float, Within(0)] = 500.0
-    """Time limit; passages scored by then count. Loading the model is not included."""
+    """Time limit; passages not scored in time rank below the others. Loading the model is not included."""
     words: Annotated[int, Within(0)] = 3
-    """Queries of fewer words are not reranked unless `--rerank` is given: they contain too little to read."""
+    """Shorter queries are not reranked unless `--rerank` is given."""
 
     def wants(self, query: Query) -> bool:
         """Return True if this query is to be reranked, given a model."""

@@ -16,10 +16,10 @@ from marklight.text import code_terms
 class Code:
     """BM25 over the terms of code, where `getUserById` matches `get_user_by_id`."""
 
-    candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 2
-    """Candidates for each requested result. Hand-set; not measured."""
-    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 30
-    """Minimum of candidates to fetch. Hand-set; not measured."""
+    candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 2  # hand-set; not measured
+    """Number of candidates to fetch per requested result."""
+    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 30  # hand-set; not measured
+    """Minimum number of candidates to fetch."""
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
         terms = code_terms(query.text)

@@ -34,22 +34,22 @@ Scores = Mapping[DocumentId, float]
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Neighbours of the documents that keyword search finds, at half their score; hubs are damped.
+    """Also find documents linked with the keyword results, at half their score; documents with many links count less.
 
     The damping is 1 / log2(2 + links), where several links to one document count once. 1 / links would
     eliminate good overview pages, and without damping the start page would match every query.
     """
 
-    candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 1
-    """Candidates for each requested result, each from another document. Hand-set; not measured."""
-    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 5
-    """Minimum of candidates to fetch, if there are as many neighbours. Hand-set; not measured."""
-    seeds: Annotated[int, Within(1, MAX_FETCHED)] = 5
-    """Best passages by keyword search whose documents' links are followed. Hand-set; not measured."""
-    hops: Annotated[int, Within(1, 3)] = 1
-    """Links to follow from a seed; each halves the score. Hand-set; not measured."""
-    max_neighbours: Annotated[int, Within(1, MAX_FETCHED)] = 16
-    """Neighbours to read of each document, in each direction. Hand-set; not measured."""
+    candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 1  # hand-set; not measured
+    """Number of candidates to fetch per requested result, each from another document."""
+    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 5  # hand-set; not measured
+    """Minimum number of candidates to fetch, if there are as many neighbours."""
+    seeds: Annotated[int, Within(1, MAX_FETCHED)] = 5  # hand-set; not measured
+    """Best passages by keyword search whose documents' links are followed."""
+    hops: Annotated[int, Within(1, 3)] = 1  # hand-set; not measured
+    """Links to follow from a seed; each halves the score."""
+    max_neighbours: Annotated[int, Within(1, MAX_FETCHED)] = 16  # hand-set; not measured
+    """Neighbours to read of each document, in each direction."""
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
         limit = query.candidate_count(self.candidates_per_result, self.min_candidates)

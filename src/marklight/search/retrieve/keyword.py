@@ -16,10 +16,10 @@ from marklight.text import query_terms
 class Keyword:
     """BM25 over title, headings, frontmatter and body, each with its own weight."""
 
-    candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 2
-    """Candidates for each requested result. Hand-set; not measured."""
-    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 20
-    """Minimum of candidates to fetch, so that the lists to fuse overlap. Hand-set; not measured."""
+    candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 2  # hand-set; not measured
+    """Number of candidates to fetch per requested result."""
+    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 20  # hand-set; not measured
+    """Minimum number of candidates to fetch, so that the lists to fuse overlap."""
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
         terms = query_terms(*query.spellings)

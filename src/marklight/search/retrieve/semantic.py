@@ -22,12 +22,12 @@ class Semantic:
     A hypothesis is a hypothetical answer (HyDE), so it is embedded as a passage.
     """
 
-    candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 2
-    """Candidates for each requested result. Hand-set; not measured."""
-    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 20
-    """Minimum of candidates to fetch, so that the lists to fuse overlap. Hand-set; not measured."""
-    expansion_weight: Annotated[float, Within(0, 1)] = 0.3
-    """Total weight of the terms added by `expand`, relative to one term of the query. Hand-set; not measured."""
+    candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 2  # hand-set; not measured
+    """Number of candidates to fetch per requested result."""
+    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 20  # hand-set; not measured
+    """Minimum number of candidates to fetch, so that the lists to fuse overlap."""
+    expansion_weight: Annotated[float, Within(0, 1)] = 0.3  # hand-set; not measured
+    """Total weight of the terms added by `expand`, relative to one term of the query."""
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
         embedder = tools.embedder

@@ -22,17 +22,17 @@ _RETRIEVERS = {"factual": "keyword", "navigational": "graph", "exploratory": "se
 
 @dataclass(frozen=True, slots=True)
 class Classify:
-    """Factual, navigational or exploratory; the first that matches, in this order.
+    """Classify the query as factual, navigational or exploratory (first match wins) and give the matching search more weight.
 
     A fusion multiplies its weights by these factors and rescales them to their old sum.
     """
 
-    factual: Annotated[float, Within(ABOVE_ZERO, MAX_FACTOR)] = 1.5
-    """Factor on keyword search for identifiers, versions, code and quoted phrases. Hand-set; not measured."""
-    navigational: Annotated[float, Within(ABOVE_ZERO, MAX_FACTOR)] = 1.5
-    """Factor on link search if the query names a guide, a section or a `[[page]]`. Hand-set; not measured."""
-    exploratory: Annotated[float, Within(ABOVE_ZERO, MAX_FACTOR)] = 1.3
-    """Factor on semantic search for every other query. Hand-set; not measured."""
+    factual: Annotated[float, Within(ABOVE_ZERO, MAX_FACTOR)] = 1.5  # hand-set; not measured
+    """Multiplies the weight of keyword search for identifiers, versions, code and quoted phrases."""
+    navigational: Annotated[float, Within(ABOVE_ZERO, MAX_FACTOR)] = 1.5  # hand-set; not measured
+    """Multiplies the weight of link search if the query names a guide, a section or a `[[page]]`."""
+    exploratory: Annotated[float, Within(ABOVE_ZERO, MAX_FACTOR)] = 1.3  # hand-set; not measured
+    """Multiplies the weight of semantic search for every other query."""
 
     def __call__(self, query: Query, tools: Tools) -> Query:
         kind = "factual" if query.filters.phrases else query_kind(query.text)

@@ -23,15 +23,15 @@ MAX_ADDED = 20
 
 @dataclass(frozen=True, slots=True)
 class Expand:
-    """The nearest terms of the vocabulary, for semantic search; a hypothesis is not expanded."""
+    """Add the vocabulary terms closest to the query, for semantic search. Not used with `--hypothesis`."""
 
-    max_terms: Annotated[int, Within(0, MAX_ADDED)] = 3
-    """Maximum of terms to add. Hand-set; not measured."""
+    max_terms: Annotated[int, Within(0, MAX_ADDED)] = 3  # hand-set; not measured
+    """Maximum number of terms to add."""
     min_cosine: Annotated[float, Within(0, 1)] = 0.5
     """Minimum cosine of a term with the query, after the mean vector of the vocabulary is subtracted: with it
     `auth` (.68) and `db` (.75) get their long forms, and `k8s` does not get `kudos` (.39)."""
-    max_query_terms: Annotated[int, Within(1)] = 3
-    """Longer queries, stop words aside, are not expanded. Hand-set; not measured."""
+    max_query_terms: Annotated[int, Within(1)] = 3  # hand-set; not measured
+    """Longer queries, stop words aside, are not expanded."""
 
     def __call__(self, query: Query, tools: Tools) -> Query:
         uses_vectors = query.mode in (Mode.HYBRID, Mode.SEMANTIC)

@@ -37,14 +37,13 @@ _HYPHENS = r"-‐‑_./"
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """Search for `Wi-Fi` with `wifi`, `email` with `e-mail`, `dropdown` with `drop down`; suggest a word for `kuberntes`.
+    """Also search for other spellings: `wifi` finds `Wi-Fi`, `e-mail` finds `email`. Suggest a correction for typos such as `kuberntes`.
 
-    A query whose words all occur in the library as typed stays unchanged; other spellings are added, and
-    nothing typed is replaced.
+    Spellings are added only for words that the library does not contain as typed; the query is still searched as typed.
     """
 
-    max_words: Annotated[int, Within(0, MAX_QUERY_TERMS)] = 3
-    """Maximum of words missing from the library for which another spelling or a suggestion is looked up. Hand-set; not measured."""
+    max_words: Annotated[int, Within(0, MAX_QUERY_TERMS)] = 3  # hand-set; not measured
+    """Maximum number of words missing from the library for which another spelling or a suggestion is looked up."""
 
     def __call__(self, query: Query, tools: Tools) -> Query:
         if query.mode not in (Mode.HYBRID, Mode.KEYWORD) or not self.max_words:
