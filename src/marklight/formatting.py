@@ -112,7 +112,7 @@ def _json_escape(character: str) -> str:
 
 MAX_QUERY = 60
 """Characters of the query in the repr of an answer."""
-NO_TEXT = "(title only)"
+NO_TEXT = "(this document has no text)"
 
 _DROPPING_STAGES = {
     "after_threshold": "exact_duplicates",

@@ -41,7 +41,7 @@ def test_a_path_filter_in_a_query_excludes_other_paths(folder: Path, engine: str
         outside = lib.search(text, path="auth.md", min_confidence=0.0)
         assert not outside.hits
         assert outside.abstained is not None
-        assert outside.abstained.endswith("path auth.md, path deploy/**")
+        assert outside.abstained.endswith("path:auth.md, path:deploy/**")
         inside = lib.search(text, path="*.md", min_confidence=0.0)
         assert set(paths(inside)) <= {"deploy/scale.md", "deploy/rollback.md"}
         assert inside.hits
@@ -50,17 +50,17 @@ def test_a_path_filter_in_a_query_excludes_other_paths(folder: Path, engine: str
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("replicas tag:security status:final", 'No passage passes the filter status final'),
-        ("replicas tag:secruity", 'No passage passes the filter tag secruity; did you mean "security"?'),
-        ("replicas status:daft", 'No passage passes the filter status daft; did you mean "draft"?'),
-        ("replicas title:back", 'No passage passes the filter title back; did you mean "rolling back"?'),
-        ("replicas path:Deploy/**", 'No passage passes the filter path Deploy/**; did you mean "deploy"?'),
-        ("replicas path:rollback", 'No passage passes the filter path rollback; did you mean "deploy/rollback.md"?'),
-        ("replicas path:**/*.rst", "No passage passes the filter path **/*.rst"),
-        ("replicas after:2990", "No passage passes the filter after 2990"),
+        ("replicas tag:security status:final", 'No passage matches status:final'),
+        ("replicas tag:secruity", 'No passage matches tag:secruity. Did you mean "security"?'),
+        ("replicas status:daft", 'No passage matches status:daft. Did you mean "draft"?'),
+        ("replicas title:back", 'No passage matches title:back. Did you mean "rolling back"?'),
+        ("replicas path:Deploy/**", 'No passage matches path:Deploy/**. Did you mean "deploy"?'),
+        ("replicas path:rollback", 'No passage matches path:rollback. Did you mean "deploy/rollback.md"?'),
+        ("replicas path:**/*.rst", "No passage matches path:**/*.rst"),
+        ("replicas after:2990", "No passage matches after:2990"),
         ('"token access" tag:security', 'No passage contains "token access"'),
-        ("replicas tag:nothing status:none", "No passage passes the filter tag nothing. No passage passes the filter status none"),
-        ("replicas tag:security path:deploy/**", "No passage passes all of the filters: tag security, path deploy/**"),
+        ("replicas tag:nothing status:none", "No passage matches tag:nothing. No passage matches status:none"),
+        ("replicas tag:security path:deploy/**", "No passage matches all filters: tag:security, path:deploy/**"),
     ],
 )  # fmt: skip
 def test_an_empty_answer_names_the_filter_that_causes_it(
@@ -76,7 +76,7 @@ def test_an_abstention_names_the_filters(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         answer = lib.search("replicas tag:security", mode="keyword", after="2020")
         assert answer.abstained == (
-            "No passage matches the query with these filters: tag security, after 2020"
+            "No passage matches the query with these filters: tag:security, after:2020"
         )
 
 

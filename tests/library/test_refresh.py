@@ -159,7 +159,7 @@ def test_a_deleted_result_is_never_returned(tree: Path, engine: str) -> None:
         (tree / "e/page.md").unlink()
         answer = lib.search("all about e", mode="keyword", path="e/*", refresh=False)
         assert not answer.hits
-        assert answer.abstained == "The matching files no longer exist"
+        assert answer.abstained == "All matches were in files that have since been deleted"
 
 
 def test_deleted_files_do_not_support_other_results(tmp_path: Path, engine: str) -> None:

@@ -1,4 +1,4 @@
-"""Describe filters in words, and find empty filters: those that no passage passes, with suggestions."""
+"""Describe filters in query syntax, and find empty filters: those that no passage matches, with suggestions."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from marklight.ports import Snapshot
 
 
 def describe_filters(filters: Filters) -> str:
-    """List the filters that are set, for messages."""
+    """List the filters that are set, in the syntax of queries, for messages."""
     descriptions = [
         *(f'"{phrase}"' for phrase in filters.phrases),
-        *(f'without "{phrase}"' for phrase in filters.without),
+        *(f'-"{phrase}"' for phrase in filters.without),
         *_alternatives("tag", filters.tags),
         *_alternatives("path", filters.paths),
-        *_alternatives("not in", filters.exclude),
-        *(f"{key} {value}" for key, value in filters.where),
+        *_alternatives("exclude", filters.exclude),
+        *(f"{key}:{_quoted(value)}" for key, value in filters.where),
         *_alternatives("collection", filters.collections),
-        *_alternatives("language", filters.languages),
+        *_alternatives("lang", filters.languages),
         *_alternatives("file", filters.files),
         *_alternatives("author", filters.authors),
-        *([f"after {filters.after}"] if filters.after else []),
-        *([f"before {filters.before}"] if filters.before else []),
+        *([f"after:{filters.after}"] if filters.after else []),
+        *([f"before:{filters.before}"] if filters.before else []),
         *_alternatives(
             "within",
             [f"{collection}/{folder}".rstrip("/") for collection, folder in filters.within],
@@ -37,11 +37,16 @@ def describe_filters(filters: Filters) -> str:
 
 
 def _alternatives(name: str, values: Sequence[str]) -> list[str]:
-    return [f"{name} {' or '.join(values)}"] if values else []
+    return [" or ".join(f"{name}:{_quoted(value)}" for value in values)] if values else []
+
+
+def _quoted(value: str) -> str:
+    """Return the value of a filter, in quotes if it contains white space."""
+    return f'"{value}"' if " " in value else value
 
 
 def empty_filters(filters: Filters, snapshot: Snapshot) -> str:
-    """Describe the filters that no passage passes, with similar values that exist; empty if some passage passes all."""
+    """Describe the filters that no passage matches, with similar values that exist; empty if some passage matches all."""
     if snapshot.metadata.matching_documents(filters, 1):
         return ""
     empty = [
@@ -50,7 +55,7 @@ def empty_filters(filters: Filters, snapshot: Snapshot) -> str:
         if not snapshot.metadata.matching_documents(single, 1)
     ]
     if not empty:
-        return f"No passage passes all of the filters: {describe_filters(filters)}"
+        return f"No passage matches all filters: {describe_filters(filters)}"
     sentences = (_describe_empty(single, snapshot) for single in empty)
     return " ".join(f"{each}." for each in sentences).replace("?.", "?").removesuffix(".")
 
@@ -78,11 +83,11 @@ def _describe_empty(single: Filters, snapshot: Snapshot) -> str:
     if single.phrases:
         return f"No passage contains {describe_filters(single)}"
     suggestions = list(dict.fromkeys(_suggestions(single, snapshot)))[:MAX_SUGGESTIONS]
-    message = f"No passage passes the filter {describe_filters(single)}"
+    message = f"No passage matches {describe_filters(single)}"
     if not suggestions:
         return message
     quoted = " or ".join(f'"{value}"' for value in suggestions)
-    return f"{message}; did you mean {quoted}?"
+    return f"{message}. Did you mean {quoted}?"
 
 
 def _suggestions(single: Filters, snapshot: Snapshot) -> Iterator[str]:

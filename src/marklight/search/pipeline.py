@@ -68,7 +68,7 @@ STATS = {
 }
 """Keys of `stats`, each with the stage whose number of hits it has; a stage that did not run keeps all."""
 
-GONE = "The matching files no longer exist"
+GONE = "All matches were in files that have since been deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +151,9 @@ def empty_reason(query: Query, steps: list[Step], last: Hits, tools: Tools) -> t
     if any(step.stage == "existing_files" and step.count == 0 for step in steps):
         return GONE, False
     if (threshold := query.min_confidence) is not None:
-        best, count = max(hit.score for hit in last), stats(steps)["original_count"]
+        best = max(hit.score for hit in last)
         return (
-            f"The best of {count} candidates scores {best:.2f}, below the threshold of {threshold}",
+            f"The best result scores {best:.2f}, below the minimum of {threshold}. Lower it to see more",
             False,
         )
     probability = max(answer_probability(hit) for hit in last)

@@ -55,7 +55,7 @@ def test_a_document_without_text_is_found_by_its_title(
     write(folder, pages)
     for name in ("boat trip", "sea voyage"):
         code, out, _ = run_cli(capsys, "search", name, "-n", "1")
-        assert (code, out.splitlines()[1:]) == (0, ["(title only)"])
+        assert (code, out.splitlines()[1:]) == (0, ["(this document has no text)"])
 
 
 def test_search_json_has_the_documented_keys(
@@ -189,7 +189,7 @@ def test_the_reason_for_abstaining_lists_the_filters(
     unlikely = ("--mode", "keyword", "--set", "search.confidence.threshold=1")
     code, _, err = run_cli(capsys, "search", "tag:kitchen beans", *unlikely)
     assert code == 1
-    assert "tag kitchen" in err
+    assert "tag:kitchen" in err
     assert "Use --min-confidence 0 to see the closest passages." in err
 
 

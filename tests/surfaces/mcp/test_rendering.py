@@ -151,8 +151,8 @@ def test_nothing_found_abstained_not_indexed_and_empty_are_different_texts(lib: 
     none = {**found, "results": [], "index": {**found["index"], "documents": 0}}
     running = rendering.search_text(none, False, "indexing, 42 % (reading text, 42 of 100)")
     empty = rendering.search_text(none, False, "")
-    assert "No passage passes the filter path nowhere/**" in filtered
-    assert "below the threshold of 1" in unlikely
+    assert "No passage matches path:nowhere/**" in filtered
+    assert "below the minimum of 1" in unlikely
     assert running == (
         "Nothing is indexed yet. Try again in a moment.\nindexing, 42 % (reading text, 42 of 100)"
     )
