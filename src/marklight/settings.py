@@ -16,7 +16,6 @@ from math import inf, nextafter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from marklight import toml_values
 from marklight.errors import SettingsError
 
 RENAMED: dict[str, str] = {
@@ -294,7 +293,9 @@ def from_user_file() -> Iterator[Layer]:
 def layer_of(data: bytes, path: Path, *table: str) -> Layer:
     """Parse the content of a settings file; `table` is the path of our table in it."""
     try:
-        values: Any = toml_values.parse(data)
+        from marklight.toml_values import parse
+
+        values: Any = parse(data)
     except (ValueError, RecursionError) as error:
         # Not only TOML's own errors: a number of 5,000 digits, a thousand nested lists.
         raise SettingsError(f"{path} is not valid TOML: {error}") from error

@@ -254,9 +254,12 @@ def _non_empty(value: str | os.PathLike[str]) -> str:
 
 def globs(value: Texts) -> tuple[str, ...]:
     """Return the path patterns of a filter."""
+    patterns = texts(value)
+    if not patterns:
+        return ()
     from marklight.text.globs import validate_glob
 
-    return tuple(validate_glob(pattern) for pattern in texts(value))
+    return tuple(validate_glob(pattern) for pattern in patterns)
 
 
 def collections(value: Texts, known: Iterable[str]) -> tuple[str, ...]:

@@ -10,29 +10,21 @@ from typing import TYPE_CHECKING
 from marklight import formatting
 from marklight.answer import CHARACTERS_PER_TOKEN, Answer, Hit, Level
 from marklight.errors import NotFound, UsageError
-from marklight.levels import (
-    LEVELS,
-    OutlinedPage,
-    base_level,
-    context_levels,
-    level_lines,
-    neighbour_lines,
-    neighbour_reach,
-)
 from marklight.model import Chunk, DocumentId
 from marklight.ports import Snapshot
 from marklight.text import digest
-from marklight.text.lines import DocumentLines, Lines
 
 if TYPE_CHECKING:
+    from marklight.levels import OutlinedPage
     from marklight.report import Extract
+    from marklight.text.lines import Lines
 
 MAX_PLACES_NAMED = 3
 """Places that a notice about omitted results names."""
 SHOWS_WHOLE = "shows a passage whole: "
 
 
-class OpenDocuments(dict[DocumentId, OutlinedPage | None]):
+class OpenDocuments(dict[DocumentId, "OutlinedPage | None"]):
     """Documents by id, each read once per answer; None for documents that are not in the index."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -40,12 +32,17 @@ class OpenDocuments(dict[DocumentId, OutlinedPage | None]):
         self.snapshot = snapshot
 
     def __missing__(self, id: DocumentId) -> OutlinedPage | None:
+        from marklight.levels import OutlinedPage
+        from marklight.text.lines import DocumentLines
+
         stored = self.snapshot.documents.text_and_outline(id)
         document = self[id] = OutlinedPage(DocumentLines(stored[0]), stored[1]) if stored else None
         return document
 
     def lines(self, chunk: Chunk, level: str, count: int = 1) -> Lines:
         """Return the lines of a context level of a passage; at least its own."""
+        from marklight.levels import level_lines
+
         document = self[chunk.document]
         if document is None:
             return chunk.lines
@@ -53,6 +50,8 @@ class OpenDocuments(dict[DocumentId, OutlinedPage | None]):
 
     def levels(self, chunk: Chunk) -> tuple[Level, ...]:
         """Return the context levels of a passage with their sizes, smallest first."""
+        from marklight.levels import base_level, context_levels
+
         document = self[chunk.document]
         if document is None:
             return (Level(base_level(chunk), chunk.lines, len(chunk.text)),)
@@ -60,6 +59,8 @@ class OpenDocuments(dict[DocumentId, OutlinedPage | None]):
 
     def _parts(self, chunk: Chunk, level: str, count: int = 1) -> Sequence[Lines]:
         if level == "neighbours":
+            from marklight.levels import neighbour_lines, neighbour_reach
+
             reach = neighbour_reach(chunk, count)
             near = self.snapshot.documents.chunks_around(chunk.document, chunk.ordinal, reach)
             return neighbour_lines(chunk, near, count)
@@ -106,6 +107,7 @@ def levels(chunks: Iterable[Chunk], documents: OpenDocuments) -> dict[str, tuple
 
 def expand(chunk: Chunk, level: str, documents: OpenDocuments, count: int = 1) -> Extract:
     """Return a context level of a passage as an extract of the document."""
+    from marklight.levels import LEVELS, base_level
     from marklight.report import Extract
 
     if level not in LEVELS:

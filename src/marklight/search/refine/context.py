@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from marklight.answer import Hit, Hits, Query
 from marklight.ports import Tools
 from marklight.search.context import OpenDocuments
 from marklight.settings import Within
-from marklight.text.lines import DocumentLines, Lines
+
+if TYPE_CHECKING:
+    from marklight.text.lines import DocumentLines, Lines
 
 
 @dataclass(frozen=True, slots=True)
