@@ -385,9 +385,10 @@ def _nearest(key: str, known: Mapping[str, Any]) -> str:
     if close:
         return f"Did you mean {' or '.join(close)}? `marklight settings` lists all"
     table = key.rpartition(".")[0]
-    # Top-level keys are listed only for an unknown table, since every table is beside them.
+    # Keys of other tables are compared only for an unknown table.
     beside = [name for name in known if table and name.rpartition(".")[0] == table] or list(known)
-    return f"Known: {', '.join(sorted(beside))}"
+    similar = difflib.get_close_matches(key, beside, n=5, cutoff=0)
+    return f"The most similar settings are {', '.join(similar)}. `marklight settings` lists all"
 
 
 def _fit(value: Any, kind: Any, key: str, source: str) -> Any:

@@ -49,9 +49,9 @@ def test_a_document_is_found_by_a_unique_title(tmp_path: Path, engine: str) -> N
         assert lib.get("Night shift#pay").text.startswith("## Pay")
         assert lib.get("Night shift:3").text == "Who sleeps when."
         assert [each.text for each in lib.outline("Wages").headings] == ["Wages"]
-        with pytest.raises(NotFound, match=r"several documents.*: a/three\.md, b/four\.md"):
+        with pytest.raises(NotFound, match=r"Several documents.*: a/three\.md, b/four\.md"):
             lib.get("twin")
-        with pytest.raises(NotFound, match="no document is called 'Night"):
+        with pytest.raises(NotFound, match="No document is called 'Night"):
             lib.get("Night\udcff")
 
 

@@ -151,5 +151,5 @@ def test_deleted_files_are_neither_linked_nor_related(lib: marklight.Library, fo
 
 def test_an_unknown_document_is_an_error(lib: marklight.Library) -> None:
     for ask in (lib.links, lib.related):
-        with pytest.raises(NotFound, match=r"no document is called 'hubb\.md'.*hub\.md"):
+        with pytest.raises(NotFound, match=r"No document is called 'hubb\.md'.*hub\.md"):
             ask("hubb.md")

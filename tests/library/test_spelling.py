@@ -58,7 +58,9 @@ def test_a_misspelt_word_has_one_notice_in_every_search(tmp_path: Path, engine: 
     with library(write(tmp_path / "docs", {**PAGES, **copies}), engine=engine) as lib:
         # One of thirty copies is left, so the search is repeated with more candidates.
         answer = lib.search("kuberntes the same text again", limit=5, mode="keyword")
-        assert list(answer.notices) == ['no passage has "kuberntes"; did you mean "kubernetes"?']
+        assert list(answer.notices) == [
+            'No passage contains "kuberntes". Did you mean "kubernetes"?'
+        ]
         assert answer.to_dict()["query"]["text"] == "kuberntes the same text again"
 
 

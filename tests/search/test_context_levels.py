@@ -128,7 +128,7 @@ def test_the_number_of_neighbours_is_limited_by_the_document(snapshot: Snapshot)
 
 
 def test_an_unknown_level_is_an_error(snapshot: Snapshot) -> None:
-    with pytest.raises(UsageError, match=r"no level is called 'chapter'.*neighbours"):
+    with pytest.raises(UsageError, match=r"No such level: 'chapter'.*neighbours"):
         expand(passage(snapshot, "introduction"), "chapter", OpenDocuments(snapshot))
 
 

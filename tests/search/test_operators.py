@@ -137,10 +137,10 @@ def test_filters_of_caller_and_query_are_combined() -> None:
 
 def test_one_notice_lists_the_excluded_words() -> None:
     assert parse("pods -draft")[2] == [
-        'passages with "draft" are left out (-draft); remove the dash to search for it'
+        'Passages with "draft" are left out (-draft). Remove the dash to search for it'
     ]
     assert parse('pods -draft -"to do"')[2] == [
-        'passages with "draft", "to do" are left out (-draft -"to do"); remove the dash to search for them'
+        'Passages with "draft", "to do" are left out (-draft -"to do"). Remove the dash to search for them'
     ]
 
 
@@ -191,7 +191,7 @@ def test_a_query_cannot_widen_the_filters_of_its_caller() -> None:
 def test_a_missing_phrase_is_searched_as_words_unless_it_is_the_whole_query() -> None:
     left, filters, notices = parse('why "access denied" again')
     assert (left, filters) == ('why "access denied" again', Filters())
-    assert notices == ['no passage contains "access denied"; its words are searched for instead']
+    assert notices == ['No passage contains "access denied". Searching for its words instead']
     assert parse('"access denied"') == ("access denied", Filters(phrases=("access denied",)), [])
     # One that stands somewhere stays a filter beside it.
     left, filters, notices = parse('"roll back" of "access denied" now')

@@ -112,7 +112,7 @@ def test_a_notice_reports_that_time_ran_out() -> None:
     hits = hits_of({"a": 0.9, "b": 0.8, "c": 0.7})
     tools = Tools(no_snapshot(), reranker=Reader([0.4, 0.6]), notify=said.append)
     assert [hit.chunk.id for hit in Rerank()(ASKED, hits, tools)] == ["b", "a", "c"]
-    assert said == ["reranked 2 of 3 candidates within 500 ms"]
+    assert said == ["Reranked 2 of 3 candidates within 500 ms"]
     Rerank(candidates=2)(ASKED, hits, tools)
     assert len(said) == 1, "all that were chosen were read"
 

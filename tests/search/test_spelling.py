@@ -123,7 +123,7 @@ def test_a_typo_gets_the_most_frequent_similar_word_suggested(
     typed: str, suggestion: str, tools: Tools
 ) -> None:
     # `kubernetess` is as similar to some of them, but occurs in one document fewer.
-    notice = f'no passage has "{typed}"; did you mean "{suggestion}"?'
+    notice = f'No passage contains "{typed}". Did you mean "{suggestion}"?'
     assert correct(f"{typed} password", tools) == ("", [notice])
 
 

@@ -320,6 +320,8 @@ def _search(
         explain=explain,
         several_collections=len(index.history.repositories) > 1,
         took_ms=prepared.took_ms,
+        # The pipeline words it for passages of documents.
+        abstained=answer.abstained and answer.abstained.replace("No passage", "No commit"),
     )
     return Commits(
         **{field.name: getattr(answer, field.name) for field in fields(answer)}, known=known

@@ -111,7 +111,7 @@ def expand(chunk: Chunk, level: str, documents: OpenDocuments, count: int = 1) -
     from marklight.report import Extract
 
     if level not in LEVELS:
-        raise UsageError(f"no level is called {level!r}", f"Known: {', '.join(LEVELS)}")
+        raise UsageError(f"No such level: {level!r}", f"Choose from: {', '.join(LEVELS)}")
     document = documents[chunk.document]
     if document is None:
         raise NotFound(f"{chunk.path} is not in the index")

@@ -28,7 +28,7 @@ FindDocument = Callable[[str], Document | None]
 def resolve_reference(reference: str, snapshot: Snapshot, find: FindDocument) -> Extract:
     """Return the extract that a reference names; raise NotFound with suggestions if there is none."""
     if not reference.strip():
-        raise UsageError("the reference is empty", "Give a path, such as guide/auth.md")
+        raise UsageError("The reference is empty", "Give a path, such as guide/auth.md")
     if _CHUNK_ID.match(reference):
         for chunk in snapshot.documents.chunks([reference]):
             return _passage(chunk, snapshot)
@@ -58,7 +58,7 @@ def extract_at_level(extract: Extract, level: str, snapshot: Snapshot, count: in
         or next(below, None)
     )
     if chunk is None:
-        raise NotFound(f"there is no passage at {extract.document.path}:{line}")
+        raise NotFound(f"No passage at {extract.document.path}:{line}")
     # If the reference names a heading above the passage, wider levels include it.
     first = chunk.lines[0] if level == "passage" else min(line, chunk.lines[0])
     wanted = replace(chunk, lines=(first, chunk.lines[1]))
@@ -130,14 +130,14 @@ def _not_found(name: str, snapshot: Snapshot) -> NotFound:
     titled = [id.path for id in _titled(name, snapshot)]
     if len(titled) > 1:
         hint = f"Give the path of one: {', '.join(titled)}"
-        return NotFound(f"several documents are called {name!r}", hint)
+        return NotFound(f"Several documents are called {name!r}", hint)
     paths = [id.path for id in snapshot.documents.files()]
     suggestions = titled or (similar_paths(name, paths) if len(paths) < MAX_COMPARED else [])
     suggestions = suggestions or paths_with_words(name, paths)
     hint = "Use `marklight search` to find documents"
     if suggestions:
         hint = f"Did you mean {' or '.join(suggestions)}?"
-    return NotFound(f"no document is called {name!r} in this library", hint)
+    return NotFound(f"No document is called {name!r} in this library", hint)
 
 
 def _lines_of(document: Document, first: int, last: int, *headings: str) -> Extract:

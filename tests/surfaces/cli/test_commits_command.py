@@ -97,7 +97,7 @@ def test_no_match_and_no_repository_have_their_own_exit_codes(
 ) -> None:
     code, out, err = run_cli(capsys, "commits", "zzzzqqqq", "--mode", "keyword")
     assert (code, out) == (1, "")
-    assert "No passage matches the query" in err
+    assert "No commit matches the query" in err
     plain = write(tmp_path / "plain", {"a.md": "text"})
     code, out, err = run_cli(capsys, "commits", "x", str(plain))
     assert (code, out) == (1, "")

@@ -116,7 +116,7 @@ def test_a_missing_document_is_one_line_and_exit_code_1(
 ) -> None:
     code, out, err = run_cli(capsys, command, "guide/aut.md")
     assert (code, out) == (1, "")
-    assert err.startswith("marklight: no document is called 'guide/aut.md'")
+    assert err.startswith("marklight: No document is called 'guide/aut.md'")
     assert "guide/auth.md" in err
 
 

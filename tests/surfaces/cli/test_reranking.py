@@ -93,7 +93,7 @@ def test_candidates_and_time_limit_are_settings(
     arguments = ("search", QUERY, "--min-confidence", "0")
     code, _, err = run_cli(capsys, *arguments, "--set", "search.rerank.budget_ms=0")
     assert code == 0
-    assert "reranked 1 of 2 candidates within 0 ms" in err
+    assert "Reranked 1 of 2 candidates within 0 ms" in err
     one = ("--set", "search.rerank.budget_ms=0", "--set", "search.rerank.candidates=1")
     assert "reranked" not in run_cli(capsys, *arguments, *one)[2], "the first is always read"
     assert (

@@ -182,7 +182,7 @@ def test_a_passage_is_read_by_its_id(served: Served) -> None:
         ("/api/documents/auth.md?lines=4-2", 404, "No such lines"),
         ("/api/search?q=a&rerank=true", 422, "models pull"),
         ("/api/documents/auth.md?heading=nothing", 404, "no heading"),
-        ("/api/documents/nothing.md", 404, "no document is called"),
+        ("/api/documents/nothing.md", 404, "No document is called"),
         ("/api/documents/", 404, "No such URL"),
         ("/api/commits", 405, "Method not allowed"),
         ("/nowhere", 404, "No such URL"),

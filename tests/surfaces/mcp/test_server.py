@@ -369,7 +369,7 @@ def test_progress_notifications_only_increase(tmp_path: Path) -> None:
             await client.call_tool("query_documents", given, progress_callback=hear)
             missing = {"ref": "nowhere.md"}
             wrong = await client.call_tool("get_document", missing, progress_callback=hear)
-            assert "no document is called 'nowhere.md'" in text_of(wrong)
+            assert "No document is called 'nowhere.md'" in text_of(wrong)
         host.library.close()
 
     anyio.run(main)

@@ -34,7 +34,7 @@ from marklight.search.score_normalization import (
     with_missing_cosines,
 )
 
-NON_LATIN = "the model and its scores were calibrated in English; for other scripts, rely on matching words more than on scores"
+NON_LATIN = "The model and its scores were calibrated in English; for other scripts, rely on matching words more than on scores"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ class Reciprocal:
         for name in self.weights:
             if name not in RETRIEVERS:
                 raise SettingsError(
-                    f"search.reciprocal.weights names an unknown retriever {name!r}",
+                    f"Unknown retriever in search.reciprocal.weights: {name!r}",
                     f"Known: {', '.join(RETRIEVERS)}",
                 )
         if not all(0 < weight < MAX_WEIGHT for weight in self.weights.values()):

@@ -28,7 +28,9 @@ class Calibrate:
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if any(hit.rank_sum is None for hit in hits):
-            tools.notify('calibrate needs search.fuse = "reciprocal"; scores are unchanged')
+            tools.notify(
+                'The stage calibrate requires search.fuse = "reciprocal". Scores are unchanged'
+            )
             return hits
         return best_first(
             hit.rescored(

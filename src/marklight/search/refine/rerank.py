@@ -41,11 +41,11 @@ class Rerank:
         try:
             scores = tools.reranker.score(query.text, texts, self.budget_ms)
         except ModelServerError as error:
-            tools.notify(f"not reranked: {error}")
+            tools.notify(f"Results are not reranked: {error}")
             return hits
         if len(scores) < len(chosen):
             tools.notify(
-                f"reranked {len(scores)} of {len(chosen)} candidates within {self.budget_ms:.0f} ms"
+                f"Reranked {len(scores)} of {len(chosen)} candidates within {self.budget_ms:.0f} ms"
             )
         # Exact titles stay first, whatever the model's scores.
         exact = sum(1 for _ in takewhile(lambda hit: hit.exact_match, chosen))

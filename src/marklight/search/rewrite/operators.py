@@ -44,7 +44,7 @@ class Operators:
             > MAX_OPERATORS
         ):
             tools.notify(
-                f"more than {MAX_OPERATORS} words of the query look like filters; all are searched as text"
+                f"More than {MAX_OPERATORS} words of the query look like filters, so all are searched as text"
             )
             return query
         parsed = _Parsed(tools)
@@ -53,7 +53,7 @@ class Operators:
         if parsed.absent and query_terms(_OPERATOR.sub(" ", query.text)):
             # A quotation among other words may differ from how the documents write it.
             for phrase in parsed.absent:
-                tools.notify(f'no passage contains "{phrase}"; its words are searched for instead')
+                tools.notify(f'No passage contains "{phrase}". Searching for its words instead')
         else:
             for phrase in parsed.absent:
                 parsed.add("phrases", phrase)
@@ -206,4 +206,4 @@ def _exclusion_notice(without: tuple[str, ...]) -> str:
     quoted = ", ".join(f'"{phrase}"' for phrase in without)
     typed = " ".join(f'-"{phrase}"' if " " in phrase else f"-{phrase}" for phrase in without)
     them = "it" if len(without) == 1 else "them"
-    return f"passages with {quoted} are left out ({typed}); remove the dash to search for {them}"
+    return f"Passages with {quoted} are left out ({typed}). Remove the dash to search for {them}"

@@ -63,7 +63,7 @@ class Spelling:
             if split := split_compound(word.folded, tools.snapshot):
                 corrections[word] = split
             elif word.is_plain and (suggestion := suggest(word.folded, tools.snapshot)):
-                tools.notify(f'no passage has "{word.text}"; did you mean "{suggestion}"?')
+                tools.notify(f'No passage contains "{word.text}". Did you mean "{suggestion}"?')
         return _corrected(query, corrections)
 
 
