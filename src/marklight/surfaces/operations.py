@@ -33,7 +33,9 @@ EXPLAIN = boolean("explain", "Add the search stages with timings, and how each s
 SETTINGS = mapping("settings", "Settings of [search] for this call.")
 FILTERS = (
     strings("path", "Only paths that match one of these globs: guide/** or *.md."),
-    strings("tag", "Only documents with one of these tags or a tag nested below it."),
+    strings(
+        "tag", "Only documents with one of these tags or a subtag, such as release/web for release."
+    ),
     mapping(
         "where",
         "Only documents with these frontmatter values.",
@@ -57,7 +59,7 @@ SEARCH = (
         "Return larger passages: each match with its neighbours, up to chunk.parent_chars characters.",
     ),
     integer("context", "Number of neighbouring passages to add on each side.", 0, 20, default=0),
-    boolean("expand_context", "Return the whole section around each passage."),
+    boolean("expand_context", "Return the whole section that contains each result."),
     string("hypothesis", "A hypothetical answer; passages similar to it are found by embedding."),
     boolean("with_history", "Search commits too; they are returned separately."),
     EXPLAIN,

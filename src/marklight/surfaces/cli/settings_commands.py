@@ -94,10 +94,10 @@ def trust(
 ) -> int:
     """Trust the settings file of a folder, and print the settings this enables.
 
-    FOLDER defaults to the library that contains the current folder. Until then, a folder's
-    marklight.toml or pyproject.toml can change only ranking, passage sizes and which documents are
-    indexed. Models, servers, the location of the index, paths outside the folder and all other settings
-    are ignored. Run this command again after the file changes.
+    Until then, a folder's marklight.toml or pyproject.toml can change only ranking, passage sizes and which
+    documents are indexed. Models, servers, the location of the index, paths outside the folder and all
+    other settings are ignored. Run this command again after the file changes. FOLDER defaults to the
+    library that contains the current folder.
     """
     if revoke and list_all:
         raise click.UsageError("--revoke and --list cannot be used together")
