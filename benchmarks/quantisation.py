@@ -22,7 +22,6 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 from benchmarks._measure import eval_root, save
-from marklight.models.converted import ranges_file, read_weights
 from marklight.models.graph import (
     Float32,
     Graph,
@@ -34,7 +33,7 @@ from marklight.models.graph import (
 )
 from marklight.models.onnx import batches
 from marklight.models.record import GRANITE
-from marklight.models.weights import Weights
+from marklight.models.weights import Weights, ranges_file, read_weights
 
 if TYPE_CHECKING:
     from marklight.model import Matrix

@@ -22,7 +22,6 @@ from tokenizers import Tokenizer
 
 from benchmarks._measure import corpus
 from benchmarks.quantisation import Runner
-from marklight.models.converted import ranges_file, read_weights
 from marklight.models.graph import (
     Float32,
     Graph,
@@ -34,7 +33,7 @@ from marklight.models.graph import (
     write_ranges,
 )
 from marklight.models.record import KNOWN, ModelRecord
-from marklight.models.weights import Weights
+from marklight.models.weights import Weights, ranges_file, read_weights
 
 if TYPE_CHECKING:
     from marklight.model import Matrix

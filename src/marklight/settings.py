@@ -26,15 +26,12 @@ RENAMED: dict[str, str] = {
     "search.near_text": "search.near_duplicates",
     "search.same_meaning": "search.semantic_duplicates",
     "index.look_ms": "index.scan_ms",
-    "search.keyword.depth": "search.keyword.candidates_per_result",
-    "search.keyword.least": "search.keyword.min_candidates",
-    "search.code.depth": "search.code.candidates_per_result",
-    "search.code.least": "search.code.min_candidates",
-    "search.semantic.depth": "search.semantic.candidates_per_result",
-    "search.semantic.least": "search.semantic.min_candidates",
+    **{
+        f"search.{retriever}.{old}": f"search.{retriever}.{new}"
+        for retriever in ("keyword", "code", "semantic", "graph")
+        for old, new in (("depth", "candidates_per_result"), ("least", "min_candidates"))
+    },
     "search.semantic.expansion": "search.semantic.expansion_weight",
-    "search.graph.depth": "search.graph.candidates_per_result",
-    "search.graph.least": "search.graph.min_candidates",
     "search.context.most_characters": "search.context.max_characters",
     "search.exact_title.most": "search.exact_title.max_matches",
     "search.per_document.most": "search.per_document.max_passages",

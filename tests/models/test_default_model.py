@@ -13,9 +13,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from marklight.models import load
-from marklight.models.converted import ranges_file, read_weights
 from marklight.models.graph import VERSION, Float32, build
 from marklight.models.record import GRANITE, MINILM, ModelRecord
+from marklight.models.weights import ranges_file, read_weights
 from marklight.ports import Embedder
 
 TEXTS = (

@@ -32,10 +32,8 @@ class Frontmatter:
 
 def split(text: str) -> Frontmatter:
     """Return the frontmatter of a text; if it cannot be parsed, no values and a remark."""
-    fence = text[:3]
-    if fence not in _CLOSING_FENCES or text[3 : text.find("\n") if "\n" in text else None].strip(
-        " \t"
-    ):
+    fence, end = text[:3], text.find("\n")
+    if fence not in _CLOSING_FENCES or text[3 : end if end >= 0 else None].strip(" \t"):
         return Frontmatter()
     lines = text[: MAX_CHARS + 1].split("\n")
     for number, line in enumerate(lines[1:], 1):

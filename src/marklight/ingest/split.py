@@ -57,11 +57,8 @@ def split(
         while last < len(points) and points[last].at - start <= max_chars:
             last += 1
         fitting = range(first, last)
-        good = [
-            at
-            for at in fitting
-            if points[at].at - start >= max_chars // 2 and span.end - points[at].at >= min_chars
-        ]
+        earliest, latest = start + max_chars // 2, span.end - min_chars
+        good = [at for at in fitting if earliest <= points[at].at <= latest]
         best = min(good or fitting, key=lambda at: (points[at].rank, -at))
         parts.append(trimmed(text, start, points[best].at))
         start, first = points[best].at, best + 1
@@ -113,10 +110,8 @@ def _inside_block(
     text: str, start: int, end: int, max_chars: int, kind: Kind
 ) -> Iterator[_SplitPoint]:
     """Return the split points inside a block: rows of code and tables, else sentences; words inside long ones."""
-    if kind in (Kind.CODE, Kind.TABLE):
-        ends = list(_line_ends(text, start, end))
-    else:
-        ends = sentence_ends(text, start, end)
+    unit_ends = _line_ends if kind in (Kind.CODE, Kind.TABLE) else sentence_ends
+    ends = list(unit_ends(text, start, end))
     at = start
     for sentence in (*ends, end):
         if sentence - at > max_chars:

@@ -6,15 +6,14 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from marklight.errors import NotFound, Refused, UsageError
 from marklight.model import Document, DocumentId, FileState
 from marklight.ports import IndexedFile, Snapshot
 from marklight.text import digest
 
-if TYPE_CHECKING:
-    from marklight.search.reference import FindDocument
+FindDocument = Callable[[str], Document | None]
+"""Finds a document by its name."""
 
 
 def collection_of(collections: Mapping[str, Path], folder: Path) -> str:
@@ -30,10 +29,8 @@ def scope_of(collections: Mapping[str, Path], part: Path) -> tuple[tuple[str, st
     if owner and collections[owner] != part:
         below += ((owner, part.relative_to(collections[owner]).as_posix()),)
     if not below:
-        raise UsageError(
-            f"{part} is in no collection of its library",
-            f"The library has: {', '.join(str(root) for root in collections.values())}",
-        )
+        roots = ", ".join(map(str, collections.values()))
+        raise UsageError(f"{part} is in no collection of its library", f"The library has: {roots}")
     return below
 
 
@@ -110,10 +107,7 @@ class CollectionFiles:
         folder: Path | None,
         unindexed: Callable[[DocumentId], None] = lambda _: None,
     ) -> FindDocument:
-        """Return a function that finds a document by its name: first as a path relative to a folder.
-
-        `unindexed` is called for files that the name means and that are not in the index.
-        """
+        """Return a function that finds a document by name, first as a path relative to a folder; `unindexed` gets files that are not indexed."""
         from marklight.search.reference import find_document
 
         def find(name: str) -> Document | None:
@@ -156,9 +150,8 @@ class CollectionFiles:
 
 def shown_folder(folder: DocumentId, collections: Mapping[str, Path]) -> str:
     """Return the path of a folder as shown to the user; that of a collection's own folder is absolute."""
-    if folder.path == "/":
-        return str(collections[folder.collection])
-    return folder.named(len(collections) > 1)
+    own = folder.path == "/"
+    return str(collections[folder.collection]) if own else folder.named(len(collections) > 1)
 
 
 def unlisted_notice(folder: str) -> str:

@@ -13,13 +13,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from marklight.errors import ModelError
 from marklight.models.record import ModelRecord
-
-if TYPE_CHECKING:
-    from marklight.models.weights import Weights
 
 LOCK_SECONDS = 120
 """A conversion takes seconds; a process that holds the lock longer is stuck and not waited for."""
@@ -148,26 +144,10 @@ def package_folder(record: ModelRecord) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def ranges_file(record: ModelRecord) -> Path:
-    """Return the file with the smoothing factors and ranges that were measured for this model."""
-    return Path(__file__).parent / f"{record.name}.npz"
-
-
-def read_weights(record: ModelRecord) -> Weights:
-    """Read the weights of a model that comes with a Python package."""
-    file = package_folder(record) / record.files[0].path
-    if record.form == "pack":
-        from marklight.models.weights import read_pack
-
-        return read_pack(file, record.files[0].sha256)
-    from marklight.models.weights import read_bert
-
-    return read_bert(file.parent, record.files[0].sha256, record.files[1].sha256)
-
-
 def convert(record: ModelRecord) -> Artefact:
     """Build the ONNX file and the tokenizer from a model's weights."""
     from marklight.models.graph import Int8, build, read_ranges
+    from marklight.models.weights import ranges_file, read_weights
 
     weights, ranges = read_weights(record), read_ranges(ranges_file(record))
     model = build(weights, Int8(ranges), pooling=record.pooling, normalise=record.normalise)

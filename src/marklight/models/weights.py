@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marklight.errors import ModelError
+from marklight.models.record import ModelRecord
 
 if TYPE_CHECKING:
     from marklight.model import Matrix
@@ -55,6 +56,21 @@ class Weights:
 
     def __getitem__(self, name: str) -> Matrix:
         return self.tensors[name]
+
+
+def ranges_file(record: ModelRecord) -> Path:
+    """Return the file with the smoothing factors and ranges that were measured for this model."""
+    return Path(__file__).parent / f"{record.name}.npz"
+
+
+def read_weights(record: ModelRecord) -> Weights:
+    """Read the weights of a model that comes with a Python package."""
+    from marklight.models.converted import package_folder
+
+    file = package_folder(record) / record.files[0].path
+    if record.form == "pack":
+        return read_pack(file, record.files[0].sha256)
+    return read_bert(file.parent, record.files[0].sha256, record.files[1].sha256)
 
 
 def read_pack(path: Path, digest: str) -> Weights:

@@ -15,8 +15,7 @@ from marklight.search.features import POOL_SIZE, PassageFeatures, QueryFeatures
 SINGLE_TERM = log(1 + 1)
 """The feature `query_length` of a query of one term."""
 ANY_MODEL = "any"
-"""Key of the weights for embedding models without weights of their own: they use the order of cosines, not
-their size."""
+"""Key of the weights for embedding models without weights of their own: they use the order of cosines, not their size."""
 MAX_LOGIT = 700.0
 """exp() overflows above 709."""
 
@@ -127,12 +126,8 @@ class FusionWeights:
         pool = softmax([sums[id] for id in rivals[:POOL_SIZE]], self.temperature)
         answer = 1.0 if certain else self.answer_probability(query)
         curve = self.relevance.given({**query._asdict(), "gap": pool.gap})
-        return Probabilities(
-            answer,
-            pool,
-            curve,
-            {id: curve({"log_share": pool.log_share(one)}) for id, one in sums.items()},
-        )
+        relevance = {id: curve({"log_share": pool.log_share(one)}) for id, one in sums.items()}
+        return Probabilities(answer, pool, curve, relevance)
 
 
 def weights_for(mode: str, model: str) -> FusionWeights | None:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
-from marklight.model import trail
-
-if TYPE_CHECKING:
-    from marklight.model import Chunk
+from marklight.model import Chunk, trail
 
 _IMAGE_OR_LINK = re.compile(r"!?\[([^\[\]]{0,2000})\]\([^()\s]{0,2000}(?:\s\"[^\"\n]{0,500}\")?\)")
 _WIKILINK = re.compile(r"!?\[\[([^\[\]|\n]{1,500})(?:\|([^\[\]\n]{0,500}))?\]\]")
@@ -134,14 +130,9 @@ def _without_tags(text: str) -> str:
     def replacement(match: re.Match[str]) -> str:
         closing, name, attributes = match.groups()
         follows_word = match.start() > 0 and text[match.start() - 1].isalnum()
-        markup = (
-            closing
-            or name in closed
-            or attributes.endswith("/")
-            or "=" in attributes
-            or name.lower() in _VOID
-            or (name.lower() in _LAYOUT and not follows_word and not attributes)
-        )
+        complete = attributes.endswith("/") or "=" in attributes or name.lower() in _VOID
+        layout = name.lower() in _LAYOUT and not follows_word and not attributes
+        markup = closing or name in closed or complete or layout
         return " " if markup else match[0]
 
     return _TAG.sub(replacement, text)

@@ -2,8 +2,7 @@
 
 The statements are split at semicolons, so comments contain none. SQLite stores each statement with the comments inside it,
 and a database with other statements is not opened. So neither the names nor those comments can change without a new format.
-Some are older than our terms: `callings` are titles and headings, `concepts` the vocabulary, `dead` tombstones, `facts` metadata,
-`moment` the date of a document, `place` a row of a vector file.
+Older than our terms: `callings` (titles and headings), `concepts` (vocabulary), `dead` (tombstones), `facts` (metadata), `moment` (date), `place` (row of a vector file).
 """
 
 from __future__ import annotations

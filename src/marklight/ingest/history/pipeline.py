@@ -18,7 +18,6 @@ from marklight.ingest.history.commit_diff import (
 from marklight.ingest.history.commits import (
     MAX_CHARS,
     VERSION,
-    CommitObject,
     UnreadableCommit,
     chunk_commit,
     commit_document,
@@ -132,34 +131,26 @@ class CommitIngest(Indexing):
     def _read(
         self, repository: Repository, diff: CommitDiff, hashes: Sequence[str], diffs: DiffReader
     ) -> Batch:
-        commits: list[CommitObject] = []
-        failures: list[Failure] = []
-        for commit in read_commits(repository, hashes):
-            if isinstance(commit, UnreadableCommit):
-                failures.append(Failure(DocumentId(diff.name, commit.hash), commit.reason))
-            else:
-                commits.append(commit)
+        read = list(read_commits(repository, hashes))
+        commits = [commit for commit in read if not isinstance(commit, UnreadableCommit)]
+        unreadable = [commit for commit in read if isinstance(commit, UnreadableCommit)]
+        failures = (Failure(DocumentId(diff.name, each.hash), each.reason) for each in unreadable)
         # A merge repeats the changes of its branches, and at the edge of a shallow clone git would show all files as new.
+        edge = diff.state.edge
         with_diff = [
-            commit.hash
-            for commit in commits
-            if len(commit.parents) < 2 and commit.hash not in diff.state.edge
+            each.hash for each in commits if len(each.parents) < 2 and each.hash not in edge
         ]
         changes = dict(zip(with_diff, diffs(with_diff), strict=True))
-        nothing = CommitChanges()
-        documents = (
-            commit_document(diff.name, commit, changes.get(commit.hash, nothing), self.recipe)
-            for commit in commits
-        )
+        with_changes = [(commit, changes.get(commit.hash, CommitChanges())) for commit in commits]
+        documents = (commit_document(diff.name, *each, self.recipe) for each in with_changes)
         return Batch(entries=tuple(map(chunk_commit, documents)), failures=tuple(failures))
 
     def _cut_to_token_limit(self, entry: Entry) -> Entry:
         """Halve the passage size until every passage is within the model's token limit, three times at most."""
         size = MAX_CHARS
         while self.embedder and size > MAX_CHARS // 8:
-            lengths = self.embedder.count_tokens(
-                [chunk_embedding_text(chunk) for chunk in entry.chunks]
-            )
+            texts = [chunk_embedding_text(chunk) for chunk in entry.chunks]
+            lengths = self.embedder.count_tokens(texts)
             if max(lengths) <= self.embedder.token_limit:
                 break
             size //= 2

@@ -128,9 +128,8 @@ def editor_command(
         try:
             words = shlex.split(environment.get(variable, ""), posix=platform != "win32")
         except ValueError as error:
-            raise UsageError(
-                f"Cannot parse ${variable}: {str(error).lower()}", "Fix the quotes in its value"
-            ) from None
+            problem = f"Cannot parse ${variable}: {str(error).lower()}"
+            raise UsageError(problem, "Fix the quotes in its value") from None
         if words:
             return [words[0].strip('"'), *words[1:], *_file_arguments(words[0], file, line)]
     return [OPENERS.get(platform, "xdg-open"), str(file)]
@@ -152,13 +151,11 @@ def open_in_editor(file: Path, line: int, *, terminal: bool) -> None:
     command = editor_command(file, line, os.environ)
     try:
         # Lines piped to us are queries and not input of the editor.
-        result = subprocess.run(
-            command, stdin=None if terminal else subprocess.DEVNULL, check=False
-        )
+        stdin = None if terminal else subprocess.DEVNULL
+        result = subprocess.run(command, stdin=stdin, check=False)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(
-            f"Cannot start {command[0]}: {reason}", "Set VISUAL or EDITOR to your editor"
-        ) from None
+        problem = f"Cannot start {command[0]}: {reason}"
+        raise UsageError(problem, "Set VISUAL or EDITOR to your editor") from None
     if result.returncode and command[0] != OPENERS["win32"]:  # which exits with 1 on success
         raise MarklightError(f"{command[0]} exited with code {result.returncode}")
