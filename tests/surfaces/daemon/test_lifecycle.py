@@ -58,7 +58,10 @@ def test_stop_ends_a_daemon_with_other_settings(
         state = of(folder)
         monkeypatch.setenv("MARKLIGHT_SEARCH_FUSE", "reciprocal")
         assert run(["stop"]) == 0
-        assert capsys.readouterr().out == f"stopped {state.address} (process {state.pid})\n"
+        assert (
+            capsys.readouterr().out
+            == f"Stopped the daemon at {state.address} (process {state.pid})\n"
+        )
         assert process.wait(PATIENCE_SECONDS) == 0
     assert run(["serve", "stop"]) == 1
     assert run(["stop", "--all"]) == 1
