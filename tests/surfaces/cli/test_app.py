@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from marklight.library import Library
+from marklight.surfaces.cli.output import Bar
 from tests.making import write
 from tests.surfaces.command_line import run_cli
 
@@ -84,6 +86,31 @@ def test_a_query_without_quotes_gets_a_hint(
     code, _, err = run_cli(capsys, "search", "how", "do", "tokens", "expire")
     assert code == 2
     assert "in quotes" in err
+
+
+@pytest.mark.parametrize(
+    ("phase", "message"),
+    [
+        ("files", "marklight: Interrupted\n"),
+        ("Reading text", "Everything indexed so far is kept; the next run continues from there"),
+    ],
+)
+def test_an_interruption_mentions_the_index_only_if_files_were_indexed(
+    folder: Path,
+    phase: str,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object, progress: Bar, **__: object) -> None:
+        progress(phase, 1, 2)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Bar, "indexed", False)
+    monkeypatch.setattr(Library, "search", interrupted)
+    code, _, err = run_cli(capsys, "search", "tokens", str(folder))
+    assert code == 130
+    assert message in err
 
 
 def test_the_program_runs_as_a_process(folder: Path) -> None:

@@ -65,7 +65,10 @@ TOP_N = integer("top_n", "Maximum number of passages.", 1, 100, default=5)
 MIN_SCORE = number("min_score", "Minimum score; 0 returns all passages.", 0, 1)
 FILTERS = (
     strings("path", "Only paths that match one of these globs: guide/** or *.md."),
-    strings("tags", "Only documents with one of these tags or a tag nested below it."),
+    strings(
+        "tags",
+        "Only documents with one of these tags or a subtag, such as release/web for release.",
+    ),
     mapping(
         "where",
         "Only documents with these frontmatter values.",
