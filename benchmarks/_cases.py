@@ -41,11 +41,11 @@ RELATED = (
 )
 """Sets of which one may hold an answer to another's questions: these are not off topic there."""
 FOREIGN = 40
-"""Questions of each other set that are asked as off topic."""
+"""Queries of each other set that are used as off-topic queries."""
 
 
 WORDS, RARE = 60, 300
-"""Single words that are asked of each set, and how many commoner ones are passed over: people type one
+"""Single-word queries of each set, and how many commoner words are skipped: people type one
 word as often as ten, and the sets have hardly any such questions."""
 
 
@@ -94,12 +94,12 @@ def cases(name: str, mode: str, model: str = "") -> list[Case]:
     with open_collection(dataset, mode, assignments) as collection:
         library = collection.library
         with library.engine.snapshot() as snapshot:
-            asked = [
+            requests = [
                 (one.text, {id: each.grade for id, each in one.answers.items()}, set(one.sources))
                 for one in dataset.queries
             ]
-            asked += [(text, {}, set()) for text in off_topic(name)]
-            found = [_case(collection, snapshot, mode, *each) for each in asked]
+            requests += [(text, {}, set()) for text in off_topic(name)]
+            found = [_case(collection, snapshot, mode, *each) for each in requests]
             found += [
                 one
                 for own, word in words(name, mode, snapshot)
@@ -120,16 +120,18 @@ def _of_a_word(case: Case, own: bool) -> Iterator[Case]:
 def _of_a_few(dataset: Dataset, number: int, mode: str) -> Iterator[Case | None]:
     """Some questions and their answers, with some other documents, as a library of its own."""
     chance = random.Random(f"{dataset.name} {number}")
-    asked = chance.sample(dataset.queries, min(ASKED_OF_FEW, len(dataset.queries)))
+    requests = chance.sample(dataset.queries, min(ASKED_OF_FEW, len(dataset.queries)))
     with tempfile.TemporaryDirectory() as folder:
-        names = _written(dataset, {id for one in asked for id in one.answers}, chance, Path(folder))
+        names = _written(
+            dataset, {id for one in requests for id in one.answers}, chance, Path(folder)
+        )
         own = {"model": {"name": "none"}} if mode == "keyword" else {}
         with Library(Path(folder), {"engine": "memory:", **own}) as library:
             library.index()
             small = Collection(library, names, {})
             foreign = chance.sample(list(off_topic(dataset.name)), 2 * ASKED_OF_FEW)
             with library.engine.snapshot() as snapshot:
-                for one in asked:
+                for one in requests:
                     grades = {id: each.grade for id, each in one.answers.items()}
                     case = _case(small, snapshot, mode, one.text, grades, set(one.sources))
                     yield replace(case, judged=False) if case else None

@@ -207,9 +207,9 @@ def diary() -> tuple[list[Entry], list[Asked]]:
 
 def journal() -> tuple[list[Entry], list[Asked]]:
     """Return the diary with one paragraph per day."""
-    entries, asked = diary()
+    entries, queries = diary()
     plain = [" ".join(line for line in each.lines if line[0] not in "#-") for each in entries]
-    return [Entry(each.day, [text]) for each, text in zip(entries, plain, strict=True)], asked
+    return [Entry(each.day, [text]) for each, text in zip(entries, plain, strict=True)], queries
 
 
 def minutes() -> tuple[list[Entry], list[Asked]]:
@@ -223,25 +223,25 @@ def _told(
 ) -> tuple[list[Entry], list[Asked]]:
     rare = [(fact, word, at) for fact in facts for at, word in enumerate(fact.rare)]
     happened = dict(zip(chance.sample(days, len(rare)), rare, strict=True))
-    entries, asked = [], []
+    entries, queries = [], []
     for day in days:
         other = chance.sample(facts, chance.randint(1, 3))
-        said = [fact.sentence.format(chance.choice(fact.common)) for fact in other]
+        message = [fact.sentence.format(chance.choice(fact.common)) for fact in other]
         if day in happened:
             fact, word, at = happened[day]
-            said[0] = fact.sentence.format(word)
-            asked.append(Asked(fact.questions[at % len(fact.questions)].format(word), said[0]))
-        chance.shuffle(said)
-        entries.append(Entry(day, written(day, said, chance)))
+            message[0] = fact.sentence.format(word)
+            queries.append(Asked(fact.questions[at % len(fact.questions)].format(word), message[0]))
+        chance.shuffle(message)
+        entries.append(Entry(day, written(day, message, chance)))
     for fact in facts:
-        asked += [
+        queries += [
             Asked(text.format(word), "")
             for text, word in zip(fact.questions, fact.never, strict=False)
         ]
-    return entries, asked
+    return entries, queries
 
 
-def _day(_: date, said: Sequence[str], chance: random.Random) -> list[str]:
+def _day(_: date, message: Sequence[str], chance: random.Random) -> list[str]:
     pick = chance.choice
     people = ("Anna", "Ben", "Carla", "Dirk")
     return [
@@ -253,7 +253,7 @@ def _day(_: date, said: Sequence[str], chance: random.Random) -> list[str]:
         f"Stand-up at nine with {pick(people)} and {pick(people)}. Worked on {pick(('the report', 'the billing page', 'the slides', 'old tickets'))}, "
         f"answered mail. Lunch with {pick(people)} in the canteen.",
         "### Evening",
-        " ".join(said),
+        " ".join(message),
         f"Cooked {pick(('pasta', 'soup', 'rice', 'potatoes'))} for supper. Called {pick(('mum', 'dad'))}. Read for half an hour. "
         f"To bed at {chance.randint(21, 23)}:{chance.randint(10, 59)}.",
         "### Tomorrow",
@@ -261,7 +261,7 @@ def _day(_: date, said: Sequence[str], chance: random.Random) -> list[str]:
     ]
 
 
-def _meeting(day: date, said: Sequence[str], chance: random.Random) -> list[str]:
+def _meeting(day: date, message: Sequence[str], chance: random.Random) -> list[str]:
     people = ["Anna", "Ben", "Carla", "Dirk", "Eva", "Farid"]
     there = chance.sample(people, 4)
     return [
@@ -271,7 +271,7 @@ def _meeting(day: date, said: Sequence[str], chance: random.Random) -> list[str]
         "### Numbers",
         f"Revenue is {chance.choice(('above', 'below', 'on'))} plan, {chance.randint(10, 99)} new customers, {chance.randint(2, 30)} open tickets.",
         "### News",
-        "\n".join(f"- {each}" for each in said),
+        "\n".join(f"- {each}" for each in message),
         "### Action items",
         "\n".join(
             f"- [ ] {chance.choice(people)}: {what}"

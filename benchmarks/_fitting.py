@@ -36,9 +36,9 @@ class Ranking:
     """The queries of one set as matrices, to rank them with many weights quickly."""
 
     def __init__(self, cases: Sequence[Case]) -> None:
-        asked = [case for case in cases if case.ideal and case.judged]
+        queries = [case for case in cases if case.ideal and case.judged]
         rows, firsts, places, grades, kept = [], [0], [], [], []
-        for number, case in enumerate(asked):
+        for number, case in enumerate(queries):
             order = np.argsort(case.documents, kind="stable")
             rows.append(case.rows[order])
             documents, counts = np.unique(case.documents[order], return_counts=True)
@@ -50,12 +50,12 @@ class Ranking:
         self._rows, self._firsts = np.concatenate(rows), np.array(firsts[:-1])
         self._places = tuple(np.array(places).T)
         width = max(10, 1 + max(place for _, place in places))
-        self._shape = (len(asked), width)
+        self._shape = (len(queries), width)
         self._grades = np.zeros(self._shape)
         self._grades[self._places] = grades
         self._kept = np.array(kept)
         self._discount = 1 / np.log2(np.arange(2, 12))
-        ideal = [sorted(case.ideal, reverse=True)[:10] for case in asked]
+        ideal = [sorted(case.ideal, reverse=True)[:10] for case in queries]
         self._best = np.array([np.dot(each, self._discount[: len(each)]) for each in ideal])
 
     def __len__(self) -> int:

@@ -18,7 +18,7 @@ LAYOUTS = ("day", "all")
 DEEP = 20
 
 
-def measured(entries: Sequence[Entry], asked: Sequence[Asked], by: str) -> dict[str, Any]:
+def measured(entries: Sequence[Entry], queries: Sequence[Asked], by: str) -> dict[str, Any]:
     ranks, held, answers = [], 0, 0
     with tempfile.TemporaryDirectory() as folder:
         pages = Path(folder) / "pages"
@@ -27,7 +27,7 @@ def measured(entries: Sequence[Entry], asked: Sequence[Asked], by: str) -> dict[
             (pages / path).write_text(text, "utf-8")
         with marklight.open(pages, {"engine": f"file:{folder}/index"}) as library:
             library.index()
-            for one in asked:
+            for one in queries:
                 found = library.search(one.text, limit=DEEP, min_confidence=0.0, refresh=False)
                 likely = (
                     max(map(answer_probability, found.hits), default=0.0) >= Confidence().threshold
@@ -43,7 +43,7 @@ def measured(entries: Sequence[Entry], asked: Sequence[Asked], by: str) -> dict[
         "among three": sum(rank <= 3 for rank in ranks),
         "mean rank": fmean(ranks),
         "held back": held,
-        "never happened": len(asked) - len(ranks),
+        "never happened": len(queries) - len(ranks),
         "never happened, answered": answers,
     }
 
@@ -56,10 +56,10 @@ def _rank(found: marklight.Answer, answer: str) -> int:
 
 def main() -> None:
     found: dict[str, Any] = {}
-    for kind, told in KINDS.items():
+    for kind, reported in KINDS.items():
         for by in LAYOUTS:
             found[f"{kind}, a file for each {by}" if by != "all" else f"{kind}, one file"] = one = (
-                measured(*told(), by)
+                measured(*reported(), by)
             )
             print(kind, by, one, flush=True)
     save("diary", found)

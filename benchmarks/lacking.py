@@ -79,7 +79,7 @@ def read(folder: Path) -> Nouns:
     return Nouns(meaning, words, around)
 
 
-def asked(library: Library, word: str, synonym: str) -> tuple[float, bool]:
+def query(library: Library, word: str, synonym: str) -> tuple[float, bool]:
     """How likely an answer is called, and whether a passage with the synonym is shown."""
     hits = library.search(word, min_confidence=0, refresh=False).hits
     wanted = set(query_terms(synonym))
@@ -101,11 +101,11 @@ def figures(nouns: Nouns, name: str) -> list[tuple[float, bool, bool]]:
         for pairs in (nouns.synonyms(known), nouns.strangers(known)):
             every = sorted(pairs)
             random.Random(name).shuffle(every)
-            found += [(*asked(library, *pair), bool(pair[1])) for pair in every[:ASKED]]
+            found += [(*query(library, *pair), bool(pair[1])) for pair in every[:ASKED]]
     return found
 
 
-def told(found: list[tuple[float, bool, bool]]) -> dict[str, Any]:
+def reported(found: list[tuple[float, bool, bool]]) -> dict[str, Any]:
     least = Confidence().threshold
     shown = [(right, related) for likely, right, related in found if likely >= least]
     within = [[one for one in found if low <= one[0] < high] for low, high in pairwise(BOUNDS)]
@@ -134,8 +134,8 @@ def main() -> None:
     save(
         "lacking",
         {
-            "all": told([one for found in by_set.values() for one in found]),
-            **{name: told(found) for name, found in by_set.items()},
+            "all": reported([one for found in by_set.values() for one in found]),
+            **{name: reported(found) for name, found in by_set.items()},
         },
     )
 

@@ -146,12 +146,12 @@ def relevance_curve(
     """Fit the relevance of the first ten documents of each answerable query; return the curve and its log loss."""
     values, labels, counts = [], [], []
     for name, each in known.items():
-        asked = [case for case in each if case.ideal and case.judged and name not in MISJUDGED]
-        for case in asked:
+        queries = [case for case in each if case.ideal and case.judged and name not in MISJUDGED]
+        for case in queries:
             for row, share, gap in shown_rows(case, weights, temperature):
                 values.append(_picked(plan.relevance, case, log_share=share, gap=gap))
                 labels.append(case.grades[row] > 0)
-                counts.append(1 / len(asked))
+                counts.append(1 / len(queries))
     known_values, known_labels = np.array(values), np.array(labels, float)
     weight = np.array(counts) / sum(counts)
     start, slopes = logistic(known_values, known_labels, weight)
@@ -230,11 +230,11 @@ def main() -> None:
     kept = result_path("learning")
     data = json.loads(target.read_text())["modes"] if target.exists() else {}
     results = json.loads(kept.read_text()) if kept.exists() else {}
-    asked: dict[str, Cases] = {}
+    queries: dict[str, Cases] = {}
     for name in wanted:
         mode = name.removeprefix("any ")
-        known = asked.get(mode) or {each: cases(each, mode) for each in SETS}
-        asked[mode] = known
+        known = queries.get(mode) or {each: cases(each, mode) for each in SETS}
+        queries[mode] = known
         weights, results[name], left_out = report(PLANS[name], name, known)
         key = ANY_MODEL if name.startswith("any ") or mode == "keyword" else model
         data.setdefault(mode, {})[key] = as_data(weights)

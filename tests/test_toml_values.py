@@ -79,7 +79,7 @@ def test_a_document_with_too_deep_frontmatter_is_indexed_without_it(tmp_path: Pa
     write(tmp_path, {"page.md": f"+++\n{DEEP}+++\n\n# Page\n\nA wombat.\n"})
     with library(tmp_path) as lib:
         report = lib.index()
-        assert [said for _, said in report.remarks] == [
+        assert [message for _, message in report.remarks] == [
             "frontmatter could not be parsed: line 1: a key has more than 20 parts"
         ]
         assert lib.search("wombat", mode="keyword").hits

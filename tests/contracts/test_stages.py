@@ -168,22 +168,22 @@ def test_retrieving_returns_distinct_passages_best_first(
 
 @pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=configuration.stage_name)
 @pytest.mark.parametrize(
-    "asked",
+    "question",
     [Filters(paths=("deploy/**",)), Filters(exclude=("auth.md",)), Filters(paths=("nowhere",))],
 )
-def test_retrieving_respects_the_filters(stage: type, asked: Filters, tools: Tools) -> None:
-    allowed = set(tools.snapshot.metadata.matching_documents(asked, 99))
+def test_retrieving_respects_the_filters(stage: type, question: Filters, tools: Tools) -> None:
+    allowed = set(tools.snapshot.metadata.matching_documents(question, 99))
     for query in QUERIES:
-        found: Hits = stage()(replace(query, filters=asked), tools)
+        found: Hits = stage()(replace(query, filters=question), tools)
         assert {hit.chunk.document for hit in found} <= allowed
 
 
 @pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=configuration.stage_name)
 def test_retrieving_returns_at_most_the_requested_number(stage: type, tools: Tools) -> None:
-    told = {field.name: 1 for field in fields(stage) if field.name in ("depth", "least")}
+    reported = {field.name: 1 for field in fields(stage) if field.name in ("depth", "least")}
     for query in QUERIES:
-        one: Hits = stage(**told)(replace(query, limit=1), tools)
-        assert len(one) <= 1 or "least" not in told
+        one: Hits = stage(**reported)(replace(query, limit=1), tools)
+        assert len(one) <= 1 or "least" not in reported
 
 
 @pytest.mark.parametrize("stage", pipeline.REFINE, ids=configuration.stage_name)

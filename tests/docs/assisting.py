@@ -60,12 +60,12 @@ def _tools() -> str:
         f"| `{name}` | {', '.join(map(_parameter, tool.parameters)) or 'none'} |"
         for name, tool in tools_for(True).items()
     ]
-    said: dict[str, dict[str, None]] = {}
+    message: dict[str, dict[str, None]] = {}
     for tool in tools_for(True).values():
         for each in tool.parameters:
-            said.setdefault(each.name, {})[each.schema["description"]] = None
+            message.setdefault(each.name, {})[each.schema["description"]] = None
     rows += ["", "| parameter | description |", "|---|---|"]
-    rows += [f"| `{name}` | {' Or: '.join(one)} |" for name, one in said.items()]
+    rows += [f"| `{name}` | {' Or: '.join(one)} |" for name, one in message.items()]
     return "\n".join(rows) + "\n"
 
 

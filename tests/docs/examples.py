@@ -95,8 +95,8 @@ def printed(command: str) -> str:
             text = "\n".join(line for line in text.splitlines() if re.search(words[0], line))
         else:
             assert name == "marklight", command
-            text, said = _ran(words, text, piped=not command.endswith(part))
-            aside += said
+            text, message = _ran(words, text, piped=not command.endswith(part))
+            aside += message
     return (aside + text).strip("\n")
 
 

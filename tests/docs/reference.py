@@ -74,10 +74,10 @@ def _settings() -> list[str]:
         fields = dataclasses.fields(part)
         if not fields:
             continue
-        said = inspect.getdoc(part) or ""
+        message = inspect.getdoc(part) or ""
         rows = [_row(table, field, _notes(part), defaults) for field in fields]
         found.append(f"### {f'[{table}]' if table else 'Top level'}")
-        found.append(said)
+        found.append(message)
         found.append("\n".join(["| setting | default | folder | |", "|---|---|---|---|", *rows]))
     return found
 
@@ -129,8 +129,8 @@ def _modules(room: str, rooms: list[str]) -> list[Path]:
 
 
 def _module_row(path: Path) -> str:
-    said = path.read_text().split('"""')[1].strip().split("\n")[0].replace("|", "\\|")
-    return f"| `{path.relative_to(SOURCE).as_posix()}` | {said} |"
+    duty = path.read_text().split('"""')[1].strip().split("\n")[0].replace("|", "\\|")
+    return f"| `{path.relative_to(SOURCE).as_posix()}` | {duty} |"
 
 
 if __name__ == "__main__":

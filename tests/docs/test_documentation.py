@@ -101,7 +101,7 @@ def test_the_architecture_page_names_every_module_in_the_modules_own_words() -> 
 
 def test_the_page_on_the_pipeline_describes_every_stage_in_its_order() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.+?) \|", (ROOT / "docs" / "pipeline.md").read_text(), re.M)
-    described = [name for name, said in rows if name in {stage_name(one) for one in stages()}]
+    described = [name for name, message in rows if name in {stage_name(one) for one in stages()}]
     # The fusion that is the default comes first.
     assert sorted(described) == sorted(stage_name(one) for one in stages())
     others = [stage_name(one) for one in stages() if one not in FUSE]

@@ -44,10 +44,10 @@ def signs_file(folder: Path) -> Path:
 
 
 def ask(
-    engine: EmbeddedEngine, question: np.ndarray, asked: Filters, limit: int
+    engine: EmbeddedEngine, question: np.ndarray, query: Filters, limit: int
 ) -> list[ScoredChunk]:
     with engine.snapshot() as snapshot:
-        return snapshot.vectors.search(question, "m", asked, limit)
+        return snapshot.vectors.search(question, "m", query, limit)
 
 
 def test_vectors_are_quantised_to_sign_bits() -> None:
@@ -73,16 +73,16 @@ def test_candidates_have_the_smallest_distances_with_all_ties() -> None:
     )
 
 
-@pytest.mark.parametrize("asked", [Filters(), Filters(paths=("a/**",))])
+@pytest.mark.parametrize("query", [Filters(), Filters(paths=("a/**",))])
 def test_nearly_all_of_the_best_are_found_with_their_exact_scores(
-    tmp_path: Path, asked: Filters
+    tmp_path: Path, query: Filters
 ) -> None:
     put(EmbeddedEngine(tmp_path, ALWAYS), made(9000, part="a"), made(3000, 9000, part="b"))
     engine, exact = EmbeddedEngine(tmp_path, ALWAYS), EmbeddedEngine(tmp_path, NEVER)
     shares = []
     for question in near_topics(40, seed=7):
-        best = dict(ask(exact, question, asked, 20))
-        found = dict(ask(engine, question, asked, 20))
+        best = dict(ask(exact, question, query, 20))
+        found = dict(ask(engine, question, query, 20))
         assert len(found) == len(best) == 20
         both = best.keys() & found.keys()
         assert [found[id] for id in both] == pytest.approx([best[id] for id in both], abs=1e-6)

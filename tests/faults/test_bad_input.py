@@ -59,9 +59,9 @@ def several(folder: Path, *calls: list[str]) -> list[subprocess.CompletedProcess
         timeout=120,
         check=True,
     )
-    said = [json.loads(line) for line in done.stdout.splitlines()]
+    message = [json.loads(line) for line in done.stdout.splitlines()]
     return [
-        subprocess.CompletedProcess(call, *each) for call, each in zip(calls, said, strict=True)
+        subprocess.CompletedProcess(call, *each) for call, each in zip(calls, message, strict=True)
     ]
 
 

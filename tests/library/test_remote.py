@@ -171,7 +171,7 @@ def test_a_server_re_ranks(folder: Path, does: Behaviour, address: str) -> None:
         assert paths(answer)[0] == "deploy/rollback.md"
         assert any(why.stage == "rerank" for why in answer.hits[0].why)
         assert lib.status()["reranker_address"] == address
-    assert does.asked("/v1/rerank")[0]["query"] == "return to an earlier revision"
+    assert does.query("/v1/rerank")[0]["query"] == "return to an earlier revision"
 
 
 def test_without_the_reranking_server_the_order_stays_with_a_notice(

@@ -28,9 +28,9 @@ class Behaviour:
     wrong: bool = False
     tells_digests: bool = True
     git_only: bool = False
-    """Digests are told as git has them, as the real hub does for small files."""
+    """Report git blob ids as digests, as the real hub does for small files."""
     ranges: list[str] = field(default_factory=list)
-    """The Range headers that were asked for."""
+    """The Range headers that were received."""
     requests: int = 0
 
 
@@ -69,9 +69,9 @@ def serving(does: Behaviour) -> Iterator[str]:
             data, start = does.files[name], 0
             if does.wrong:
                 data = bytes(byte ^ 1 for byte in data)
-            if asked := self.headers.get("Range"):
-                does.ranges.append(asked)
-                start = int(asked.removeprefix("bytes=").removesuffix("-")) if does.resumes else 0
+            if query := self.headers.get("Range"):
+                does.ranges.append(query)
+                start = int(query.removeprefix("bytes=").removesuffix("-")) if does.resumes else 0
             headers = {"Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}"}
             self.send_response(206 if start else 200)
             for key, value in headers.items() if start else ():

@@ -46,7 +46,7 @@ def graph(gives: str = "one", masked: bool = True) -> bytes:
         "attention_mask" if masked else node("GreaterOrEqual", "input_ids", constant(0, np.int64))
     )
     word = node("Mul", mask, number(node("Greater", "input_ids", constant(2, np.int64))))
-    asked = node("Mul", word, node("Sub", constant(1), types))
+    query = node("Mul", word, node("Sub", constant(1), types))
     given = node("Mul", word, types)
     same = node(
         "Equal",
@@ -54,7 +54,7 @@ def graph(gives: str = "one", masked: bool = True) -> bytes:
         node("Unsqueeze", "input_ids", middle),
     )
     shared = node("Mul", number(same), node("Unsqueeze", given, middle))
-    found = node("Mul", asked, node("ReduceMax", shared, axes=[2], keepdims=0))
+    found = node("Mul", query, node("ReduceMax", shared, axes=[2], keepdims=0))
     if gives == "each":
         out = node("Unsqueeze", found, last)
     else:
@@ -92,11 +92,11 @@ def write_folder(
     (folder / "onnx").mkdir(parents=True)
     (folder / "onnx" / "model.onnx").write_bytes(graph(gives, masked))
     (folder / "tokenizer.json").write_text(tokenizer([*SPECIAL, *words]))
-    told = {
+    reported = {
         "architectures": ["BertForSequenceClassification"],
         "hidden_size": 384,
         "id2label": {"0": "LABEL_0"},
         "max_position_embeddings": PLACES,
     } | config
-    (folder / "config.json").write_text(json.dumps(told))
+    (folder / "config.json").write_text(json.dumps(reported))
     return folder

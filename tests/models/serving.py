@@ -31,7 +31,7 @@ class Behaviour:
     context_length: int = 2048
     base64: bool = False
     shuffled: bool = False
-    """Answers stand in another order than asked, with their numbers."""
+    """Results are returned in another order, with their index."""
     longest: int = 0
     """Characters of a text beyond which it is refused, and how: any status."""
     too_long: tuple[int, str] = (400, "the input length exceeds the context length")
@@ -61,7 +61,7 @@ class Behaviour:
     keys: list[str] = field(default_factory=list)
     connections: int = 0
 
-    def asked(self, path: str) -> list[Any]:
+    def query(self, path: str) -> list[Any]:
         return [given for at, given in self.requests if at == path]
 
 
@@ -84,7 +84,7 @@ def serving(does: Behaviour) -> Iterator[str]:
             try:
                 super().handle()
             except OSError:
-                self.close_connection = True  # Who asked has gone.
+                self.close_connection = True  # the client has disconnected
 
         def do_GET(self) -> None:
             self._answer(None)
@@ -117,8 +117,11 @@ def serving(does: Behaviour) -> Iterator[str]:
             if self.path == "/api/tags":
                 return 200, {"models": [{"name": "m:latest", "digest": does.digest}]}
             if self.path == "/api/show":
-                told = {"general.architecture": "bert", "bert.context_length": does.context_length}
-                return 200, {"model_info": told}
+                reported = {
+                    "general.architecture": "bert",
+                    "bert.context_length": does.context_length,
+                }
+                return 200, {"model_info": reported}
             if self.path in ("/v1/embeddings", "/api/embed"):
                 return self._embeddings(given)
             if self.path in does.reranks_at:
@@ -149,10 +152,10 @@ def serving(does: Behaviour) -> Iterator[str]:
             found.sort(key=lambda one: -float(one[name]))
             return 200, found if does.texts_only else {"results": found}
 
-        def _json(self, status: int, told: Any, headers: dict[str, str] | None = None) -> None:
+        def _json(self, status: int, reported: Any, headers: dict[str, str] | None = None) -> None:
             if does.wrong is not None and status == 200:
-                told = does.wrong(told)
-            self._send(status, json.dumps(told).encode(), headers)
+                reported = does.wrong(reported)
+            self._send(status, json.dumps(reported).encode(), headers)
 
         def _send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
             self.send_response(status)
@@ -192,8 +195,8 @@ def serving(does: Behaviour) -> Iterator[str]:
 
 def shared(question: str, text: str) -> float:
     """The share of a question's words that a text has."""
-    asked = set(analyze(question))
-    return len(asked & set(analyze(text))) / max(1, len(asked))
+    query = set(analyze(question))
+    return len(query & set(analyze(text))) / max(1, len(query))
 
 
 def unit(rows: Any) -> Any:

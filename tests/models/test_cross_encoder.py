@@ -211,9 +211,9 @@ def test_our_description_file_sets_the_kind(folder: Path) -> None:
 
 def test_a_classifier_is_rejected(tmp_path: Path) -> None:
     labels = {str(at): name for at, name in enumerate(("no", "maybe", "yes"))}
-    told = pairs.write_folder(tmp_path / "told", gives="three", id2label=labels)
+    reported = pairs.write_folder(tmp_path / "told", gives="three", id2label=labels)
     with pytest.raises(ModelError, match="classifies texts into 3 classes"):
-        load_reranker(str(told))
+        load_reranker(str(reported))
     silent = load_reranker(str(pairs.write_folder(tmp_path / "silent", gives="three")))
     with pytest.raises(ModelError, match="returns 3 numbers per pair"):
         silent.score("the cat", ["cat"], LONG)

@@ -68,7 +68,7 @@ def test_our_description_file_overrides_other_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "reported"),
     [
         ("tokenizer.json", None, "tokenizer.json is missing"),
         ("onnx/model.onnx", None, "no ONNX file"),
@@ -84,7 +84,7 @@ def test_our_description_file_overrides_other_files(tmp_path: Path) -> None:
     ],
 )
 def test_a_folder_without_a_valid_model_is_rejected(
-    tmp_path: Path, name: str, content: str | None, told: str
+    tmp_path: Path, name: str, content: str | None, reported: str
 ) -> None:
     folder = tiny.write_folder(tmp_path / "m", tiny.weights())
     (folder / name).parent.mkdir(exist_ok=True)
@@ -92,7 +92,7 @@ def test_a_folder_without_a_valid_model_is_rejected(
         (folder / name).unlink()
     else:
         (folder / name).write_text(content)
-    with pytest.raises(ModelError, match=told):
+    with pytest.raises(ModelError, match=reported):
         load(str(folder))
 
 

@@ -65,8 +65,8 @@ def test_bge_small_is_pulled_with_its_built_in_record(does: Behaviour, tmp_path:
     model = load(BGE_SMALL.name, cache_dir=tmp_path / "cache")
     assert model.token_limit == 512
     plain = load(str(tmp_path / "published"))
-    asked = plain.embed_query(f"{BGE_SMALL.query_prefix}cat")
-    np.testing.assert_allclose(model.embed_query("cat"), asked, atol=1e-6)
+    query = plain.embed_query(f"{BGE_SMALL.query_prefix}cat")
+    np.testing.assert_allclose(model.embed_query("cat"), query, atol=1e-6)
 
 
 @pytest.mark.parametrize("resumes", [True, False])
@@ -148,7 +148,7 @@ def test_a_busy_hub_is_retried(does: Behaviour, tmp_path: Path, busy: int) -> No
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "reported"),
     [
         (404, "has no"),
         (401, "requires a login"),
@@ -157,9 +157,11 @@ def test_a_busy_hub_is_retried(does: Behaviour, tmp_path: Path, busy: int) -> No
         (500, "500"),
     ],
 )
-def test_an_http_error_is_reported(does: Behaviour, tmp_path: Path, status: int, told: str) -> None:
+def test_an_http_error_is_reported(
+    does: Behaviour, tmp_path: Path, status: int, reported: str
+) -> None:
     does.listing_status = status
-    with pytest.raises(ModelError, match=told):
+    with pytest.raises(ModelError, match=reported):
         fetch(does, tmp_path)
     assert does.requests == (1 if status in (401, 403, 404) else 3)
 

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Counting(FakeEmbedder):
-    """Slow, and at times it fails; keeps what it was asked."""
+    """A slow embedder that fails at times and records its queries."""
 
-    asked: list[str] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
     failures: int = 0
 
     def embed_query(self, text: str) -> Vector:
-        self.asked.append(text)
+        self.queries.append(text)
         sleep(0.02)
-        if len(self.asked) <= self.failures:
+        if len(self.queries) <= self.failures:
             raise ModelError("not now")
         return FakeEmbedder().embed_query(text)
 
@@ -44,7 +44,7 @@ def test_concurrent_callers_embed_a_query_once() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         found = [each.result() for each in [pool.submit(ask) for _ in range(4)]]
-    assert model.asked == ["pods"]
+    assert model.queries == ["pods"]
     for each in found:
         np.testing.assert_array_equal(each, FakeEmbedder().embed_query("pods"))
         assert not each.flags.writeable
@@ -56,7 +56,7 @@ def test_a_failure_is_not_cached() -> None:
     with pytest.raises(ModelError):
         remembering.embed_query("pods")
     assert remembering.embed_query("pods").shape == (model.dimension,)
-    assert model.asked == ["pods", "pods"]
+    assert model.queries == ["pods", "pods"]
 
 
 def test_only_the_most_recent_queries_are_cached() -> None:

@@ -90,7 +90,8 @@ def test_a_damaged_manifest_is_reported(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage, told", [("marklight-manifest.json", "is damaged"), ("onnx/model.onnx", "has changed")]
+    "damage, reported",
+    [("marklight-manifest.json", "is damaged"), ("onnx/model.onnx", "has changed")],
 )
 def test_verify_reports_damaged_models_and_skips_missing_ones(
     folder: Path,
@@ -98,7 +99,7 @@ def test_verify_reports_damaged_models_and_skips_missing_ones(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     damage: str,
-    told: str,
+    reported: str,
 ) -> None:
     monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path))
     import_folder(folder, "team/notes--old")
@@ -108,7 +109,7 @@ def test_verify_reports_damaged_models_and_skips_missing_ones(
     (stored / damage).write_bytes(b"{")
     assert run(["models", "verify"]) == 3
     shown = capsys.readouterr().out
-    assert any("team/notes--old" in line and told in line for line in shown.splitlines())
+    assert any("team/notes--old" in line and reported in line for line in shown.splitlines())
     assert "bge-small" not in shown
 
 

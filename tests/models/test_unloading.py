@@ -21,7 +21,7 @@ def test_an_unloaded_model_is_opened_again_on_use() -> None:
 
 def test_the_query_cache_unloads_the_wrapped_model() -> None:
     model = models.load()
-    asked = CachingEmbedder(model)
-    asked.embed_query("how do tokens expire")
-    asked.unload()
+    query = CachingEmbedder(model)
+    query.embed_query("how do tokens expire")
+    query.unload()
     assert "session" not in vars(model)

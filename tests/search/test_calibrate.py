@@ -48,8 +48,8 @@ def test_calibration_keeps_the_order() -> None:
 
 
 def test_scores_of_another_fusion_are_unchanged_with_one_notice() -> None:
-    said: list[str] = []
+    message: list[str] = []
     fused = WeightedSum()({"keyword": hits_of({"a": 3.0, "b": 2.0})}, QUERY, TOOLS)
-    assert Calibrate()(QUERY, fused, Tools(no_snapshot(), notify=said.append)) == fused
-    assert len(said) == 1
-    assert "reciprocal" in said[0]
+    assert Calibrate()(QUERY, fused, Tools(no_snapshot(), notify=message.append)) == fused
+    assert len(message) == 1
+    assert "reciprocal" in message[0]

@@ -12,18 +12,18 @@ from marklight.search.refine.confidence import Confidence
 from tests.making import chunk, hits_of, no_snapshot
 
 
-def told(score: float, answer: float) -> Hits:
+def reported(score: float, answer: float) -> Hits:
     (hit,) = hits_of({"a": score})
     return (replace(hit, answer_probability=answer),)
 
 
 def test_a_search_abstains_where_the_answer_probability_is_low() -> None:
     tools, query = Tools(no_snapshot()), Query("x")
-    assert Confidence()(query, told(0.1, 0.9), tools) == told(0.1, 0.9)
-    assert Confidence()(query, told(0.1, 0.2), tools) == ()
+    assert Confidence()(query, reported(0.1, 0.9), tools) == reported(0.1, 0.9)
+    assert Confidence()(query, reported(0.1, 0.2), tools) == ()
     assert Confidence()(query, hits_of({"a": 0.4}), tools) == hits_of({"a": 0.4})
     # What another stage has lifted since is at least as likely as it says.
-    assert Confidence()(query, told(0.8, 0.2), tools) == told(0.8, 0.2)
+    assert Confidence()(query, reported(0.8, 0.2), tools) == reported(0.8, 0.2)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_search_never_abstains_from_phrases_and_from_queries_of_filters_only(
     text: str, filters: Filters, certain: bool
 ) -> None:
     query = Query(text, filters=filters)
-    hits = told(0.001, 0.2)
+    hits = reported(0.001, 0.2)
     assert Confidence()(query, hits, Tools(no_snapshot())) == (hits if certain else ())
     stricter = replace(query, min_confidence=0.5)
     assert Confidence()(stricter, hits, Tools(no_snapshot())) == ()
@@ -80,6 +80,6 @@ def test_passages_that_contain_the_query_are_kept_from_three_documents() -> None
 
 def test_min_confidence_applies_to_every_hit() -> None:
     tools, query = Tools(no_snapshot()), Query("x", min_confidence=0.15)
-    assert Confidence()(query, (*told(0.1, 0.9), *hits_of({"b": 0.2})), tools) == hits_of(
+    assert Confidence()(query, (*reported(0.1, 0.9), *hits_of({"b": 0.2})), tools) == hits_of(
         {"b": 0.2}
     )

@@ -41,8 +41,8 @@ def hits(snapshot: Snapshot, *places: tuple[str, int]) -> Hits:
 
 
 def shown(query: Query, found: Hits, snapshot: Snapshot, stage: Context) -> tuple[Hits, list[str]]:
-    said: list[str] = []
-    return stage(query, found, Tools(snapshot, notify=said.append)), said
+    message: list[str] = []
+    return stage(query, found, Tools(snapshot, notify=message.append)), message
 
 
 def test_hits_are_unchanged_without_a_context_option(snapshot: Snapshot) -> None:
@@ -52,13 +52,13 @@ def test_hits_are_unchanged_without_a_context_option(snapshot: Snapshot) -> None
 
 def test_neighbours_are_added_on_both_sides(snapshot: Snapshot) -> None:
     found = hits(snapshot, ("page.md", 2))
-    ((wide,), said) = shown(Query("w1", context=1), found, snapshot, Context())
+    ((wide,), message) = shown(Query("w1", context=1), found, snapshot, Context())
     assert "part 2" in wide.chunk.text
     assert "part 4" in wide.chunk.text
     assert "part 1" not in wide.chunk.text
     assert "part 5" not in wide.chunk.text
     assert (wide.chunk.id, wide.score) == (found[0].chunk.id, found[0].score)
-    assert said == []
+    assert message == []
     first, last = wide.chunk.lines
     assert wide.chunk.text == "\n".join(PAGE.split("\n")[first - 1 : last])
 
@@ -90,12 +90,12 @@ def test_a_long_section_is_cut_around_the_passage_with_a_notice(snapshot: Snapsh
     found = hits(snapshot, ("long.md", 3))
     own = found[0].chunk
     for most in (1, 2_000, 3_000, 5_000):
-        ((wide,), said) = shown(
+        ((wide,), message) = shown(
             Query("w1", expand_context=True), found, snapshot, Context(max_characters=most)
         )
         assert own.text.strip() in wide.chunk.text
         assert len(wide.chunk.text) <= max(most, len(own.text))
-        assert f"{most:,} characters" in said[0]
+        assert f"{most:,} characters" in message[0]
         assert own.lines[0] - wide.chunk.lines[0] >= (2 if most > 4_000 else 0)
 
 

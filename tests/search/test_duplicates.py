@@ -40,7 +40,7 @@ def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
     return len(one & other) / len(one | other)
 
 
-def told(texts: list[str]) -> Hits:
+def reported(texts: list[str]) -> Hits:
     """A hit for each text, the first one best."""
     return tuple(Hit(chunk(f"{at:03}", text), 1 - at / 1000) for at, text in enumerate(texts))
 
@@ -58,7 +58,7 @@ def test_exact_duplicates_ignore_white_space_and_long_common_prefixes(
     made: list[tuple[int, str, str]],
 ) -> None:
     texts = [space.join(["word"] * count + [end, ""]) for count, end, space in made]
-    found = ExactDuplicates()(QUERY, told(texts), TOOLS)
+    found = ExactDuplicates()(QUERY, reported(texts), TOOLS)
     assert [hit.chunk.text for hit in found] == [
         text for at, text in enumerate(texts) if text.split() not in [e.split() for e in texts[:at]]
     ]
@@ -76,7 +76,7 @@ def test_the_better_of_two_near_duplicates_is_kept_at_a_jaccard_of_0_7() -> None
     ten = "abcdefghij"
     assert jaccard(trigrams(ten), trigrams(ten + "klm")) == pytest.approx(8 / 11)  # 0.727
     assert jaccard(trigrams(ten), trigrams(ten + "klmn")) == pytest.approx(8 / 12)  # 0.667
-    found = NearDuplicates()(QUERY, told([ten, ten + "klm", ten + "klmn"]), TOOLS)
+    found = NearDuplicates()(QUERY, reported([ten, ten + "klm", ten + "klmn"]), TOOLS)
     assert [hit.chunk.text for hit in found] == [ten, ten + "klmn"]
 
 
@@ -84,7 +84,7 @@ def test_a_dropped_passage_drops_no_other() -> None:
     # Each is near the one before it, but the third is not near the first, which stays.
     one, two, three = "abcdefghij", "abcdefghijklm", "abcdefghijklmnopq"
     assert jaccard(trigrams(two), trigrams(three)) == pytest.approx(11 / 15)
-    found = NearDuplicates()(QUERY, told([one, two, three]), TOOLS)
+    found = NearDuplicates()(QUERY, reported([one, two, three]), TOOLS)
     assert [hit.chunk.text for hit in found] == [one, three]
 
 
@@ -95,17 +95,17 @@ def test_a_near_duplicate_with_a_query_term_that_all_before_it_lack_is_kept() ->
     days = [f"{DAY}.", f"{DAY} with Ann.", f"{DAY} with quince.", f"{DAY} with quinces!"]
     near = [jaccard(trigrams(normalize(days[0])), trigrams(normalize(day))) for day in days]
     assert min(near) > 0.7
-    found = NearDuplicates()(Query("pasta with quince"), told(days), TOOLS)
+    found = NearDuplicates()(Query("pasta with quince"), reported(days), TOOLS)
     assert [hit.chunk.text for hit in found] == [days[0], days[2]]
     # The word need not stand in what it is near to: that one before it has it is enough.
     other = "A quince is a fruit that looks like a pear and is yellow."
-    found = NearDuplicates()(Query("pasta with quince"), told([other, *days]), TOOLS)
+    found = NearDuplicates()(Query("pasta with quince"), reported([other, *days]), TOOLS)
     assert [hit.chunk.text for hit in found] == [other, days[0]]
 
 
 @pytest.mark.parametrize("place", ["title", "headings", "path"])
 def test_query_terms_in_path_title_and_headings_count_too(place: str) -> None:
-    first, second = told([f"{DAY} 1", f"{DAY} 2"])
+    first, second = reported([f"{DAY} 1", f"{DAY} 2"])
     changed = {
         "title": replace(second.chunk, title="2026-03-05"),
         "headings": replace(second.chunk, headings=("2026-03-05",)),
@@ -136,7 +136,7 @@ def test_near_duplicates_equal_those_of_comparing_all_pairs(
 ) -> None:
     hits = tuple(
         replace(hit, chunk=replace(hit.chunk, text=text))
-        for hit, text in zip(told(texts), texts, strict=True)
+        for hit, text in zip(reported(texts), texts, strict=True)
     )
     found = NearDuplicates(overlap)(QUERY, hits, TOOLS)
     assert [hit.chunk.text for hit in found] == brute_force(texts, overlap)
@@ -255,7 +255,8 @@ def test_with_a_relevance_of_one_nothing_moves(meanings: tuple[Tools, dict[str, 
 def test_diversity_compares_trigrams_where_there_are_no_vectors() -> None:
     texts = ["apples and pears", "apples and pears too", "something else entirely"]
     hits = tuple(
-        replace(hit, score=score) for hit, score in zip(told(texts), [0.9, 0.8, 0.75], strict=True)
+        replace(hit, score=score)
+        for hit, score in zip(reported(texts), [0.9, 0.8, 0.75], strict=True)
     )
     found = Diversity()(QUERY, hits, TOOLS)
     assert [hit.chunk.text for hit in found] == [texts[0], texts[2], texts[1]]
@@ -269,7 +270,7 @@ def test_diversity_drops_nothing(scores: dict[str, float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("query", "message"),
     [
         ("when did I buy it", "bought"),
         ("all colors", "colour"),
@@ -277,7 +278,9 @@ def test_diversity_drops_nothing(scores: dict[str, float]) -> None:
         ("the mouse", "mice"),
     ],
 )
-def test_an_irregular_form_of_a_query_term_keeps_a_near_duplicate(asked: str, said: str) -> None:
+def test_an_irregular_form_of_a_query_term_keeps_a_near_duplicate(query: str, message: str) -> None:
     day = "Went to the market in the morning, then worked in the garden until it was dark."
-    found = NearDuplicates()(Query(asked), told([day, f"{day} {said}", f"{day} bread"]), TOOLS)
-    assert [hit.chunk.text for hit in found] == [day, f"{day} {said}"]
+    found = NearDuplicates()(
+        Query(query), reported([day, f"{day} {message}", f"{day} bread"]), TOOLS
+    )
+    assert [hit.chunk.text for hit in found] == [day, f"{day} {message}"]

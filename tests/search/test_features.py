@@ -62,12 +62,14 @@ def test_lexical_grows_with_the_query_length_up_to_twenty_terms(tools: Tools) ->
         "keyword": listed(tools, "keyword", a=6.0),
     }
 
-    def told(count: int) -> float:
+    def reported(count: int) -> float:
         text = " ".join(["rollback", *(f"w{number}" for number in range(1, count))])
         (one,) = passage_features(lists, Query(text), tools).values()
         return one.lexical / one.coverage
 
-    assert [told(count) for count in (1, 16, 20, 30)] == pytest.approx([1, 8, 20**0.75, 20**0.75])
+    assert [reported(count) for count in (1, 16, 20, 30)] == pytest.approx(
+        [1, 8, 20**0.75, 20**0.75]
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,14 +128,14 @@ def test_lexical_weights_are_needed_where_the_passage_with_most_terms_has_no_vec
         "keyword": listed(tools, "keyword", c=6.0),
     }
 
-    def told(text: str, hypothesis: str = "") -> bool:
+    def reported(text: str, hypothesis: str = "") -> bool:
         query = Query(text, hypothesis=hypothesis)
         return needs_lexical_weights(lists, passage_features(lists, query, tools), query)
 
-    assert told("espresso")
-    assert told("espresso machine rollback")
-    assert not told("espresso rollback")
-    assert not told("espresso", hypothesis="A pot of coffee.")
+    assert reported("espresso")
+    assert reported("espresso machine rollback")
+    assert not reported("espresso rollback")
+    assert not reported("espresso", hypothesis="A pot of coffee.")
 
 
 def test_a_passage_without_a_vector_is_found_by_its_terms(tmp_path: Path) -> None:
@@ -178,20 +180,20 @@ def test_an_identifier_alone_is_one_term_though_its_parts_are_searched_too(
 def test_exact_phrase_marks_passages_that_contain_the_query_as_typed(tools: Tools) -> None:
     lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8), "keyword": ()}
 
-    def asked(text: str) -> tuple[float, float, float]:
+    def question(text: str) -> tuple[float, float, float]:
         one, two = (found := passage_features(lists, Query(text), tools)).values()
         length = query_features(lists, found, Query(text), tools).query_length
         return one.exact_phrase, two.exact_phrase, exp(length) - 1
 
-    assert asked("earlier-revision") == pytest.approx((1.0, 0.0, 1))
-    assert asked("revision-earlier") == pytest.approx((0.0, 0.0, 2))
-    assert asked("earlier revision") == pytest.approx((0.3, 0.0, 1))
-    assert asked("revision earlier") == pytest.approx((0.0, 0.0, 2))
-    # What is asked about stands there; how it is asked need not.
-    assert asked("what's the earlier revision?") == pytest.approx((0.3, 0.0, 1))
-    assert asked("where is the earlier-revision") == pytest.approx((1.0, 0.0, 1))
-    assert asked("what is revision of earlier") == pytest.approx((0.0, 0.0, 2))
-    assert asked("earlier replicas") == pytest.approx((0.0, 0.0, 2))
+    assert question("earlier-revision") == pytest.approx((1.0, 0.0, 1))
+    assert question("revision-earlier") == pytest.approx((0.0, 0.0, 2))
+    assert question("earlier revision") == pytest.approx((0.3, 0.0, 1))
+    assert question("revision earlier") == pytest.approx((0.0, 0.0, 2))
+    # The subject of the query must occur; its question words need not.
+    assert question("what's the earlier revision?") == pytest.approx((0.3, 0.0, 1))
+    assert question("where is the earlier-revision") == pytest.approx((1.0, 0.0, 1))
+    assert question("what is revision of earlier") == pytest.approx((0.0, 0.0, 2))
+    assert question("earlier replicas") == pytest.approx((0.0, 0.0, 2))
 
 
 def test_an_identifier_matches_whatever_its_case(tools: Tools) -> None:

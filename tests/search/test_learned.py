@@ -193,16 +193,16 @@ def test_learned_fusion_records_every_part_of_a_score(tools: Tools) -> None:
         "keyword": listed(tools, "keyword", a=6.0, b=3.0),
     }
     first, *_ = Learned()(lists, Query("rollback replicas"), tools)
-    said = {why.stage: why.value for why in first.why}
+    message = {why.stage: why.value for why in first.why}
     one = all_weights()["hybrid"][ANY_MODEL]
-    # What adds nothing is not told: the question has two words, the path none of them, and of three
+    # Features that add nothing are left out: the query has two words, the path none of them, and of three
     # passages no word is rare.
     nothing = {"exact_phrase", "path", "rare_terms"}
     steps = {"log_share", "relevance_base", "relevance", "answer", "learned"}
-    told = {"semantic", "keyword", *one.features, *steps} - nothing
-    assert told == set(said)
-    assert said["title"] == pytest.approx(one.features["title"] * 0.5)
-    assert said["learned"] == first.score < said["answer"]
+    reported = {"semantic", "keyword", *one.features, *steps} - nothing
+    assert reported == set(message)
+    assert message["title"] == pytest.approx(one.features["title"] * 0.5)
+    assert message["learned"] == first.score < message["answer"]
 
 
 def test_the_trace_has_the_keyword_score_once(tools: Tools) -> None:

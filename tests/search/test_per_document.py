@@ -14,7 +14,7 @@ TOOLS = Tools(no_snapshot())
 QUERY = Query("pasta with quince")
 
 
-def told(*texts: str) -> Hits:
+def reported(*texts: str) -> Hits:
     """A hit for each `document: text`, the first one best."""
     parted = [text.split(": ") for text in texts]
     return tuple(
@@ -29,32 +29,35 @@ def shown(hits: Hits, query: Query = QUERY, most: int = 2) -> list[str]:
 
 
 def test_the_best_passages_of_each_document_stay() -> None:
-    hits = told("a: one", "a: two", "b: three", "a: four", "b: five")
+    hits = reported("a: one", "a: two", "b: three", "a: four", "b: five")
     assert shown(hits) == ["a: one", "a: two", "b: three", "b: five"]
     assert shown(hits, most=1) == ["a: one", "b: three"]
 
 
 def test_the_last_passage_is_replaced_by_one_with_a_missing_rare_term() -> None:
     diary = ("d: pasta on Monday", "d: pasta on Tuesday", "d: soup on Friday", "d: quince jam")
-    assert shown(told(*diary)) == ["d: pasta on Monday", "d: quince jam"]
+    assert shown(reported(*diary)) == ["d: pasta on Monday", "d: quince jam"]
     # Its best one never does, and where another document has the word none need.
-    assert shown(told(*diary), most=1) == ["d: pasta on Monday"]
-    assert shown(told(*diary, "e: quince")) == [*diary[:2], "e: quince"]
+    assert shown(reported(*diary), most=1) == ["d: pasta on Monday"]
+    assert shown(reported(*diary, "e: quince")) == [*diary[:2], "e: quince"]
 
 
 def test_a_common_missing_term_replaces_nothing() -> None:
     often = [f"d: quince, jar {at}" for at in range(3)]
-    assert shown(told("d: pasta one", "d: pasta two", *often)) == ["d: pasta one", "d: pasta two"]
+    assert shown(reported("d: pasta one", "d: pasta two", *often)) == [
+        "d: pasta one",
+        "d: pasta two",
+    ]
 
 
 def test_a_passage_with_an_equally_rare_term_is_not_replaced() -> None:
-    hits = told("d: plain bread", "d: pasta", "d: quince")
+    hits = reported("d: plain bread", "d: pasta", "d: quince")
     assert shown(hits) == ["d: plain bread", "d: pasta"]
 
 
 def test_nothing_is_replaced_beyond_five_hits() -> None:
     others = [f"{name}: bread" for name in "efgh"]
-    hits = told("d: pasta one", "d: pasta two", *others, "d: quince")
+    hits = reported("d: pasta one", "d: pasta two", *others, "d: quince")
     assert shown(hits) == ["d: pasta one", "d: pasta two", *others]
 
 
@@ -65,7 +68,7 @@ words = st.sampled_from(["pasta", "quince", "bread", "pasta quince", "pasta brea
 def test_the_limit_keeps_the_order_and_the_best_of_each_document(
     made: list[tuple[str, str]], most: int
 ) -> None:
-    hits = told(*(f"{document}: {text}" for document, text in made))
+    hits = reported(*(f"{document}: {text}" for document, text in made))
     found = PerDocument(most)(QUERY, hits, TOOLS)
     assert [hit for hit in hits if hit in found] == list(found)
     for name in {document for document, _ in made}:

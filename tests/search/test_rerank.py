@@ -24,18 +24,18 @@ ASKED = Query("how do I undo a rollout")
 
 @dataclass
 class Reader:
-    """Gives the scores it is told to, and remembers what it was asked."""
+    """Returns the given scores and records its queries."""
 
     scores: Sequence[float]
     name: str = "told"
-    asked: list[tuple[str, list[str], float]] = field(default_factory=list)
+    queries: list[tuple[str, list[str], float]] = field(default_factory=list)
 
     def score(self, question: str, passages: Sequence[str], budget_ms: float) -> list[float]:
-        self.asked.append((question, list(passages), budget_ms))
+        self.queries.append((question, list(passages), budget_ms))
         return list(self.scores[: len(passages)])
 
 
-def told(hits: Hits) -> list[tuple[str, float]]:
+def reported(hits: Hits) -> list[tuple[str, float]]:
     return [(hit.chunk.id, round(hit.score, 6)) for hit in hits]
 
 
@@ -45,7 +45,7 @@ def test_the_best_candidates_are_ordered_by_the_model_before_the_rest() -> None:
         ASKED, hits, Tools(no_snapshot(), reranker=Reader([0.1, 0.5, 0.4]))
     )
     # The rest is scaled to end below 0.1: 0.6 becomes 0.1, and 0.3 half of that.
-    assert told(found) == [("b", 0.5), ("c", 0.4), ("a", 0.1), ("d", 0.1), ("e", 0.05)]
+    assert reported(found) == [("b", 0.5), ("c", 0.4), ("a", 0.1), ("d", 0.1), ("e", 0.05)]
     assert found[3].score < found[2].score
     assert [why.stage for why in found[0].why] == ["test", "rerank"]
 
@@ -53,7 +53,7 @@ def test_the_best_candidates_are_ordered_by_the_model_before_the_rest() -> None:
 def test_scores_of_the_rest_stay_if_they_are_lower_already() -> None:
     hits = hits_of({"a": 0.9, "b": 0.8, "c": 0.2})
     found = Rerank(candidates=2)(ASKED, hits, Tools(no_snapshot(), reranker=Reader([0.6, 0.7])))
-    assert told(found) == [("b", 0.7), ("a", 0.6), ("c", 0.2)]
+    assert reported(found) == [("b", 0.7), ("a", 0.6), ("c", 0.2)]
     assert found[2] == hits[2]
 
 
@@ -76,7 +76,7 @@ def test_the_model_reads_title_headings_and_text() -> None:
     reader = Reader([0.5])
     hit = Hit(chunk("Deploy", "Use undo.", headings=("Deploy", "Rollback")), 0.5)
     Rerank(budget_ms=70)(ASKED, (hit,), Tools(no_snapshot(), reranker=reader))
-    assert reader.asked == [(ASKED.text, ["Deploy > Rollback\n\nUse undo."], 70)]
+    assert reader.queries == [(ASKED.text, ["Deploy > Rollback\n\nUse undo."], 70)]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_short_queries_are_re_ranked_only_on_request(
     reader = Reader([0.1, 0.9])
     hits = hits_of({"a": 0.9, "b": 0.8})
     found = Rerank()(Query(text, rerank=rerank), hits, Tools(no_snapshot(), reranker=reader))
-    assert bool(reader.asked) == runs
+    assert bool(reader.queries) == runs
     assert [hit.chunk.id for hit in found] == (["b", "a"] if runs else ["a", "b"])
 
 
@@ -108,13 +108,13 @@ def test_without_a_model_nothing_changes() -> None:
 
 
 def test_a_notice_reports_that_time_ran_out() -> None:
-    said: list[str] = []
+    message: list[str] = []
     hits = hits_of({"a": 0.9, "b": 0.8, "c": 0.7})
-    tools = Tools(no_snapshot(), reranker=Reader([0.4, 0.6]), notify=said.append)
+    tools = Tools(no_snapshot(), reranker=Reader([0.4, 0.6]), notify=message.append)
     assert [hit.chunk.id for hit in Rerank()(ASKED, hits, tools)] == ["b", "a", "c"]
-    assert said == ["Reranked 2 of 3 candidates within 500 ms"]
+    assert message == ["Reranked 2 of 3 candidates within 500 ms"]
     Rerank(candidates=2)(ASKED, hits, tools)
-    assert len(said) == 1, "all that were chosen were read"
+    assert len(message) == 1, "all that were chosen were read"
 
 
 def test_exact_matches_stay_first() -> None:
@@ -122,7 +122,7 @@ def test_exact_matches_stay_first() -> None:
     hits = best_first([*named, *hits_of({"c": 0.7, "d": 0.6})])
     found = Rerank()(ASKED, hits, Tools(no_snapshot(), reranker=Reader([0.1, 0.95, 0.9, 1.0])))
     # The others end below 0.8, in the order that the model gives them.
-    assert told(found) == [("a", 0.9), ("b", 0.8), ("d", 0.8), ("c", 0.72)]
+    assert reported(found) == [("a", 0.9), ("b", 0.8), ("d", 0.8), ("c", 0.72)]
     assert found[2].score < found[1].score
 
 
@@ -130,7 +130,7 @@ def test_an_exact_match_that_is_not_first_is_re_ranked() -> None:
     lifted = Hit(chunk("b"), 0.4, exact_match=True)
     hits = best_first([lifted, *hits_of({"a": 0.9, "c": 0.1})])
     found = Rerank()(ASKED, hits, Tools(no_snapshot(), reranker=Reader([0.7, 0.2, 0.9])))
-    assert told(found) == [("c", 0.9), ("a", 0.7), ("b", 0.2)]
+    assert reported(found) == [("c", 0.9), ("a", 0.7), ("b", 0.2)]
 
 
 def test_a_real_cross_encoder_puts_the_answer_first(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_real_cross_encoder_puts_the_answer_first(tmp_path: Path) -> None:
     )
     found = Rerank()(ASKED, hits, Tools(no_snapshot(), reranker=model))
     assert [hit.chunk.id for hit in found] == ["y", "z", "x"]
-    # Of six words asked, undo, a and rollout are found; given are the title and six words of text.
+    # Of the six query words, undo, a and rollout are found; given are the title and six words of text.
     assert found[0].score == pytest.approx(pairs.likely(found=3, tokens=3 + 6 + 1 + 6), abs=1e-6)
 
 

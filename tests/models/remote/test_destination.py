@@ -56,17 +56,17 @@ def test_an_untrusted_certificate_is_rejected_without_a_retry(address: str, tmp_
 def test_after_a_timeout_no_process_sends_requests_for_a_while(
     does: Behaviour, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert opened(address, tmp_path).dimension  # which is remembered, and asked for in no haste
+    assert opened(address, tmp_path).dimension  # stored, and requested without a time limit
     model = opened(address, tmp_path, query_seconds=1.2, timeout_seconds=1.2)
     does.waits = threading.Event()
     with pytest.raises(ModelServerError, match="in time"):
         model.embed_query("a")
     before = len(does.requests)
-    for asked in (model, opened(address, tmp_path)):
+    for query in (model, opened(address, tmp_path)):
         with pytest.raises(
             ModelServerError, match=r"in time \(\d+ s ago\). The next attempt is in"
         ):
-            asked.embed_query("b")
+            query.embed_query("b")
     assert len(does.requests) == before
     does.waits.set()
     other = opened(address, tmp_path)

@@ -41,7 +41,7 @@ def test_prefixes_are_added_to_queries_and_passages(
     model = opened(address, tmp_path, query_prefix="Q: ", passage_prefix="P: ")
     model.embed_query("one")
     model.embed_passages(["two"])
-    assert [given["input"] for given in does.asked("/v1/embeddings")][-2:] == [
+    assert [given["input"] for given in does.query("/v1/embeddings")][-2:] == [
         ["Q: one"],
         ["P: two"],
     ]
@@ -53,7 +53,7 @@ def test_requests_are_bounded_by_texts_and_by_characters(
     model = opened(address, tmp_path, batch_texts=3, batch_characters=20, threads=1)
     texts = ["abcd"] * 4 + ["x" * 18, "y" * 30, "z"]
     found = model.embed_passages(texts)
-    sent = [given["input"] for given in does.asked("/v1/embeddings")][1:]
+    sent = [given["input"] for given in does.query("/v1/embeddings")][1:]
     assert sent == [["abcd"] * 3, ["abcd"], ["x" * 18], ["y" * 30], ["z"]]
     np.testing.assert_allclose(found, FAKE.embed_passages(texts), atol=1e-6)
 
@@ -67,10 +67,10 @@ def test_the_configured_dimension_is_requested(
         opened(address, tmp_path / "new", dimension=16).embed_query("a")
 
 
-def _all_of_64(told: Any) -> Any:
-    for item in told["data"]:
+def _all_of_64(reported: Any) -> Any:
+    for item in reported["data"]:
         item["embedding"] = [1.0] * 64
-    return told
+    return reported
 
 
 def test_connections_are_reused(does: Behaviour, address: str, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_connections_are_reused(does: Behaviour, address: str, tmp_path: Path) -
 
 def test_an_empty_text_is_never_sent(does: Behaviour, address: str, tmp_path: Path) -> None:
     opened(address, tmp_path).embed_passages(["", " \n"])
-    assert does.asked("/v1/embeddings")[-1]["input"] == [".", "."]
+    assert does.query("/v1/embeddings")[-1]["input"] == [".", "."]
 
 
 @pytest.mark.parametrize(

@@ -64,17 +64,17 @@ def test_an_unreachable_server_is_reported_in_one_line(tmp_path: Path) -> None:
         pass
     with pytest.raises(ModelServerError) as raised:
         opened(address, tmp_path, retries=1).embed_passages(["a"])
-    said = str(raised.value)
-    assert f"openai:m at {address} cannot be reached" in said
-    assert "--mode keyword" in said
-    assert "\n" not in said
+    message = str(raised.value)
+    assert f"openai:m at {address} cannot be reached" in message
+    assert "--mode keyword" in message
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize("drips", [True, False])
 def test_a_slow_response_times_out(
     drips: bool, does: Behaviour, address: str, tmp_path: Path
 ) -> None:
-    assert opened(address, tmp_path).dimension  # which is remembered, and asked for in no haste
+    assert opened(address, tmp_path).dimension  # stored, and requested without a time limit
     model = opened(address, tmp_path, timeout_seconds=0.4, query_seconds=0.4, retries=0)
     if drips:
         does.drip_seconds = 0.01  # 64 numbers are a thousand bytes and more
@@ -85,7 +85,7 @@ def test_a_slow_response_times_out(
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b"<!DOCTYPE html><html><body>Welcome</body></html>", "a web page instead of JSON"),
         (b"", "nothing instead of JSON"),
@@ -110,10 +110,10 @@ def test_a_slow_response_times_out(
     ],
 )
 def test_an_invalid_response_is_reported_precisely(
-    body: bytes, said: str, does: Behaviour, address: str, tmp_path: Path
+    body: bytes, message: str, does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     does.body = body
-    with pytest.raises(ModelServerError, match=said) as raised:
+    with pytest.raises(ModelServerError, match=message) as raised:
         opened(address, tmp_path).embed_passages(["a"])
     assert raised.value.hint
 

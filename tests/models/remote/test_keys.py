@@ -36,7 +36,7 @@ def test_the_key_comes_from_a_command_run_without_a_shell(
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"key_variable": "NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE .* is empty"),
         ({"key_command": "no-such-program-anywhere show"}, "cannot be run"),
@@ -48,9 +48,9 @@ def test_the_key_comes_from_a_command_run_without_a_shell(
     ],
 )
 def test_a_missing_key_is_reported_before_a_request(
-    given: dict[str, str], said: str, does: Behaviour, address: str, tmp_path: Path
+    given: dict[str, str], message: str, does: Behaviour, address: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ModelError, match=said):
+    with pytest.raises(ModelError, match=message):
         opened(address, tmp_path, **given).embed_query("a")
     assert not does.requests
 

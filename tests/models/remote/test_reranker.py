@@ -78,7 +78,7 @@ def test_a_later_failure_keeps_earlier_scores(
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b"<html></html>", "a web page"),
         (b"{}", "contains no scores"),
@@ -91,10 +91,10 @@ def test_a_later_failure_keeps_earlier_scores(
     ],
 )
 def test_an_invalid_response_is_reported_precisely(
-    body: bytes, said: str, does: Behaviour, address: str, tmp_path: Path
+    body: bytes, message: str, does: Behaviour, address: str, tmp_path: Path
 ) -> None:
     does.body = body
-    with pytest.raises(ModelServerError, match=said):
+    with pytest.raises(ModelServerError, match=message):
         opened(address, tmp_path).score(QUESTION, ["undo"], LONG_MS)
 
 

@@ -12,7 +12,7 @@ from marklight.models import load
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"name": "openai:"}, "not a model on a server"),
         ({"name": "openai:m"}, "model.address is missing"),
@@ -28,8 +28,8 @@ from marklight.models import load
         ({"token_limit": 3}, "model.token_limit"),
     ],
 )
-def test_invalid_settings_are_rejected(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+def test_invalid_settings_are_rejected(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
         read_settings(None, given={"model": given})
 
 

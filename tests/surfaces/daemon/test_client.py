@@ -259,9 +259,9 @@ def test_a_hanging_daemon_is_reported_and_not_waited_for(
         assert code == 0
         assert "undo command" in out
         assert f"(process {state.pid}) does not answer" in err
-        for asked in (["stop"], ["serve", "status"], ["serve", "--port", "0"]):
-            code, _, err = run_command(capsys, *asked)
-            assert code == 3, asked
+        for query in (["stop"], ["serve", "status"], ["serve", "--port", "0"]):
+            code, _, err = run_command(capsys, *query)
+            assert code == 3, query
             assert f"(process {state.pid}) does not answer. `kill -9 {state.pid}`" in err
     finally:
         os.kill(state.pid, signal.SIGCONT)

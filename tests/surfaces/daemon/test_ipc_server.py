@@ -99,8 +99,8 @@ def test_an_invalid_session_does_not_disturb_the_daemon(daemon: State, folder: P
         daemon.port, hello + settle + b'{"operation": "close"}\n{"id": 2}\nx\n'
     ).splitlines()
     assert json.loads(reply[2])["error"]["type"] == "KeyError"
-    asked = b'{"id": 7, "operation": "settings", "arguments": {}}\nx\n'
-    reply = answer_to(daemon.port, hello + settle + asked).splitlines()
+    query = b'{"id": 7, "operation": "settings", "arguments": {}}\nx\n'
+    reply = answer_to(daemon.port, hello + settle + query).splitlines()
     assert json.loads(reply[2])["error"]["type"] == "NotFound"
     assert of(folder) == daemon
 

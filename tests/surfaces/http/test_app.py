@@ -98,8 +98,8 @@ def test_mcp_over_http_returns_the_same_json_as_the_api(fresh: Served) -> None:
     headers = {**ACCEPT, "Mcp-Session-Id": session_of(fresh)}
     fresh.post("/mcp", {"jsonrpc": "2.0", "method": "notifications/initialized"}, **headers)
     call = {"name": "query_documents", "arguments": {"query": "refresh token", "top_n": 1}}
-    asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
-    response = fresh.post("/mcp", asked, **headers)
+    query = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
+    response = fresh.post("/mcp", query, **headers)
     line = next(each for each in response.body.splitlines() if each.startswith((b"data: {", b"{")))
     found = json.loads(line.removeprefix(b"data: "))["result"]["structuredContent"]
     plain = fresh.get("/api/search?q=refresh+token&limit=1").json()

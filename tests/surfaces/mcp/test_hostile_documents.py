@@ -127,8 +127,8 @@ def test_http_responses_contain_no_control_characters(folder: Path) -> None:
             headers={**headers, **session},
         )
         for _ in range(100):
-            told = client.post(address, json=CALL, headers={**headers, **session})
-            body = told.text
+            reported = client.post(address, json=CALL, headers={**headers, **session})
+            body = reported.text
             [data] = [
                 json.loads(line.removeprefix("data: "))
                 for line in body.splitlines()

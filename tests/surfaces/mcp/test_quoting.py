@@ -74,10 +74,10 @@ def test_within_any_budget_results_are_complete_or_truncated(hits: list[Hit], to
     assert len(text) <= tokens * CHARACTERS_PER_TOKEN
     if not text.startswith("[1] ") or " is truncated; " in text.split("\n")[0] or tokens < 100:
         return  # not even a header fits
-    for told, (rank, hit) in zip(read_answer(text)[0], enumerate(hits, 1), strict=False):
+    for reported, (rank, hit) in zip(read_answer(text)[0], enumerate(hits, 1), strict=False):
         *head, whole = expected(rank, hit)
-        assert list(told[:4]) == head
-        assert whole.startswith(told.text.removesuffix("…").rstrip())
+        assert list(reported[:4]) == head
+        assert whole.startswith(reported.text.removesuffix("…").rstrip())
 
 
 @given(names, names, st.lists(names, max_size=2), texts, st.integers(100, 3000))

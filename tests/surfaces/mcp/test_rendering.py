@@ -93,8 +93,8 @@ def test_results_omitted_by_the_library_and_by_the_text_are_counted_together(
     assert len(found["results"]) < len(whole["results"])
     assert text.count("omitted to stay within 120 tokens") == 1
     shown = sum(line.startswith("[") and "(0." in line for line in text.splitlines())
-    told = int(text.split(" omitted")[0].split()[-2])
-    assert shown + told == len(whole["results"])
+    reported = int(text.split(" omitted")[0].split()[-2])
+    assert shown + reported == len(whole["results"])
 
 
 @given(
@@ -122,7 +122,7 @@ def test_a_truncated_document_can_be_read_to_its_end_by_the_given_references(
         extract, text = read(lib, ref, tokens)
         assert len(text) <= tokens * CHARACTERS_PER_TOKEN
         parts.append(extract["content"])
-        more = [said for said in extract["notices"] if "continue with" in said]
+        more = [message for message in extract["notices"] if "continue with" in message]
         if not more:
             break
         ref = more[0].split("'")[1]

@@ -101,10 +101,10 @@ def test_stage_settings_can_be_set_by_parameters(tmp_path: Path) -> None:
                 answer = await client.call_tool("query_documents", given)
                 assert len(answer.structured_content["results"]) == most
                 text = answer.content[0].text  # type: ignore[union-attr]
-                told = (
+                reported = (
                     f"note: {5 - most} more in the same documents; increase max_chunks_per_document"
                 )
-                assert told in text
+                assert reported in text
 
     anyio.run(main)
 
@@ -269,11 +269,13 @@ def test_a_subscriber_is_notified_of_its_document_and_of_the_list(tmp_path: Path
             await client.set_logging_level("info")
             write(folder, {"guide/auth.md": "# Auth\n\nAll new.\n", "guide/tokens.md": "# T\n"})
             await reindex(host)
-            await until(_now(heard), lambda told: ("notifications/resources/updated", uri) in told)
+            await until(
+                _now(heard), lambda reported: ("notifications/resources/updated", uri) in reported
+            )
             (folder / "recipes/soup.md").unlink()
             await reindex(host)
             gone = ("notifications/resources/list_changed", None)
-            await until(_now(heard), lambda told: gone in told)
+            await until(_now(heard), lambda reported: gone in reported)
             updated = {uri for method, uri in heard if method == "notifications/resources/updated"}
             assert updated == {uri}, "only subscribed documents"
             assert "notifications/message" in [method for method, _ in heard]
@@ -281,7 +283,7 @@ def test_a_subscriber_is_notified_of_its_document_and_of_the_list(tmp_path: Path
             heard.clear()
             write(folder, {"guide/auth.md": "# Auth\n\nNewer.\n", "more.md": "# More\n"})
             await reindex(host)
-            await until(_now(heard), lambda told: gone in told)
+            await until(_now(heard), lambda reported: gone in reported)
             assert ("notifications/resources/updated", uri) not in heard
 
     anyio.run(main)

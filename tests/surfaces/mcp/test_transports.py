@@ -59,7 +59,7 @@ def asking(
         yield Asking(folder, client, portal)
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+def reported(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     capsys.readouterr()
     assert run([*arguments, "--json"]) == 0
     return json.loads(capsys.readouterr().out)
@@ -103,15 +103,15 @@ def test_every_tool_is_listed_and_returns_the_json_of_the_command_line(
     monkeypatch.setenv("MARKLIGHT_MODEL_NAME", "fake")
     monkeypatch.chdir(asking.folder)
     tokens = ("--max-tokens", "2000")
-    asked = ["when does a token expire", "--tag", "security", "-n", "2", *tokens]
+    queries = ["when does a token expire", "--tag", "security", "-n", "2", *tokens]
     imagined = ["An access token expires soon.", "--hypothesis", "An access token expires soon."]
     printed = {
-        "query_documents": told(capsys, "search", *asked),
-        "search_with_hypothesis": told(capsys, "search", *imagined, *tokens),
-        "get_document": told(capsys, "get", "guide/auth.md#token-refresh"),
-        "outline": told(capsys, "outline", "guide/auth.md"),
-        "related_documents": told(capsys, "related", "guide/auth.md"),
-        "index_status": told(capsys, "status"),
+        "query_documents": reported(capsys, "search", *queries),
+        "search_with_hypothesis": reported(capsys, "search", *imagined, *tokens),
+        "get_document": reported(capsys, "get", "guide/auth.md#token-refresh"),
+        "outline": reported(capsys, "outline", "guide/auth.md"),
+        "related_documents": reported(capsys, "related", "guide/auth.md"),
+        "index_status": reported(capsys, "status"),
     }
     for name, value in printed.items():
         assert without_passing(found[name]) == without_passing(value), name

@@ -72,12 +72,16 @@ def visiting(browser: Browser, base: str, **options: Any) -> Iterator[Page]:
     page.on("dialog", refuse)
     page.on(
         "console",
-        lambda said: troubles.append(said.text) if "Security Policy" in said.text else None,
+        lambda message: (
+            troubles.append(message.text) if "Security Policy" in message.text else None
+        ),
     )
     page.on(
         "request",
-        lambda asked: (
-            None if asked.url.startswith(f"{base}/") else troubles.append(f"asked {asked.url}")
+        lambda request: (
+            None
+            if request.url.startswith(f"{base}/")
+            else troubles.append(f"requested {request.url}")
         ),
     )
     page.add_init_script(

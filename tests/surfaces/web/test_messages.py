@@ -123,8 +123,8 @@ def test_an_overloaded_server_is_retried_automatically(page: Page) -> None:
 
 def test_keyword_results_are_shown_while_the_rest_is_slow(page: Page, served: Served) -> None:
     """The whole answer never comes here: only its first step does."""
-    told = served.get("/api/search/stream?q=zebra&explain=true&limit=10").body.decode()
-    first = told.split("\n\n")[0]
+    reported = served.get("/api/search/stream?q=zebra&explain=true&limit=10").body.decode()
+    first = reported.split("\n\n")[0]
     assert '"step": "keyword"' in first or '"step":"keyword"' in first
     page.add_init_script(
         """

@@ -215,11 +215,11 @@ def test_list_pane_and_filters_use_the_same_date(browser: Browser, tmp_path: Pat
             browser, f"http://{each.name}", timezone_id="America/Los_Angeles", locale="en-GB"
         ) as page,
     ):
-        for asked, name, day in (
+        for query, name, day in (
             ("badgers after:2024-03-05 before:2024-03-05", "own.md", "5 Mar 2024"),
             ("otters after:2020-09-13 before:2020-09-13", "file.md", "13 Sept 2020"),
         ):
-            page.goto(f"/?q={asked}")
+            page.goto(f"/?q={query}")
             expect(page.locator("#results .path")).to_have_text([name])
             expect(page.locator("#results time")).to_have_text([day])
             page.locator("#results h3 a").click()

@@ -27,7 +27,9 @@ def asks(page: Page, **expected: list[str]) -> None:
 
 def typed(page: Page, text: str) -> None:
     """What is shown then answers all of it, and no longer a part."""
-    with page.expect_response(lambda told: "/api/search" in told.url and is_asked(text, told.url)):
+    with page.expect_response(
+        lambda reported: "/api/search" in reported.url and is_asked(text, reported.url)
+    ):
         page.keyboard.type(text)
     expect(page.locator("#results-panel")).not_to_have_attribute("aria-busy", "true")
 
@@ -82,7 +84,7 @@ def test_fast_typing_never_runs_two_searches_at_once(page: Page) -> None:
         nonlocal most
         if "/api/search" in request.url:
             begun.append(request)
-            # One that was given up is told of a moment after its successor has begun.
+            # A cancelled request is reported a moment after the next one has started.
             most = max(most, len(begun) - len(ended))
 
     page.clock.install(time=NOON)
@@ -251,5 +253,5 @@ def test_links_and_embeds_are_shown_by_name_in_excerpts(browser: Browser, tmp_pa
     folder = write(tmp_path / "docs", {"a.md": text})
     with serving(folder) as each, visiting(browser, f"http://{each.name}") as page:
         page.goto("/?q=badgers")
-        said = "Badgers: Setts, dig.png, a plan, their kin and Stoats!"
-        expect(page.locator("#results .passage")).to_have_text(said)
+        message = "Badgers: Setts, dig.png, a plan, their kin and Stoats!"
+        expect(page.locator("#results .passage")).to_have_text(message)
