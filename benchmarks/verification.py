@@ -21,7 +21,7 @@ from benchmarks._measure import corpus, questions, save
 from marklight import ownership
 from marklight.engines.embedded import lexical_writer, store, write
 from marklight.engines.embedded.snapshot import EmbeddedStatus
-from marklight.ownership import Origin
+from marklight.ownership import Provenance
 
 ROUNDS, SEARCHES, OPENINGS = 7, 400, 200
 Checks = tuple[tuple[object, str, Callable[..., object]], ...]
@@ -103,7 +103,7 @@ def measure(root: Path) -> dict[str, float]:
 
     known = ownership.owner_id(folder)
     trust: Checks = (
-        (ownership, "origin", lambda path: Origin.OWN if path == folder else Origin.NONE),
+        (ownership, "origin", lambda path: Provenance.OWN if path == folder else Provenance.NONE),
         (ownership, "owner_id", lambda _: known),
         (store, "check_schema", lambda _: None),
     )

@@ -203,7 +203,7 @@ def left_out(answer: Answer) -> tuple[str, list[str]]:
     duplicates = sum(dropped.values()) - same_document
     parts = []
     if duplicates:
-        parts.append(f"{duplicates} near duplicate{'s' * (duplicates > 1)}")
+        parts.append(f"{duplicates} duplicate{'s' * (duplicates > 1)}")
     if same_document:
         several = len({hit.chunk.document for hit in answer.hits}) > 1
         documents = "these documents" if several else "this document"

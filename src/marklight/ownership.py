@@ -36,7 +36,7 @@ _PARTS = re.compile(r"library\.db.*|lock|words.*|vectors|owner|looked\.json.*|hi
 """Names that make a folder an index, whole or not."""
 
 
-class Origin(StrEnum):
+class Provenance(StrEnum):
     """Relation of an index to this user."""
 
     NONE = "none"
@@ -76,29 +76,29 @@ def is_id(text: object) -> bool:
     return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 
-def origin(folder: Path) -> Origin:
+def origin(folder: Path) -> Provenance:
     """Return where the index in a folder comes from; nothing in it is opened but its marker."""
     try:
         status = os.lstat(folder)
     except (FileNotFoundError, NotADirectoryError):
-        return Origin.NONE
+        return Provenance.NONE
     except OSError:
-        return Origin.FOREIGN
+        return Provenance.FOREIGN
     if not stat.S_ISDIR(status.st_mode) or not is_own(status):
-        return Origin.FOREIGN
+        return Provenance.FOREIGN
     record = _read_record(owner_id(folder))
     if record is None and _holds_parts(folder):
         record = _read_record(owner_id(folder))  # another process may have claimed it meanwhile
         if record is None:
-            return Origin.FOREIGN
+            return Provenance.FOREIGN
     if record is None:
-        return Origin.NONE
+        return Provenance.NONE
     here = _place(folder)
     if record.folder != here.folder:
-        return Origin.MOVED
+        return Provenance.MOVED
     if not here.store_inode:  # not made yet: its inode is recorded before it gets its name
         here = here._replace(store_inode=record.store_inode)
-    return Origin.OWN if record.matches(here) else Origin.RESTORED
+    return Provenance.OWN if record.matches(here) else Provenance.RESTORED
 
 
 def place_away(folder: Path) -> Path:
@@ -164,7 +164,7 @@ def recorded_folders() -> Iterator[Path]:
     with suppress(OSError), os.scandir(data_folder() / _RECORDS) as entries:
         for entry in entries:
             record = _read_record(entry.name.removesuffix(".json"))
-            if record and origin(Path(record.folder)) in (Origin.OWN, Origin.RESTORED):
+            if record and origin(Path(record.folder)) in (Provenance.OWN, Provenance.RESTORED):
                 yield Path(record.folder)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from marklight import ownership
 from marklight.errors import SettingsError, UsageError
-from marklight.ownership import Origin
+from marklight.ownership import Provenance
 from marklight.private_files import is_own
 
 INDEX_FOLDER = ".marklight"
@@ -67,7 +67,9 @@ def is_library(folder: Path) -> bool:
         return True
     # A foreign index in a parent folder must not turn everything below it into one library.
     places = (folder / INDEX_FOLDER, ownership.place_away(folder))
-    return any(ownership.origin(place) not in (Origin.NONE, Origin.FOREIGN) for place in places)
+    return any(
+        ownership.origin(place) not in (Provenance.NONE, Provenance.FOREIGN) for place in places
+    )
 
 
 def _is_own_file(path: Path) -> bool:
@@ -117,9 +119,9 @@ def index_address(folder: Path, engine: str) -> tuple[str, str]:
 def _why_not_beside(folder: Path, beside: Path) -> str:
     """Return why the index cannot be kept beside the documents; empty if it can."""
     origin = ownership.origin(beside)
-    if origin is Origin.FOREIGN:
+    if origin is Provenance.FOREIGN:
         return f"{beside} was not made by you on this machine and is not used (delete it to keep the index there)"
-    if origin is not Origin.NONE:
+    if origin is not Provenance.NONE:
         return ""
     if not os.access(folder, os.W_OK):
         return f"{folder} is not writable"

@@ -198,7 +198,7 @@ def test_refining_is_pure_and_deterministic(stage: type, data: st.DataObject, to
     assert all(0.0 <= hit.score <= 1.0 for hit in found)
     ids = [hit.chunk.id for hit in found]
     assert len(set(ids)) == len(ids)
-    if not getattr(stage, "invents", False):
+    if not getattr(stage, "adds_passages", False):
         assert set(ids) <= {hit.chunk.id for hit in hits}
 
 

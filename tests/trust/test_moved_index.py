@@ -15,7 +15,7 @@ import pytest
 import marklight
 from marklight import ownership
 from marklight.engines.embedded import create
-from marklight.ownership import Origin
+from marklight.ownership import Provenance
 from tests.making import library, write
 
 PAGES = {
@@ -54,7 +54,7 @@ def test_a_moved_folder_keeps_its_vectors_and_nothing_else(docs: Path) -> None:
         (notice,) = [each for each in found.notices if "moved or copied here" in each]
         assert "vectors are reused" in notice
         assert found.index.pending == 0
-    assert ownership.origin(moved / ".marklight") is Origin.OWN
+    assert ownership.origin(moved / ".marklight") is Provenance.OWN
     with library(moved) as lib:
         assert not [each for each in lib.search("zebra").notices if "moved" in each]
 
@@ -66,7 +66,7 @@ def test_a_copy_gets_its_own_id_and_the_original_is_unchanged(docs: Path) -> Non
     ids = {ownership.owner_id(each / ".marklight") for each in (docs, copy)}
     assert len(ids) == 2
     for each in (docs, copy):
-        assert ownership.origin(each / ".marklight") is Origin.OWN
+        assert ownership.origin(each / ".marklight") is Provenance.OWN
         with library(each) as lib:
             assert lib.engine.check() == []
 
@@ -102,7 +102,7 @@ def test_a_kill_during_adoption_loses_nothing(docs: Path, when: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program, moved], cwd=Path(__file__).parents[2])
     assert done.returncode == -signal.SIGKILL
-    assert ownership.origin(moved / ".marklight") in (Origin.MOVED, Origin.RESTORED)
+    assert ownership.origin(moved / ".marklight") in (Provenance.MOVED, Provenance.RESTORED)
     with library(moved) as lib:
         assert first(lib, "otter") == "otter.md"
         assert lib.engine.check() == []

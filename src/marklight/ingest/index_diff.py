@@ -78,7 +78,7 @@ def compare(
     engine: Engine, scan: Callable[[], Scan], recipe: str, max_bytes: int, *, rebuild: bool
 ) -> IndexDiff:
     """Return the difference between disk and index."""
-    # The snapshot is older than the scan: a document that another process adds in between would count as removed.
+    # Opened before the scan; otherwise a document that another process adds in between would count as removed.
     with engine.snapshot() as snapshot:
         generation, tried = snapshot.generation, snapshot.status.manifest().get(FAILURES_RECIPE, "")
         disk = scan()

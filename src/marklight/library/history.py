@@ -31,7 +31,7 @@ from marklight.library.refresh import SHORT_WAIT_SECONDS
 from marklight.library.search import PreparedSearch, prepare, run
 from marklight.library.validation import CommitRequest
 from marklight.model import Document, DocumentId, Failure
-from marklight.ownership import Origin
+from marklight.ownership import Provenance
 from marklight.ports import Embedder, Engine, Progress, Rewrite, Snapshot, Tools
 from marklight.report import SHORT_HASH, Commit, Commits, Report
 from marklight.search.context import within_budget
@@ -53,7 +53,7 @@ def open_engine(address: str) -> tuple[Engine, str]:
     if address == "memory:":
         return engines.open(address), ""
     beside = Path(address.removeprefix("file:"), FOLDER)
-    if ownership.origin(beside) is not Origin.FOREIGN:
+    if ownership.origin(beside) is not Provenance.FOREIGN:
         return engines.open(f"file:{beside}"), ""
     away = ownership.place_away(beside)
     notice = f"{beside} was not made by you on this machine and is not used (delete it to keep the index of commits there), so that is in {away}"

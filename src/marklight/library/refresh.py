@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from marklight.library.configuration import Index
 
 SHORT_WAIT_SECONDS = 0.5
-"""How long a search waits for the writer lock: commits of vectors are short, those of much text are not."""
+"""How long a search waits for a lock (writer, embedding) or for the refresh of another caller: commits of vectors are short, those of much text are not."""
 MAX_NAMED_FOLDERS = 3
 """Folders that a notice names."""
 FEW_PASSAGES = 32
@@ -120,7 +120,7 @@ class IndexUpdater:
     """True if a watcher receives file-system events, so that no scan has to find changes."""
 
     def refresh(self, progress: Progress, until: float, *, new: bool) -> RefreshResult:
-        """Index changed text, all of it in a new library, else until a time; failures become notices."""
+        """Index changed text, without a time limit if the library is new, else until `until`; failures become notices."""
         try:
             return self._refresh(progress, until, new=new)
         except Busy:

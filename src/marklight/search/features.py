@@ -199,7 +199,7 @@ def needs_lexical_weights(
 def is_non_latin(query: Query) -> bool:
     """Return True if most letters are not Latin, unlike the queries that the weights were learned from.
 
-    An English model places all Chinese text close contains_sequence, relevant or not.
+    An English model places all Chinese text close together, relevant or not.
     """
     text = query.hypothesis or query.text
     if text.isascii():
@@ -217,8 +217,8 @@ def term_coverage(
 ) -> dict[str, Mapping[str, TermCoverage]]:
     """Return the term coverage of passages by spelling of the query, else by the terms it was expanded with.
 
-    A passage with an expansion term counts by the similarity of the two terms. Of single words without a
-    match whose nearest term had one, one in seven was answered right, with scores that promised nine in ten.
+    A passage with an expansion term counts by the similarity of the two terms. For single words that
+    occur nowhere, expansion found the right answer in 1 of 7 cases, although scores said 9 of 10.
     """
     by_spelling = {text: _coverage(text, tools, chunks) for text in query.spellings}
     if any(by_spelling.values()) or not query.expanded_with:

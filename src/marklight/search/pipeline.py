@@ -1,4 +1,4 @@
-"""THE QUERY PAGE: the search pipeline as data (rewrite, retrieve, fuse, refine), and the loop that runs and times it."""
+"""THE SEARCH PIPELINE: the search pipeline as data (rewrite, retrieve, fuse, refine), and the loop that runs and times it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ STATS = {
     "after_same_meaning": "semantic_duplicates",
     "after_doc_limit": "per_document",
 }
-"""Keys of `stats`, each with the stage whose number of hits it has; a stage that did not run keeps all."""
+"""Keys of `stats`, each with the stage after which hits are counted; one that did not run has the count of the stage before."""
 
 GONE = "All matches were in files that have since been deleted"
 
@@ -100,7 +100,7 @@ class Pipeline:
         )
 
     def _candidates(self, steps: list[Step], query: Query, tools: Tools) -> dict[str, Hits]:
-        """Run the retrievers of the query's mode in parallel and return their candidates by name."""
+        """Run the retrievers of the query's mode, in parallel if `tools.run_parallel` is a thread pool; return candidates by name."""
         names = [name for name in self.retrieve if name in RETRIEVERS_BY_MODE[query.mode]]
         results = tools.run_parallel(
             [partial(timed, steps, name, self.retrieve[name], query, tools=tools) for name in names]

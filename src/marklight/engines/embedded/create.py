@@ -22,7 +22,7 @@ from marklight.engines.embedded.schema import APPLICATION, TABLES, VERSION
 from marklight.engines.embedded.session import Session, check_schema, connect, time_limit
 from marklight.engines.embedded.sqlite_errors import explain
 from marklight.errors import StoreError
-from marklight.ownership import Origin
+from marklight.ownership import Provenance
 from marklight.place import INDEX_FOLDER
 from marklight.private_files import (
     create_private,
@@ -58,7 +58,7 @@ def make_folder(folder: Path) -> None:
         # The history index may be created first: the folder around it is an index of this user as well.
         for path in (folder.parent, folder) if folder.name == HISTORY else (folder,):
             make_private_folder(path)
-            if ownership.origin(path) is not Origin.NONE:
+            if ownership.origin(path) is not Provenance.NONE:
                 continue
             if all(entry.name == HISTORY for entry in path.iterdir()):
                 _write_gitignore(path)
@@ -152,7 +152,7 @@ def replace_untrusted(folder: Path, reason: str) -> str:
         for suffix in ("", "-wal", "-shm", "-journal"):
             remove(copy.with_name(copy.name + suffix))
     recorded = ownership.place_of(old_id)
-    if recorded is None or ownership.origin(recorded) is not Origin.OWN:
+    if recorded is None or ownership.origin(recorded) is not Provenance.OWN:
         ownership.release(old_id)
     reused = f"; {copied:,} of its vectors are reused" if copied else ""
     return f"The index in {folder} {reason}, so it is rebuilt from the documents{reused}"

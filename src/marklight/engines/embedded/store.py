@@ -18,7 +18,7 @@ from threading import Lock
 from marklight import ownership
 from marklight.engines.embedded.session import Session, UnknownSchema, check_schema, connect
 from marklight.errors import StoreError
-from marklight.ownership import Origin
+from marklight.ownership import Provenance
 
 BUSY_SECONDS = 10.0
 """How long a statement waits for a lock of another process on the database."""
@@ -41,8 +41,8 @@ _CANNOT_WRITE = (
 )
 """Error codes of a folder that cannot be written, or of a full disk."""
 _UNTRUSTED = {
-    Origin.MOVED: "was moved or copied here",
-    Origin.RESTORED: "was restored from a copy",
+    Provenance.MOVED: "was moved or copied here",
+    Provenance.RESTORED: "was restored from a copy",
 }
 """Reasons to replace an index, as ends of a sentence that starts with "The index …"."""
 
@@ -226,9 +226,9 @@ class Store:
         """Return true where this user created an index here; open a first connection to find out how it can be opened."""
         origin = ownership.origin(self.folder)
         self._untrusted = _UNTRUSTED.get(origin, "")
-        if origin is Origin.NONE:
+        if origin is Provenance.NONE:
             return False
-        if origin is Origin.FOREIGN:
+        if origin is Provenance.FOREIGN:
             raise StoreError(
                 f"The index {self.folder} was not created by you on this machine, so it is not used",
                 "Delete it, or choose another folder with the setting `engine`",

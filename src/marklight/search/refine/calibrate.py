@@ -1,4 +1,4 @@
-"""Turn the sum of reciprocal rank fusion into a probability by a fixed logistic curve."""
+"""Turn the sum of reciprocal rank fusion into a probability by a fixed logistic curve; off by default (see `search/calibration.py`)."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class ExactTitle:
     frontmatter keyword are moved into the top five.
     """
 
-    invents: ClassVar[bool] = True
+    adds_passages: ClassVar[bool] = True
     """Adds the first passage of a document or section without hits."""
 
     max_matches: Annotated[int, Within(1)] = 3

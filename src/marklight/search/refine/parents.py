@@ -14,7 +14,7 @@ from marklight.search.context import OpenDocuments, parent_section
 class Parents:
     """Return each section once, with the score of its best passage; only with `--parents`."""
 
-    invents: ClassVar[bool] = True
+    adds_passages: ClassVar[bool] = True
     """Returns passages with the ids of sections."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:

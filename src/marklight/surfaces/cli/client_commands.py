@@ -94,13 +94,13 @@ def install_mcp(
 
 
 def _install(client: Client, name: str, config: Path, folder: Path, entry: dict[str, Any]) -> None:
-    from marklight.surfaces.setup.config_file import CannotEdit, put_entry, snippet
+    from marklight.surfaces.setup.config_file import CannotEdit, entry_text, put_entry
 
     try:
         change = put_entry(config, (client.servers, name), entry)
     except CannotEdit as error:
         note(f"Add this to {config}:")
-        show(snippet(config, (client.servers, name), entry))
+        show(entry_text(config, (client.servers, name), entry))
         raise CannotEdit(error.message, "Add the entry printed above by hand") from None
     if change.done:
         _print_change(change, name, f"It serves {folder}. {client.next_step}")
@@ -111,10 +111,10 @@ def _install(client: Client, name: str, config: Path, folder: Path, entry: dict[
 def _print_entry(
     client: Client, name: str, config: Path, skill_file: Path | None, entry: dict[str, Any]
 ) -> None:
-    from marklight.surfaces.setup.config_file import SKILL, snippet
+    from marklight.surfaces.setup.config_file import SKILL, entry_text
 
     note(f"Nothing was changed. This would be added to {config}:")
-    show(snippet(config, (client.servers, name), entry))
+    show(entry_text(config, (client.servers, name), entry))
     if skill_file:
         note(f"This would be written to {skill_file}:")
         show(SKILL.read_text("utf-8").rstrip("\n"))

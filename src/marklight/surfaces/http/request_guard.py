@@ -77,7 +77,7 @@ class RequestGuard:
             await self.app(scope, receive, send)
             return
         self._check_target(scope)
-        self._check_origin(scope)
+        self._check_host_and_origin(scope)
         if self.address.token and scope["path"] != HEALTH:
             if login := self._login(scope):
                 await login(scope, receive, send)
@@ -92,7 +92,7 @@ class RequestGuard:
         if not scope["raw_path"].startswith(b"/"):
             raise BadRequest("The request target must be a path such as /api/search")
 
-    def _check_origin(self, scope: Scope) -> None:
+    def _check_host_and_origin(self, scope: Scope) -> None:
         """Reject foreign Host headers (DNS rebinding) and requests of other sites' pages (CSRF)."""
         hosts = _header_values(scope, b"host")
         allowed = self._host_names(scope)

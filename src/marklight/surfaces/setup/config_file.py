@@ -77,9 +77,9 @@ def take_entry(file: Path, keys: Sequence[str]) -> Change:
     return _edit(file, edit)
 
 
-def snippet(file: Path, keys: Sequence[str], entry: Mapping[str, Any]) -> str:
+def entry_text(file: Path, keys: Sequence[str], entry: Mapping[str, Any]) -> str:
     """Return the entry in the format of the file, to paste into it."""
-    return config_formats.snippet(_format(file), keys, entry)
+    return config_formats.entry_text(_format(file), keys, entry)
 
 
 def write_skill(file: Path) -> Change:

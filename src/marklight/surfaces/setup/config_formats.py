@@ -28,7 +28,7 @@ class Format(Protocol):
     def take(self, text: str, keys: Sequence[str]) -> str: ...
 
 
-def snippet(format: Format, keys: Sequence[str], value: Mapping[str, Any]) -> str:
+def entry_text(format: Format, keys: Sequence[str], value: Mapping[str, Any]) -> str:
     """Return a file that contains the entry only, to paste into another."""
     return format.put("", keys, value).rstrip("\n")
 

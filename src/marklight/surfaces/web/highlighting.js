@@ -1,4 +1,4 @@
-// Query terms in a passage: choose an excerpt and mark the terms in it.
+// Query terms in a passage: cut the snippet and mark the terms in it.
 
 import { make } from "./dom.js";
 import { visible } from "./escaping.js";
@@ -61,7 +61,7 @@ export function plain(markdown) {
 }
 
 // The part of a text with the most query terms, from the start of a sentence or line.
-export function excerpt(text, words, room) {
+export function snippet(text, words, room) {
   if (text.length <= room * 1.15) return text;
   const places = words ? [...text.matchAll(words)].map((found) => found.index) : [];
   let best = 0, most = -1;
@@ -79,7 +79,7 @@ export function excerpt(text, words, room) {
   return `${start ? "… " : ""}${text.slice(start, end).trim()}${end < text.length ? " …" : ""}`;
 }
 
-export function excerptOfCode(text, words, most) {
+export function codeSnippet(text, words, most) {
   const lines = text.split("\n").filter((line, at, all) => !/^\s*(?:```|~~~)/.test(line) && (line.trim() || (at && all[at - 1].trim())));
   const at = words ? lines.findIndex((line) => line.search(words) >= 0) : 0;
   const first = Math.max(0, Math.min(at - 1, lines.length - most));

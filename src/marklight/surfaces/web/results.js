@@ -3,7 +3,7 @@
 import { byId, make } from "./dom.js";
 import { bar } from "./score.js";
 import { why } from "./explain.js";
-import { excerpt, excerptOfCode, marked, pattern, plain } from "./highlighting.js";
+import { snippet, codeSnippet, marked, pattern, plain } from "./highlighting.js";
 
 const MAX_CHARACTERS = 420; // of a passage
 const CODE_LINES = 9;
@@ -91,9 +91,9 @@ export class Results {
 
   #passage(hit, words) {
     if (hit.kind === "code" || hit.kind === "table") {
-      return make("pre", { class: "passage" }, ...marked(excerptOfCode(hit.content, words, CODE_LINES), words));
+      return make("pre", { class: "passage" }, ...marked(codeSnippet(hit.content, words, CODE_LINES), words));
     }
-    return make("p", { class: "passage" }, ...marked(excerpt(plain(hit.content), words, MAX_CHARACTERS), words));
+    return make("p", { class: "passage" }, ...marked(snippet(plain(hit.content), words, MAX_CHARACTERS), words));
   }
 
   #why(hit) {
