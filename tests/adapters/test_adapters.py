@@ -79,7 +79,7 @@ def test_the_llama_index_retriever_returns_citable_passages(library: marklight.L
 def test_each_example_runs_offline(name: str) -> None:
     pytest.importorskip(f"marklight.adapters.{name}")
     done = subprocess.run(
-        [sys.executable, f"examples/{name}_citations.py", "Where the index lives"],
+        [sys.executable, f"examples/{name}_citations.py", "Where the index is stored"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -39,7 +39,7 @@ def test_dropped_results_are_noted_if_fewer_than_the_limit_are_shown(
     expected = "note: Not shown: 2 more passages of this document. Use --set search.skip=per_document to see them."
     assert err.splitlines()[-1] == expected
     assert run_cli(capsys, *arguments, alike)[2].splitlines()[-1] == (
-        "note: Not shown: 3 near duplicates. Use --set search.skip=near_duplicates to see them."
+        "note: Not shown: 3 duplicates. Use --set search.skip=near_duplicates to see them."
     )
     code, out, err = run_cli(capsys, *arguments, apart, "--set", "search.skip=per_document")
     assert (out.count("\n["), "note:" in err) == (3, False)
