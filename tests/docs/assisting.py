@@ -60,13 +60,23 @@ def _tools() -> str:
         f"| `{name}` | {', '.join(map(_parameter, tool.parameters)) or 'none'} |"
         for name, tool in tools_for(True).items()
     ]
-    message: dict[str, dict[str, None]] = {}
-    for tool in tools_for(True).values():
+    descriptions: dict[str, dict[str, list[str]]] = {}
+    for name, tool in tools_for(True).items():
         for each in tool.parameters:
-            message.setdefault(each.name, {})[each.schema["description"]] = None
+            of_name = descriptions.setdefault(each.name, {})
+            of_name.setdefault(each.schema["description"], []).append(f"`{name}`")
     rows += ["", "| parameter | description |", "|---|---|"]
-    rows += [f"| `{name}` | {' Or: '.join(one)} |" for name, one in message.items()]
+    rows += [f"| `{name}` | {_described(each)} |" for name, each in descriptions.items()]
     return "\n".join(rows) + "\n"
+
+
+def _described(tools_of: dict[str, list[str]]) -> str:
+    """The description of a parameter, then those that some tools have instead."""
+    first, *others = tools_of
+    parts = [
+        f"In {' and '.join(tools_of[other])}: {other[0].lower()}{other[1:]}" for other in others
+    ]
+    return " ".join([first, *parts])
 
 
 def _prompts() -> str:

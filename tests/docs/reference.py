@@ -39,11 +39,12 @@ def page() -> str:
         "## Commands",
         *_commands(app, "marklight"),
         "## Settings",
-        "Settings are read in this order, and later sources override earlier ones: defaults, your `config.toml`, the folder's"
+        "Settings are read in this order, and later sources override earlier ones: defaults, your `config.toml`"
+        " (on Linux `~/.config/marklight/config.toml`), the folder's"
         " `marklight.toml` or `[tool.marklight]` in `pyproject.toml`, environment variables such as `MARKLIGHT_SEARCH_FUSE`, `--set`.",
         "*folder* shows whether a folder's own settings file can change the setting without being trusted: *yes*, only the values"
-        " listed, or *trust* (not until [you trust the file](index-keeping.md#settings-that-come-with-a-folder)). Defaults without"
-        " a figure were chosen by hand.",
+        " listed, or *trust* (not until [you trust the file](index-keeping.md#settings-that-come-with-a-folder)). Defaults were"
+        " chosen by hand unless the description cites a measurement.",
         *_settings(),
     ]
     return "\n\n".join(parts) + "\n"

@@ -40,7 +40,7 @@ MIN_TOKENS = 32
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The model that embeds passages and queries. From `address` on, settings apply only to models on a server."""
+    """The model that embeds passages and queries. `model.address` and the settings below it apply only to models on a server."""
 
     name: str = "granite-embedding-30m-english"
     """Name of a known, pulled or imported model, a folder, `none` for keyword search only, or a model on a server: `openai:NAME` or `ollama:NAME`."""
@@ -87,7 +87,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Reranking:
-    """The cross-encoder that reranks results. From `address` on, settings apply only to models on a server."""
+    """The cross-encoder that reranks results. `reranker.address` and the settings below it apply only to models on a server."""
 
     name: str = ""
     """Name of a pulled or imported model, a folder, or `openai:NAME` for a model on a server; if empty, only searches with `--rerank` are reranked, with the default cross-encoder if it is installed."""

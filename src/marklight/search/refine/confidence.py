@@ -30,7 +30,7 @@ class Confidence:
     threshold: Annotated[float, Within(0, 1)] = 0.3
     """If the answer probability is lower, no results are returned. `--min-confidence` replaces this check with a minimum score per result."""
     tail: Annotated[float, Within(0, 1)] = 0.005
-    """Results with a lower score are dropped; if all scores are lower, those below half the best score."""
+    """Results that score lower are dropped. If the best score is less than twice this value, only those below half the best score are dropped."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if query.min_confidence is not None:

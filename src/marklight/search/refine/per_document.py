@@ -24,8 +24,8 @@ RARE_SHARE = 0.1
 class PerDocument:
     """Keep the best passages of each document, up to a limit.
 
-    Where few documents have hits, as with a diary in one file, the last passage of a document is replaced
-    by one with a rare query term that all kept passages lack.
+    If only a few documents match (for example, a diary kept in one file), a document's lowest-ranked kept passage
+    gives way to one that contains a rare query term missing from all kept passages.
     """
 
     max_passages: Annotated[int, Within(1)] = 2
