@@ -81,7 +81,7 @@ def clone() -> Iterator[None]:
 
 
 def printed(command: str) -> str:
-    """What a line in a shell prints: `marklight`, with `printf` before it and `head`, `tail` or `grep` behind."""
+    """Return the output of a shell line: `marklight`, with `printf` before it and `head`, `tail` or `grep` behind."""
     text = aside = ""
     for part in command.split(" | "):
         name, *words = shlex.split(part)

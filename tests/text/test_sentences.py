@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.text.sentences import sentence_ends, split_sentences, truncate_at_sentence
+from marklight.text.lines import sentence_ends, split_sentences, truncate_at_sentence
 
 TEXTS = st.text(st.sampled_from("ab .!?…。'\")\n"), max_size=60)
 

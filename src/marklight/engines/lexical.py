@@ -15,7 +15,7 @@ CODE = "code"
 WHOLE = "whole"
 """The field with the text of all others but code."""
 TITLE_TIMES = 3
-"""How often the title is repeated in it: BM25F weights a field this way (Robertson, Zaragoza and Taylor, CIKM 2004).
+"""Number of times the title is repeated in it: BM25F weights a field this way (Robertson, Zaragoza and Taylor, CIKM 2004).
 
 By nDCG@10, mean of eight development sets: .670 once, .677 twice, .681 three times. Other fields occur
 once: with headings, keywords, description and tags twice it is .002 less.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     BinaryVectors = NDArray[np.uint64]
 
 MIN_CANDIDATES, CANDIDATE_SHARE, CANDIDATES_PER_RESULT = 2000, 1 / 50, 60
-"""How many candidates are scored exactly: at least so many, this share of all vectors, and so many for each
+"""Number of candidates that are scored exactly: a minimum, a share of all vectors, and a number for each
 requested result. They contain 99 % of the best 20 and at least 98 % of the best 100 (benchmarks/binary_vectors.py)."""
 
 _BLOCK_ROWS = 8192

@@ -74,7 +74,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Discover:
-    """Which files are indexed. In nested collections, a file belongs to the innermost one."""
+    """Select the files to index. In nested collections, a file belongs to the innermost one."""
 
     parsers: Mapping[str, str] = field(default_factory=lambda: dict(PARSERS))
     """Parser for each file pattern: `markdown`, `plain`, or `none` to skip. Files that match no pattern are not indexed."""

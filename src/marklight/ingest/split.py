@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from marklight.ingest.parse import Parsed
 from marklight.model import Kind
-from marklight.text.sentences import sentence_ends
+from marklight.text.lines import sentence_ends
 
 _SPACE = re.compile(r"\s+")
 _SENTENCE, _WORD, _CHARACTER = 1000, 1001, 1002

@@ -69,7 +69,7 @@ class Model:
     query_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 10.0
     """Timeout for embedding a query; after that, only keyword search is used."""
     retries: Annotated[int, Within(0, 20)] = 3
-    """How many times to retry a request after a temporary error."""
+    """Number of retries after a temporary error."""
 
     def __post_init__(self) -> None:
         if self.token_limit and self.token_limit < MIN_TOKENS:
@@ -149,7 +149,7 @@ class Index:
     max_bytes: Annotated[int, Within(1)] = 20_000_000
     """Maximum size of a file; larger ones are not indexed, as they are data rather than documents."""
     wait_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 10.0
-    """How long to wait while another process writes to the index."""
+    """Time limit for waiting while another process writes to the index."""
     first_search_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 20.0
     """Time limit for embedding in the first search of a new library."""
     search_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 3.0
@@ -157,7 +157,7 @@ class Index:
     scan_ms: Annotated[float, Within(1, 60_000)] = 50.0
     """Time limit for checking files before a search; if it is reached, the next search continues from there."""
     debounce_ms: Annotated[float, Within(0, 60_000)] = 300.0
-    """How long to wait after the last change before indexing, while watching."""
+    """Pause after the last change before indexing, while watching."""
     reconcile_seconds: Annotated[float, Within(1, A_DAY_SECONDS)] = 600.0
     """Time between full scans while watching."""
     poll_seconds: Annotated[float, Within(0.1, 3600)] = 5.0
@@ -169,7 +169,7 @@ class Search:
     """The stages of the search pipeline."""
 
     fuse: str = "learned"
-    """How keyword and vector results are combined: `learned`, `score_aware`, `weighted_sum` or `reciprocal`."""
+    """Fusion that combines keyword and vector results: `learned`, `score_aware`, `weighted_sum` or `reciprocal`."""
     skip: tuple[str, ...] = ()
     """Stages to skip, by table name below, such as `near_duplicates`."""
     use: tuple[str, ...] = ()
@@ -189,7 +189,7 @@ class Serve:
     searches: Annotated[int, Within(1, 1000)] = 16
     """Maximum number of concurrent searches; others wait."""
     wait_seconds: Annotated[float, Within(0, 600)] = 5.0
-    """How long a request waits for a free slot before it is rejected with status 503."""
+    """Time limit of a request that waits for a free slot; then it is rejected with status 503."""
     timeout_seconds: Annotated[float, Within(0.1, 600)] = 20.0
     """Time limit for a client to send a request."""
     idle_minutes: Annotated[float, Within(0.01, 525_600)] = 30.0
@@ -197,7 +197,7 @@ class Serve:
     rest_minutes: Annotated[float, Within(0.01, 525_600)] = 15.0
     """Minutes without a request after which models are unloaded; the next request loads them again."""
     start: bool = False
-    """Whether commands and assistants start a daemon if none is running."""
+    """Start a daemon from commands and assistants if none is running."""
 
 
 EDITORS = {
@@ -216,7 +216,7 @@ class Terminal:
     """Output in a terminal."""
 
     link: str = ""
-    """What a click on a path opens: `vscode`, `cursor`, `zed`, `idea`, `textmate`, `obsidian`, or an address with `{path}` and `{line}`; default: the file itself."""
+    """Target of a click on a path: `vscode`, `cursor`, `zed`, `idea`, `textmate`, `obsidian`, or an address with `{path}` and `{line}`; default: the file itself."""
 
     def __post_init__(self) -> None:
         address = self.address

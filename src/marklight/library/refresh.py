@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from marklight.library.configuration import Index
 
 SHORT_WAIT_SECONDS = 0.5
-"""How long a search waits for a lock (writer, embedding) or for the refresh of another caller: commits of vectors are short, those of much text are not."""
+"""Time limit of a search that waits for a lock (writer, embedding) or for the refresh of another caller: commits of vectors are short, those of much text are not."""
 MAX_NAMED_FOLDERS = 3
 """Folders that a notice names."""
 FEW_PASSAGES = 32
 """Passages without a vector that a search embeds itself although a watcher runs."""
 MAX_ATTEMPTS = 10
-"""How often the files of an answer are indexed again at most: one that changes all the time is shown in the end."""
+"""Maximum number of times that the files of an answer are indexed again; one that keeps changing is then shown."""
 BUSY = "Another process is indexing this library; results come from the index as it is"
 BUSY_HERE = "This library is being indexed; results come from the index as it is"
 CURSOR_FILE = "looked.json"

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from marklight.library import Library
 
 EMBEDDING_SECONDS = 2.0
-"""How long passages are embedded before the next check for changed files."""
+"""Seconds of embedding before the next check for changed files."""
 SCAN_SHARE = 20
 """Without file-system events, scans take at most one part in so many of the time."""
 FIRST_SECONDS = 1.0
-"""How long a search waits for a library that is being indexed for the first time."""
+"""Time limit of a search that waits for the first indexing of a library."""
 MODEL_RETRY_SECONDS = 30.0
 """Time until a model that could not be loaded is tried again."""
 SCANNING = "Scanning files"
 PROBLEM_SECONDS = 0.5
-"""How soon `watch` reports a problem."""
+"""Seconds until `watch` reports a problem."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class ModelRecord:
     token_limit: int
     kind: Kind = "embedder"
     pooling: Pooling = "mean"
-    """How token vectors are combined into one; unused by a reranker."""
+    """Combination of token vectors into one; unused by a reranker."""
     dimension: int = 0
     """Numbers in a vector; 0 for a reranker."""
     normalise: bool = True
@@ -53,7 +53,7 @@ class ModelRecord:
     install: str = "marklight"
     """The arguments of `pip install` for that package."""
     recipe: str = "as published"
-    """How the weights are converted; another recipe produces other vectors."""
+    """Version of the conversion of the weights; another one produces other vectors."""
 
     @property
     def digest(self) -> str:

@@ -127,7 +127,7 @@ def within_budget(answer: Answer) -> Answer:
     max_tokens = answer.query.max_tokens
     if max_tokens is None:
         return answer
-    from marklight.text.sentences import truncate_at_sentence
+    from marklight.text.lines import truncate_at_sentence
 
     available = max_tokens * CHARACTERS_PER_TOKEN
     kept: list[Hit] = []

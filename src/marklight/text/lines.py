@@ -1,4 +1,4 @@
-"""Line index of a document: offsets, line ranges, and the code block or table around a range."""
+"""Lines and sentences: line index of a document, the code block or table around a range, and a sentence splitter."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from marklight.model import Kind
 
 Lines = tuple[int, int]
 """First and last line, counted from 1, both inclusive."""
 
+_SENTENCE = r"[.!?…][\"'”’)\]]*\s+|[。！？]"
+_SENTENCE_OR_LINE = re.compile(rf"{_SENTENCE}|\n")
+_SENTENCE_OR_PARAGRAPH = re.compile(rf"{_SENTENCE}|\n\s*\n")
 _FRONTMATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\n.*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"`{3,}(?![^\n]*`)|~{3,}")
 _BEFORE_FENCE = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t>]+)*")
@@ -168,3 +171,25 @@ class DocumentLines:
             line = self.line_at(at)
             yield line
             at = self.text.find(characters, self.start(line + 1))
+
+
+def sentence_ends(text: str, start: int, end: int) -> list[int]:
+    """Return the offsets at which sentences end, after the white space that follows; a line break ends one too."""
+    return [match.end() for match in _SENTENCE_OR_LINE.finditer(text, start, end)]
+
+
+def split_sentences(text: str) -> list[str]:
+    """Split a text into its sentences and lines, without those that are blank."""
+    ends = [0, *sentence_ends(text, 0, len(text)), len(text)]
+    parts = (text[first:last] for first, last in pairwise(ends))
+    return [part for part in parts if part.strip()]
+
+
+def truncate_at_sentence(text: str, max_chars: int) -> str:
+    """Cut a text after its last sentence or paragraph that fits, else after a word, and append an ellipsis."""
+    # With the character after the limit: it may be the white space that ends the last sentence.
+    matches = _SENTENCE_OR_PARAGRAPH.finditer(text[: max_chars + 1])
+    ends = [match.start() + len(match[0].rstrip()) for match in matches]
+    end = max((end for end in ends if end <= max_chars), default=0)
+    end = end or text.rfind(" ", 0, max_chars + 1)
+    return text[: end if end > 0 else max_chars].rstrip() + " …"

@@ -18,7 +18,7 @@ MAX_EXACT_VECTORS = 50_000
 """Count of vectors up to which all are scored exactly: that takes about as long as embedding the query, 3 ms.
 Beyond, a first pass over binary vectors is 2 to 5 times as fast (benchmarks/binary_vectors.py)."""
 WAIT_SECONDS = 10.0
-"""How long cleaning and checking wait for the writer lock."""
+"""Seconds that cleaning and checking wait for the writer lock."""
 
 
 class EmbeddedEngine:

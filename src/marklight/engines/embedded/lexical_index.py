@@ -37,7 +37,7 @@ DATA_FILE = re.compile(r"[0-9a-f]{32}(\.\d+)?\.[a-z]+")
 MAX_JSON_BYTES = 64_000_000
 """Limit for a JSON file of the index: a crafted one must not fill the memory."""
 GRACE_SECONDS = 60.0
-"""How long tombstones stay in the index for snapshots that are older than the deletion."""
+"""Seconds that tombstones stay in the index for snapshots that are older than the deletion."""
 MAX_DELETED_SHARE, MIN_DELETED = 0.25, 200
 """The index is compacted when more passages were deleted than this share of the existing ones, and than so many:
 deleted passages still count in idf and average length, and a small index would be compacted by every other commit."""

@@ -21,7 +21,7 @@ from marklight.errors import StoreError
 from marklight.ownership import Provenance
 
 BUSY_SECONDS = 10.0
-"""How long a statement waits for a lock of another process on the database."""
+"""Time limit of a statement that waits for another process's lock on the database."""
 _MAX_IDLE = 4
 """Connections that stay open for the next snapshots: as many as usually read at once."""
 _READER_SETTING = "cache_size = -16000"

@@ -99,7 +99,7 @@ class MemoryEngine:
 
 
 WAIT_SECONDS = 10.0
-"""How long cleaning waits for another writer; a commit takes less."""
+"""Time limit of cleaning that waits for another writer; a commit takes less."""
 
 
 def _used(vectors: Known, models: set[str], used: set[str]) -> Known:

@@ -34,7 +34,7 @@ MIN_CHARACTERS = 64
 PARALLEL_REQUESTS = 2
 """Default of `threads`: one request is computed while another is in transit."""
 FAILURE_CACHED_SECONDS = 5.0
-"""How long a failure to read the facts is returned to all callers without a new request."""
+"""Seconds during which a failure to read the facts is returned to all callers without a new request."""
 
 
 class RemoteEmbedder:

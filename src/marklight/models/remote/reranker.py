@@ -32,7 +32,7 @@ class RemoteReranker:
         self._format = 0
         """Index of the request format that the server accepts: below `/v1`, at its root, or TEI's."""
         self._returns_logits = False
-        """Whether the server returns scores outside of 0 to 1."""
+        """True if the server returns scores outside of 0 to 1."""
 
     def __repr__(self) -> str:
         return f"RemoteReranker({str(self.server)!r})"

@@ -22,7 +22,7 @@ COMPRESSED_ABOVE = 0.9
 Hand-set; not measured."""
 COMPRESSION = f"{COMPRESSED_ABOVE} + (before - {COMPRESSED_ABOVE}) / 2"
 HEADING_LEVEL, ALIAS_LEVEL, TITLE_LEVEL = 3 / 6, 4 / 6, 5 / 6
-"""Where the range of each kind of title begins, as a share of the room between the best score and 1: in sixths,
+"""Start of the range of each kind of title, as a share of the room between the best score and 1: in sixths,
 so that titles come before other names, and those before headings."""
 OWN_SHARE = 1 / 7
 """Share of a hit's own score that is added within its range: less than the sixth that the range is wide."""

@@ -17,7 +17,7 @@ _OPERATOR = re.compile(
     rf"(?<!\S)(?:(?P<phrase>{_QUOTED})|-(?P<without>{_QUOTED}|[^\W\d_][\w'’-]*)"
     rf"|(?P<key>[^\W\d_][\w.-]*):(?P<value>{_QUOTED}|[^\s\"“”]+))(?=[,.;:!?)]*(?:\s|$))"
 )
-"""What may be a filter: surrounded by white space, with at most punctuation after it."""
+"""Pattern of a possible filter: surrounded by white space, with at most punctuation after it."""
 _QUOTES = '"“”'
 MIN_EXCLUDED_LETTERS = 3
 """Letters of a word to exclude: `-f` and `-rf` are options of a command."""

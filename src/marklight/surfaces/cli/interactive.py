@@ -29,8 +29,8 @@ from marklight.surfaces.cli.output import (
 from marklight.surfaces.explain import explanation
 from marklight.surfaces.render import PLAIN, Style
 from marklight.text import analyze, query_terms
+from marklight.text.lines import split_sentences
 from marklight.text.markdown import strip_markup
-from marklight.text.sentences import split_sentences
 
 if TYPE_CHECKING:
     from marklight.library import Library

@@ -39,11 +39,10 @@ OPENERS = {"darwin": "open", "win32": "explorer"}
 
 @dataclass(frozen=True, slots=True)
 class LineFile:
-    """History file: bounded, private to the user; unreadable, unwritable or a symbolic link means no history."""
+    """History file of at most `limit` lines, private to the user; unreadable, unwritable or a symbolic link means no history."""
 
     path: Path
     limit: int = 1_000
-    """Lines that are kept."""
 
     def read(self) -> Sequence[str]:
         """Return the lines, oldest first; truncate a file that has grown beyond the limit."""

@@ -25,7 +25,7 @@ _TAB_STOP = 8
 _REDRAW_SECONDS = 0.1
 _BAR_WIDTH = 28
 INDEXING_PHASES = ("Reading", "Embedding")
-"""How the names of phases begin whose work is kept after an interruption."""
+"""Prefixes of the names of phases whose work is kept after an interruption."""
 EMOJI_SELECTOR = "\ufe0f"
 """Follows a character of one column and makes it an emoji of two."""
 _JOINERS = "\u200c\u200d"

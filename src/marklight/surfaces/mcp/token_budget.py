@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from marklight.answer import CHARACTERS_PER_TOKEN
 from marklight.formatting import quoted
 from marklight.search.context import SHOWS_WHOLE
-from marklight.text.sentences import truncate_at_sentence
+from marklight.text.lines import truncate_at_sentence
 
 MIN_PASSAGE_CHARACTERS = 60
 """A passage is not shown with fewer: its reference is more useful than a part of a sentence."""
