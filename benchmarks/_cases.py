@@ -51,7 +51,7 @@ word as often as ten, and the sets have hardly any such questions."""
 
 ONE_RIGHT_IN = 7
 """A similar term of the library is a right answer once in this many times, measured with a thesaurus
-(`lacking.py`), where only a passage with the synonym counts. Of its 3,200 words 417 then get results; with 3, 597."""
+(`missing_words.py`), where only a passage with the synonym counts. Of its 3,200 words 417 then get results; with 3, 597."""
 
 
 SMALL, FEW, ASKED_OF_FEW = 2, 25, 10

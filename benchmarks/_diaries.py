@@ -24,7 +24,7 @@ class Fact(NamedTuple):
     """Short ones and long ones; a long one has words that every day has."""
 
 
-class Asked(NamedTuple):
+class LabelledQuery(NamedTuple):
     """A query and the sentence that answers it; no other day has its rare word."""
 
     text: str
@@ -199,20 +199,20 @@ OF_MEETINGS = (
 )
 
 
-def diary() -> tuple[list[Entry], list[Asked]]:
+def diary() -> tuple[list[Entry], list[LabelledQuery]]:
     """A day after the other, each with one to three things that happened."""
     chance = random.Random("diary")
     return _told([FIRST + timedelta(at) for at in range(DAYS)], OF_DAYS, _day, chance)
 
 
-def journal() -> tuple[list[Entry], list[Asked]]:
+def journal() -> tuple[list[Entry], list[LabelledQuery]]:
     """Return the diary with one paragraph per day."""
     entries, queries = diary()
     plain = [" ".join(line for line in each.lines if line[0] not in "#-") for each in entries]
     return [Entry(each.day, [text]) for each, text in zip(entries, plain, strict=True)], queries
 
 
-def minutes() -> tuple[list[Entry], list[Asked]]:
+def minutes() -> tuple[list[Entry], list[LabelledQuery]]:
     """A meeting a week."""
     chance = random.Random("minutes")
     return _told([FIRST + timedelta(7 * at) for at in range(WEEKS)], OF_MEETINGS, _meeting, chance)
@@ -220,7 +220,7 @@ def minutes() -> tuple[list[Entry], list[Asked]]:
 
 def _told(
     days: Sequence[date], facts: Sequence[Fact], written: Written, chance: random.Random
-) -> tuple[list[Entry], list[Asked]]:
+) -> tuple[list[Entry], list[LabelledQuery]]:
     rare = [(fact, word, at) for fact in facts for at, word in enumerate(fact.rare)]
     happened = dict(zip(chance.sample(days, len(rare)), rare, strict=True))
     entries, queries = [], []
@@ -230,12 +230,14 @@ def _told(
         if day in happened:
             fact, word, at = happened[day]
             message[0] = fact.sentence.format(word)
-            queries.append(Asked(fact.questions[at % len(fact.questions)].format(word), message[0]))
+            queries.append(
+                LabelledQuery(fact.questions[at % len(fact.questions)].format(word), message[0])
+            )
         chance.shuffle(message)
         entries.append(Entry(day, written(day, message, chance)))
     for fact in facts:
         queries += [
-            Asked(text.format(word), "")
+            LabelledQuery(text.format(word), "")
             for text, word in zip(fact.questions, fact.never, strict=False)
         ]
     return entries, queries

@@ -9,17 +9,18 @@ from statistics import fmean
 from typing import Any
 
 import marklight
-from benchmarks._diaries import Asked, Entry, diary, journal, laid_out, minutes
+from benchmarks._diaries import Entry, LabelledQuery, diary, journal, laid_out, minutes
 from benchmarks._measure import save
 from marklight.search.refine.confidence import Confidence, answer_probability
 
 KINDS = {"diary": diary, "journal": journal, "minutes": minutes}
 LAYOUTS = ("day", "all")
-DEEP = 20
+DEPTH = 20
+"""Results of a query that are compared with the right sentence."""
 
 
-def measured(entries: Sequence[Entry], queries: Sequence[Asked], by: str) -> dict[str, Any]:
-    ranks, held, answers = [], 0, 0
+def measure(entries: Sequence[Entry], queries: Sequence[LabelledQuery], by: str) -> dict[str, Any]:
+    ranks, refused, answered = [], 0, 0
     with tempfile.TemporaryDirectory() as folder:
         pages = Path(folder) / "pages"
         pages.mkdir()
@@ -27,42 +28,40 @@ def measured(entries: Sequence[Entry], queries: Sequence[Asked], by: str) -> dic
             (pages / path).write_text(text, "utf-8")
         with marklight.open(pages, {"engine": f"file:{folder}/index"}) as library:
             library.index()
-            for one in queries:
-                found = library.search(one.text, limit=DEEP, min_confidence=0.0, refresh=False)
-                likely = (
-                    max(map(answer_probability, found.hits), default=0.0) >= Confidence().threshold
-                )
-                if one.answer:
-                    held += not likely
-                    ranks.append(_rank(found, one.answer))
+            for query in queries:
+                answer = library.search(query.text, limit=DEPTH, min_confidence=0.0, refresh=False)
+                probability = max(map(answer_probability, answer.hits), default=0.0)
+                confident = probability >= Confidence().threshold
+                if query.answer:
+                    refused += not confident
+                    ranks.append(_rank(answer, query.answer))
                 else:
-                    answers += likely
+                    answered += confident
     return {
-        "questions": len(ranks),
+        "queries": len(ranks),
         "first": ranks.count(1),
-        "among three": sum(rank <= 3 for rank in ranks),
+        "in top three": sum(rank <= 3 for rank in ranks),
         "mean rank": fmean(ranks),
-        "held back": held,
-        "never happened": len(queries) - len(ranks),
-        "never happened, answered": answers,
+        "refused": refused,
+        "without answer": len(queries) - len(ranks),
+        "without answer, answered": answered,
     }
 
 
-def _rank(found: marklight.Answer, answer: str) -> int:
+def _rank(answer: marklight.Answer, sentence: str) -> int:
     """Return the rank of the sentence; one more than the depth if it is not found."""
-    places = (at for at, hit in enumerate(found.hits, 1) if answer in hit.chunk.text)
-    return next(places, DEEP + 1)
+    ranks = (rank for rank, hit in enumerate(answer.hits, 1) if sentence in hit.chunk.text)
+    return next(ranks, DEPTH + 1)
 
 
 def main() -> None:
-    found: dict[str, Any] = {}
-    for kind, reported in KINDS.items():
+    results: dict[str, Any] = {}
+    for kind, generate in KINDS.items():
         for by in LAYOUTS:
-            found[f"{kind}, a file for each {by}" if by != "all" else f"{kind}, one file"] = one = (
-                measured(*reported(), by)
-            )
-            print(kind, by, one, flush=True)
-    save("diary", found)
+            name = f"{kind}, one file" if by == "all" else f"{kind}, a file for each {by}"
+            results[name] = measure(*generate(), by)
+            print(name, results[name], flush=True)
+    save("diary", results)
 
 
 if __name__ == "__main__":

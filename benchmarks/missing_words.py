@@ -23,8 +23,8 @@ from marklight.library import Library
 from marklight.search.refine.confidence import Confidence, answer_probability
 from marklight.text import query_terms
 
-ASKED = 200
-"""Words of each kind per dataset."""
+WORDS_PER_KIND = 200
+"""Words with a synonym, and words without one, per dataset."""
 BOUNDS = (0, 0.1, 0.3, 0.5, 0.7, 1.01)
 PLAIN = re.compile("[a-z]{3,14}")
 KINDS = {"@", "~", "@i", "~i"}
@@ -50,37 +50,39 @@ class Nouns:
                     yield word, other
                     break
 
-    def strangers(self, known: set[str]) -> Iterator[tuple[str, str]]:
+    def unrelated(self, known: set[str]) -> Iterator[tuple[str, str]]:
         """Yield words that a library lacks together with all their synonyms, hypernyms and hyponyms."""
         for word in self.meaning.keys() - known:
             own = self.meaning[word]
-            near = {each for one in (own, *self.around[own]) for each in self.words[one]}
-            if known.isdisjoint(part for each in near for part in each.split("_")):
+            meanings = (own, *self.around[own])
+            near = {other for meaning in meanings for other in self.words[meaning]}
+            if known.isdisjoint(part for other in near for part in other.split("_")):
                 yield word, ""
 
 
 def read(folder: Path) -> Nouns:
+    """Read the nouns of WordNet."""
     words, around, meaning = {}, {}, {}
     for line in (folder / "data.noun").read_text().splitlines():
         if line.startswith(" "):
             continue
         fields = line.partition("|")[0].split()
         end = 4 + 2 * int(fields[3], 16)
-        words[fields[0]] = [each.lower() for each in fields[4:end:2]]
+        words[fields[0]] = [word.lower() for word in fields[4:end:2]]
         pointers = zip(fields[end + 1 :: 4], fields[end + 2 :: 4], strict=False)
         around[fields[0]] = [other for kind, other in pointers if kind in KINDS]
     for line in (folder / "index.noun").read_text().splitlines():
         word, *fields = line.split()
         if line.startswith(" ") or not PLAIN.fullmatch(word):
             continue
-        tried, first = fields[int(fields[2]) + 4 :][:2]
-        if int(tried):  # it stands in the texts that meanings were tried on
+        tagged, first = fields[int(fields[2]) + 4 :][:2]
+        if int(tagged):  # it occurs in the texts that were tagged with meanings
             meaning[word] = first
     return Nouns(meaning, words, around)
 
 
 def query(library: Library, word: str, synonym: str) -> tuple[float, bool]:
-    """How likely an answer is called, and whether a passage with the synonym is shown."""
+    """Return the answer probability of a word, and whether a passage with the synonym is shown."""
     hits = library.search(word, min_confidence=0, refresh=False).hits
     wanted = set(query_terms(synonym))
     shown = ("\n".join((*hit.chunk.headings, hit.chunk.title, hit.chunk.text)) for hit in hits)
@@ -88,54 +90,60 @@ def query(library: Library, word: str, synonym: str) -> tuple[float, bool]:
     return max(map(answer_probability, hits), default=0.0), right
 
 
-def figures(nouns: Nouns, name: str) -> list[tuple[float, bool, bool]]:
+def measure(nouns: Nouns, name: str) -> list[tuple[float, bool, bool]]:
+    """Return answer probability, correctness, and whether it has a synonym, for the words of one dataset."""
     with open_collection(read_dataset(set_path(name)), "hybrid") as collection:
         library = collection.library
         with library.engine.snapshot() as snapshot:
             stems = {word: query_terms(word) for word in nouns.meaning}
-            there = snapshot.lexical.existing_terms(
-                [stem for each in stems.values() for stem in each]
+            existing = snapshot.lexical.existing_terms(
+                [stem for own in stems.values() for stem in own]
             )
-        known = {word for word, own in stems.items() if not own or there.intersection(own)}
-        found = []
-        for pairs in (nouns.synonyms(known), nouns.strangers(known)):
+        known = {word for word, own in stems.items() if not own or existing.intersection(own)}
+        outcomes = []
+        for pairs in (nouns.synonyms(known), nouns.unrelated(known)):
             every = sorted(pairs)
             random.Random(name).shuffle(every)
-            found += [(*query(library, *pair), bool(pair[1])) for pair in every[:ASKED]]
-    return found
+            outcomes += [(*query(library, *pair), bool(pair[1])) for pair in every[:WORDS_PER_KIND]]
+    return outcomes
 
 
-def reported(found: list[tuple[float, bool, bool]]) -> dict[str, Any]:
+def summarize(outcomes: list[tuple[float, bool, bool]]) -> dict[str, Any]:
     least = Confidence().threshold
-    shown = [(right, related) for likely, right, related in found if likely >= least]
-    within = [[one for one in found if low <= one[0] < high] for low, high in pairwise(BOUNDS)]
+    shown = [(right, related) for probability, right, related in outcomes if probability >= least]
+    bins = [
+        [outcome for outcome in outcomes if low <= outcome[0] < high]
+        for low, high in pairwise(BOUNDS)
+    ]
     return {
-        "asked": len(found),
+        "queries": len(outcomes),
         "answered": len(shown),
-        "answered_that_have_a_synonym": sum(related for _, related in shown),
-        "answered_right": sum(right for right, _ in shown),
-        "by_likelihood": [
+        "answered_with_synonym": sum(related for _, related in shown),
+        "answered_correctly": sum(right for right, _ in shown),
+        "by_probability": [
             {
-                "words": len(some),
-                "said": fmean(likely for likely, _, _ in some),
-                "right": fmean(right for _, right, _ in some),
+                "words": len(group),
+                "mean_probability": fmean(probability for probability, _, _ in group),
+                "correct": fmean(right for _, right, _ in group),
             }
-            for some in within
-            if some
+            for group in bins
+            if group
         ],
     }
 
 
 def main() -> None:
     if len(sys.argv) != 2:
-        sys.exit("name the folder with data.noun and index.noun of WordNet")
+        sys.exit(
+            "Usage: python -m benchmarks.missing_words FOLDER (with data.noun and index.noun of WordNet)"
+        )
     nouns = read(Path(sys.argv[1]))
-    by_set = {name: figures(nouns, name) for name in SETS}
+    by_set = {name: measure(nouns, name) for name in SETS}
     save(
-        "lacking",
+        "missing_words",
         {
-            "all": reported([one for found in by_set.values() for one in found]),
-            **{name: reported(found) for name, found in by_set.items()},
+            "all": summarize([outcome for outcomes in by_set.values() for outcome in outcomes]),
+            **{name: summarize(outcomes) for name, outcomes in by_set.items()},
         },
     )
 
