@@ -1,0 +1,84 @@
+"""Protocol of a database session, and the SQL that both databases understand.
+
+The package writes each statement once, in SQL that SQLite runs and PostgreSQL runs after a few replacements. Rules:
+
+- Parameters are `?`, unnumbered. A parameter is a text, an integer, a float, bytes, None, or a `list`, which is one parameter.
+- Lists are read by table functions: `texts(?) t`, `integers(?) t`, `document_ids(?) t` and `counts(?) t` (see `Dialect`). They always have an alias.
+- `CROSS JOIN b ON …` fixes the join order in SQLite: the table on the left is the outer loop. It means `JOIN b ON …`.
+- `any_glob(path, ?)` is true if one of a list of globs matches, as `metadata_filters.matches_any_glob` defines it.
+- `instr(text, part) > 0` is true if a text contains another.
+- Upserts are `ON CONFLICT (…) DO UPDATE` or `DO NOTHING`; existing columns are qualified by the table, new ones by `excluded`.
+- Texts compare by code point: `COLLATE "C"` in PostgreSQL, the default in SQLite.
+- A subquery in FROM has an alias, and no query depends on the type of a boolean or on `rowid`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Protocol
+
+Row = tuple[Any, ...]
+
+_STATEMENTS = 1024
+"""Statements whose translation is cached: those of this package are about 100, and conditions of filters vary."""
+
+
+class Session(Protocol):
+    """Statements within one transaction of one connection, or of several that share a snapshot.
+
+    Errors of the database are raised as `StoreError`. Methods may be called from several threads.
+    """
+
+    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Return all rows of a query as tuples."""
+
+    def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
+        """Return the first row of a query; None where there is none."""
+
+    def value(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        """Return the first column of the first row; None where there is none."""
+
+    def each(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Row]:
+        """Yield the rows of a query without holding all of them in memory; other statements may run meanwhile."""
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> int:
+        """Execute a statement; return the number of rows that it changed."""
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Execute a statement once for each row of values, in order."""
+
+    def insert(self, table: str, columns: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Insert many rows that conflict with none; `columns` is a list separated by commas.
+
+        A missing column `row` is numbered in ascending order of the rows.
+        """
+
+    def next_rows(self, table: str, count: int) -> Sequence[int]:
+        """Reserve row numbers for a table, ascending, above all that it ever had in this transaction's view.
+
+        They may have gaps where several transactions write at once, and are never given twice.
+        """
+
+
+class Dialect:
+    """Replacements that turn the shared SQL into that of one database; each statement is translated once.
+
+    The table functions have these columns; `key` is the position in the list, from 0:
+
+    - `texts(?)`: `key`, `value`, from a list of texts
+    - `integers(?)`: `key`, `value`, from a list of integers
+    - `document_ids(?)`: `key`, `collection`, `path`, from a list of `DocumentId`
+    - `counts(?)`: `value`, `count`, from a list of pairs of a text and an integer
+    """
+
+    def __init__(self, replacements: Sequence[tuple[str, str]]) -> None:
+        """Take literal texts and what replaces them, in this order, such as `("texts(?)", "json_each(?)")`."""
+        self._replacements = tuple(replacements)
+        self.translate = lru_cache(maxsize=_STATEMENTS)(self._translate)
+        """Return a statement in the SQL of the database."""
+
+    def _translate(self, sql: str) -> str:
+        for text, replacement in self._replacements:
+            sql = sql.replace(text, replacement)
+        return sql
