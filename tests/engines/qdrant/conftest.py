@@ -1,0 +1,29 @@
+"""Qdrant servers for tests: one node for a test process; a cluster of three only where a module requests it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers.qdrant import Node, Unavailable, running_nodes
+
+
+@pytest.fixture(scope="session")
+def node() -> Iterator[Node]:
+    """Return a running node that no test kills."""
+    try:
+        with running_nodes() as (node,):
+            yield node
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[list[Node]]:
+    """Return three running nodes of one cluster; a test that kills one starts it again."""
+    try:
+        with running_nodes(3) as nodes:
+            yield nodes
+    except Unavailable as reason:
+        pytest.skip(str(reason))
