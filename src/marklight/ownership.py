@@ -31,6 +31,7 @@ from marklight.private_files import (
 MARKER = "owner"
 STORE = "library.db"
 _RECORDS = "indexes"
+_MACHINE = "machine"
 _ID = re.compile(r"[0-9a-f]{32}")
 _PARTS = re.compile(r"library\.db.*|lock|words.*|vectors|owner|looked\.json.*|history")
 """Names that make a folder an index, whole or not."""
@@ -74,6 +75,30 @@ def new_id() -> str:
 def is_id(text: object) -> bool:
     """Return true for a valid id of an index."""
     return isinstance(text, str) and _ID.fullmatch(text) is not None
+
+
+def machine_id() -> str:
+    """Return the random id of this user on this machine; the first call stores it in the user's data folder.
+
+    Several machines with one index each compare its documents with their own files.
+    """
+    file = data_folder() / _MACHINE
+    for _ in range(2):
+        with suppress(OSError):
+            id = read_private(file, limit_bytes=64).decode("ascii", "replace").strip()
+            if is_id(id):
+                return id
+        try:
+            make_private_folder(file.parent)
+            write_private(file, f"{new_id()}\n".encode(), durable=True, replace=False)
+        except FileExistsError:  # another process was first
+            continue
+        except OSError as error:
+            raise StoreError(
+                f"{file} cannot be written ({error.strerror}); it contains the id of this machine",
+                "Set the variable MARKLIGHT_DATA_DIR to another folder",
+            ) from error
+    raise StoreError(f"{file} does not contain the id of this machine", "Delete the file")
 
 
 def origin(folder: Path) -> Provenance:

@@ -105,9 +105,7 @@ def index_address(folder: Path, engine: str) -> tuple[str, str]:
                 "Use a separate folder for the index",
             )
         return f"file:{path}", ""
-    if engine not in ("", "memory:"):
-        raise SettingsError(f"engine cannot be {engine!r}", "Use file:PATH or memory:")
-    if engine:
+    if engine:  # an engine that keeps no files
         return engine, ""
     beside = folder / INDEX_FOLDER
     away = ownership.place_away(folder)

@@ -43,7 +43,7 @@ def test_memory_and_folders_are_addresses(tmp_path: Path) -> None:
 
 def test_an_unknown_engine_is_an_error_with_its_name() -> None:
     with pytest.raises(SettingsError, match="postgresql"):
-        engines.open("postgresql://localhost/x")
+        engines.parse_address("mysql://localhost/x")
 
 
 def make(folder: Path) -> None:

@@ -122,6 +122,7 @@ def test_the_users_own_layers_are_honoured_for_every_key(tmp_path: Path) -> None
     # These need each other, or a path of their own kind.
     odd = {"model.address", "model.key_variable", "model.key_command", "model.token_limit"}
     odd |= {"reranker.address", "reranker.key_variable", "reranker.key_command"}
+    odd |= {"qdrant.quantization", "queue.embed"}
     for key, default in _defaults():
         if key not in odd:
             value = _other(key, default)

@@ -95,7 +95,7 @@ def test_nothing_of_another_library_changes(tmp_path: Path) -> None:
         hostile = write(tmp_path / "hostile", {"a.md": "# A\n\nApples.\n"})
         write(hostile, {"marklight.toml": f'engine = "file:{where}"\n'})
         with library(hostile) as lib:
-            assert lib.address == f"file:{hostile / '.marklight'}"
+            assert str(lib.address) == f"file:{hostile / '.marklight'}"
             lib.index()
             assert "engine" in lib.search("apples").notices[0]
     assert _contents(other) == before

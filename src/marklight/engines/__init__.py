@@ -1,51 +1,230 @@
-"""Engines by address: parse `file:PATH` and `memory:`, and open the engine that it names."""
+"""Engines by address: parse `file:PATH`, `memory:` and `postgresql://…`, and open the engine with its settings."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from marklight.errors import SettingsError
+from marklight.errors import SettingsError, StoreError
+from marklight.settings import ABOVE_ZERO, Within
 
 if TYPE_CHECKING:
     from marklight.ports import Engine
 
-SCHEMES = ("file", "memory")
-PLANNED_SCHEMES = ("postgresql", "postgres")
+SERVER_SCHEMES = ("postgresql", "postgres")
+SCHEMES = ("file", "memory", *SERVER_SCHEMES)
+DEFAULT_LIBRARY = "marklight"
+KNOWN = "Use file:PATH, memory: or postgresql://HOST/DATABASE"
+
+A_DAY_SECONDS = 86_400
+QUANTIZATIONS = ("none", "scalar", "binary")
+EMBEDDING_PLACES = ("here", "workers")
+
+
+class Host(NamedTuple):
+    """A server by name or IP address, and its port."""
+
+    name: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
 
 
 class EngineAddress(NamedTuple):
-    """Scheme and location of an index."""
+    """Scheme and location of an index. Its text never contains a password."""
 
     scheme: str
     folder: Path | None = None
     """Folder of the index; None if the engine does not keep it in files."""
+    dsn: str = ""
+    """Connection URI for libpq, without our own parameters. It may contain a password."""
+    server: str = ""
+    """The URI as it may be shown: user, hosts, database and parameters that are no secrets."""
+    library: str = ""
+    """PostgreSQL schema of the index."""
+    vectors: tuple[Host, ...] = ()
+    """Qdrant nodes; empty if PostgreSQL stores the vectors."""
+
+    @property
+    def is_server(self) -> bool:
+        """Return true if other machines can use the index too."""
+        return bool(self.dsn)
+
+    def beside(self, name: str) -> EngineAddress:
+        """Return the address of another index on the same server."""
+        return self._replace(library=f"{self.library}_{name}")
 
     def __str__(self) -> str:
-        return f"{self.scheme}:{self.folder or ''}"
+        if not self.is_server:
+            return f"{self.scheme}:{self.folder or ''}"
+        ours = [f"library={self.library}"] if self.library != DEFAULT_LIBRARY else []
+        ours += [f"vectors=qdrant://{','.join(map(str, self.vectors))}"] if self.vectors else []
+        join = "&" if "?" in self.server else "?"
+        return self.server + (join + "&".join(ours) if ours else "")
+
+    def __repr__(self) -> str:
+        return f"EngineAddress({str(self)!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresSettings:
+    """The engine on PostgreSQL, for `engine = "postgresql://…"`."""
+
+    connections: Annotated[int, Within(2, 1000)] = 8
+    """Maximum number of connections of one process."""
+    connect_seconds: Annotated[float, Within(1, 600)] = 10.0
+    """Time limit for connecting to the server, and for waiting for a free connection."""
+    statement_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 30.0
+    """Time limit of one statement of a search; 0 for none. Writing has no limit."""
+    lexical_cache_mb: Annotated[float, Within(0, 100_000)] = 64.0
+    """Memory of one process for parts of the lexical index."""
+    exact_below: Annotated[int, Within(0, 100_000_000)] = 10_000
+    """Number of passages, of the library or of those that match the filters, below which all vectors are compared."""
+    hnsw_m: Annotated[int, Within(2, 100)] = 16
+    """Edges of a node in the vector index (HNSW); applies to an index that is built from now on."""
+    hnsw_ef_construction: Annotated[int, Within(4, 1000)] = 64
+    """Candidates that are compared when a vector is added to the vector index; at least twice `hnsw_m`."""
+    hnsw_ef_search: Annotated[int, Within(1, 1000)] = 40
+    """Candidates that are compared in a search of the vector index; more find more and take longer."""
+    staleness_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 30.0
+    """Maximum time that a replica may be behind; searches leave out one that is further behind."""
+
+    def __post_init__(self) -> None:
+        if self.hnsw_ef_construction < 2 * self.hnsw_m:
+            raise SettingsError(
+                f"postgres.hnsw_ef_construction must be at least twice postgres.hnsw_m ({2 * self.hnsw_m}),"
+                f" but is {self.hnsw_ef_construction}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class QdrantSettings:
+    """The lexical and vector index on Qdrant, for an engine address with `vectors=qdrant://…`."""
+
+    key_variable: str = "QDRANT_API_KEY"
+    """Environment variable that contains the API key of the server; do not put the key itself in a settings file."""
+    tls: bool = False
+    """Connect with TLS (https)."""
+    timeout_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 10.0
+    """Time limit of one request."""
+    shards: Annotated[int, Within(0, 10_000)] = 0
+    """Shards of a new collection; 0 creates two for each node."""
+    replicas: Annotated[int, Within(1, 100)] = 2
+    """Copies of each shard of a new collection; at most one on each node."""
+    quantization: str = "none"
+    """Compression of the vectors that are searched: `none`, `scalar` (8 bits) or `binary` (1 bit). Results are scored again with the full vectors."""
+    on_disk: bool = False
+    """Keep the full vectors on disk instead of in memory."""
+    hnsw_m: Annotated[int, Within(2, 100)] = 16
+    """Edges of a node in the vector index (HNSW) of a new collection."""
+    hnsw_ef_construction: Annotated[int, Within(4, 1000)] = 100
+    """Candidates that are compared when a vector is added to the vector index."""
+    hnsw_ef_search: Annotated[int, Within(1, 10_000)] = 128
+    """Candidates that are compared in a search of the vector index."""
+    exact: bool = False
+    """Compare all vectors in every search, without the vector index."""
+
+    def __post_init__(self) -> None:
+        _check_choice("qdrant.quantization", self.quantization, QUANTIZATIONS)
+        if not self.key_variable.replace("_", "a").isalnum():
+            raise SettingsError(
+                "qdrant.key_variable is not the name of an environment variable",
+                "Put the key into an environment variable and its name into qdrant.key_variable",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """The queue of passages to embed, in PostgreSQL, and the workers that take from it."""
+
+    embed: str = "here"
+    """Process that embeds new passages: `here` (the one that indexes them) or `workers` (`marklight worker`)."""
+    batch_passages: Annotated[int, Within(1, 10_000)] = 64
+    """Passages that a worker takes at once."""
+    lease_seconds: Annotated[float, Within(1, A_DAY_SECONDS)] = 120.0
+    """Time after which other workers may take the passages of one that does not report back."""
+    attempts: Annotated[int, Within(1, 100)] = 3
+    """Number of attempts to embed a passage; then it is set aside with the reason."""
+    poll_seconds: Annotated[float, Within(0.05, 3600)] = 2.0
+    """Time between two looks at an empty queue."""
+
+    def __post_init__(self) -> None:
+        _check_choice("queue.embed", self.embed, EMBEDDING_PLACES)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Settings of engines on servers, and the id of this machine."""
+
+    postgres: PostgresSettings = field(default_factory=PostgresSettings)
+    qdrant: QdrantSettings = field(default_factory=QdrantSettings)
+    queue: QueueSettings = field(default_factory=QueueSettings)
+    machine: str = ""
+    """Random id of this user on this machine: each machine has its own file times of the same documents."""
+
+
+def _check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise SettingsError(f"{key} must be {' or '.join(choices)}, but is {value!r}")
+
+
+def has_scheme(address: str) -> bool:
+    """Return true for an address with a known scheme, false for the path of a folder."""
+    return address.startswith(tuple(f"{scheme}:" for scheme in SCHEMES))
 
 
 def parse_address(address: str) -> EngineAddress:
-    """Parse an address with a scheme; raise SettingsError for an unknown one."""
+    """Parse an address with a scheme; raise SettingsError for an invalid one."""
     scheme, _, location = address.partition(":")
     if scheme == "file" and location:
         return EngineAddress(scheme, Path(location))
     if address == "memory:":
         return EngineAddress(scheme)
-    reason = "is not supported yet" if scheme in PLANNED_SCHEMES else "is not an engine"
-    raise SettingsError(f"engine = {address!r} {reason}", "Use file:PATH or memory:")
+    if scheme in SERVER_SCHEMES:
+        from marklight.engines.server_address import parse
+
+        return parse(address)
+    # Without the address, which may contain a password after a mistyped scheme.
+    raise SettingsError(f"engine has an unknown scheme: {scheme[:20]!r}", KNOWN)
 
 
-def open(address: str | os.PathLike[str]) -> Engine:
+def open(
+    address: str | os.PathLike[str] | EngineAddress, settings: ServerSettings | None = None
+) -> Engine:
     """Open the engine at an address; one without a scheme is the path of a folder."""
-    schemes = tuple(f"{scheme}:" for scheme in (*SCHEMES, *PLANNED_SCHEMES))
-    has_scheme = isinstance(address, str) and address.startswith(schemes)
-    folder = parse_address(str(address)).folder if has_scheme else Path(address)
-    if folder is None:
-        from marklight.engines.memory import MemoryEngine
+    if isinstance(address, EngineAddress):
+        parsed = address
+    elif isinstance(address, str) and has_scheme(address):
+        parsed = parse_address(address)
+    else:
+        parsed = EngineAddress("file", Path(address))
+    if parsed.folder is not None:
+        from marklight.engines.embedded.engine import EmbeddedEngine
 
-        return MemoryEngine()
-    from marklight.engines.embedded.engine import EmbeddedEngine
+        return EmbeddedEngine(parsed.folder.expanduser())
+    if parsed.is_server:
+        return _open_server(parsed, settings or ServerSettings())
+    from marklight.engines.memory import MemoryEngine
 
-    return EmbeddedEngine(folder.expanduser())
+    return MemoryEngine()
+
+
+def _open_server(address: EngineAddress, settings: ServerSettings) -> Engine:
+    extra = "qdrant" if address.vectors else "postgres"
+    try:
+        for package in ("psycopg", *(["qdrant_client"] if address.vectors else [])):
+            import_module(package)
+        module = import_module("marklight.engines.postgres.engine")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("marklight"):
+            raise
+        raise StoreError(
+            f"The engine {address} needs the package {error.name}, which is not installed",
+            f'Install it with: pip install "marklight[{extra}]"',
+        ) from None
+    engine: Engine = module.PostgresEngine(address, settings)
+    return engine

@@ -9,15 +9,22 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from marklight import engines
+from marklight import engines, ownership
 from marklight.answer import Answer
-from marklight.errors import UsageError
+from marklight.errors import SettingsError, UsageError
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.ingest.recipe import Chunker
 from marklight.library.collections import CollectionFiles, scope_of
 from marklight.library.concurrency import SearchThreadPool, SingleFlight
-from marklight.library.configuration import Index, Serve, Terminal, compose_pipeline, read_settings
+from marklight.library.configuration import (
+    Index,
+    Serve,
+    Terminal,
+    compose_pipeline,
+    read_settings,
+    server_settings,
+)
 from marklight.library.model_selection import ModelSelection
 from marklight.library.refresh import IndexUpdater, RefreshResult, ScanCursor
 from marklight.library.search import search as search_documents
@@ -29,6 +36,7 @@ from marklight.search.pipeline import Pipeline
 from marklight.settings import Settings
 
 if TYPE_CHECKING:
+    from marklight.engines import ServerSettings
     from marklight.ingest.history.repository import Repository
     from marklight.library.watching import Watcher
     from marklight.report import (
@@ -62,7 +70,13 @@ class Library:
         self._given, self._assignments = dict(given or {}), tuple(assignments)
         self.settings: Settings = read_settings(self.place.folder, assignments, self._given)
         self.pipeline = compose_pipeline(self.settings)
-        self.address, self.notice = index_address(self.place.folder, self.settings["engine"])
+        address, self.notice = index_address(self.place.folder, self.settings["engine"])
+        self.address = engines.parse_address(address)
+        if self.settings["queue.embed"] == "workers" and not self.address.is_server:
+            raise SettingsError(
+                f'queue.embed = "workers" needs an engine on a server, but engine is {self.address}',
+                'Set engine = "postgresql://…", or queue.embed = "here"',
+            )
         self.history_notice = ""
         self.models = ModelSelection(self.settings)
         self.threads = SearchThreadPool()
@@ -110,10 +124,17 @@ class Library:
         return self.settings.build(Terminal, "terminal").address
 
     @once
+    def server_settings(self) -> ServerSettings | None:
+        """Return the settings of an engine on a server; None for others."""
+        if not self.address.is_server:
+            return None
+        return server_settings(self.settings, ownership.machine_id())
+
+    @once
     def engine(self) -> Engine:
         """Return the engine of the documents."""
         self.threads.check_open()
-        return engines.open(self.address)
+        return engines.open(self.address, self.server_settings)
 
     @once
     def commits_engine(self) -> Engine:
@@ -121,7 +142,7 @@ class Library:
         from marklight.library.history import open_engine
 
         self.threads.check_open()
-        engine, self.history_notice = open_engine(self.address)
+        engine, self.history_notice = open_engine(self.address, self.server_settings)
         return engine
 
     @once
@@ -144,8 +165,7 @@ class Library:
     @once
     def cursor(self) -> ScanCursor:
         """Return the scan cursor."""
-        on_disk = self.address.startswith("file:")
-        return ScanCursor(Path(self.address.removeprefix("file:")) if on_disk else None)
+        return ScanCursor(self.address.folder)
 
     def updater(self, ingest: Ingest) -> IndexUpdater:
         """Return the updater of the index, with or without vectors."""

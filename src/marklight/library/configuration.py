@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from marklight import settings
+from marklight.engines import PostgresSettings, QdrantSettings, QueueSettings, ServerSettings
 from marklight.errors import SettingsError
 from marklight.ingest.discover import Discover
 from marklight.ingest.recipe import Chunker
@@ -29,7 +30,7 @@ class General:
     """Settings of the library as a whole."""
 
     engine: str = ""
-    """Address of the index: `file:PATH` or `memory:`; default: `.marklight/` beside the documents."""
+    """Address of the index: `file:PATH`, `memory:` or `postgresql://…`; default: `.marklight/` beside the documents."""
     collections: Mapping[str, str] = field(default_factory=dict)
     """Named folders to index, relative to the library's folder. By default the whole library is one collection."""
 
@@ -259,6 +260,9 @@ SCHEMA: Schema = {
     "serve": Serve,
     "terminal": Terminal,
     "history": History,
+    "postgres": PostgresSettings,
+    "qdrant": QdrantSettings,
+    "queue": QueueSettings,
     "files": Discover,
     "chunk": Chunker,
     "search": Search,
@@ -291,10 +295,22 @@ def read_settings(
         result = settings.combine([*before, *after], SCHEMA)
     result.build(Model, "model")
     result.build(Reranking, "reranker")
+    if any(map(result.is_changed, ("postgres", "qdrant", "queue"))):
+        server_settings(result)
     _check_stages([result["search.fuse"]], map(stage_name, pipeline.FUSE), "search.fuse")
     _check_stages(result["search.skip"], map(stage_name, SKIPPABLE), "search.skip")
     _check_stages(result["search.use"], pipeline.OFF, "search.use")
     return result
+
+
+def server_settings(values: Settings, machine: str = "") -> ServerSettings:
+    """Return the settings of engines on servers; `machine` is the id of this machine."""
+    return ServerSettings(
+        postgres=values.build(PostgresSettings, "postgres"),
+        qdrant=values.build(QdrantSettings, "qdrant"),
+        queue=values.build(QueueSettings, "queue"),
+        machine=machine,
+    )
 
 
 def compose_pipeline(values: Settings) -> pipeline.Pipeline:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from marklight import engines, ownership
 from marklight.answer import Filters, Query
+from marklight.engines import EngineAddress, ServerSettings
 from marklight.errors import (
     Busy,
     HistoryError,
@@ -48,11 +49,14 @@ SKIPPED_STAGES = ("existing_files", "exact_duplicates", "near_duplicates", "sema
 _SHORT_HASH = re.compile(r"[0-9a-f]{4,64}")
 
 
-def open_engine(address: str) -> tuple[Engine, str]:
+def open_engine(
+    address: EngineAddress, settings: ServerSettings | None = None
+) -> tuple[Engine, str]:
     """Open the engine of commits beside that of documents; also return a notice if it is in another place."""
-    if address == "memory:":
-        return engines.open(address), ""
-    beside = Path(address.removeprefix("file:"), FOLDER)
+    if address.folder is None:
+        beside_it = address.beside(FOLDER) if address.is_server else address
+        return engines.open(beside_it, settings), ""
+    beside = address.folder / FOLDER
     if ownership.origin(beside) is not Provenance.FOREIGN:
         return engines.open(f"file:{beside}"), ""
     away = ownership.place_away(beside)
