@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from marklight.model import Batch, Counts, DocumentId, Failure
+from marklight.ports.contents import ContentReader
 from marklight.ports.documents import DocumentReader
 from marklight.ports.lexical import LexicalReader
 from marklight.ports.links import LinkReader
@@ -67,6 +68,9 @@ class Snapshot(Protocol):
 
     @property
     def status(self) -> StatusReader: ...
+
+    @property
+    def contents(self) -> ContentReader: ...
 
 
 class Engine(Protocol):

@@ -19,6 +19,7 @@ from marklight.model import Counts, DocumentId, Failure, FileState
 from marklight.once import once
 
 if TYPE_CHECKING:
+    from marklight.engines.embedded.contents import EmbeddedContents
     from marklight.engines.embedded.documents import (
         DocumentFacts,
         EmbeddedDocuments,
@@ -193,6 +194,12 @@ class EmbeddedSnapshot:
         from marklight.engines.embedded.vocabulary import EmbeddedVocabulary
 
         return EmbeddedVocabulary(self)
+
+    @once
+    def contents(self) -> EmbeddedContents:
+        from marklight.engines.embedded.contents import EmbeddedContents
+
+        return EmbeddedContents(self)
 
     def row_filter(self, filters: Filters) -> RowFilter | None:
         """Return the rows that match, found once for all retrievers of a query; None if all match."""

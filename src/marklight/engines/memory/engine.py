@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import RLock
 
+from marklight.engines.memory.contents import MemoryContents
 from marklight.engines.memory.links import MemoryLinks
 from marklight.engines.memory.search import (
     MemoryLexical,
@@ -32,6 +33,7 @@ class MemorySnapshot:
         self.links = MemoryLinks(state)
         self.vocabulary = MemoryVocabulary(state)
         self.status = MemoryStatus(state)
+        self.contents = MemoryContents(state)
 
 
 @dataclass(slots=True)

@@ -124,7 +124,7 @@ class MemoryVectors:
     def get(self, model: str, chunks: Sequence[str]) -> Mapping[str, Vector]:
         known = self.state.vectors.get(model, {})
         own = MemoryDocuments(self.state).chunks(chunks)
-        return {chunk.id: known[chunk.digest] for chunk in own if chunk.digest in known}
+        return {chunk.id: unit_rows(known[chunk.digest]) for chunk in own if chunk.digest in known}
 
     def pending(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
         known = self.state.vectors.get(model, {})
@@ -139,7 +139,7 @@ class MemoryVectors:
         for row in known.values():
             check_dimension(query, len(row), model)
         return {
-            chunk.id: float(known[chunk.digest] @ query)
+            chunk.id: float(unit_rows(known[chunk.digest]) @ query)
             for chunk in self.state.chunks()
             if chunk.digest in known
         }
@@ -174,7 +174,7 @@ class MemoryVocabulary:
 
     def term_vectors(self, model: str, terms: Sequence[str]) -> Mapping[str, Vector]:
         known, living = self.state.concepts.get(model, {}), set(vocabulary(self.state))
-        return {term: known[term] for term in terms if term in known and term in living}
+        return {term: unit_rows(known[term]) for term in terms if term in known and term in living}
 
     def mean_vector(self, model: str) -> Vector | None:
         known = self.term_vectors(model, vocabulary(self.state))

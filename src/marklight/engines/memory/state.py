@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from marklight.engines.metadata_filters import clamp_times
-from marklight.engines.vector_math import unit_rows
 from marklight.errors import StoreError
 from marklight.model import Batch, Chunk, Document, DocumentId, Entry, Failure, Vectors
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from marklight.model import Vector
 
 Known = Mapping[str, Mapping[str, "Vector"]]
-"""Vectors by model, then by digest or term."""
+"""Vectors as they were committed, by model, then by digest or term."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,8 @@ def _with(known: Known, new: Vectors | None) -> Known:
     before = known.get(new.model, {})
     if any(len(row) != new.matrix.shape[1] for row in before.values()):
         raise StoreError(f"Vectors of {new.model} have another dimension than the stored ones")
-    added = dict(zip(new.digests, unit_rows(new.matrix), strict=True))
+    rows = np.array(new.matrix, dtype=np.float32)
+    added = dict(zip(new.digests, rows, strict=True))
     return {**known, new.model: {**added, **before}}
 
 
