@@ -1,0 +1,1 @@
+"""The PostgreSQL engine: one server for many people, one schema for each library."""

@@ -1,0 +1,97 @@
+"""Translate errors of PostgreSQL and of its connections into errors that name the cause and the remedy."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import errors
+
+from marklight.errors import Busy, StoreError
+
+_FULL = (errors.DiskFull, errors.OutOfMemory, errors.InsufficientResources)
+_LOGIN = (errors.InvalidPassword, errors.InvalidAuthorizationSpecification)
+_LOGIN_MESSAGES = ("password authentication failed", "no password supplied", "pg_hba.conf")
+"""Texts by which a failed login is recognised: libpq reports no code for an error during connecting."""
+_UNCHANGED = "The index is unchanged since the last commit"
+
+
+class ConnectionLost(StoreError):
+    """The connection ended during a statement; a reader may try once more on a new snapshot."""
+
+
+class MissingLibrary(StoreError):
+    """The library does not exist: no writer has created it yet."""
+
+
+def explain(error: psycopg.Error, where: str) -> StoreError:
+    """Return the error to raise in place of one of PostgreSQL; `where` is the address without the password."""
+    reason = first_line(error)
+    if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
+        return MissingLibrary(f"{where} has no index yet ({reason})", "Run `marklight index`")
+    if isinstance(error, errors.QueryCanceled | errors.LockNotAvailable | errors.DeadlockDetected):
+        return Busy(f"{where} is busy: {reason}", "Try again in a moment")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return StoreError(
+            f"The role of this connection may not do this in {where}: {reason}",
+            "Ask an administrator of the database for the missing right",
+        )
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return StoreError(
+            f"{where} does not accept changes: the server is a replica or read-only",
+            "Use the address of the primary server to update the index",
+        )
+    if isinstance(error, _FULL):
+        return StoreError(
+            f"The server of {where} has no space or memory left: {reason}",
+            f"{_UNCHANGED}. Free some space on the server and run `marklight index`",
+        )
+    if is_lost(error):
+        return ConnectionLost(
+            f"The connection to {where} was lost: {reason}",
+            f"{_UNCHANGED}. Try again; if it fails again, check that the server is running",
+        )
+    return StoreError(f"{where} reports an error: {reason}", "Check the log of the server")
+
+
+def explain_connecting(error: psycopg.Error, where: str) -> StoreError:
+    """Return the error to raise if no connection could be opened."""
+    reason = first_line(error)
+    if isinstance(error, _LOGIN) or any(text in str(error) for text in _LOGIN_MESSAGES):
+        return StoreError(
+            f"{where} refuses the login: {reason}",
+            "Check user and password: in the address, in PGPASSWORD, or in ~/.pgpass",
+        )
+    if isinstance(error, errors.InvalidCatalogName) or (
+        "database" in str(error) and "does not exist" in str(error)
+    ):
+        return StoreError(
+            f"Cannot open {where}: {reason}",
+            "Ask an administrator to create the database: CREATE DATABASE name",
+        )
+    if isinstance(error, errors.TooManyConnections) or "too many clients" in str(error):
+        return Busy(
+            f"The server of {where} has no free connection: {reason}",
+            "Try again in a moment, or raise max_connections on the server",
+        )
+    return StoreError(
+        f"Cannot connect to {where}: {reason}",
+        "Check that the server is running and that the address is right",
+    )
+
+
+def is_lost(error: BaseException) -> bool:
+    """Return true if the error ended the connection, or the server is shutting down."""
+    return isinstance(
+        error,
+        errors.AdminShutdown
+        | errors.CrashShutdown
+        | errors.CannotConnectNow
+        | errors.IdleInTransactionSessionTimeout,
+    ) or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None)
+
+
+def first_line(error: psycopg.Error) -> str:
+    """Return the message of the server without its details, in one line."""
+    message = error.diag.message_primary or str(error) or type(error).__name__
+    # libpq reports a failed attempt for each host that it tried, the last is the most recent.
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return lines[0] if error.diag.message_primary else "; ".join(lines[:3])
