@@ -57,7 +57,7 @@ def binaries() -> Path | None:
 class PostgresServer:
     """One server process: started, stopped, killed and restarted on the same data."""
 
-    def __init__(self, folder: Path, bin: Path, settings: Mapping[str, str | int] = {}) -> None:  # noqa: B006
+    def __init__(self, folder: Path, bin: Path, settings: Mapping[str, str | int] = {}) -> None:
         self.folder = folder
         self.data = folder / "data"
         self.bin = bin
@@ -144,7 +144,7 @@ class PostgresServer:
 
     def kill(self) -> None:
         """Kill the server with all its processes (SIGKILL), as a crash does."""
-        import psutil
+        import psutil  # type: ignore[import-untyped]
 
         if self._process is None or not self.is_running:
             return
@@ -172,6 +172,11 @@ class PostgresServer:
         )
         replica.start(hot_standby="on")
         return replica
+
+    def set(self, **settings: str | int) -> None:
+        """Change settings that were not given at the start, while the server runs."""
+        changes = [f"ALTER SYSTEM SET {key} = '{value}'" for key, value in settings.items()]
+        self.sql(*changes, "SELECT pg_reload_conf()")
 
     def promote(self) -> None:
         """Make a replica the primary."""
@@ -232,6 +237,15 @@ def new_server(**settings: str | int) -> Iterator[PostgresServer]:
         yield server
     finally:
         server.close()
+
+
+@contextmanager
+def replicated(replicas: int = 2, **settings: str | int) -> Iterator[PostgresServer]:
+    """Start a primary with streaming replicas, which are in `server.replicas`."""
+    with new_server(**settings) as server:
+        for _ in range(replicas):
+            server.add_replica()
+        yield server
 
 
 def shared_server() -> PostgresServer:

@@ -103,6 +103,38 @@ def _translate(part: str) -> str:
     return re.escape(part)
 
 
+def posix_pattern(glob: str) -> str:
+    """Return the glob as an anchored regular expression that PostgreSQL understands; it matches as `matches_glob` does."""
+    parts = (
+        _WILDCARDS.get(part, "") if isinstance(part, str) else _posix_part(part.pattern)
+        for part in _pattern(glob).parts
+    )
+    return f"^(?:{''.join(parts)})$"
+
+
+def _posix_part(pattern: str) -> str:
+    """Translate what is between wildcards: a set of characters, or an escaped text."""
+    if pattern == "[^/]":
+        return pattern
+    if not pattern.startswith("["):
+        text = re.sub(r"\\(.)", r"\1", pattern, flags=re.DOTALL)
+        return "".join(sign if sign.isalnum() or sign in "/_" else _code(sign) for sign in text)
+    inner = pattern[1:-1].replace(r"\[", "[").replace(r"\\", "\\")
+    negated = inner.startswith("^")
+    # A range is written with codes, as PostgreSQL has more special characters within brackets than Python.
+    codes = re.sub(
+        r"(.)-(.)|(.)",
+        lambda each: _code(each[3]) if each[3] else f"{_code(each[1])}-{_code(each[2])}",
+        inner[negated:],
+        flags=re.DOTALL,
+    )
+    return f"[{'^' * negated}{codes}]"
+
+
+def _code(sign: str) -> str:
+    return f"\\U{ord(sign):08x}"
+
+
 def has_too_many_wildcards(pattern: str) -> bool:
     """Return true if a pattern has more wildcards than can be matched in bounded time."""
     names = [name for name in pattern.split("/") if name != "**"]

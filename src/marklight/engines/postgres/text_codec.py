@@ -37,7 +37,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _unescape(match: re.Match[str]) -> str:
-    first, second = match[0]
+    first, second = match[0][0], match[0][1]
     if first == _LOW:
         return chr(ord(second) - 1)
     return _HIGH if second == _HIGH else chr(ord(second) - 0x100 + _SURROGATE)
@@ -63,4 +63,4 @@ class UnescapingLoader(TextLoader):
 class UnescapingBinaryLoader(TextBinaryLoader):
     """Reads text in binary format, which is the same."""
 
-    load = UnescapingLoader.load  # type: ignore[assignment]
+    load = UnescapingLoader.load

@@ -1,0 +1,73 @@
+"""Protocol of derived indexes: lexical and vector indexes that a PostgreSQL library takes from different places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+from marklight.ports import LexicalReader, VectorReader
+
+if TYPE_CHECKING:
+    from marklight.engines.postgres.connections import Connections
+    from marklight.engines.postgres.session import PostgresSession
+    from marklight.engines.postgres.snapshot import PostgresSnapshot
+    from marklight.model import Batch, Entry
+
+Reader = TypeVar("Reader", covariant=True)
+
+
+class IndexedEntry(NamedTuple):
+    """An entry with its row numbers."""
+
+    entry: Entry
+    document: int
+    """Row of the document."""
+    chunks: Sequence[int]
+    """Rows of its passages, ascending, in the order of `entry.chunks`."""
+
+
+class Change(NamedTuple):
+    """What a commit changes, with the row numbers that its tables use."""
+
+    batch: Batch
+    inserted: Sequence[IndexedEntry]
+    deleted_documents: Sequence[int]
+    """Rows of documents that the commit deletes or replaces."""
+    deleted_chunks: Sequence[int]
+    """Rows of their passages, ascending. Row numbers are never used again."""
+
+
+class DerivedIndex(Protocol[Reader]):
+    """An index over passages that follows the tables: written by the same transaction, or shipped after it."""
+
+    def apply(self, session: PostgresSession, change: Change) -> None:
+        """Write rows in the transaction of a commit, while other commits do the same.
+
+        The rows of documents and passages are written already. Rows that two commits may write must be written in sorted
+        order with ON CONFLICT, so that no deadlock occurs.
+        """
+
+    def finish(self, session: PostgresSession, change: Change, generation: int) -> None:
+        """Write what must be in the order of commits, in the same transaction; all other commits wait for it."""
+
+    def after_commit(self, connections: Connections) -> None:
+        """Do what need not be in the transaction, such as merging or shipping; an error does not undo the commit."""
+
+    def reader(self, snapshot: PostgresSnapshot) -> Reader:
+        """Return the reader for a snapshot; its session is `snapshot.session`."""
+
+    def clean(self, session: PostgresSession, keep: Iterable[str]) -> int:
+        """Delete what no passage and no model in `keep` uses, in a transaction without other writers; return how many."""
+
+    def check(self, session: PostgresSession) -> list[str]:
+        """Compare the index with the passages, rebuild it if it differs, and return the problems found."""
+
+    def sizes(self, session: PostgresSession) -> Mapping[str, int]:
+        """Return bytes by part, such as {"vectors": 1000}."""
+
+    def close(self) -> None:
+        """Release caches and connections of its own."""
+
+
+LexicalIndex = DerivedIndex[LexicalReader]
+VectorIndex = DerivedIndex[VectorReader]
