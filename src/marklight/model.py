@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
@@ -221,6 +221,33 @@ class Chunk:
         return self.document.path
 
 
+class NodeKind(StrEnum):
+    """Kind of a node in the tree of a document."""
+
+    DOCUMENT = "document"
+    SECTION = "section"
+    PARAGRAPH = "paragraph"
+    LIST_ITEM = "list item"
+    CODE = "code"
+    TABLE = "table"
+
+
+class Node(NamedTuple):
+    """A node in the tree of a document: the document, a section, or a block of text."""
+
+    path: str
+    """Positions among siblings from the root on, such as `0.1.2`; a change in one section leaves those of others as they are."""
+    parent: str
+    """Path of the parent; empty for the document."""
+    position: int
+    """Position in the document, from 0; a parent comes before its children."""
+    kind: NodeKind
+    headings: tuple[str, ...]
+    lines: tuple[int, int]
+    metadata: Mapping[str, Any]
+    """JSON values: `level` and `anchor` of a section, `language` of code, `columns` of a table, `ordered` of a list item."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A document with its passages and sections, which replaces the indexed one in a commit."""
@@ -228,6 +255,15 @@ class Entry:
     document: Document
     chunks: tuple[Chunk, ...]
     sections: tuple[Section, ...] = ()
+    build_nodes: Callable[[Document], tuple[Node, ...]] | None = field(
+        default=None, compare=False, repr=False
+    )
+    """Builds the tree of nodes; called by engines that store it."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Return the tree of the document in document order, parents first; it is built anew in every call."""
+        return self.build_nodes(self.document) if self.build_nodes else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from marklight.ingest.parse import Parsed, Title
 from marklight.ingest.recipe import Chunker
 from marklight.ingest.split import Span, split, trimmed
-from marklight.model import Chunk, Entry, Kind, Section
+from marklight.model import Chunk, Document, Entry, Kind, Node, Section
 from marklight.text import digest
 from marklight.text.markdown import embedding_text
 
@@ -20,7 +21,7 @@ _HAS_CONTENT = re.compile(r"[^\s\-*_=#|:.+<>/]")
 
 
 @dataclass(slots=True)
-class Node:
+class HeadingNode:
     """A heading in the tree of headings; the root is the document and the text before its first heading."""
 
     title: Title | None
@@ -32,7 +33,7 @@ class Node:
     """From the heading to the end of its last subsection, without trailing whitespace."""
     own: Span
     """Its own text, between its heading and the next one."""
-    below: list[Node] = field(default_factory=list)
+    below: list[HeadingNode] = field(default_factory=list)
 
     @property
     def anchor(self) -> str:
@@ -57,7 +58,7 @@ class Draft:
 
     title: str
     headings: tuple[str, ...]
-    node: Node
+    node: HeadingNode
     spans: list[Span]
     merged: tuple[str, ...] = ()
     """The headings of the merged sections."""
@@ -93,13 +94,13 @@ def drafts(parsed: Parsed, sizes: Chunker) -> list[Draft]:
     return [Draft(document.title, (), root, [whole], text=text)]
 
 
-def heading_tree(parsed: Parsed) -> Node:
+def heading_tree(parsed: Parsed) -> HeadingNode:
     """Return the root of the tree of headings."""
     text, starts, titles = parsed.document.text, parsed.starts, parsed.structure.titles
     ends = [*(starts[title.line] for title in titles), len(text)]
     body = starts[min(parsed.body, len(starts) - 1)]
     own = trimmed(text, body, ends[0])
-    root = Node(None, (), (), -1, Span(body, own.end), own)
+    root = HeadingNode(None, (), (), -1, Span(body, own.end), own)
     above = [root]
     for index, (title, end) in enumerate(zip(titles, ends[1:], strict=True)):
         while above[-1].level >= title.level:
@@ -110,7 +111,7 @@ def heading_tree(parsed: Parsed) -> Node:
         after = start if title.text.endswith("…") else starts[title.end]
         own = trimmed(text, after, end)
         last = max(own.end, start + len(text[start:after].rstrip()))
-        node = Node(
+        node = HeadingNode(
             title,
             (*parent.path, title.text) if title.text else parent.path,
             (*parent.anchors, title.anchor),
@@ -125,7 +126,7 @@ def heading_tree(parsed: Parsed) -> Node:
     return root
 
 
-def _section(parsed: Parsed, node: Node, sizes: Chunker) -> Iterator[Draft]:
+def _section(parsed: Parsed, node: HeadingNode, sizes: Chunker) -> Iterator[Draft]:
     """Return the passages of a section and of its subsections."""
     text = parsed.document.text
     if _HAS_CONTENT.search(text, *node.own):
@@ -133,7 +134,7 @@ def _section(parsed: Parsed, node: Node, sizes: Chunker) -> Iterator[Draft]:
     elif not node.below and node.title:
         # A heading without text is a passage by itself.
         yield _draft(parsed, node, node.path, node.whole, sizes)
-    small: list[Node] = []
+    small: list[HeadingNode] = []
     for below in node.below:
         if not below.below and _length([below]) < sizes.min_chars:
             small.append(below)
@@ -145,13 +146,13 @@ def _section(parsed: Parsed, node: Node, sizes: Chunker) -> Iterator[Draft]:
 
 
 def _merge_small(
-    parsed: Parsed, parent: Node, small: Sequence[Node], sizes: Chunker
+    parsed: Parsed, parent: HeadingNode, small: Sequence[HeadingNode], sizes: Chunker
 ) -> Iterator[Draft]:
     """Merge adjacent small siblings into passages of at least `min_chars`.
 
     Only siblings without subsections: text under different headings stays apart.
     """
-    groups: list[list[Node]] = []
+    groups: list[list[HeadingNode]] = []
     for node in small:
         if groups and _length(groups[-1]) < sizes.min_chars:
             groups[-1].append(node)
@@ -170,13 +171,13 @@ def _merge_small(
         yield _draft(parsed, first, parent.path, span, sizes, names)
 
 
-def _length(group: Sequence[Node]) -> int:
+def _length(group: Sequence[HeadingNode]) -> int:
     return group[-1].whole.end - group[0].whole.start
 
 
 def _draft(
     parsed: Parsed,
-    node: Node,
+    node: HeadingNode,
     headings: tuple[str, ...],
     span: Span,
     sizes: Chunker,
@@ -208,7 +209,19 @@ def _entry(parsed: Parsed, made: Sequence[Draft], sizes: Chunker) -> Entry:
     sections: list[Section] = []
     for group in groups:
         _add_parent(parsed, group, chunks, sections)
-    return Entry(parsed.document, tuple(chunks), tuple(sections))
+    return Entry(parsed.document, tuple(chunks), tuple(sections), node_builder(parsed.parser))
+
+
+@cache
+def node_builder(parser: str) -> Callable[[Document], tuple[Node, ...]]:
+    """Return the function that builds the tree of a document; the parser is called again only if it is used."""
+
+    def build(document: Document) -> tuple[Node, ...]:
+        from marklight.ingest.nodes import document_nodes
+
+        return document_nodes(document, parser)
+
+    return build
 
 
 def _add_parent(

@@ -30,7 +30,8 @@ def parse_document(
     lines = text.split("\n")
     front = frontmatter.split(text)
     values = front.values
-    structure = parser(parser_for(id.path, parsers) or "plain").parse(lines, front.lines)
+    parser_name = parser_for(id.path, parsers) or "plain"
+    structure = parser(parser_name).parse(lines, front.lines)
     if front.remark and front.lines:
         structure.blocks.insert(0, Block(Kind.PROSE, 0, 0))
     related = [
@@ -61,7 +62,7 @@ def parse_document(
     )
     starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
     starts[-1] = len(text)
-    return Parsed(document, structure, starts, 0 if front.remark else front.lines)
+    return Parsed(document, structure, starts, 0 if front.remark else front.lines, parser_name)
 
 
 def _outline(structure: Structure, lines: int) -> tuple[Heading, ...]:

@@ -90,6 +90,7 @@ class Parsed:
     """Offset of each line, and of the end of the text."""
     body: int
     """The first line after the frontmatter, counted from 0."""
+    parser: str = "plain"
 
 
 class Parser(Protocol):

@@ -118,11 +118,15 @@ class _Collector:
     def _add_code(self, token: Token) -> None:
         assert token.map is not None
         fenced = token.type == "fence"
-        match = _LANGUAGE.match(token.info) if fenced else None
-        language = match[1].lower() if match else ""
         start = token.map[0] + self.first + fenced
         lines = token.content.removesuffix("\n").split("\n")
-        self.structure.code.append(Code(start, language, lines))
+        self.structure.code.append(Code(start, code_language(token), lines))
+
+
+def code_language(token: Token) -> str:
+    """Return the language of a code block; empty if it names none."""
+    match = _LANGUAGE.match(token.info) if token.type == "fence" else None
+    return match[1].lower() if match else ""
 
 
 def blocks(source: str, env: dict[str, Any]) -> Iterator[list[Token]]:
