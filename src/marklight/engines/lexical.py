@@ -28,6 +28,10 @@ PHRASE_FIELDS = ("body", "title", "headings")
 """The fields that contain the terms of `phrase_texts`."""
 
 
+K1, B = 1.2, 0.75
+"""Parameters of BM25, as in tantivy."""
+
+
 def document_terms(document: Document) -> Mapping[str, list[str]]:
     """Return the terms of the shared fields of a document; computed once for all its passages."""
     return shared_terms({field: getattr(document, field) for field in SHARED})

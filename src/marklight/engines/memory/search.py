@@ -12,7 +12,9 @@ import numpy as np
 from marklight.answer import Filters
 from marklight.engines.lexical import (
     CODE,
+    K1,
     WHOLE,
+    B,
     coverage,
     distinct_terms,
     document_terms,
@@ -30,9 +32,6 @@ from marklight.text import vocabulary_terms
 
 if TYPE_CHECKING:
     from marklight.model import Vector
-
-K1, B = 1.2, 0.75
-"""Parameters of BM25, as in tantivy."""
 
 
 @dataclass(frozen=True, slots=True)
