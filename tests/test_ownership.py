@@ -35,7 +35,9 @@ def test_a_new_index_is_ours(index: Path) -> None:
     assert ownership.is_id(ownership.owner_id(index))
 
 
-@pytest.mark.parametrize("name", ["library.db", "words", "lock", "owner", "looked.json", "history"])
+@pytest.mark.parametrize(
+    "name", ["library.db", "words", "lock", "owner", "refresh.json", "history"]
+)
 def test_a_folder_with_parts_of_an_index_and_no_record_is_foreign(
     tmp_path: Path, name: str
 ) -> None:

@@ -174,7 +174,7 @@ def test_a_document_that_cannot_be_recut_keeps_its_passages(
         lib.index()
         monkeypatch.setattr(Chunker, "__call__", failing_on("Bad"))
         both = [DocumentId("default", name) for name in ("bad.md", "good.md")]
-        assert [entry.document.id.path for entry in lib.ingest.recut(both)] == ["good.md"]
+        assert [entry.document.id.path for entry in lib.ingest.rechunk(both)] == ["good.md"]
 
 
 def became_a_pipe(path: Path) -> None:

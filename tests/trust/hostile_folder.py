@@ -24,7 +24,7 @@ INSIDE = (
     "lock",
     "lock-journal",
     "owner",
-    "looked.json",
+    "refresh.json",
     ".gitignore",
     "history",
     "vectors",

@@ -136,7 +136,7 @@ def test_doctor_compares_the_lexical_index_with_the_text(
     assert [each["path"] for each in found] == ["zebra.md"]
 
 
-@pytest.mark.parametrize("name", ["looked.json", "words/meta.json", "words/marklight.json"])
+@pytest.mark.parametrize("name", ["refresh.json", "words/meta.json", "words/marklight.json"])
 def test_deeply_nested_json_in_an_index_does_not_crash(own: Path, name: str) -> None:
     (own / ".marklight" / name).write_text("[" * 60_000)
     assert [each["path"] for each in _search(own, "copper")] == ["copper.md"]

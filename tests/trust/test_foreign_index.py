@@ -179,7 +179,7 @@ def test_a_dangling_link_in_our_index_creates_no_file(own: Path, place: str) -> 
 
 
 def test_a_fifo_in_our_index_does_not_hang(own: Path) -> None:
-    for place in ("library.db-wal", "lock", "looked.json", "words/marklight.json", "owner"):
+    for place in ("library.db-wal", "lock", "refresh.json", "words/marklight.json", "owner"):
         path = own / ".marklight" / place
         path.unlink(missing_ok=True)
         os.mkfifo(path)

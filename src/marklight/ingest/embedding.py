@@ -57,7 +57,7 @@ class Indexing(ABC):
     embedder: Embedder | None
 
     @abstractmethod
-    def recut(self, ids: Iterable[DocumentId]) -> list[Entry]:
+    def rechunk(self, ids: Iterable[DocumentId]) -> list[Entry]:
         """Return these documents with every passage cut to the token limit of the model."""
 
     def embed_missing(
@@ -74,7 +74,7 @@ class Indexing(ABC):
         if self.embedder is None:
             return
         self._store_model_name(self.embedder, wait_seconds)
-        _embed_passages(self.engine, self.embedder, self.recut, progress, until, first())
+        _embed_passages(self.engine, self.embedder, self.rechunk, progress, until, first())
         if not self.counts().pending:
             _embed_vocabulary(self.engine, self.embedder, progress, until)
 
@@ -138,7 +138,7 @@ def model_name_key(fingerprint: str) -> str:
 def _embed_passages(
     engine: Engine,
     embedder: Embedder,
-    recut: Callable[[Iterable[DocumentId]], Sequence[Entry]],
+    rechunk: Callable[[Iterable[DocumentId]], Sequence[Entry]],
     progress: Progress,
     until: float | None,
     first: Sequence[str],
@@ -171,7 +171,7 @@ def _embed_passages(
         if too_long:
             cut |= too_long
             with engine.writing(COMMIT_SECONDS):
-                if entries := recut(too_long):
+                if entries := rechunk(too_long):
                     engine.commit(Batch(entries=tuple(entries)))
             continue
         matrix = embedder.embed_passages(texts)

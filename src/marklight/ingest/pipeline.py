@@ -95,7 +95,7 @@ class Ingest(Indexing):
 
         update_communities(self.engine)
 
-    def recut(self, ids: Iterable[DocumentId]) -> list[Entry]:
+    def rechunk(self, ids: Iterable[DocumentId]) -> list[Entry]:
         """Return documents with passages over the model's token limit, chunked again with tokens counted."""
         from marklight.ingest.batch import FileBatch
         from marklight.ingest.read import Source

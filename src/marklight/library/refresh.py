@@ -42,7 +42,7 @@ MAX_ATTEMPTS = 10
 """Maximum number of times that the files of an answer are indexed again; one that keeps changing is then shown."""
 BUSY = "Another process is indexing this library; results come from the index as it is"
 BUSY_HERE = "This library is being indexed; results come from the index as it is"
-CURSOR_FILE = "looked.json"
+CURSOR_FILE = "refresh.json"
 """File beside the index. Without it, or if it is damaged, a scan starts at the beginning."""
 _MAX_CURSOR_BYTES = 64_000_000
 

@@ -68,7 +68,7 @@ class OpenDocuments(dict[DocumentId, "OutlinedPage | None"]):
         return [section[1].lines] if section else []
 
 
-def parent_section(chunk: Chunk, documents: OpenDocuments) -> Chunk:
+def parent_passage(chunk: Chunk, documents: OpenDocuments) -> Chunk:
     """Return the parent section of a passage as a chunk; the passage itself if it has none."""
     from marklight.text.markdown import embedding_text
 
@@ -100,7 +100,7 @@ def levels(chunks: Iterable[Chunk], documents: OpenDocuments) -> dict[str, tuple
     others = [id for id in shown if id not in stored]
     indexed = {chunk.id: chunk for chunk in documents.snapshot.documents.chunks(others)}
     return {
-        id: stored.get(id) or documents.levels(indexed.get(id) or parent_section(chunk, documents))
+        id: stored.get(id) or documents.levels(indexed.get(id) or parent_passage(chunk, documents))
         for id, chunk in shown.items()
     }
 

@@ -80,7 +80,7 @@ def _section(id: str, snapshot: Snapshot) -> Chunk | None:
     section = snapshot.documents.section(id)
     chunks = snapshot.documents.chunks_of(section[0]) if section else []
     child = next((chunk for chunk in chunks if chunk.parent == id), None)
-    return context.parent_section(child, context.OpenDocuments(snapshot)) if child else None
+    return context.parent_passage(child, context.OpenDocuments(snapshot)) if child else None
 
 
 def find_document(name: str, snapshot: Snapshot) -> Document | None:

@@ -1,4 +1,4 @@
-"""Identity of a model on a server: fingerprint and stored facts."""
+"""Identity of a model on a server: fingerprint and stored info."""
 
 from __future__ import annotations
 

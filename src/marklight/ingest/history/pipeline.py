@@ -75,7 +75,7 @@ class CommitIngest(Indexing):
             report = self._apply(repository, diff, report, progress, until)
         return report
 
-    def recut(self, ids: Iterable[DocumentId]) -> list[Entry]:
+    def rechunk(self, ids: Iterable[DocumentId]) -> list[Entry]:
         """Return commits with passages over the model's token limit, cut into smaller ones."""
         with self.engine.snapshot() as snapshot:
             documents = [document for id in ids if (document := snapshot.documents.get(id))]

@@ -22,21 +22,21 @@ def model_row(server: Server, kind: Kind, cache_dir: Path | None = None) -> Mode
     from marklight.models.store import ModelRow
 
     embedder = RemoteEmbedder(server, cache_dir)
-    facts = embedder.state.facts if kind == "embedder" else None
+    info = embedder.state.info if kind == "embedder" else None
     return ModelRow(
         name=server.name,
         kind=kind,
         state=f"at {server.address}",
         usable=True,
         default=False,
-        dimension=facts.dimension if facts else 0,
+        dimension=info.dimension if info else 0,
         token_limit=embedder.token_limit if kind == "embedder" else 0,
         licence="",
     )
 
 
 def verify(server: Server, kind: Kind, cache_dir: Path | None = None) -> list[str]:
-    """Send a request to a server, store its facts, and return the problems."""
+    """Send a request to a server, store its model info, and return the problems."""
     from marklight.models.remote.embedder import RemoteEmbedder
     from marklight.models.remote.reranker import RemoteReranker
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from marklight.errors import ModelServerError
 from marklight.models.remote.client import Client, RequestRejected, RetryPolicy
-from marklight.models.remote.server_state import ModelFacts
+from marklight.models.remote.server_state import ModelInfo
 
 if TYPE_CHECKING:
     from marklight.model import Matrix
@@ -51,10 +51,10 @@ class OpenAI:
         vectors = [item.get("embedding") for item in in_order(items, str(server))]
         return parse_vectors(vectors, len(texts), str(server))
 
-    def facts(self, policy: RetryPolicy) -> ModelFacts:
+    def info(self, policy: RetryPolicy) -> ModelInfo:
         """Query the server for the model's dimension, limits and digest."""
         dimension = self.embed([PROBE], policy).shape[1]
-        return ModelFacts(dimension, self._token_limit(policy))
+        return ModelInfo(dimension, self._token_limit(policy))
 
     def _token_limit(self, policy: RetryPolicy) -> int:
         """Return the token limit, which vLLM and some others report; 0 if unknown."""
@@ -86,10 +86,10 @@ class Ollama:
             raise ModelServerError(f"The response of {server} contains no vectors", HINT)
         return parse_vectors(vectors, len(texts), str(server))
 
-    def facts(self, policy: RetryPolicy) -> ModelFacts:
+    def info(self, policy: RetryPolicy) -> ModelInfo:
         """Query the server for the model's dimension, limits and digest."""
         dimension = self.embed([PROBE], policy).shape[1]
-        return ModelFacts(dimension, self._token_limit(policy), self.digest(policy))
+        return ModelInfo(dimension, self._token_limit(policy), self.digest(policy))
 
     def digest(self, policy: RetryPolicy) -> str:
         """Return the digest of the weights, which may change under the same name after a pull."""

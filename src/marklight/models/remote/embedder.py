@@ -15,7 +15,7 @@ from marklight.models.onnx import replace_surrogates
 from marklight.models.remote.api import Ollama, OpenAI, estimate_tokens
 from marklight.models.remote.client import Client, RequestRejected, RetryPolicy
 from marklight.models.remote.server import Server
-from marklight.models.remote.server_state import ModelFacts, ServerState
+from marklight.models.remote.server_state import ModelInfo, ServerState
 from marklight.text import digest
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ MIN_CHARACTERS = 64
 PARALLEL_REQUESTS = 2
 """Default of `threads`: one request is computed while another is in transit."""
 FAILURE_CACHED_SECONDS = 5.0
-"""Seconds during which a failure to read the facts is returned to all callers without a new request."""
+"""Seconds during which a failure to read the model info is returned to all callers without a new request."""
 
 
 class RemoteEmbedder:
@@ -67,25 +67,25 @@ class RemoteEmbedder:
         Before the first response it covers the settings only; nothing is stored under that digest,
         since embedding needs a response.
         """
-        facts_key: tuple[str, ...] = ("never asked",)
+        info_key: tuple[str, ...] = ("never asked",)
         try:
-            facts = self._facts()
-            facts_key = (str(facts.dimension), facts.digest)
+            info = self._info()
+            info_key = (str(info.dimension), info.digest)
         except ModelServerError:
             pass
         server = self.server
         settings_key = (server.kind, server.model, server.query_prefix, server.passage_prefix)
-        return digest(RECIPE, *settings_key, *facts_key)
+        return digest(RECIPE, *settings_key, *info_key)
 
     @property
     def dimension(self) -> int:
-        return self._facts().dimension
+        return self._info().dimension
 
     @property
     def token_limit(self) -> int:
-        facts = self.state.facts
+        info = self.state.info
         return self.server.token_limit or min(
-            (facts.token_limit if facts else 0) or DEFAULT_TOKEN_LIMIT, MAX_TOKEN_LIMIT
+            (info.token_limit if info else 0) or DEFAULT_TOKEN_LIMIT, MAX_TOKEN_LIMIT
         )
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
@@ -128,29 +128,29 @@ class RemoteEmbedder:
         other._time_limited = True
         return other
 
-    def learn(self) -> ModelFacts:
-        """Read the facts from the server and store them."""
+    def learn(self) -> ModelInfo:
+        """Read the model info from the server and store it."""
         began = time.monotonic()
         try:
-            facts = self._api.facts(self._query_policy if self._time_limited else self._policy)
-            if self.server.dimension not in (0, facts.dimension):
+            info = self._api.info(self._query_policy if self._time_limited else self._policy)
+            if self.server.dimension not in (0, info.dimension):
                 raise ModelServerError(
-                    f"{self.server} returned {facts.dimension} numbers per vector, not {self.server.dimension}",
+                    f"{self.server} returned {info.dimension} numbers per vector, not {self.server.dimension}",
                     "Remove model.dimension: this model or server cannot shorten its vectors",
                 )
         except ModelServerError as error:
             self.state.record_failure(error.message, time.monotonic() - began)
             raise
         self.state.record_success()
-        self.state.store_facts(facts)
-        return facts
+        self.state.store_info(info)
+        return info
 
-    def _facts(self) -> ModelFacts:
-        """Return the facts, read from the server once; a recent failure is raised again."""
-        if (known := self.state.facts) is not None:
+    def _info(self) -> ModelInfo:
+        """Return the model info, read from the server once; a recent failure is raised again."""
+        if (known := self.state.info) is not None:
             return known
         with self._shared.lock:
-            if (known := self.state.facts) is not None:
+            if (known := self.state.info) is not None:
                 return known
             failure = self._shared.failure
             if (
@@ -171,7 +171,7 @@ class RemoteEmbedder:
         """Check once per process, before passages are embedded, that the weights are the same as before."""
         if self._time_limited:
             self.state.check_available()
-        known = self.state.facts
+        known = self.state.info
         if known is None and not self._time_limited:
             self.learn()
         if known is None or self._shared.checked or not isinstance(self._api, Ollama):

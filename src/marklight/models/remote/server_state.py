@@ -1,4 +1,4 @@
-"""Persistent state of a model server: facts about its model, its last failure, and whether the user was notified."""
+"""Persistent state of a model server: info about its model, its last failure, and whether the user was notified."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SLOW_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class ModelFacts:
+class ModelInfo:
     """Properties of a model as its server reports them."""
 
     dimension: int
@@ -42,29 +42,29 @@ class ServerState:
         key = digest(server.kind, server.base, server.model, str(server.dimension), size=8)
         self._path = cache_folder(cache_dir) / "models" / "remote" / key
         self._lock = Lock()
-        self._facts: ModelFacts | None = None
+        self._info: ModelInfo | None = None
         self._failed: tuple[float, str] | None = None
         self._loaded_failure = False
 
     @property
-    def facts(self) -> ModelFacts | None:
-        """Return the stored facts; None if there are none."""
+    def info(self) -> ModelInfo | None:
+        """Return the stored model info; None if there is none."""
         with self._lock:
-            if self._facts is None:
+            if self._info is None:
                 stored = self._load(".json")
                 with suppress(TypeError, ValueError, KeyError):
-                    facts = ModelFacts(
+                    info = ModelInfo(
                         int(stored["dimension"]), int(stored["token_limit"]), str(stored["digest"])
                     )
-                    self._facts = facts if facts.dimension > 0 else None
-            return self._facts
+                    self._info = info if info.dimension > 0 else None
+            return self._info
 
-    def store_facts(self, facts: ModelFacts) -> None:
+    def store_info(self, info: ModelInfo) -> None:
         """Store what the server reports now."""
         with self._lock:
-            changed, self._facts = facts != self._facts, facts
+            changed, self._info = info != self._info, info
         if changed:
-            self._store(".json", {"server": str(self.server), **asdict(facts)})
+            self._store(".json", {"server": str(self.server), **asdict(info)})
 
     def check_available(self) -> None:
         """Raise the last failure if it is recent; afterwards let one caller try again."""

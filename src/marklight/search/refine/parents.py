@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from marklight.answer import Hit, Hits, Query, best_first
 from marklight.ports import Tools
-from marklight.search.context import OpenDocuments, parent_section
+from marklight.search.context import OpenDocuments, parent_passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,6 @@ class Parents:
         documents = OpenDocuments(tools.snapshot)
         sections: dict[str, Hit] = {}
         for hit in hits:
-            section = parent_section(hit.chunk, documents)
+            section = parent_passage(hit.chunk, documents)
             sections.setdefault(section.id, replace(hit, chunk=section))
         return best_first(sections.values())
