@@ -26,10 +26,10 @@ def test_our_parameters_are_taken_out_and_those_of_libpq_pass_through() -> None:
         "postgresql://ann:s3cr3t@db1:5433,db2/team?sslmode=verify-full&target_session_attrs=any"
     )
     assert address.library == "docs"
-    assert address.vectors == (Host("q1", 6433), Host("q2", 6333))
+    assert address.vectors == (Host("q1", 6433), Host("q2", 6334))
     assert str(address) == (
         "postgresql://ann@db1:5433,db2/team?sslmode=verify-full&target_session_attrs=any"
-        "&library=docs&vectors=qdrant://q1:6433,q2:6333"
+        "&library=docs&vectors=qdrant://q1:6433,q2:6334"
     )
     assert address.is_server
     assert address.folder is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 import marklight
 from marklight.library.configuration import read_settings
+from marklight.library.folder_settings import ALLOWED
 from tests.making import library, write
 from tests.models.pairs import write_folder
 from tests.models.serving import Behaviour
@@ -124,6 +126,37 @@ def test_no_key_and_no_text_is_sent_to_a_server_that_a_folder_names(
     assert does.requests == []
     assert "model.key_variable" in notice
     assert "reranker.address" in notice
+
+
+@pytest.mark.parametrize("file", ["marklight.toml", "pyproject.toml"])
+def test_no_database_that_a_folder_names_is_connected_to(tmp_path: Path, file: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        port = listener.getsockname()[1]
+        address = f"postgresql://127.0.0.1:{port}/x?vectors=qdrant://127.0.0.1:{port}"
+        text = (
+            f'engine = "{address}&library=stolen"\n'
+            f'postgres = {{connections = 900}}\nqdrant = {{key_variable = "HOME"}}\n'
+            'queue = {embed = "workers"}\n'
+        )
+        header = "[tool.marklight]\n" if file == "pyproject.toml" else ""
+        write(tmp_path, {"a.md": "# Apples\n\nApples.\n", file: header + text})
+        with library(tmp_path) as lib:
+            lib.index()
+            (notice,) = lib.search("apples").notices
+            lib.status(), lib.get("a.md"), lib.tags()
+            assert str(lib.address) == f"file:{tmp_path / '.marklight'}"
+            assert lib.server_settings is None
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    for key in ("engine", "postgres.connections", "qdrant.key_variable", "queue.embed"):
+        assert key in notice
+    assert "127.0.0.1" not in notice
+
+
+def test_no_setting_of_a_server_engine_is_on_the_allow_list() -> None:
+    tables = ("engine", "postgres.", "qdrant.", "queue.")
+    assert [key for key in ALLOWED if key.startswith(tables)] == []
 
 
 def test_a_command_that_a_folder_names_is_not_run(tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ class EngineAddress(NamedTuple):
     library: str = ""
     """PostgreSQL schema of the index."""
     vectors: tuple[Host, ...] = ()
-    """Qdrant nodes; empty if PostgreSQL stores the vectors."""
+    """Qdrant nodes with their gRPC ports; empty if PostgreSQL stores the vectors."""
+    has_password: bool = False
 
     @property
     def is_server(self) -> bool:
@@ -112,7 +113,7 @@ class QdrantSettings:
     timeout_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 10.0
     """Time limit of one request."""
     shards: Annotated[int, Within(0, 10_000)] = 0
-    """Shards of a new collection; 0 creates two for each node."""
+    """Shards of a new collection; 0 creates two for each node of a cluster, one on a single node."""
     replicas: Annotated[int, Within(1, 100)] = 2
     """Copies of each shard of a new collection; at most one on each node."""
     quantization: str = "none"
@@ -190,6 +191,16 @@ def parse_address(address: str) -> EngineAddress:
         return parse(address)
     # Without the address, which may contain a password after a mistyped scheme.
     raise SettingsError(f"engine has an unknown scheme: {scheme[:20]!r}", KNOWN)
+
+
+def shown_address(address: str) -> str:
+    """Return an address as it may be printed, without its password; `…` if that cannot be told apart."""
+    if not address.startswith(tuple(f"{scheme}:" for scheme in SERVER_SCHEMES)):
+        return "…" if "@" in address and "://" in address else address
+    try:
+        return str(parse_address(address))
+    except SettingsError:
+        return "…"
 
 
 def open(

@@ -15,8 +15,9 @@ from urllib.parse import unquote_to_bytes
 from marklight.engines import DEFAULT_LIBRARY, SERVER_SCHEMES, EngineAddress, Host
 from marklight.errors import SettingsError
 
-QDRANT, QDRANT_PORT = "qdrant://", 6333
+QDRANT, QDRANT_PORT = "qdrant://", 6334
 OURS = ("library", "vectors")
+PASSWORDS = ("password", "sslpassword")
 SHOWN = frozenset(
     "host hostaddr port dbname user service sslmode target_session_attrs application_name".split()
 )
@@ -59,7 +60,7 @@ def parse(address: str) -> EngineAddress:
         raise _invalid("it contains @ or / in an unexpected place", ENCODE)
     for part in (login, database, *hosts.split(",")):
         _decoded(part)
-    user = login.partition(":")[0]
+    user, _, password = login.partition(":")
     for host in hosts.split(","):
         _check_host(host)
     kept, ours = _parameters(query)
@@ -72,6 +73,7 @@ def parse(address: str) -> EngineAddress:
         server=server + _query(visible),
         library=_library(ours.get("library", DEFAULT_LIBRARY)),
         vectors=_nodes(ours["vectors"]) if "vectors" in ours else (),
+        has_password=bool(password) or any(key in PASSWORDS for key, _ in kept),
     )
 
 

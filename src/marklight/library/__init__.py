@@ -72,6 +72,11 @@ class Library:
         self.pipeline = compose_pipeline(self.settings)
         address, self.notice = index_address(self.place.folder, self.settings["engine"])
         self.address = engines.parse_address(address)
+        if self.address.has_password and self.settings.sources["engine"].startswith("--set"):
+            raise SettingsError(
+                "The engine given with --set contains a password, which every user of this machine can read",
+                "Set PGPASSWORD, ~/.pgpass or the variable MARKLIGHT_ENGINE instead",
+            )
         if self.settings["queue.embed"] == "workers" and not self.address.is_server:
             raise SettingsError(
                 f'queue.embed = "workers" needs an engine on a server, but engine is {self.address}',

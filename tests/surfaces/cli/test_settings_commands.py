@@ -207,3 +207,32 @@ def test_commits_report_ignored_settings(
     assert more.is_dir()
     found = json.loads(run_cli(capsys, "commits", "zebras", "--json")[1])
     assert any("collections.more" in notice for notice in found["notices"])
+
+
+def test_the_password_of_an_engine_is_never_printed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = "postgresql://ann:s3cr3t@127.0.0.1:1/x?library=docs&password=s3cr3t"
+    write(folder, {"marklight.toml": f'engine = "{address}"\n'})
+    outputs = [run_cli(capsys, *words) for words in (("settings",), ("settings", "--json"))]
+    outputs += [run_cli(capsys, "trust", "--json"), run_cli(capsys, "trust")]
+    for words in (("settings",), ("search", "x"), ("--debug", "status"), ("doctor",), ("index",)):
+        outputs.append(run_cli(capsys, *words))
+    for code, out, err in outputs:
+        assert "s3cr3t" not in out + err, code
+    assert "postgresql://ann@127.0.0.1:1/x?library=docs" in outputs[0][1]
+    monkeypatch.setenv("MARKLIGHT_ENGINE", "postgresql://ann:s3/cr3t@db/x")
+    code, out, err = run_cli(capsys, "search", "x")
+    assert code == 2
+    assert "cr3t" not in out + err
+
+
+def test_a_password_on_the_command_line_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run_cli(
+        capsys, "status", "--in", str(folder), "--set", "engine=postgresql://a:s3cr3t@h/x"
+    )
+    assert code == 2
+    assert "s3cr3t" not in err
+    assert "PGPASSWORD" in err

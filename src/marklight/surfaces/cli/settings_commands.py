@@ -60,7 +60,11 @@ def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -
 
 
 def masked(key: str, value: Any) -> Any:
-    """Return the value, or a placeholder if it is a secret."""
+    """Return the value, or a placeholder if it is a secret; an address of an engine without its password."""
+    if key == "engine":
+        from marklight.engines import shown_address
+
+        return shown_address(value)
     return "…" if key in SECRETS and value else value
 
 
