@@ -35,10 +35,18 @@ class Change(NamedTuple):
     """Rows of documents that the commit deletes or replaces."""
     deleted_chunks: Sequence[int]
     """Rows of their passages, ascending. Row numbers are never used again."""
+    touched: Sequence[int] = ()
+    """Rows of documents that stay and got another file time."""
 
 
 class DerivedIndex(Protocol[Reader]):
     """An index over passages that follows the tables: written by the same transaction, or shipped after it."""
+
+    def prepare(self, connections: Connections) -> None:
+        """Bring the index up to date before a snapshot or a writer opens its transaction.
+
+        Called often, so it should usually do nothing. The library may not exist, and the role may only read.
+        """
 
     def apply(self, session: PostgresSession, change: Change) -> None:
         """Write rows in the transaction of a commit, while other commits do the same.
