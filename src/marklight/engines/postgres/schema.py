@@ -40,7 +40,9 @@ def current_version() -> int:
 
 def lock_key(*parts: str) -> int:
     """Return the key of an advisory lock: 64 bits of a digest."""
-    digest = blake2b("\0".join(("marklight", *parts)).encode("utf-8", "surrogatepass"), digest_size=8)
+    digest = blake2b(
+        "\0".join(("marklight", *parts)).encode("utf-8", "surrogatepass"), digest_size=8
+    )
     return int.from_bytes(digest.digest(), "big", signed=True)
 
 
@@ -156,7 +158,9 @@ def _migrate(connection: AnyConnection, number: int) -> None:
         if statement.strip():
             connection.execute(statement.encode())
     if number == 1:
-        connection.execute("INSERT INTO state (id, library) VALUES (1, $1)", [secrets.token_hex(16)])
+        connection.execute(
+            "INSERT INTO state (id, library) VALUES (1, $1)", [secrets.token_hex(16)]
+        )
     connection.execute("INSERT INTO migrations (version) VALUES ($1)", [number])
 
 
