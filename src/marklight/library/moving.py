@@ -1,0 +1,253 @@
+"""Copy an index into another engine: documents, vectors of all models, communities and manifest; resumable, then verified.
+
+The target is marked as incomplete before the first change and unmarked after both sides were compared. What it already has
+is compared and not written again, so that the same command continues a copy that was interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from marklight.errors import StoreError, UsageError
+from marklight.ingest.chunk import node_builder
+from marklight.ingest.links import GROUPED
+from marklight.ingest.recipe import PARSERS, parser_for
+from marklight.library.contents import (
+    INCOMPLETE,
+    SnapshotSource,
+    Source,
+    Summary,
+    batches,
+    content,
+    group_rows,
+    merge,
+    path_first,
+    row_key,
+    summarize,
+    text_length,
+    vector_record,
+    vector_rows,
+)
+from marklight.model import Batch, DocumentId, Entry, FileState, Vectors
+from marklight.ports import Engine, Progress, Snapshot, no_progress
+
+INCOMPLETE_NOTICE = (
+    "A copy into this index is incomplete, so documents may be missing;"
+    " run the same `marklight copy` or `marklight import` again, or `marklight index`"
+)
+BATCH_VECTORS = 4096
+"""Vectors of one commit: 6 MB with 384 numbers each."""
+BATCH_FAILURES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """The result of a copy: what the target has now, and how much of it was written."""
+
+    source: str
+    target: str
+    documents: int
+    passages: int
+    vectors: int
+    models: tuple[str, ...]
+    digest: str
+    """Equal for two indexes with equal content, whatever their engines."""
+    written_documents: int
+    removed_documents: int
+    written_vectors: int
+    notices: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def copy(
+    source: Source,
+    target: Engine,
+    *,
+    replace_other: bool = False,
+    parsers: Mapping[str, str] | None = PARSERS,
+    wait_seconds: float = 10.0,
+    progress: Progress = no_progress,
+) -> Transfer:
+    """Make the index of `target` equal to a source; refuse one with other content unless `replace_other` is true.
+
+    `parsers` build the trees of documents for an engine that stores them; None if the documents are commits.
+    """
+    with target.writing(wait_seconds):
+        with target.snapshot() as before:
+            manifest, counts = before.status.manifest(), before.status.counts("")
+            empty = not counts.documents and not counts.failed and not before.contents.models()
+        if not (empty or manifest.get(INCOMPLETE) or replace_other):
+            documents = "1 document" if counts.documents == 1 else f"{counts.documents:,} documents"
+            raise UsageError(
+                f"{target.describe()} already contains an index with {documents}",
+                "Use --replace to replace it",
+            )
+        target.commit(Batch(manifest={INCOMPLETE: "incomplete"}))
+        transfer = Transfer(source, target, progress, parsers, fresh=empty)
+        transfer.copy_documents()
+        transfer.copy_vectors()
+        transfer.finish()
+        with target.snapshot() as after:
+            written = SnapshotSource(after)
+            found = summarize(written, files=source.has_file_states, progress=progress)
+        if differences := transfer.summary.differences(found):
+            raise StoreError(
+                f"The copy differs from its source in {', '.join(differences)}",
+                "Another process may have changed the target meanwhile. Run the command again",
+            )
+        target.commit(Batch(manifest={INCOMPLETE: ""}))
+    return transfer
+
+
+class Transfer:
+    """The steps of one copy, and what they read and wrote."""
+
+    def __init__(
+        self,
+        source: Source,
+        target: Engine,
+        progress: Progress,
+        parsers: Mapping[str, str] | None,
+        *,
+        fresh: bool,
+    ) -> None:
+        self.summary = Summary()
+        """Summary of the source."""
+        self.written_documents = self.removed_documents = self.written_vectors = 0
+        self._source, self._target, self._progress = source, target, progress
+        self._parsers, self._fresh = parsers, fresh
+        """True if the target was empty, so that there is nothing to compare."""
+        self._communities: dict[DocumentId, int] = {}
+
+    def copy_documents(self) -> None:
+        """Write documents that are missing or differ, and remove those that the source does not have."""
+        total, files = self._source.counts()[0], self._source.has_file_states
+        with ExitStack() as stack:
+            stored: Iterable[Entry] = ()
+            if not self._fresh:
+                stored = stack.enter_context(self._target.snapshot()).contents.entries()
+            pairs = merge(self._source.entries(), stored, path_first)
+            for group in batches(pairs, lambda pair: text_length(pair[0] or pair[1])):
+                self._progress("Copying documents", self.summary.counts.get("documents", 0), total)
+                ids = [entry.document.id for entry, _ in group if entry]
+                communities = self._source.communities(ids)
+                self._communities.update(communities)
+                changes = _Changes()
+                for entry, old in group:
+                    if entry:
+                        whole = self.summary.add_entry(entry, communities, files=files)
+                        changes.add(entry, whole, old, files=files)
+                    elif old:
+                        changes.removed.append(old.document.id)
+                self.written_documents += len(changes.entries)
+                self.removed_documents += len(changes.removed)
+                changes.entries = [self._with_nodes(entry) for entry in changes.entries]
+                if batch := changes.to_batch():
+                    self._target.commit(batch)
+
+    def _with_nodes(self, entry: Entry) -> Entry:
+        """Return a document with the function that builds its tree, which no source stores."""
+        if self._parsers is None:
+            return entry
+        parser = parser_for(entry.document.id.path, self._parsers) or "plain"
+        return replace(entry, build_nodes=node_builder(parser))
+
+    def copy_vectors(self) -> None:
+        """Write the vectors that are missing; a model with other vectors in the target is dropped from it first."""
+        models, total = self._source.models(), self._source.counts()[1]
+        if not self._fresh:
+            with self._target.snapshot() as snapshot:
+                stored = snapshot.contents.models()
+                kept = [model for model in stored if self._agrees(model, snapshot)]
+            if len(kept) < len(stored):
+                self._target.clean(kept)
+        for model in models:
+            with ExitStack() as stack:
+                stored_rows: Iterable[Vectors] = ()
+                stored_terms: Iterable[Vectors] = ()
+                if not self._fresh:
+                    contents = stack.enter_context(self._target.snapshot()).contents
+                    stored_rows, stored_terms = (
+                        contents.vectors(model),
+                        contents.term_vectors(model),
+                    )
+                own = self._source.vectors(model)
+                for missing in self._missing("vectors", model, own, stored_rows):
+                    self._progress("Copying vectors", self.summary.total("vectors"), total)
+                    self._target.commit(Batch(vectors=missing))
+                    self.written_vectors += len(missing.digests)
+                own = self._source.term_vectors(model)
+                for missing in self._missing("term vectors", model, own, stored_terms):
+                    self._target.commit(Batch(concepts=missing))
+
+    def _agrees(self, model: str, snapshot: Snapshot) -> bool:
+        """Return False if the target has a vector that the source does not have: commits never replace one."""
+        if snapshot.contents.models()[model] != self._source.models().get(model):
+            return False
+        contents = snapshot.contents
+        return all(
+            theirs is None or theirs == ours
+            for own, other in (
+                (self._source.vectors(model), contents.vectors(model)),
+                (self._source.term_vectors(model), contents.term_vectors(model)),
+            )
+            for ours, theirs in merge(vector_rows(own), vector_rows(other), row_key)
+        )
+
+    def _missing(
+        self, part: str, model: str, own: Iterable[Vectors], stored: Iterable[Vectors]
+    ) -> Iterator[Vectors]:
+        """Yield the vectors that the target does not have, in groups, and add all of the source to the summary."""
+        missing: dict[str, bytes] = {}
+        for ours, theirs in merge(vector_rows(own), vector_rows(stored), row_key):
+            if ours:
+                key, row = ours
+                self.summary.add(f"{part} of {model}", vector_record(key, row))
+                if theirs is None:
+                    missing[key] = row
+            if len(missing) >= BATCH_VECTORS:
+                yield group_rows(model, missing)
+                missing = {}
+        if missing:
+            yield group_rows(model, missing)
+
+    def finish(self) -> None:
+        """Write failures, communities and manifest, which belong to all documents together."""
+        failures = list(self._source.failures())
+        if self._source.has_file_states:
+            self.summary.add_failures(failures)
+        with self._target.snapshot() as snapshot:
+            known = {failure.document for failure in snapshot.status.failures()}
+            linked = str(snapshot.links.last_changed())
+        gone = tuple(known - {failure.document for failure in failures})
+        for start in range(0, len(failures), BATCH_FAILURES):
+            self._target.commit(Batch(failures=tuple(failures[start : start + BATCH_FAILURES])))
+        grouped = {GROUPED: linked} if self._source.has_current_communities() else {}
+        manifest = {**self._source.manifest(), **grouped}
+        self._target.commit(Batch(removed=gone, communities=self._communities, manifest=manifest))
+
+
+@dataclass(slots=True)
+class _Changes:
+    """Changes that are collected for one commit."""
+
+    entries: list[Entry] = field(default_factory=list)
+    removed: list[DocumentId] = field(default_factory=list)
+    touched: list[tuple[DocumentId, FileState]] = field(default_factory=list)
+
+    def add(self, entry: Entry, whole: bytes, stored: Entry | None, *, files: bool) -> None:
+        """Add what makes a stored document equal to one of the source."""
+        file = entry.document.file
+        if stored is None or content(stored) != whole:
+            self.entries.append(entry)
+        elif files and stored.document.file != file:
+            self.touched.append((entry.document.id, file))
+
+    def to_batch(self) -> Batch:
+        return Batch(tuple(self.entries), tuple(self.removed), tuple(self.touched))
