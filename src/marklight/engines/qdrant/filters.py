@@ -1,0 +1,152 @@
+"""Filters as conditions of Qdrant: collections, folders, tags, metadata pairs, languages, documents and dates.
+
+Globs, authors and phrases have no equivalent: PostgreSQL evaluates them, and the matching rows become the condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from qdrant_client import grpc as api
+
+from marklight.answer import Filters
+from marklight.engines.metadata_filters import TAG, normalize_tag, required_pairs, time_bounds
+from marklight.engines.qdrant.points import (
+    ADDED,
+    DATES,
+    DOCUMENT,
+    LABELS,
+    REMOVED,
+    document_label,
+    folder_label,
+    language_label,
+    microseconds,
+    pair_label,
+    point_ids,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Rows(Protocol):
+    """Rows that match, or with `exclude` those that do not: of documents, or of passages."""
+
+    @property
+    def column(self) -> str: ...
+
+    @property
+    def rows(self) -> Sequence[int]: ...
+
+    @property
+    def exclude(self) -> bool: ...
+
+
+def is_native(filters: Filters) -> bool:
+    """Return true if Qdrant can evaluate these filters without PostgreSQL."""
+    other = (
+        filters.paths,
+        filters.exclude,
+        filters.files,
+        filters.authors,
+        filters.phrases,
+        filters.without,
+    )
+    return not any(other) and (not filters.also or is_native(filters.also))
+
+
+def has_dates(filters: Filters) -> bool:
+    """Return true if a filter compares dates, which can change without a new passage."""
+    return any(time_bounds(filters)) or bool(filters.also and has_dates(filters.also))
+
+
+def date_conditions(filters: Filters) -> tuple[str, list[str]]:
+    """Return the filters on dates as an SQL condition on a document `d`."""
+    begin, end = time_bounds(filters)
+    conditions = [(" AND d.timestamp >= ?", begin), (" AND d.timestamp < ?", end)]
+    sql = "".join(condition for condition, value in conditions if value)
+    values = [value for _, value in conditions if value]
+    if filters.also:
+        more, others = date_conditions(filters.also)
+        return sql + more, values + others
+    return sql, values
+
+
+def native_filter(filters: Filters, generation: int) -> Any:
+    """Return the condition of native filters, for readers of a generation."""
+    return api.Filter(must=[*_conditions(filters), *_added(generation)], must_not=_gone(generation))
+
+
+def row_filter(rows: Rows, generation: int) -> Any:
+    """Return the condition of rows that PostgreSQL selected."""
+    condition = (
+        api.Condition(has_id=api.HasIdCondition(has_id=point_ids(rows.rows)))
+        if rows.column == "row"
+        else _match(DOCUMENT, rows.rows)
+    )
+    if rows.exclude:
+        excluded = [condition] if rows.rows else []
+        return api.Filter(must=_added(generation), must_not=[*excluded, *_gone(generation)])
+    return api.Filter(must=[condition, *_added(generation)], must_not=_gone(generation))
+
+
+def document_filter(document: int) -> Any:
+    """Return the condition of all passages of a document."""
+    return api.Filter(must=[_match(DOCUMENT, [document])])
+
+
+def living_filter(generation: int) -> Any:
+    """Return the condition of all passages of a generation."""
+    return api.Filter(must=_added(generation), must_not=_gone(generation))
+
+
+def _added(generation: int) -> list[Any]:
+    return [_range(ADDED, lte=generation)]
+
+
+def _gone(generation: int) -> list[Any]:
+    return [_range(REMOVED, lte=generation)]
+
+
+def _conditions(filters: Filters) -> list[Any]:
+    """Return the conditions of native filters, all of which must hold."""
+    conditions: list[Any] = []
+
+    def any_of(labels: Iterable[int]) -> None:
+        conditions.append(_match(LABELS, list(dict.fromkeys(labels))))
+
+    if filters.documents:
+        any_of(document_label(*document) for document in filters.documents)
+    if filters.collections:
+        any_of(folder_label(collection, "") for collection in filters.collections)
+    if filters.within:
+        any_of(folder_label(collection, folder) for collection, folder in filters.within)
+    if filters.tags:
+        any_of(pair_label(TAG, normalize_tag(tag)) for tag in filters.tags)
+    for pair in required_pairs(filters):
+        any_of([pair_label(*pair)])
+    if filters.languages:
+        any_of(language_label(language) for language in filters.languages)
+    begin, end = time_bounds(filters)
+    if begin or end:
+        limits = {"gte": begin, "lt": end}
+        conditions.append(
+            _range(DATES, **{key: microseconds(each) for key, each in limits.items() if each})
+        )
+    if filters.also:
+        conditions += _conditions(filters.also)
+    return conditions
+
+
+def _match(key: str, numbers: Sequence[int]) -> Any:
+    match = (
+        api.Match(integer=numbers[0])
+        if len(numbers) == 1
+        else api.Match(integers=api.RepeatedIntegers(integers=numbers))
+    )
+    return api.Condition(field=api.FieldCondition(key=key, match=match))
+
+
+def _range(key: str, **limits: int) -> Any:
+    return api.Condition(field=api.FieldCondition(key=key, range=api.Range(**limits)))

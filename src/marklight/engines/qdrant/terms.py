@@ -1,0 +1,205 @@
+"""Terms of a passage as a sparse vector: a dimension for each field and term, BM25's share of the term frequency as its value.
+
+A stored value depends on the mean length of its field when the collection was built, which changes with every commit.
+Stored values therefore select candidates. Their exact scores are computed from the term frequencies and field lengths,
+which a sparse vector also contains: the former follow from the values, the latter have dimensions of their own.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from marklight.engines.lexical import CODE, PROSE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+K1, B = 1.2, 0.75
+"""Parameters of BM25, as in tantivy."""
+SATURATION = K1 + 1
+"""The value that a term approaches the more often it occurs."""
+FIELDS = (*PROSE, CODE)
+FIELD_NUMBERS = {field: number for number, field in enumerate(FIELDS)}
+MAX_FREQUENCY = 65_535
+CACHED_DIMENSIONS = 200_000
+"""Dimensions that are kept, some 30 MB: hashing takes half of the time of preparing a passage otherwise."""
+
+
+@lru_cache(maxsize=CACHED_DIMENSIONS)
+def dimension(field: str, term: str) -> int:
+    """Return the dimension of a term in a field: a 32-bit hash."""
+    data = f"{field}\0{term}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(data, digest_size=4).digest(), "little")
+
+
+LENGTH_DIMENSIONS = np.array([dimension("", field) for field in FIELDS], dtype=np.int64)
+"""Dimensions with the length of each field; no term is in a field without a name."""
+
+
+class PassageTerms(NamedTuple):
+    """Terms of one passage: a dimension, its field and its term frequency for each, and the length of every field."""
+
+    dimensions: Integers
+    fields: Integers
+    frequencies: Integers
+    lengths: Integers
+
+    def packed(self) -> bytes:
+        """Return the terms as bytes for the outbox."""
+        return b"".join(
+            (
+                struct.pack("<I", len(self.dimensions)),
+                self.dimensions.astype("<u4").tobytes(),
+                self.frequencies.astype("<u2").tobytes(),
+                self.fields.astype("<u1").tobytes(),
+                self.lengths.astype("<u4").tobytes(),
+            )
+        )
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> PassageTerms:
+        """Return the terms that were packed."""
+        (count,) = struct.unpack_from("<I", data)
+        arrays, at = [], 4
+        for type, size in (("<u4", count), ("<u2", count), ("<u1", count), ("<u4", len(FIELDS))):
+            array = np.frombuffer(data, dtype=type, count=size, offset=at)
+            arrays.append(array.astype(np.int64))
+            at += array.nbytes
+        dimensions, frequencies, fields, lengths = arrays
+        return cls(dimensions, fields, frequencies, lengths)
+
+
+def passage_vector_terms(terms: Mapping[str, Sequence[str]]) -> PassageTerms:
+    """Return the terms of a passage, given by field, by dimension."""
+    known: dict[int, tuple[int, int]] = {}
+    for number, field in enumerate(FIELDS):
+        for term, frequency in Counter(terms[field]).items():
+            # Of two terms with the same hash the first counts.
+            known.setdefault(dimension(field, term), (number, min(frequency, MAX_FREQUENCY)))
+    pairs = np.array(list(known.values()), dtype=np.int64).reshape(-1, 2)
+    return PassageTerms(
+        np.array(list(known), dtype=np.int64),
+        pairs[:, 0],
+        pairs[:, 1],
+        np.array([len(terms[field]) for field in FIELDS], dtype=np.int64),
+    )
+
+
+def stored_lengths(lengths: Integers) -> Integers:
+    """Round lengths as other engines store them in one byte: exact up to 40, then 4 significant bits above 24."""
+    above = np.maximum(lengths - 24, 0)
+    bits = np.ceil(np.log2(above + 1)).astype(np.int64)
+    step = np.maximum(bits - 4, 0)
+    return np.where(step > 0, 24 + (above >> step << step), lengths)
+
+
+def sparse_vector(terms: PassageTerms, reference: Floats) -> tuple[list[int], list[float]]:
+    """Return dimensions and values of a passage, computed with the mean lengths of `reference`."""
+    lengths = stored_lengths(terms.lengths)
+    damping = _damping(lengths[terms.fields], reference[terms.fields])
+    values = SATURATION * terms.frequencies / (terms.frequencies + damping)
+    filled = np.nonzero(lengths)[0]
+    return (
+        [*terms.dimensions.tolist(), *LENGTH_DIMENSIONS[filled].tolist()],
+        [*values.tolist(), *lengths[filled].astype(float).tolist()],
+    )
+
+
+def _damping(lengths: Integers | Floats, means: Floats) -> Floats:
+    damping: Floats = K1 * (1 - B + B * lengths / means)
+    return damping
+
+
+class StoredTerms(NamedTuple):
+    """A sparse vector as Qdrant returns it, sorted by dimension."""
+
+    dimensions: Integers
+    values: Floats
+
+    @classmethod
+    def sorted(cls, dimensions: Iterable[int], values: Iterable[float]) -> StoredTerms:
+        """Return a vector in the order of its dimensions."""
+        given = np.fromiter(dimensions, dtype=np.int64)
+        order = np.argsort(given, kind="stable")
+        return cls(given[order], np.fromiter(values, dtype=np.float64)[order])
+
+    def get(self, wanted: Integers) -> Floats:
+        """Return the values of these dimensions, 0 where it has none."""
+        if not len(self.dimensions):
+            return np.zeros(len(wanted))
+        at = np.minimum(np.searchsorted(self.dimensions, wanted), len(self.dimensions) - 1)
+        return np.where(self.dimensions[at] == wanted, self.values[at], 0.0)
+
+    def terms(self) -> Integers:
+        """Return the dimensions of its terms, without those of field lengths."""
+        return np.setdiff1d(self.dimensions, LENGTH_DIMENSIONS, assume_unique=True)
+
+    def lengths(self) -> Floats:
+        """Return the stored length of every field."""
+        return self.get(LENGTH_DIMENSIONS)
+
+
+class QueryWeights(NamedTuple):
+    """Dimensions of a query, sorted, with the weight (boost × idf) and the field of each."""
+
+    dimensions: Integers
+    weights: Floats
+    fields: Integers
+
+    @classmethod
+    def of(
+        cls, terms: Sequence[str], boosts: Mapping[str, float], idf: Mapping[int, float]
+    ) -> QueryWeights:
+        """Return the weights of the terms that occur; a repeated term has a higher weight."""
+        weights: dict[int, tuple[float, int]] = {}
+        for term, times in Counter(terms).items():
+            for field, boost in boosts.items():
+                own = dimension(field, term)
+                if boost > 0 and own in idf:
+                    before = weights.get(own, (0.0, 0))[0]
+                    weights[own] = before + times * boost * idf[own], FIELD_NUMBERS[field]
+        dimensions = sorted(weights)
+        return cls(
+            np.array(dimensions, dtype=np.int64),
+            np.array([weights[each][0] for each in dimensions]),
+            np.array([weights[each][1] for each in dimensions], dtype=np.int64),
+        )
+
+
+def exact_scores(
+    query: QueryWeights, passages: Sequence[StoredTerms], reference: Floats, means: Floats
+) -> list[float]:
+    """Return BM25 with the mean lengths of now, from values that were stored with those of `reference`."""
+    if not passages:
+        return []
+    values = np.stack([passage.get(query.dimensions) for passage in passages])
+    lengths = np.stack([passage.lengths() for passage in passages])[:, query.fields]
+    before = _damping(lengths, reference[query.fields])
+    frequencies = np.rint(values * before / np.maximum(SATURATION - values, 1e-9))
+    now = _damping(lengths, np.maximum(means[query.fields], 1e-9))
+    shares = SATURATION * frequencies / (frequencies + now)
+    scores: list[float] = (shares @ query.weights).tolist()
+    return scores
+
+
+def highest_score(query: QueryWeights, score: float, reference: Floats, means: Floats) -> float:
+    """Return a bound of the exact scores of passages whose stored values give at most this score.
+
+    The share of a field grows at most by the ratio of the mean lengths, and is never more than its weights allow.
+    """
+    bound = score
+    for field in np.unique(query.fields):
+        growth = float(means[field] / reference[field]) - 1
+        most = SATURATION * float(query.weights[query.fields == field].sum())
+        bound += max(0.0, growth) * min(score, most)
+    return bound
