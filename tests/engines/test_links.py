@@ -44,7 +44,7 @@ def run(folder: Path, sql: str) -> list[tuple[int, ...]]:
 
 
 def is_up_to_date(folder: Path) -> bool:
-    return run(folder, "SELECT paired = linked FROM state") == [(1,)]
+    return run(folder, "SELECT edges_updated = links_changed FROM state") == [(1,)]
 
 
 def hub_degree(engine: Engine) -> int:

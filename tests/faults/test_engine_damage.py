@@ -241,10 +241,10 @@ def test_a_missing_database_is_not_replaced_by_an_empty_one(folder: Path) -> Non
 @pytest.mark.parametrize(
     "harm, message",
     [
-        ("UPDATE concepts SET documents = 99 WHERE term = 'plum'", "frequencies of the vocabulary"),
-        ("DELETE FROM concepts WHERE term = 'plum'", "frequencies of the vocabulary"),
-        ("DELETE FROM callings WHERE row % 2", "titles and headings"),
-        ("UPDATE callings SET last = 99", "titles and headings"),
+        ("UPDATE terms SET documents = 99 WHERE term = 'plum'", "frequencies of the vocabulary"),
+        ("DELETE FROM terms WHERE term = 'plum'", "frequencies of the vocabulary"),
+        ("DELETE FROM titles WHERE row % 2", "titles and headings"),
+        ("UPDATE titles SET last = 99", "titles and headings"),
     ],
 )
 def test_a_check_rebuilds_wrong_derived_tables(folder: Path, harm: str, message: str) -> None:
@@ -268,7 +268,7 @@ def test_a_check_rebuilds_wrong_derived_tables(folder: Path, harm: str, message:
 def test_terms_of_another_tokenizer_version_are_recounted(folder: Path) -> None:
     connection = sqlite3.connect(folder / "library.db")
     connection.execute("UPDATE state SET vocabulary = 'an older fingerprint'")
-    connection.execute("UPDATE concepts SET documents = 1, term = 'old' || term")
+    connection.execute("UPDATE terms SET documents = 1, term = 'old' || term")
     connection.commit()
     connection.close()
     engine = engines.open(folder)

@@ -97,9 +97,9 @@ def endless_vectors(store: Path) -> bytes:
     """Return a database in which the one vector of a model is listed without end."""
     connection = sqlite3.connect(store)
     (root,) = connection.execute(
-        "SELECT rootpage FROM sqlite_master WHERE name = 'vectors_by_place'"
+        "SELECT rootpage FROM sqlite_master WHERE name = 'vectors_by_file_row'"
     ).fetchone()
-    row = connection.execute("SELECT model, place, digest, row FROM vectors").fetchone()
+    row = connection.execute("SELECT model, file_row, digest, row FROM vectors").fetchone()
     connection.close()
     pages = pages_of(store)
     last, key = len(pages), _sized(_record(*row))

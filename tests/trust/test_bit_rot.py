@@ -119,10 +119,10 @@ def test_doctor_names_the_document_and_the_next_search_reads_it_again(docs: Path
 @pytest.mark.parametrize(
     "harm",
     [
-        "UPDATE vectors SET vector = zeroblob(length(vector)) WHERE place = 3",
-        "UPDATE vectors SET vector = x'0000' WHERE place = 3",
-        "UPDATE vectors SET vector = 'text' WHERE place = 3",
-        "UPDATE concept_vectors SET vector = x'0000' WHERE term = 'heron'",
+        "UPDATE vectors SET vector = zeroblob(length(vector)) WHERE file_row = 3",
+        "UPDATE vectors SET vector = x'0000' WHERE file_row = 3",
+        "UPDATE vectors SET vector = 'text' WHERE file_row = 3",
+        "UPDATE term_vectors SET vector = x'0000' WHERE term = 'heron'",
     ],
 )
 def test_a_damaged_vector_is_found_and_computed_again(docs: Path, harm: str) -> None:

@@ -221,7 +221,7 @@ def test_a_settings_file_of_another_user_above_does_not_make_a_library(
 
 def test_doctor_finds_a_damaged_date(own: Path) -> None:
     connection = sqlite3.connect(own / ".marklight" / "library.db")
-    connection.execute("UPDATE documents SET moment = '2035' || substr(moment, 5)")
+    connection.execute("UPDATE documents SET timestamp = '2035' || substr(timestamp, 5)")
     connection.commit()
     connection.close()
     assert "nothing to repair" not in _doctor(own)[1]

@@ -74,8 +74,8 @@ def test_a_copy_gets_its_own_id_and_the_original_is_unchanged(docs: Path) -> Non
 def test_a_damaged_vector_is_not_adopted(docs: Path) -> None:
     moved = docs.rename(docs.with_name("moved"))
     store = sqlite3.connect(moved / ".marklight" / "library.db")
-    store.execute("UPDATE vectors SET vector = zeroblob(length(vector)) WHERE place = 1")
-    store.execute("UPDATE vectors SET vector = x'00' WHERE place = 2")
+    store.execute("UPDATE vectors SET vector = zeroblob(length(vector)) WHERE file_row = 1")
+    store.execute("UPDATE vectors SET vector = x'00' WHERE file_row = 2")
     store.commit()
     store.close()
     with library(moved) as lib:

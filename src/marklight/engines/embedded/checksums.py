@@ -20,7 +20,7 @@ _PASSAGE_COLUMNS = (
 """The columns of a passage that its checksum covers, in the order of the table."""
 
 _DOCUMENT_QUERIES = (
-    "SELECT row, collection, path, digest, recipe, date, record, text FROM documents"
+    "SELECT row, collection, path, digest, recipe, date, record, remarks, text FROM documents"
     " LEFT JOIN contents ON document = row WHERE {row} ORDER BY row",
     "SELECT document, id, headings, anchor, first_line, last_line, span_from, span_to FROM sections"
     " WHERE {document} ORDER BY document, row",
@@ -28,12 +28,12 @@ _DOCUMENT_QUERIES = (
     "SELECT l.document, k.key FROM links l JOIN link_keys k ON k.link = l.row WHERE {l.document}"
     " ORDER BY l.document, l.row, k.key",
     "SELECT document, key, strength FROM names WHERE {document} ORDER BY document, row",
-    "SELECT document, key, value FROM facts WHERE {document} ORDER BY document, key, value",
+    "SELECT document, key, value FROM metadata WHERE {document} ORDER BY document, key, value",
     "SELECT c.document, c.ordinal, g.language FROM chunks c JOIN languages g ON g.chunk = c.row"
     " WHERE {c.document} ORDER BY c.document, c.ordinal, g.language",
 )
 """Queries for the rows that the checksum of a document covers; the first column is the row of the document."""
-_OWNER_COLUMNS = {"vectors": "digest", "concept_vectors": "term"}
+_OWNER_COLUMNS = {"vectors": "digest", "term_vectors": "term"}
 """Column that identifies the owner of a vector, by table."""
 
 

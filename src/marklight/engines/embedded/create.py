@@ -1,8 +1,9 @@
 """Create the database of an index, or replace one that must not be trusted by a new one with the same vectors.
 
 The tables are made in a file under another name, which is renamed when they are complete. A database that was moved, copied or
-restored, or has an unknown schema, is not trusted: documents are read again from their files. Only vectors are copied, if their
-checksum matches with the id of the index as the key. They are read from a private copy of the database, with a time limit.
+restored, or has an unknown schema, is not trusted: documents are read again from their files. The same is done with a database of the
+format before this one. Only vectors are copied, if their checksum matches with the id of the index as the key. They are read from a
+private copy of the database, with a time limit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from pathlib import Path
 from marklight import ownership
 from marklight.engines.embedded.checksums import vector_checksum
 from marklight.engines.embedded.schema import APPLICATION, TABLES, VERSION
-from marklight.engines.embedded.session import Session, check_schema, connect, time_limit
+from marklight.engines.embedded.session import (
+    OlderFormat,
+    Session,
+    check_schema,
+    connect,
+    time_limit,
+)
 from marklight.engines.embedded.sqlite_errors import explain
 from marklight.errors import StoreError
 from marklight.ownership import Provenance
@@ -128,7 +135,7 @@ def make_tables(session: Session, library: str) -> None:
     for statement in TABLES.split(";"):
         session.run(statement)
     session.run(
-        "INSERT INTO state (one, library, vocabulary) VALUES (1, ?, ?)",
+        "INSERT INTO state (id, library, vocabulary) VALUES (1, ?, ?)",
         [library, vocabulary_fingerprint()],
     )
     session.run(f"PRAGMA application_id = {APPLICATION}")
@@ -166,18 +173,27 @@ def _copy_vectors(path: Path, copy: Path, id: str, target: Session) -> int:
         source = connect(copy)
         source.key = id.encode()
         try:
-            check_schema(source)
+            term_vectors = _term_vector_table(source)
             with time_limit(source, _COPY_SECONDS):
                 models = source.all("SELECT row, name, dimension FROM models")
-                return sum(_copy_model(source, target, *model) for model in models)
+                return sum(_copy_model(source, target, term_vectors, *model) for model in models)
         finally:
             source.close()
     except (OSError, StoreError):
         target.run("DELETE FROM models")
         target.run("DELETE FROM vectors")
-        target.run("DELETE FROM concept_vectors")
-        target.run("UPDATE state SET waste = 0")
+        target.run("DELETE FROM term_vectors")
+        target.run("UPDATE state SET unused_vectors = 0")
         return 0
+
+
+def _term_vector_table(source: Session) -> str:
+    """Return the name of the table of term vectors; raise UnknownSchema for a format whose vectors cannot be copied."""
+    try:
+        check_schema(source)
+        return "term_vectors"
+    except OlderFormat:
+        return "concept_vectors"
 
 
 def _copy_file(source: Path, target: Path) -> None:
@@ -190,7 +206,9 @@ def _copy_file(source: Path, target: Path) -> None:
         shutil.copyfileobj(read, write, 1 << 20)
 
 
-def _copy_model(source: Session, target: Session, row: int, name: str, dimension: int) -> int:
+def _copy_model(
+    source: Session, target: Session, term_vectors: str, row: int, name: str, dimension: int
+) -> int:
     if (
         not isinstance(name, str)
         or not isinstance(dimension, int)
@@ -202,21 +220,21 @@ def _copy_model(source: Session, target: Session, row: int, name: str, dimension
     count = 0
     for block in _valid_vectors(source, target, "vectors", "digest", row, dimension):
         target.many(
-            "INSERT OR IGNORE INTO vectors (model, digest, place, vector, checksum)"
+            "INSERT OR IGNORE INTO vectors (model, digest, file_row, vector, checksum)"
             " VALUES (?, ?, ?, ?, ?)",
             ((model, key, count + index, *value) for index, (key, *value) in enumerate(block)),
         )
         count += len(block)
-    for block in _valid_vectors(source, target, "concept_vectors", "term", row, dimension):
+    for block in _valid_vectors(source, target, term_vectors, "term", row, dimension):
         target.many(
-            "INSERT OR IGNORE INTO concept_vectors (model, term, vector, checksum) VALUES (?, ?, ?, ?)",
+            "INSERT OR IGNORE INTO term_vectors (model, term, vector, checksum) VALUES (?, ?, ?, ?)",
             ((model, *columns) for columns in block),
         )
     target.run(
-        "UPDATE models SET places = ?, last_append = ? WHERE row = ?",
+        "UPDATE models SET file_rows = ?, last_append = ? WHERE row = ?",
         [count, secrets.token_hex(8), model],
     )
-    target.run("UPDATE state SET waste = waste + ?", [count])
+    target.run("UPDATE state SET unused_vectors = unused_vectors + ?", [count])
     return count
 
 

@@ -24,7 +24,7 @@ GIVEN_DOCUMENTS = (
 
 _FILE = "d.size, d.mtime_ns, d.ctime_ns, d.digest, d.recipe"
 _FILES = f"SELECT d.collection, d.path, {_FILE} FROM documents d"
-_FACTS = f"{_FILE}, d.moment, d.community"
+_FACTS = f"{_FILE}, d.timestamp, d.community"
 _FACT_COUNT = len(_FACTS.split(","))
 _CHUNKS = f"SELECT {records.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
 
@@ -80,7 +80,7 @@ class EmbeddedDocuments:
     def get(self, id: DocumentId) -> Document | None:
         row = document_row(self._session, id)
         columns = self._session.one(
-            "SELECT collection, path, size, mtime_ns, ctime_ns, digest, recipe, date, record, text"
+            "SELECT collection, path, size, mtime_ns, ctime_ns, digest, recipe, date, record, remarks, text"
             " FROM documents JOIN contents ON document = row WHERE row = ?",
             [row],
         )
@@ -112,7 +112,7 @@ class EmbeddedDocuments:
 
     def find_by_title(self, title: str, filters: Filters, limit: int) -> list[ScoredChunk]:
         name = normalize(title)
-        known = "SELECT 1 FROM callings WHERE name = ?"
+        known = "SELECT 1 FROM titles WHERE title = ?"
         if limit <= 0 or self._session.value(known, [name]) is None:
             return []
         condition, values = self._snapshot.sql_condition(filters)
@@ -121,8 +121,8 @@ class EmbeddedDocuments:
             f" AND c.ordinal BETWEEN n.first AND n.last AND {condition} ORDER BY c.ordinal LIMIT 1"
         )
         rows = self._session.all(
-            f"SELECT id, max(score) FROM (SELECT ({first}) AS id, n.score FROM callings n"
-            " WHERE n.name = ?) WHERE id IS NOT NULL GROUP BY id ORDER BY 2 DESC, 1 LIMIT ?",
+            f"SELECT id, max(score) FROM (SELECT ({first}) AS id, n.score FROM titles n"
+            " WHERE n.title = ?) WHERE id IS NOT NULL GROUP BY id ORDER BY 2 DESC, 1 LIMIT ?",
             [*values, name, limit],
         )
         return [ScoredChunk(*row) for row in rows]

@@ -141,7 +141,7 @@ class EmbeddedEngine:
 
     def count_unused_vectors(self) -> int:
         with self._parts.store.snapshot() as session:
-            return int(session.value("SELECT waste FROM state"))
+            return int(session.value("SELECT unused_vectors FROM state"))
 
     def check(self) -> list[str]:
         from marklight.engines.embedded.repair import check

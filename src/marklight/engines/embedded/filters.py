@@ -145,7 +145,7 @@ def _conditions(filters: Filters) -> tuple[list[str], list[str]]:
         add("any_glob(d.path, ?)", json_list(filters.paths))
     if filters.exclude:
         add("NOT any_glob(d.path, ?)", json_list(filters.exclude))
-    has_pair = "d.row IN (SELECT document FROM facts WHERE key = ? AND value"
+    has_pair = "d.row IN (SELECT document FROM metadata WHERE key = ? AND value"
     if filters.tags:
         tags = json_list(normalize_tag(tag) for tag in filters.tags)
         add(f"{has_pair} IN (SELECT value FROM json_each(?)))", TAG, tags)
@@ -156,22 +156,22 @@ def _conditions(filters: Filters) -> tuple[list[str], list[str]]:
         # Each path is compared once, however many commits changed it: without the LIMIT, SQLite would
         # compare it for each of them.
         add(
-            "d.row IN (SELECT document FROM facts WHERE key = ? AND value IN (SELECT p.value FROM"
-            " (SELECT DISTINCT value FROM facts WHERE key = ? LIMIT -1) p WHERE any_glob(p.value, ?)))",
+            "d.row IN (SELECT document FROM metadata WHERE key = ? AND value IN (SELECT p.value FROM"
+            " (SELECT DISTINCT value FROM metadata WHERE key = ? LIMIT -1) p WHERE any_glob(p.value, ?)))",
             *(FILES, FILES, json_list(files)),
         )
     if authors:
         add(
-            "d.row IN (SELECT document FROM facts WHERE key = ? AND value IN (SELECT p.value FROM"
-            " (SELECT DISTINCT value FROM facts WHERE key = ? LIMIT -1) p JOIN json_each(?) j"
+            "d.row IN (SELECT document FROM metadata WHERE key = ? AND value IN (SELECT p.value FROM"
+            " (SELECT DISTINCT value FROM metadata WHERE key = ? LIMIT -1) p JOIN json_each(?) j"
             " ON instr(p.value, j.value) > 0))",
             *(AUTHOR, AUTHOR, json_list(authors)),
         )
     begin, end = time_bounds(filters)
     if begin:
-        add("d.moment >= ?", begin)
+        add("d.timestamp >= ?", begin)
     if end:
-        add("d.moment < ?", end)
+        add("d.timestamp < ?", end)
     if filters.also:
         others, given = _conditions(filters.also)
         add(" AND ".join(others) or "true", *given)

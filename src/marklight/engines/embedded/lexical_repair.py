@@ -173,7 +173,7 @@ def compact(index: LexicalIndex, session: Session) -> None:
             make_private(index.folder)
             with session.transaction():
                 _record_commit(index, session)
-                session.run("DELETE FROM dead")
+                session.run("DELETE FROM tombstones")
             index.write_stamp(stamp._replace(whole=True))
     except UnusableIndex as error:
         raise explain(error, index.folder) from error
@@ -185,7 +185,7 @@ def _synchronize(folder: Path, session: Session) -> tuple[int, int]:
     """Compare index and tables by row number and checksum; add missing passages and delete extra ones."""
     indexed = _indexed_passages(folder)
     stored: dict[int, int] = dict(session.all("SELECT row, checksum FROM chunks"))
-    tombstones = {row for (row,) in session.each("SELECT chunk FROM dead")}
+    tombstones = {row for (row,) in session.each("SELECT chunk FROM tombstones")}
     rows = {row for row, _ in indexed}
     if len(rows) != len(indexed):
         raise UnusableIndex("it contains passages twice")

@@ -84,14 +84,14 @@ def add(index: LexicalIndex, session: Session, inserted: Sequence[InsertedEntry]
             index.write_stamp(index.stamp().followed_by(commit))
             for passage in inserted_passages(inserted):
                 index.writer.add_document(passage)
-            tombstones = session.all("SELECT chunk FROM dead WHERE since < ?", [before])
+            tombstones = session.all("SELECT chunk FROM tombstones WHERE since < ?", [before])
             delete_passages(index.writer, [row for (row,) in tombstones])
             opstamp = index.writer.commit()
             make_private(index.folder)
     except UnusableIndex as error:
         index.abandon_writer()
         raise explain(error, index.folder) from error
-    session.run("DELETE FROM dead WHERE since < ?", [before])
+    session.run("DELETE FROM tombstones WHERE since < ?", [before])
     session.run("UPDATE state SET opstamp = ?, lexical_commit = ?", [opstamp, commit])
 
 

@@ -36,7 +36,7 @@ class EmbeddedLinks:
         self._session = snapshot.session
 
     def last_changed(self) -> int:
-        return int(self._session.value("SELECT linked FROM state"))
+        return int(self._session.value("SELECT links_changed FROM state"))
 
     def outgoing(self, document: DocumentId) -> list[ResolvedLink]:
         from marklight.engines.embedded import link_resolution
@@ -116,7 +116,7 @@ class EmbeddedLinks:
 
 def is_up_to_date(session: Session) -> bool:
     """Return True if the edge table belongs to the links of this snapshot."""
-    return bool(session.value("SELECT paired = linked FROM state"))
+    return bool(session.value("SELECT edges_updated = links_changed FROM state"))
 
 
 MAX_LINKS_RESOLVED = 2_000
@@ -138,7 +138,7 @@ def rebuild(session: Session) -> None:
     edges = resolved_edges(session)
     session.run("DELETE FROM edges")
     session.many("INSERT INTO edges VALUES (?, ?)", sorted(edges))
-    session.run("UPDATE state SET paired = linked")
+    session.run("UPDATE state SET edges_updated = links_changed")
 
 
 def resolved_edges(session: Session, sources: Collection[int] | None = None) -> set[Edge]:
@@ -204,7 +204,7 @@ def update(
     if affected is not None:
         session.run(f"DELETE FROM edges WHERE source {_THOSE}", [json_list(affected)])
         _insert(session, resolved_edges(session, affected))
-        session.run("UPDATE state SET paired = linked")
+        session.run("UPDATE state SET edges_updated = links_changed")
 
 
 def _insert(session: Session, edges: Iterable[Edge]) -> None:

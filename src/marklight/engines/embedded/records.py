@@ -89,15 +89,14 @@ def encode_record(document: Document) -> str:
                 for heading in document.outline
             ],
             "blocks": dict(document.blocks),
-            "remarks": document.remarks,
         }
     )
 
 
 @raises_damaged
 def document(row: Row, text: str, links: list[Row], names: list[Row]) -> Document:
-    """Decode a document from `collection, path, size, mtime_ns, ctime_ns, digest, recipe, date, record`."""
-    collection, path, *file, digest, recipe, date, record = row
+    """Decode a document from `collection, path, size, mtime_ns, ctime_ns, digest, recipe, date, record, remarks`."""
+    collection, path, *file, digest, recipe, date, record, remarks = row
     metadata = json.loads(record)
     return Document(
         id=DocumentId(collection, path),
@@ -118,7 +117,7 @@ def document(row: Row, text: str, links: list[Row], names: list[Row]) -> Documen
         links=tuple(link(columns) for columns in links),
         names=tuple(Name(key, NameStrength(strength)) for key, strength in names),
         blocks=metadata["blocks"],
-        remarks=tuple(metadata["remarks"]),
+        remarks=decode_texts(remarks),
     )
 
 

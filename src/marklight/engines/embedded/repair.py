@@ -54,7 +54,7 @@ def check(parts: Parts, session: Session) -> list[str]:
         findings += _repair_tables(session)
     findings += _repair_lexical_index(parts, session)
     library = session.value("SELECT library FROM state")
-    for (model,) in session.all("SELECT name FROM models WHERE places > 0"):
+    for (model,) in session.all("SELECT name FROM models WHERE file_rows > 0"):
         findings += _repair_vector_files(parts, session, library, model)
     leftovers = vector_writer.sweep(session, parts.folder, library)
     leftovers += lexical_repair.sweep(parts.lexical.folder)
@@ -85,13 +85,13 @@ def _remove_damaged_documents(session: Session) -> Iterator[str]:
 
 def _remove_damaged_vectors(session: Session) -> Iterator[str]:
     """Delete vectors that do not match their checksums: they are computed again."""
-    for table in ("vectors", "concept_vectors"):
+    for table in ("vectors", "term_vectors"):
         rows = damaged_vectors(session, table)
         if not rows:
             continue
         with session.transaction():
             session.many(f"DELETE FROM {table} WHERE row = ?", ((row,) for row in rows))
-            session.run("UPDATE models SET done = 0")
+            session.run("UPDATE models SET embedded_to = 0")
             session.run("UPDATE state SET generation = generation + 1")
         yield f"{len(rows)} damaged vectors were deleted and will be computed again"
 
@@ -118,21 +118,21 @@ def _repair_dates(session: Session) -> int:
     wrong = [
         (right, row)
         for row, date, mtime_ns, stored in session.all(
-            "SELECT row, date, mtime_ns, moment FROM documents"
+            "SELECT row, date, mtime_ns, timestamp FROM documents"
         )
         if (right := timestamp(date, mtime_ns)) != stored
     ]
-    session.many("UPDATE documents SET moment = ? WHERE row = ?", wrong)
+    session.many("UPDATE documents SET timestamp = ? WHERE row = ?", wrong)
     return len(wrong)
 
 
 def _repair_titles(session: Session) -> str:
     rows = list(_title_rows(session))
-    if sorted(session.all("SELECT document, name, first, last, score FROM callings")) == sorted(
+    if sorted(session.all("SELECT document, title, first, last, score FROM titles")) == sorted(
         rows
     ):
         return ""
-    session.run("DELETE FROM callings")
+    session.run("DELETE FROM titles")
     session.many(INSERT_TITLE, rows)
     return "The table of titles and headings was wrong and has been rebuilt"
 
@@ -159,7 +159,7 @@ def _title_rows(session: Session) -> Iterator[Row]:
 def _repair_terms(session: Session) -> str:
     if session.value("SELECT vocabulary FROM state") != vocabulary_fingerprint():
         return ""  # counted by another version: the next commit counts them again
-    if dict(session.all("SELECT * FROM concepts")) == _document_frequencies(session):
+    if dict(session.all("SELECT * FROM terms")) == _document_frequencies(session):
         return ""
     recount_terms(session)
     return "Document frequencies of the vocabulary were wrong and have been recounted"
@@ -168,8 +168,8 @@ def _repair_terms(session: Session) -> str:
 def recount_terms(session: Session) -> None:
     """Count the documents that contain each term of the vocabulary, from the stored texts."""
     frequencies = _document_frequencies(session)
-    session.run("DELETE FROM concepts")
-    session.many("INSERT INTO concepts VALUES (?, ?)", sorted(frequencies.items()))
+    session.run("DELETE FROM terms")
+    session.many("INSERT INTO terms VALUES (?, ?)", sorted(frequencies.items()))
     session.run("UPDATE state SET vocabulary = ?", [vocabulary_fingerprint()])
 
 

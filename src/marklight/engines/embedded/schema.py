@@ -1,30 +1,29 @@
 """The tables of an index. Row numbers of passages are never reused, and their rows never change.
 
-The statements are split at semicolons, so comments contain none. SQLite stores each statement with the comments inside it,
-and a database with other statements is not opened. So neither the names nor those comments can change without a new format.
-Older than our terms: `callings` (titles and headings), `concepts` (vocabulary), `dead` (tombstones), `facts` (metadata), `moment` (date), `place` (row of a vector file).
+The statements are split at semicolons, so comments contain none. SQLite stores each statement with the comments inside it, and a
+database with other statements is not opened. So neither the names nor those comments can change without a new format.
 """
 
 from __future__ import annotations
 
-VERSION = 5
+VERSION = 6
 """Format of the database; a newer one is not opened."""
 APPLICATION = 0x4D4B4C54
 """`MKLT`: identifies the file among SQLite databases."""
 
 TABLES = """
 CREATE TABLE state (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
+    id INTEGER PRIMARY KEY CHECK (id = 1),
     library TEXT NOT NULL,               -- the id in the marker of the index, derived files carry it too
     generation INTEGER NOT NULL DEFAULT 0,
-    documents INTEGER NOT NULL DEFAULT 0,  -- counted here, so that nobody has to scan
+    documents INTEGER NOT NULL DEFAULT 0,  -- counted here, so that no query scans the tables
     chunks INTEGER NOT NULL DEFAULT 0,
-    waste INTEGER NOT NULL DEFAULT 0,      -- vectors that no passage uses
+    unused_vectors INTEGER NOT NULL DEFAULT 0, -- vectors that no passage uses
     opstamp INTEGER NOT NULL DEFAULT -1,   -- of the lexical index that holds all passages of this generation
     lexical_commit TEXT NOT NULL DEFAULT '', -- a random id: the commit of the lexical index that belongs to this one
-    linked INTEGER NOT NULL DEFAULT 0,     -- the generation in which links or names last changed
-    vocabulary TEXT NOT NULL DEFAULT '',   -- in which way the words of concepts were found
-    paired INTEGER NOT NULL DEFAULT 0      -- the value of linked that edges are right for
+    links_changed INTEGER NOT NULL DEFAULT 0, -- the generation in which links or names last changed
+    edges_updated INTEGER NOT NULL DEFAULT 0, -- the value of links_changed that the edge table belongs to
+    vocabulary TEXT NOT NULL DEFAULT ''    -- the fingerprint of the function that counted the terms
 );
 CREATE TABLE manifest (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
@@ -34,21 +33,23 @@ CREATE TABLE documents (
     collection TEXT NOT NULL, path TEXT NOT NULL,
     size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL,
     digest TEXT NOT NULL, recipe TEXT NOT NULL,
-    date TEXT, moment TEXT NOT NULL,
+    date TEXT, timestamp TEXT NOT NULL,  -- the own date as written, and that date or the file time in UTC
     community INTEGER,
     checksum INTEGER NOT NULL DEFAULT 0, -- of everything stored about the document but its passages
     UNIQUE (path, collection)            -- in this order a path alone is found by it too
 );
 CREATE TABLE contents (
     document INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
-    record TEXT NOT NULL, text TEXT NOT NULL
+    record TEXT NOT NULL, remarks TEXT NOT NULL, text TEXT NOT NULL
 );
-CREATE TABLE facts (
+CREATE INDEX contents_with_remarks ON contents (document) WHERE (remarks <> '');
+-- Frontmatter, tags and other metadata, as pairs of key and value in lower case.
+CREATE TABLE metadata (
     key TEXT NOT NULL, value TEXT NOT NULL,
     document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
     PRIMARY KEY (key, value, document)
 ) WITHOUT ROWID;
-CREATE INDEX facts_of ON facts (document);
+CREATE INDEX metadata_of ON metadata (document);
 CREATE TABLE failures (
     collection TEXT NOT NULL, path TEXT NOT NULL, reason TEXT NOT NULL,
     size INTEGER, mtime_ns INTEGER, ctime_ns INTEGER,
@@ -87,10 +88,10 @@ CREATE TABLE sections (
 CREATE INDEX sections_by_id ON sections (id);
 CREATE INDEX sections_of ON sections (document);
 -- Tombstones: deleted passages that may still be in the lexical index.
-CREATE TABLE dead (chunk INTEGER PRIMARY KEY, since REAL NOT NULL);
+CREATE TABLE tombstones (chunk INTEGER PRIMARY KEY, since REAL NOT NULL);
 
 CREATE TABLE links (
-    row INTEGER PRIMARY KEY,
+    row INTEGER PRIMARY KEY AUTOINCREMENT,
     document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
     type TEXT NOT NULL, target TEXT NOT NULL, fragment TEXT NOT NULL, text TEXT NOT NULL,
     line INTEGER NOT NULL, keys TEXT NOT NULL
@@ -109,52 +110,51 @@ CREATE TABLE names (
 );
 CREATE INDEX names_by_key ON names (key, document, strength);
 CREATE INDEX names_of ON names (document);
--- Source and target of links between different documents.
+-- Rows of the source and the target document of resolved links. Without foreign keys: in PostgreSQL they would lock documents.
 CREATE TABLE edges (
-    source INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
-    target INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    source INTEGER NOT NULL, target INTEGER NOT NULL,
     PRIMARY KEY (source, target)
 ) WITHOUT ROWID;
 CREATE INDEX edges_to ON edges (target, source);
 -- Titles, aliases and headings, folded, with the ordinals of the passages below them.
-CREATE TABLE callings (
+CREATE TABLE titles (
     row INTEGER PRIMARY KEY,
-    name TEXT NOT NULL,
+    title TEXT NOT NULL,
     document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
     first INTEGER NOT NULL, last INTEGER NOT NULL, score REAL NOT NULL
 );
-CREATE INDEX callings_by_name ON callings (name, document, first, last, score);
-CREATE INDEX callings_of ON callings (document);
+CREATE INDEX titles_by_title ON titles (title, document, first, last, score);
+CREATE INDEX titles_of ON titles (document);
 
 CREATE TABLE models (
     row INTEGER PRIMARY KEY AUTOINCREMENT,
     name TEXT NOT NULL UNIQUE,
     dimension INTEGER NOT NULL,
-    epoch INTEGER NOT NULL DEFAULT 0,    -- which file of the matrix
-    places INTEGER NOT NULL DEFAULT 0,   -- how many rows it has, dropped ones included
+    epoch INTEGER NOT NULL DEFAULT 0,    -- number of the vector file, part of its name
+    file_rows INTEGER NOT NULL DEFAULT 0, -- rows of that file, unused ones included
     last_append TEXT NOT NULL DEFAULT '', -- a random id: the append to the file that made it that long
     embedded INTEGER NOT NULL DEFAULT 0, -- passages that have a vector
-    done INTEGER NOT NULL DEFAULT 0      -- all passages up to this row have one
+    embedded_to INTEGER NOT NULL DEFAULT 0 -- all passages up to this row have one
 );
 -- Vectors as the model returned them, float32: float16 would save a tenth of an index and change every score.
 CREATE TABLE vectors (
     row INTEGER PRIMARY KEY,
     model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
-    digest TEXT NOT NULL, place INTEGER NOT NULL, vector BLOB NOT NULL,
+    digest TEXT NOT NULL, file_row INTEGER NOT NULL, vector BLOB NOT NULL,
     checksum INTEGER NOT NULL            -- of the vector and of what it belongs to
 );
-CREATE UNIQUE INDEX vectors_by_digest ON vectors (digest, model, place);
-CREATE INDEX vectors_by_place ON vectors (model, place, digest);
+CREATE UNIQUE INDEX vectors_by_digest ON vectors (digest, model, file_row);
+CREATE INDEX vectors_by_file_row ON vectors (model, file_row, digest);
 
 -- Terms with their document frequency. The most frequent ones are the vocabulary.
-CREATE TABLE concepts (term TEXT PRIMARY KEY, documents INTEGER NOT NULL) WITHOUT ROWID;
-CREATE INDEX concepts_by_frequency ON concepts (documents DESC, term);
+CREATE TABLE terms (term TEXT PRIMARY KEY, documents INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX terms_by_frequency ON terms (documents DESC, term);
 -- A row is never changed and its number never reused, so cached rows stay valid.
-CREATE TABLE concept_vectors (
+CREATE TABLE term_vectors (
     row INTEGER PRIMARY KEY AUTOINCREMENT,
     model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
     term TEXT NOT NULL, vector BLOB NOT NULL,
     checksum INTEGER NOT NULL            -- of the vector and of what it belongs to
 );
-CREATE UNIQUE INDEX concept_vectors_by_term ON concept_vectors (model, term);
+CREATE UNIQUE INDEX term_vectors_by_term ON term_vectors (model, term);
 """

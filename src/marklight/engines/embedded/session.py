@@ -21,6 +21,7 @@ from typing import Any
 
 from marklight.engines.embedded.schema import TABLES, VERSION
 from marklight.errors import Busy, StoreError
+from marklight.model import digest
 from marklight.private_files import create_private, is_plain_file, remove
 
 Row = tuple[Any, ...]
@@ -31,6 +32,8 @@ _KNOWN_STATEMENTS = frozenset(
     re.findall(r"^CREATE [^;]*\)(?: WITHOUT ROWID)?(?=;)", TABLES, re.MULTILINE)
 ) | {"CREATE TABLE sqlite_sequence(name,seq)"}
 """The statements of all tables and indexes, as SQLite stores them."""
+_FORMAT_5 = "6ccbba20e5bbe48c43f071c7352fce8a"
+"""Digest of the statements of format 5, whose vectors are carried over."""
 _CLOCK_STEPS = 100_000
 """Instructions of SQLite's virtual machine between two checks of the clock, about a millisecond."""
 _SCHEMA_SECONDS = 5.0
@@ -39,6 +42,10 @@ _SCHEMA_SECONDS = 5.0
 
 class UnknownSchema(StoreError):
     """Raised for a database with other tables than this version creates."""
+
+
+class OlderFormat(UnknownSchema):
+    """Raised for a database of the format before this one."""
 
 
 def json_list(values: Iterable[Any]) -> str:
@@ -192,6 +199,8 @@ def check_schema(session: Session) -> None:
         statements = {
             sql for (sql,) in session.all("SELECT sql FROM sqlite_master") if sql is not None
         }
+    if version == VERSION - 1 and digest(*sorted(statements)) == _FORMAT_5:
+        raise OlderFormat(f"{session.path} was created by an older version of Marklight")
     if version != VERSION or statements != _KNOWN_STATEMENTS:
         raise UnknownSchema(f"{session.path} has other tables than this version creates")
 

@@ -149,7 +149,7 @@ class EmbeddedSnapshot:
         self.session = session
         self.opened_at = time.monotonic()
         state = session.all(
-            "SELECT generation, library, opstamp, lexical_commit, chunks, waste FROM state"
+            "SELECT generation, library, opstamp, lexical_commit, chunks, unused_vectors FROM state"
         )[0]
         self.generation: int = state[0]
         self.library: str = state[1]
@@ -239,11 +239,11 @@ class EmbeddedMetadata:
 
     def has_key(self, key: str) -> bool:
         key = key.strip().lower()
-        return bool(self._session.value("SELECT 1 FROM facts WHERE key = ? LIMIT 1", [key]))
+        return bool(self._session.value("SELECT 1 FROM metadata WHERE key = ? LIMIT 1", [key]))
 
     def values(self, key: str, limit: int) -> Mapping[str, int]:
         rows = self._session.all(
-            "SELECT value, count(*) FROM facts WHERE key = ? GROUP BY value"
+            "SELECT value, count(*) FROM metadata WHERE key = ? GROUP BY value"
             " ORDER BY 2 DESC, 1 LIMIT ?",
             [key.strip().lower(), max(0, limit)],
         )
@@ -253,7 +253,7 @@ class EmbeddedMetadata:
         from marklight.engines.metadata_filters import TAG
 
         rows = self._session.all(
-            "SELECT value, count(*) FROM facts WHERE key = ? GROUP BY value", [TAG]
+            "SELECT value, count(*) FROM metadata WHERE key = ? GROUP BY value", [TAG]
         )
         return dict(rows)
 
@@ -305,11 +305,11 @@ class EmbeddedStatus:
     def remarks(self) -> list[tuple[DocumentId, str]]:
         return [
             (DocumentId(collection, path), remark)
-            for collection, path, remark in self._session.all(
-                "SELECT d.collection, d.path, each.value FROM documents d"
-                " JOIN contents c ON c.document = d.row, json_each(c.record, '$.remarks') each"
-                " ORDER BY d.collection, d.path, each.key"
+            for collection, path, remarks in self._session.all(
+                "SELECT d.collection, d.path, c.remarks FROM contents c"
+                " JOIN documents d ON d.row = c.document WHERE c.remarks <> '' ORDER BY 1, 2"
             )
+            for remark in records.decode_texts(remarks)
         ]
 
     def damaged_chunks(self, ids: Sequence[str]) -> set[DocumentId]:

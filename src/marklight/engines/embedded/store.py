@@ -16,7 +16,13 @@ from pathlib import Path
 from threading import Lock
 
 from marklight import ownership
-from marklight.engines.embedded.session import Session, UnknownSchema, check_schema, connect
+from marklight.engines.embedded.session import (
+    OlderFormat,
+    Session,
+    UnknownSchema,
+    check_schema,
+    connect,
+)
 from marklight.errors import StoreError
 from marklight.ownership import Provenance
 
@@ -254,6 +260,8 @@ class Store:
             if session.value("SELECT library FROM state") == ownership.owner_id(self.folder):
                 return True
             self._untrusted = "contains the database of another index"
+        except OlderFormat:
+            self._untrusted = "was created by an older version of Marklight"
         except UnknownSchema:
             self._untrusted = "has other tables than this version creates"
         finally:

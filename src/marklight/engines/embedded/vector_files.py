@@ -59,7 +59,7 @@ class VectorFileInfo:
     epoch: int
     """Number of the file: raised when the rows are compacted into a new one."""
     row_count: int
-    """Rows of the file that the snapshot contains, deleted ones included; the column `places`."""
+    """Rows of the file that the snapshot contains, deleted ones included; the column `file_rows`."""
     last_append: str
     """Random id of the append that made the file that long."""
 
@@ -67,7 +67,7 @@ class VectorFileInfo:
 def vector_file_info(session: Session, model: str) -> VectorFileInfo | None:
     """Return the state of a model's vector file; None where nothing was ever embedded with it."""
     row = session.one(
-        "SELECT row, name, dimension, epoch, places, last_append FROM models WHERE name = ?",
+        "SELECT row, name, dimension, epoch, file_rows, last_append FROM models WHERE name = ?",
         [model],
     )
     return VectorFileInfo(*row) if row else None
@@ -229,7 +229,7 @@ class VectorFile:
             end = min(start + _BLOCK_ROWS, self.info.row_count)
             block = np.zeros((end - start, self.info.dimension), dtype=np.float32)
             for place, vector in session.all(
-                "SELECT place, vector FROM vectors WHERE model = ? AND place >= ? AND place < ?"
+                "SELECT file_row, vector FROM vectors WHERE model = ? AND file_row >= ? AND file_row < ?"
                 " AND length(vector) = ?",  # a damaged one is replaced by `doctor`
                 [self.info.model_row, start, end, 4 * self.info.dimension],
             ):

@@ -80,7 +80,7 @@ class EmbeddedVectors:
 
         condition, values = self._snapshot.sql_condition(filters)
         passages = self._session.all(
-            "SELECT c.document, v.place, c.row FROM chunks c CROSS JOIN vectors v ON v.digest = c.digest"
+            "SELECT c.document, v.file_row, c.row FROM chunks c CROSS JOIN vectors v ON v.digest = c.digest"
             f" WHERE v.model = ? AND {condition} ORDER BY c.document, c.ordinal",
             [vectors.model_row, *values],
         )
@@ -107,7 +107,7 @@ class EmbeddedVectors:
 
         def read(ids: Sequence[str]) -> dict[str, int]:
             rows = self._session.all(
-                "SELECT c.id, v.place FROM json_each(?) i CROSS JOIN chunks c ON c.id = i.value"
+                "SELECT c.id, v.file_row FROM json_each(?) i CROSS JOIN chunks c ON c.id = i.value"
                 " CROSS JOIN vectors v ON v.digest = c.digest WHERE v.model = ?",
                 [json_list(ids), vectors.model_row],
             )
@@ -117,7 +117,7 @@ class EmbeddedVectors:
         return {id: vectors.matrix[place].copy() for id, place in places.items()}
 
     def pending(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
-        known = self._session.one("SELECT row, done FROM models WHERE name = ?", [model])
+        known = self._session.one("SELECT row, embedded_to FROM models WHERE name = ?", [model])
         model_row, done = known or (-1, 0)
         lacking = "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = ?)"
         rows: dict[str, int] = {}
@@ -166,7 +166,7 @@ class EmbeddedVectors:
 
         condition, values = rows.condition() if rows else ("true", [])
         passages = self._session.all(
-            "SELECT v.place, c.id FROM chunks c CROSS JOIN vectors v ON v.digest = c.digest"
+            "SELECT v.file_row, c.id FROM chunks c CROSS JOIN vectors v ON v.digest = c.digest"
             f" WHERE v.model = ? AND {condition}",
             [vectors.model_row, *values],
         )
@@ -187,7 +187,7 @@ class EmbeddedVectors:
         def read(missing: Sequence[int]) -> dict[int, tuple[str, ...]]:
             ids: dict[int, tuple[str, ...]] = {}
             for place, id in self._session.all(
-                "SELECT v.place, c.id FROM json_each(?) p CROSS JOIN vectors v ON v.place = p.value"
+                "SELECT v.file_row, c.id FROM json_each(?) p CROSS JOIN vectors v ON v.file_row = p.value"
                 " CROSS JOIN chunks c ON c.digest = v.digest WHERE v.model = ?",
                 [json_list(missing), vectors.model_row],
             ):

@@ -71,7 +71,7 @@ def add(
                 binary.rebuild(session)
             binary.append(rows, append_id)
     session.many(
-        "INSERT INTO vectors (model, digest, place, vector, checksum) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO vectors (model, digest, file_row, vector, checksum) VALUES (?, ?, ?, ?, ?)",
         (
             (
                 *(info.model_row, digest, info.row_count + index, vector),
@@ -104,14 +104,14 @@ def model_file_info(session: Session, vectors: Vectors) -> VectorFileInfo:
 def _update_model(session: Session, info: VectorFileInfo, fresh: list[str], append_id: str) -> None:
     """Update the row count, the counter of embedded passages, and the last row before which all have a vector."""
     session.run(
-        "UPDATE models SET places = places + ?, last_append = ?, embedded = embedded +"
+        "UPDATE models SET file_rows = file_rows + ?, last_append = ?, embedded = embedded +"
         " (SELECT count(*) FROM chunks WHERE digest IN (SELECT value FROM json_each(?)))"
         " WHERE row = ?",
         [len(fresh), append_id, json_list(fresh), info.model_row],
     )
     session.run(
-        "UPDATE models SET done = coalesce("
-        " (SELECT c.row - 1 FROM chunks c WHERE c.row > models.done AND NOT EXISTS"
+        "UPDATE models SET embedded_to = coalesce("
+        " (SELECT c.row - 1 FROM chunks c WHERE c.row > models.embedded_to AND NOT EXISTS"
         "  (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = models.row)"
         "  ORDER BY c.row LIMIT 1),"
         " (SELECT seq FROM sqlite_sequence WHERE name = 'chunks'), 0) WHERE row = ?",
@@ -132,21 +132,21 @@ def clean(session: Session, folder: Path, library: str, keep: Iterable[str]) -> 
         deleted += session.run("DELETE FROM vectors WHERE model = ?", [row])
         session.run("DELETE FROM models WHERE row = ?", [row])
     deleted += session.run(f"DELETE FROM vectors WHERE {UNUSED}")
-    session.run("UPDATE state SET waste = 0")
-    for name, row, count in session.all("SELECT name, row, places FROM models"):
+    session.run("UPDATE state SET unused_vectors = 0")
+    for name, row, count in session.all("SELECT name, row, file_rows FROM models"):
         remaining = [
             vector
             for (vector,) in session.all(
-                "SELECT row FROM vectors WHERE model = ? ORDER BY place", [row]
+                "SELECT row FROM vectors WHERE model = ? ORDER BY file_row", [row]
             )
         ]
         if count - len(remaining) > _MAX_DELETED_SHARE * count:
             session.many(
-                "UPDATE vectors SET place = ? WHERE row = ?",
+                "UPDATE vectors SET file_row = ? WHERE row = ?",
                 ((place, vector) for place, vector in enumerate(remaining)),
             )
             session.run(
-                "UPDATE models SET epoch = epoch + 1, places = ?, last_append = ? WHERE row = ?",
+                "UPDATE models SET epoch = epoch + 1, file_rows = ?, last_append = ? WHERE row = ?",
                 [len(remaining), secrets.token_hex(8), row],
             )
             info = vector_file_info(session, name)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from marklight.model import Matrix, Vector, Vectors
 
 VOCABULARY = (
-    f"SELECT term, documents FROM concepts ORDER BY documents DESC, term LIMIT {VOCABULARY_SIZE}"
+    f"SELECT term, documents FROM terms ORDER BY documents DESC, term LIMIT {VOCABULARY_SIZE}"
 )
 _BLOCK_ROWS = 256
 """Vectors decoded at once: all together would take three times their memory, and twice as long."""
@@ -56,8 +56,7 @@ class EmbeddedVocabulary:
 
     def document_frequencies(self, terms: Sequence[str]) -> Mapping[str, int]:
         rows = self._session.all(
-            "SELECT c.term, c.documents FROM json_each(?) j CROSS JOIN concepts c"
-            " ON c.term = j.value",
+            "SELECT c.term, c.documents FROM json_each(?) j CROSS JOIN terms c ON c.term = j.value",
             [json_list(terms)],
         )
         return dict(rows)
@@ -67,7 +66,7 @@ class EmbeddedVocabulary:
     ) -> Mapping[str, int]:
         end = prefix + chr(sys.maxunicode)
         rows = self._session.all(
-            "SELECT term, documents FROM concepts WHERE term >= ? AND term < ?"
+            "SELECT term, documents FROM terms WHERE term >= ? AND term < ?"
             " AND length(term) BETWEEN ? AND ? ORDER BY documents DESC, term LIMIT ?",
             [prefix, end, min_length, max_length, max(0, limit)],
         )
@@ -101,7 +100,7 @@ class EmbeddedVocabulary:
 
     def terms_without_vector(self, model: str, limit: int) -> list[str]:
         rows = self._session.all(
-            f"SELECT w.term FROM ({VOCABULARY}) w WHERE NOT EXISTS (SELECT 1 FROM concept_vectors v"
+            f"SELECT w.term FROM ({VOCABULARY}) w WHERE NOT EXISTS (SELECT 1 FROM term_vectors v"
             " WHERE v.model = (SELECT row FROM models WHERE name = ?) AND v.term = w.term)"
             " ORDER BY w.documents DESC, w.term LIMIT ?",
             [model, max(0, limit)],
@@ -131,7 +130,7 @@ def _read(
     import numpy as np
 
     pairs = session.all(
-        f"SELECT v.row, w.term FROM ({VOCABULARY}) w CROSS JOIN concept_vectors v"
+        f"SELECT v.row, w.term FROM ({VOCABULARY}) w CROSS JOIN term_vectors v"
         " ON v.model = ? AND v.term = w.term ORDER BY v.row",
         [info.model_row],
     )
@@ -162,7 +161,7 @@ def _matrix(
         matrix[cached] = before.matrix[[known[rows[at]] for at in cached]]
     missing = {row: at for at, row in enumerate(rows) if row not in known}
     stored = session.each(
-        "SELECT row, vector FROM concept_vectors WHERE row IN (SELECT value FROM json_each(?))"
+        "SELECT row, vector FROM term_vectors WHERE row IN (SELECT value FROM json_each(?))"
         " AND length(vector) = ?",
         [json_list(missing), 4 * info.dimension],
     )
@@ -194,11 +193,11 @@ def counting(session: Session, deleted: Iterable[int], inserted: Sequence[Entry]
         recount_terms(session)
         return
     session.many(
-        "INSERT INTO concepts VALUES (?, ?)"
+        "INSERT INTO terms VALUES (?, ?)"
         " ON CONFLICT (term) DO UPDATE SET documents = documents + excluded.documents",
         sorted(item for item in change.items() if item[1]),
     )
-    session.run("DELETE FROM concepts WHERE documents <= 0")
+    session.run("DELETE FROM terms WHERE documents <= 0")
 
 
 def add_vectors(session: Session, vectors: Vectors) -> None:
@@ -213,7 +212,7 @@ def add_vectors(session: Session, vectors: Vectors) -> None:
     info = model_file_info(session, vectors)
     rows = np.ascontiguousarray(vectors.matrix, dtype="<f4")
     session.many(
-        "INSERT OR IGNORE INTO concept_vectors (model, term, vector, checksum) VALUES (?, ?, ?, ?)",
+        "INSERT OR IGNORE INTO term_vectors (model, term, vector, checksum) VALUES (?, ?, ?, ?)",
         (
             (info.model_row, term, vector, vector_checksum(session.key, term, vector))
             for term, row in zip(vectors.digests, rows, strict=True)
@@ -225,7 +224,7 @@ def add_vectors(session: Session, vectors: Vectors) -> None:
 def delete_unused_vectors(session: Session, models: Iterable[str]) -> int:
     """Delete vectors of other models, and of terms that left the vocabulary; return how many."""
     return session.run(
-        "DELETE FROM concept_vectors WHERE model NOT IN"
+        "DELETE FROM term_vectors WHERE model NOT IN"
         " (SELECT row FROM models WHERE name IN (SELECT value FROM json_each(?)))"
         f" OR term NOT IN (SELECT term FROM ({VOCABULARY}))",
         [json_list(models)],

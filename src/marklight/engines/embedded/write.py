@@ -28,8 +28,8 @@ from marklight.engines.names import title_entries_of
 from marklight.levels import entry_levels
 from marklight.model import Batch, DocumentId, Entry
 
-INSERT_TITLE = "INSERT INTO callings (document, name, first, last, score) VALUES (?, ?, ?, ?, ?)"
-"""Statement for the titles and headings of documents; the table is older than the term."""
+INSERT_TITLE = "INSERT INTO titles (document, title, first, last, score) VALUES (?, ?, ?, ?, ?)"
+"""Statement for the titles and headings of documents."""
 
 UNUSED = "NOT EXISTS (SELECT 1 FROM chunks c WHERE c.digest = vectors.digest)"
 """SQL condition: no passage uses the vector."""
@@ -37,7 +37,7 @@ UNUSED = "NOT EXISTS (SELECT 1 FROM chunks c WHERE c.digest = vectors.digest)"
 COUNTERS = (
     ("state", "documents", "(SELECT count(*) FROM documents)"),
     ("state", "chunks", "(SELECT count(*) FROM chunks)"),
-    ("state", "waste", f"(SELECT count(*) FROM vectors WHERE {UNUSED})"),
+    ("state", "unused_vectors", f"(SELECT count(*) FROM vectors WHERE {UNUSED})"),
     (
         "models",
         "embedded",
@@ -107,7 +107,7 @@ def apply(session: Session, batch: Batch) -> list[InsertedEntry]:
     for id, file in batch.touched:
         date = session.value("SELECT date FROM documents WHERE collection = ? AND path = ?", id)
         session.run(
-            "UPDATE documents SET size = ?, mtime_ns = ?, ctime_ns = ?, moment = ?"
+            "UPDATE documents SET size = ?, mtime_ns = ?, ctime_ns = ?, timestamp = ?"
             " WHERE collection = ? AND path = ?",
             [*clamp_times(file), timestamp(date, file.mtime_ns), *id],
         )
@@ -130,7 +130,7 @@ def apply(session: Session, batch: Batch) -> list[InsertedEntry]:
     if deleted or entries:
         new_links = links.new_keys(entries)
         if new_links != old_links:
-            session.run("UPDATE state SET linked = generation")
+            session.run("UPDATE state SET links_changed = generation")
         if old_edges is not None:
             rows = {item.entry.document.id: item.document for item in inserted}
             replaced = {row: rows[id] for id, row in deleted.items() if id in rows}
@@ -156,9 +156,15 @@ def _delete(session: Session, documents: Sequence[int]) -> None:
     chunks = session.value(f"SELECT count(*) FROM chunks WHERE {condition}", values)
     _count_embedded(session, -1, f"c.{condition}", values)
     session.run(
-        f"INSERT INTO dead SELECT row, ? FROM chunks WHERE {condition}", [time.time(), *values]
+        f"INSERT INTO tombstones SELECT row, ? FROM chunks WHERE {condition}",
+        [time.time(), *values],
     )
     session.many("DELETE FROM documents WHERE row = ?", ((row,) for row in documents))
+    session.run(
+        "DELETE FROM edges WHERE source IN (SELECT value FROM json_each(?))"
+        " OR target IN (SELECT value FROM json_each(?))",
+        values * 2,
+    )
     session.run(
         "UPDATE state SET documents = documents - ?, chunks = chunks - ?", [len(documents), chunks]
     )
@@ -210,11 +216,14 @@ def _insert_documents(session: Session, inserted: Sequence[InsertedEntry]) -> No
         ),
     )
     session.many(
-        "INSERT INTO contents VALUES (?, ?, ?)",
-        ((row, encode_record(document), document.text) for row, document in documents),
+        "INSERT INTO contents VALUES (?, ?, ?, ?)",
+        (
+            (row, encode_record(document), encode_texts(document.remarks), document.text)
+            for row, document in documents
+        ),
     )
     session.many(
-        "INSERT INTO facts VALUES (?, ?, ?)",
+        "INSERT INTO metadata VALUES (?, ?, ?)",
         sorted((*fact, row) for row, document in documents for fact in metadata_pairs(document)),
     )
     session.many(
@@ -319,4 +328,4 @@ def counting_unused_vectors(session: Session, batch: Batch) -> Iterator[None]:
     before = session.value(unused, digests)
     yield
     after = session.value(unused, digests)
-    session.run("UPDATE state SET waste = waste + ?", [after - before])
+    session.run("UPDATE state SET unused_vectors = unused_vectors + ?", [after - before])
