@@ -43,6 +43,16 @@ def check_dimension(query: Vector, dimension: int, model: str) -> None:
         )
 
 
+def check_model_dimension(model: str, dimension: int, stored: int) -> None:
+    """Raise StoreError if new vectors of a model have another dimension than its stored ones."""
+    if dimension != stored:
+        raise StoreError(
+            f"The model {model} produces vectors of {dimension} numbers, but the index"
+            f" contains vectors of {stored} numbers under this name",
+            "Give a model that changed another fingerprint",
+        )
+
+
 def sign_bits(vectors: Matrix) -> BinaryVectors:
     """Quantise each row to its sign bits; the last word is padded with zeros."""
     bits = np.packbits(vectors > 0, axis=1)
