@@ -29,7 +29,7 @@ _VECTORS = (
     " AND EXISTS (SELECT 1 FROM chunks c WHERE c.digest = v.digest) ORDER BY v.digest LIMIT ?"
 )
 _TERM_VECTORS = (
-    "SELECT v.term, v.vector FROM concept_vectors v WHERE v.model = ? AND v.term > ?"
+    "SELECT v.term, v.vector FROM term_vectors v WHERE v.model = ? AND v.term > ?"
     f" AND v.term IN (SELECT w.term FROM ({VOCABULARY}) w) ORDER BY v.term LIMIT ?"
 )
 
@@ -59,7 +59,7 @@ class EmbeddedContents:
         return dict(
             self._session.all(
                 "SELECT name, dimension FROM models m WHERE EXISTS (SELECT 1 FROM vectors v WHERE v.model = m.row)"
-                " OR EXISTS (SELECT 1 FROM concept_vectors v WHERE v.model = m.row)"
+                " OR EXISTS (SELECT 1 FROM term_vectors v WHERE v.model = m.row)"
             )
         )
 
