@@ -8,9 +8,10 @@ of living passages and their lengths.
 from __future__ import annotations
 
 import secrets
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,13 +26,13 @@ from marklight.engines.postgres.segments import (
     Passages,
     build,
 )
+from marklight.engines.postgres.session import PostgresSession
+from marklight.errors import StoreError
 
 if TYPE_CHECKING:
     from marklight.engines.postgres.connections import Connections
     from marklight.engines.postgres.indexes import Change
     from marklight.engines.postgres.lexical_search import PostgresLexicalReader
-    from marklight.engines.postgres.session import PostgresSession
-    from marklight.engines.postgres.snapshot import PostgresSnapshot
 
 TABLES = """
 CREATE TABLE segments (
@@ -104,6 +105,27 @@ class PostgresLexical:
     def __init__(self, cache_bytes: int) -> None:
         self.cache = LexicalCache(cache_bytes)
         self._is_prepared = False
+        self.notices: deque[str] = deque()
+        """Notices about automatic repairs, until they are read."""
+
+    def prepare(self, connections: Connections) -> None:
+        """Rebuild the index if another analyzer wrote it; checked once, where the library exists and the role may write."""
+        if self._is_prepared:
+            return
+        from marklight.engines.postgres.lexical_repair import REBUILT, is_outdated, rebuild
+        from marklight.engines.postgres.writers import try_exclusive
+
+        with suppress(StoreError):
+            with connections.connection() as connection:
+                outdated = is_outdated(PostgresSession(connections, connection))
+            self._is_prepared = True
+            if outdated:
+                with try_exclusive(connections) as session:
+                    if session is not None:
+                        with session.transaction():
+                            rebuild(session)
+                        self.notices.append(REBUILT)
+                        self.after_commit(connections)
 
     def apply(self, session: PostgresSession, change: Change) -> None:
         """Add the passages of a commit, and tombstones of the documents that it deletes."""
@@ -124,7 +146,7 @@ class PostgresLexical:
 
         merge_all(connections)
 
-    def reader(self, snapshot: PostgresSnapshot) -> PostgresLexicalReader:
+    def reader(self, snapshot: Any) -> PostgresLexicalReader:
         """Return the reader for a snapshot."""
         from marklight.engines.postgres.lexical_search import PostgresLexicalReader
 
@@ -133,6 +155,12 @@ class PostgresLexical:
     def clean(self, session: PostgresSession, keep: Iterable[str]) -> int:  # noqa: ARG002
         """Return 0: no vectors are here."""
         return 0
+
+    def check(self, session: PostgresSession) -> list[str]:
+        """Compare the index with the passages, rebuild it if it differs, and return the problems found."""
+        from marklight.engines.postgres import lexical_repair
+
+        return lexical_repair.check(session)
 
     def sizes(self, session: PostgresSession) -> Mapping[str, int]:
         """Return the bytes of the index."""

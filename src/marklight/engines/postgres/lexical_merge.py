@@ -15,8 +15,10 @@ import numpy as np
 from marklight.engines.lexical import analyzer_fingerprint
 from marklight.engines.postgres.lexical_index import NewSegment, insert_postings
 from marklight.engines.postgres.posting_blocks import decode_blocks, encode_blocks
+from marklight.engines.postgres.schema import lock_key
 from marklight.engines.postgres.segments import (
     MAX_PASSAGES,
+    NO_ROWS,
     Ints,
     Passages,
     PostingTable,
@@ -62,14 +64,18 @@ def _merge_once(session: PostgresSession) -> bool:
     if not _choose(session):  # without a lock: most commits need no merge
         return False
     with session.transaction():
-        lock = "SELECT pg_try_advisory_xact_lock(hashtextextended('marklight merge ' || current_schema(), 0))"
-        if not session.value(lock):
+        if not session.value("SELECT pg_try_advisory_xact_lock(?)", [merge_key(session)]):
             return False
         # Statements of the transaction see what an earlier merge committed.
         chosen = _choose(session)
         if chosen:
             merge_segments(session, chosen)
         return bool(chosen)
+
+
+def merge_key(session: PostgresSession) -> int:
+    """Return the key of the advisory lock under which segments are replaced."""
+    return lock_key(session.connections.address.library, "merge")
 
 
 def _choose(session: PostgresSession) -> list[int]:
@@ -125,6 +131,17 @@ def _tombstones(session: PostgresSession) -> Ints:
     """Return all documents that were deleted while their segment stayed."""
     rows = session.all("SELECT deleted FROM segments WHERE deleted <> ''")
     return np.unique(np.frombuffer(b"".join(row for (row,) in rows), "<i8"))
+
+
+def living_passages(session: PostgresSession) -> list[tuple[Ints, Ints]]:
+    """Return the rows of all passages of the index that are not deleted, and of their documents, by segment."""
+    deleted = _tombstones(session)
+    found = [(NO_ROWS, NO_ROWS)]
+    for columns in session.all("SELECT passage_rows, document_rows, lengths FROM segments"):
+        passages = Passages.decode(*columns)
+        living = ~passages.of_documents(deleted)
+        found.append((passages.rows[living], passages.documents[living]))
+    return found
 
 
 def merge_segments(session: PostgresSession, ids: Sequence[int]) -> None:

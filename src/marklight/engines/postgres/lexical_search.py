@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from operator import itemgetter
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,15 +22,19 @@ from marklight.engines.lexical import (
 from marklight.engines.postgres import bm25
 from marklight.engines.postgres.lexical_cache import Found, Key, LexicalCache, StoredSegment
 from marklight.engines.postgres.posting_blocks import find_postings
-from marklight.engines.postgres.segments import FIELDS, DamagedSegment, Ints, Passages, term_key
+from marklight.engines.postgres.segments import (
+    FIELDS,
+    NO_ROWS,
+    DamagedSegment,
+    Ints,
+    Passages,
+    term_key,
+)
 from marklight.errors import StoreError
 from marklight.ports import ScoredChunk, TermCoverage
 
 if TYPE_CHECKING:
     from marklight.engines.postgres.session import PostgresSession
-    from marklight.engines.postgres.snapshot import PostgresSnapshot
-
-NO_ROWS: Ints = np.empty(0, np.int64)
 
 _SEGMENTS = """
 SELECT s.id, k.id IS NOT NULL, s.analyzer, s.net_passages, s.net_lengths,
@@ -62,10 +66,18 @@ UNION ALL (SELECT row, id FROM chunks WHERE row = ANY($2::bigint[]) ORDER BY id 
 """Ids of passages, and of passages with equal scores the first ones by id."""
 
 
+class _LastSearch(NamedTuple):
+    """The last search: several retrievers of one query repeat it, some with a lower limit."""
+
+    key: tuple[object, ...]
+    limit: int
+    results: list[ScoredChunk]
+
+
 class PostgresLexicalReader:
     """Inverted index of one snapshot; its list of segments is read on first use."""
 
-    def __init__(self, snapshot: PostgresSnapshot, cache: LexicalCache) -> None:
+    def __init__(self, snapshot: Any, cache: LexicalCache) -> None:
         self._snapshot = snapshot
         self._session: PostgresSession = snapshot.session
         self._cache = cache
@@ -73,6 +85,7 @@ class PostgresLexicalReader:
         self._segments: list[bm25.Segment] | None = None
         self._passages = 0
         self._totals: tuple[int, ...] = ()
+        self._last = _LastSearch((), 0, [])
         self._rows: dict[str, int] = {}
         """Rows of passages that this reader returned, by id."""
 
@@ -85,13 +98,23 @@ class PostgresLexicalReader:
         rows = self._snapshot.row_filter(filters)
         if rows is not None and rows.matches_nothing:
             return []
+        key = (*terms, *used.items(), filters)
+        last = self._last  # another thread may replace it meanwhile
+        if last.key != key or last.limit < limit:
+            results = self._search(terms, used, rows, limit)
+            last = self._last = _LastSearch(key, limit, results)
+        return last.results[:limit]
+
+    def _search(
+        self, terms: Sequence[str], boosts: Mapping[str, float], rows: Any, limit: int
+    ) -> list[ScoredChunk]:
         postings = self._postings(terms)
         segments = self._open()
         best = bm25.search(
             segments,
             self._cache.table(self._passages, self._totals),
             terms,
-            used,
+            boosts,
             postings.get,
             [_mask(segment, rows) for segment in segments],
             limit,

@@ -29,6 +29,7 @@ WHOLE_TIMES = {FIELDS.index(field): TITLE_TIMES if field == "title" else 1 for f
 """How often `whole` repeats each prose field, by number; of itself, what the others do not explain."""
 
 Ints = NDArray[np.int64]
+NO_ROWS: Ints = np.empty(0, np.int64)
 
 
 class DamagedSegment(ValueError):
@@ -71,6 +72,15 @@ class Passages:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def compare_lengths(self, frequencies: Ints) -> str:
+        """Return a problem unless the lengths are the sums of the stored frequencies, a row for each field."""
+        lengths = frequencies.copy()
+        for field, times in WHOLE_TIMES.items():
+            if field != WHOLE_NUMBER:
+                lengths[WHOLE_NUMBER] += times * frequencies[field]
+        equal = (length_codes(lengths) == self.lengths).all()
+        return "" if equal else "the lengths of its passages differ from their postings"
 
     @cached_property
     def _by_document(self) -> tuple[Ints, Ints | None]:
