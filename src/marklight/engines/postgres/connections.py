@@ -22,6 +22,7 @@ from marklight.engines.postgres.text_codec import (
     UnescapingBinaryLoader,
     UnescapingLoader,
 )
+from marklight.engines.postgres.vector_codec import Packed, PackedDumper
 from marklight.errors import Busy, StoreError
 
 MAX_CONNECTIONS = 12
@@ -48,9 +49,13 @@ class ServerAddress(NamedTuple):
 
     dsn: str
     library: str
+    shown: str = ""
+    """The address without password, for messages; taken from the connection string if it is empty."""
 
     def __str__(self) -> str:
-        """Return the address without password and options."""
+        """Return the address without password."""
+        if self.shown:
+            return self.shown
         parts = conninfo_to_dict(self.dsn)
         hosts = str(parts.get("host") or parts.get("hostaddr") or "localhost").split(",")
         ports = str(parts.get("port") or "5432").split(",")
@@ -199,6 +204,7 @@ class Connections:
         adapters = connection.adapters
         adapters.register_dumper(str, EscapingDumper)
         adapters.register_dumper(int, Int8BinaryDumper)
+        adapters.register_dumper(Packed, PackedDumper)
         for type_name in ("text", "varchar", "name"):
             adapters.register_loader(type_name, UnescapingLoader)
             adapters.register_loader(type_name, UnescapingBinaryLoader)

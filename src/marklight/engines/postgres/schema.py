@@ -24,9 +24,10 @@ _LOCK_SECONDS = 60.0
 
 
 def _create_tables() -> str:
-    from marklight.engines.postgres.tables import TABLES
+    from marklight.engines.postgres import tables, vector_table
+    from marklight.engines.qdrant import tables as qdrant_tables
 
-    return TABLES
+    return tables.TABLES + vector_table.TABLES + qdrant_tables.TABLES
 
 
 MIGRATIONS: Sequence[Callable[[], str]] = (_create_tables,)

@@ -27,7 +27,12 @@ def explain(error: psycopg.Error, where: str) -> StoreError:
     reason = first_line(error)
     if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
         return MissingLibrary(f"{where} has no index yet ({reason})", "Run `marklight index`")
-    if isinstance(error, errors.QueryCanceled | errors.LockNotAvailable | errors.DeadlockDetected):
+    if isinstance(error, errors.QueryCanceled):
+        return StoreError(
+            f"A statement on {where} took too long and was cancelled: {reason}",
+            "Try again when the server is less busy, or raise postgres.statement_seconds",
+        )
+    if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected):
         return Busy(f"{where} is busy: {reason}", "Try again in a moment")
     if isinstance(error, errors.InsufficientPrivilege):
         return StoreError(

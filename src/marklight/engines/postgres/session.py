@@ -12,6 +12,8 @@ import psycopg
 from psycopg import RawServerCursor, sql
 
 from marklight.engines.postgres.connections import AnyConnection, Connections
+from marklight.engines.postgres.schema import READ_STATE, check_version
+from marklight.engines.postgres.server_errors import MissingLibrary
 from marklight.engines.postgres.statements import translate
 from marklight.engines.relational.session import Row
 from marklight.errors import StoreError
@@ -199,3 +201,35 @@ class SnapshotSession(PostgresSession):
             with lock:
                 self.connections.give_back(connection)
         self._members = []
+
+
+def open_snapshot(
+    connections: Connections, statement_seconds: float
+) -> tuple[SnapshotSession, Row]:
+    """Begin a read-only transaction and read the state of the library, in one round trip.
+
+    Statements that take longer than `statement_seconds` are cancelled; 0 for no limit.
+    """
+    connection = connections.borrow()
+    try:
+        cursor = connection.execute(
+            f"{_READ_ONLY}; SET LOCAL statement_timeout = {round(statement_seconds * 1000)};"
+            f" SELECT pg_export_snapshot(); {READ_STATE}".encode(),
+            prepare=False,
+        )
+        rows = []
+        while True:
+            rows.append(cursor.fetchone() if cursor.description else None)
+            if not cursor.nextset():
+                break
+        exported, state = rows[-2:]
+        assert exported is not None
+        if state is None:
+            raise MissingLibrary(f"{connections.address} has no index yet", "Run `marklight index`")
+        check_version(state[0], str(connections.address))
+    except BaseException as error:
+        connections.give_back(connection)
+        if isinstance(error, psycopg.Error):
+            raise connections.explain(error) from error
+        raise
+    return SnapshotSession(connections, connection, exported[0]), state

@@ -7,7 +7,7 @@ has a connection of its own.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import local
 
@@ -30,8 +30,10 @@ A server has room for 64 locks per allowed connection, 6,400 by default.
 class Writers(local):
     """Connections of the threads that hold the writer lock; every thread sees only its own."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, prepare: Callable[[], None]) -> None:
+        """Take what brings derived indexes up to date: called before the lock is taken."""
         self.connections = connections
+        self._prepare = prepare
         self._depth = 0
         self._session: PostgresSession | None = None
 
@@ -81,6 +83,7 @@ class Writers(local):
         deadline = time.monotonic() + wait_seconds
         connection = self._connect(wait_seconds)
         try:
+            self._prepare()
             key = schema.writer_key(self.connections.address.library)
             remaining = deadline - time.monotonic()
             self._lock(connection, "pg_advisory_lock_shared", key, remaining)
