@@ -187,8 +187,10 @@ class Serve:
     """Port to listen on; 0 chooses a free one."""
     token: str = ""
     """Token that clients must send as `Authorization: Bearer …`; if empty, no token is required, and `host` must be loopback."""
+    workers: Annotated[int, Within(1, 64)] = 1
+    """Number of processes that answer requests, each with a model of its own; one per core makes use of all cores."""
     searches: Annotated[int, Within(1, 1000)] = 16
-    """Maximum number of concurrent searches; others wait."""
+    """Maximum number of concurrent searches in each process; others wait."""
     wait_seconds: Annotated[float, Within(0, 600)] = 5.0
     """Time limit of a request that waits for a free slot; then it is rejected with status 503."""
     timeout_seconds: Annotated[float, Within(0.1, 600)] = 20.0

@@ -110,6 +110,11 @@ class Watcher:
         progress = self.progress
         return progress is not None and not progress.phase.startswith("Embedding")
 
+    @property
+    def text_was_tried(self) -> bool:
+        """Return true once the first indexing run is over."""
+        return self._text_tried.is_set()
+
     def wait_for_text(self) -> bool:
         """Wait a moment for the first run, which suffices for a small library; return true if it is over."""
         return self._text_tried.wait(FIRST_SECONDS)

@@ -24,10 +24,13 @@ Value = TypeVar("Value")
 class LibraryHost:
     """An open library with its file watcher and a limit on concurrent calls."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(
+        self, library: Library, make_watcher: Callable[[Library], Watcher] = Watcher
+    ) -> None:
         limits = library.serve
         self.library = library
-        self.watcher = Watcher(library)
+        self.make_watcher = make_watcher
+        self.watcher = make_watcher(library)
         self.wait_seconds = limits.wait_seconds
         self.last_used = time.monotonic()
         self._calls: Counter[int] = Counter()
@@ -96,7 +99,7 @@ class LibraryHost:
         fresh = await anyio.to_thread.run_sync(self.library.reopened)
         before, self.library = self.library, fresh
         listeners, old = self.watcher.listeners, self.watcher
-        self.watcher = Watcher(fresh)
+        self.watcher = self.make_watcher(fresh)
         self.watcher.listeners = listeners
         await anyio.to_thread.run_sync(old.close)
         self.watcher.start()

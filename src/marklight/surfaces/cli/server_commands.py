@@ -16,7 +16,7 @@ from marklight.surfaces.cli.output import Bar, note, show, show_json
 
 if TYPE_CHECKING:
     from marklight.surfaces.daemon.discovery import State
-    from marklight.surfaces.daemon.process import Daemon
+    from marklight.surfaces.daemon.process import Daemon, Monitor
 
 REDRAW_SECONDS = 0.2
 
@@ -44,8 +44,15 @@ REDRAW_SECONDS = 0.2
 @click.option(
     "--token", metavar="TOKEN", help="Require clients to send `Authorization: Bearer TOKEN`."
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="Answer requests by N processes (default: serve.workers, 1); one per core makes use of all cores.",
+)
 @click.option("--detach", is_flag=True, help="Run in the background; return once it is ready.")
 @click.option("--leave-idle", is_flag=True, hidden=True)
+@click.option("--worker-sockets", hidden=True)
 @AS_JSON
 @SET
 def serve(
@@ -56,6 +63,7 @@ def serve(
     assignments: tuple[str, ...],
     detach: bool,
     leave_idle: bool,
+    worker_sockets: str | None,
     **options: Any,
 ) -> int:
     """Serve a library: web page, HTTP API, and MCP at /mcp.
@@ -65,6 +73,10 @@ def serve(
     `serve status [PATH]` shows the running daemon and `serve stop [PATH]` stops it. To serve a folder
     named status or stop, write ./status or ./stop.
     """
+    if worker_sockets:
+        from marklight.surfaces.daemon.worker_process import run
+
+        return run(worker_sockets, _monitor())
     if path == "status":
         return _print_daemons(folder or served, as_json)
     if path == "stop":
@@ -123,9 +135,13 @@ def _serve(
         leave_idle=leave_idle,
         ready=partial(_print_ready, as_json=as_json),
         notify=note,
-        monitor=_show_indexing if sys.stderr.isatty() else None,
+        monitor=_monitor(),
     )
     return 0
+
+
+def _monitor() -> Monitor | None:
+    return _show_indexing if sys.stderr.isatty() else None
 
 
 async def _show_indexing(daemon: Daemon) -> None:

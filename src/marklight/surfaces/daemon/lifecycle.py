@@ -63,6 +63,7 @@ def serve(
     from marklight.library import Library
 
     library = Library(folder, {"serve": options}, assignments)
+    _check_workers(library)
     settings = process_settings(assignments)
     file = state_file(library.place.folder, settings)
     lock = FileLock(file.with_suffix(".lock"), mode=0o600)
@@ -80,12 +81,52 @@ def serve(
         return
     with lock:
         listener = _listen(library, "port" in options, notify)
-        idle_seconds = library.serve.idle_minutes * 60 if leave_idle else None
         for notice in library.notices():
             notify(notice)
+        if library.serve.workers > 1 and not leave_idle:
+            _supervise(library, options, assignments, listener, file, notify, ready)
+            return
+        idle_seconds = library.serve.idle_minutes * 60 if leave_idle else None
         from marklight.surfaces.daemon.process import run  # takes a second to import
 
         run(library, listener, file, settings, idle_seconds, ready, monitor)
+
+
+def _check_workers(library: Library) -> None:
+    """Raise if several processes cannot serve this library."""
+    if library.serve.workers == 1:
+        return
+    if os.name == "nt":
+        raise UsageError("Windows runs one worker process only", "Leave out --workers")
+    if library.address.startswith("memory:"):
+        raise UsageError(
+            "Several worker processes cannot share an index in memory",
+            "Leave out --workers, or set `engine` to an index on disk",
+        )
+
+
+def _supervise(
+    library: Library,
+    options: Mapping[str, Any],
+    assignments: Sequence[str],
+    listener: socket,
+    file: Path,
+    notify: Callable[[str], None],
+    ready: Callable[[State], None],
+) -> None:
+    """Serve a library by several processes."""
+    from marklight.surfaces.daemon.supervisor import Supervisor
+
+    supervisor = Supervisor(
+        library.serve.workers,
+        library.place.folder,
+        options,
+        tuple(assignments),
+        listener,
+        file,
+        notify,
+    )
+    supervisor.run(ready)
 
 
 def _other_daemon(file: Path) -> State | None:
@@ -160,7 +201,9 @@ def detach(
 ) -> State:
     """Start a daemon and return once it answers; return the running one if there is one."""
     place, settings = locate(folder), process_settings(assignments)
-    address = [(f"--{name}", str(options[name])) for name in ("host", "port") if name in options]
+    address = [
+        (f"--{name}", str(options[name])) for name in ("host", "port", "workers") if name in options
+    ]
     arguments = [*(word for pair in address for word in pair), *set_options(assignments)]
     process = start(place.folder, arguments, settings, options.get("token", ""))
     file = state_file(place.folder, settings)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from ipaddress import ip_address
+from secrets import token_urlsafe
 
 from marklight.errors import UsageError
 
@@ -26,6 +27,10 @@ class Address:
     port: int = 7433
     token: str = field(default="", repr=False)
     """Bearer token; empty means no authentication."""
+    cookie_key: str = field(default_factory=partial(token_urlsafe, 32), repr=False)
+    """Value of the login cookie; a browser sends cookies to every port of a host, so it is not the token."""
+    forwarding_key: str = field(default_factory=partial(token_urlsafe, 32), repr=False)
+    """Marks requests that another worker process has checked and forwarded."""
 
     def __post_init__(self) -> None:
         if not self.host.strip():

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable
-from secrets import token_urlsafe
 from urllib.parse import parse_qsl, urlencode
 
 import anyio
@@ -43,6 +42,8 @@ MAX_HEAD_BYTES = 131_072
 DRAIN_BYTES, DRAIN_SECONDS = 8_000_000, 1.0
 """Read from a body that is too large: a client that is cut off while it sends cannot read the error."""
 CLOSE = {"connection": "close"}
+FORWARDED = b"x-marklight-forwarded"
+"""Header of requests between the worker processes of one server."""
 
 
 class SecurityHeaders:
@@ -68,12 +69,13 @@ class RequestGuard:
     def __init__(self, app: ASGIApp, address: Address) -> None:
         self.app = app
         self.address = address
-        # A browser sends cookies to every port of a host, so the cookie holds a session key of this process, not the token.
-        self._session = token_urlsafe(32)
         self._cookie = f"marklight-{address.port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        if self._is_forwarded(scope):
             await self.app(scope, receive, send)
             return
         self._check_target(scope)
@@ -84,6 +86,11 @@ class RequestGuard:
                 return
             self._check_token(scope)
         await self.app(scope, receive, send)
+
+    def _is_forwarded(self, scope: Scope) -> bool:
+        """Return true for a request that the guard of another worker process has let through."""
+        keys = _header_values(scope, FORWARDED)
+        return any(_is_equal(key, self.address.forwarding_key) for key in keys)
 
     def _check_target(self, scope: Scope) -> None:
         """Reject targets with a host of their own (as sent to a proxy), and other HTTP versions."""
@@ -124,7 +131,9 @@ class RequestGuard:
         ]
         if any(_is_equal(token, self.address.token) for token in tokens):
             return
-        if any(_is_equal(cookie, self._session) for cookie in _cookies(scope, self._cookie)):
+        if any(
+            _is_equal(cookie, self.address.cookie_key) for cookie in _cookies(scope, self._cookie)
+        ):
             return
         raise Unauthorized(
             "This server requires a token",
@@ -141,7 +150,7 @@ class RequestGuard:
         if not any(_is_equal(token, self.address.token) for token in tokens):
             return None
         rest = urlencode([pair for pair in pairs if pair[0] != "token"])
-        cookie = f"{self._cookie}={self._session}; Path=/; HttpOnly; SameSite=Strict"
+        cookie = f"{self._cookie}={self.address.cookie_key}; Path=/; HttpOnly; SameSite=Strict"
         return Response(
             status_code=303,
             headers={"location": f"{PAGE}?{rest}" if rest else PAGE, "set-cookie": cookie},

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import ceil
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 import anyio
 import uvicorn
@@ -37,8 +37,20 @@ CROWDED_IDLE_SECONDS = 1.0
 """Time limit for an idle client while other clients wait for a connection."""
 ACCEPT_RETRY_SECONDS = 1.0
 """Pause before the next `accept` when no file descriptor is left."""
+YIELD_SECONDS = 0.005
+"""Time for a worker process with fewer connections to take the next one first."""
 
 log = logging.getLogger(__name__)
+
+
+class WorkerLoads(Protocol):
+    """Numbers of open connections of the worker processes that share a listening socket."""
+
+    def report(self, connections: int) -> None:
+        """Store the number of open connections of this process."""
+
+    def is_busier(self) -> bool:
+        """Return true if another running process has fewer open connections than this one."""
 
 
 class ConnectionLimits(NamedTuple):
@@ -78,8 +90,14 @@ async def serve_http(
     listener: socket.socket,
     timeout_seconds: float,
     ready: Callable[[], None] = lambda: None,
+    *,
+    forwarded: socket.socket | None = None,
+    loads: WorkerLoads | None = None,
 ) -> None:
-    """Serve until cancelled and close the socket; call `ready` once requests are answered."""
+    """Serve until cancelled and close the socket; call `ready` once requests are answered.
+
+    One of several worker processes also serves a socket for forwarded requests, and shares the load with the others.
+    """
     config = uvicorn.Config(
         app,
         http="h11",
@@ -95,8 +113,9 @@ async def serve_http(
         timeout_keep_alive=min(KEEP_ALIVE_SECONDS, ceil(timeout_seconds)),
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
-    server = _Server(config, timeout_seconds, ready)
-    serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+    server = _Server(config, timeout_seconds, ready, loads)
+    listeners = [listener, forwarded] if forwarded else [listener]
+    serving = asyncio.ensure_future(server.serve(sockets=listeners))
     try:
         await asyncio.shield(serving)
     except asyncio.CancelledError:
@@ -106,17 +125,23 @@ async def serve_http(
             await asyncio.shield(serving)
         raise
     finally:
-        with suppress(OSError):
-            listener.close()
+        for each in listeners:
+            with suppress(OSError):
+                each.close()
 
 
 class _Server(uvicorn.Server):
     """uvicorn's server with our connections and accept loop; signals are left to the caller."""
 
     def __init__(
-        self, config: uvicorn.Config, timeout_seconds: float, ready: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        timeout_seconds: float,
+        ready: Callable[[], None],
+        loads: WorkerLoads | None,
     ) -> None:
         super().__init__(config)
+        self._loads = loads
         self._timeout_seconds = timeout_seconds
         self._ready = ready
         self._accept_loops: list[asyncio.Task[None]] = []
@@ -125,23 +150,23 @@ class _Server(uvicorn.Server):
         # Without sockets, so that uvicorn starts no accept loop.
         await super().startup([])
         limits = connection_limits()
-        for listener in sockets or ():
-            closed = asyncio.Event()
-
-            def make_connection(closed: asyncio.Event = closed) -> Connection:
-                return Connection(
-                    self.config,
-                    self.server_state,
-                    self.lifespan.state,
-                    timeout_seconds=self._timeout_seconds,
-                    max_served=limits.served,
-                    on_close=closed.set,
-                )
-
-            connections = cast(set[Connection], self.server_state.connections)
-            loop = AcceptLoop(listener, make_connection, connections, sum(limits), closed)
+        connections = cast(set[Connection], self.server_state.connections)
+        for number, listener in enumerate(sockets or ()):
+            # Requests are forwarded to one process only, so there is no choice at the second socket.
+            loads = self._loads if number == 0 else None
+            loop = AcceptLoop(listener, self._connection, connections, limits, loads)
             self._accept_loops.append(asyncio.create_task(loop.run()))
         self._ready()
+
+    def _connection(self, max_served: int, on_close: Callable[[], None]) -> Connection:
+        return Connection(
+            self.config,
+            self.server_state,
+            self.lifespan.state,
+            timeout_seconds=self._timeout_seconds,
+            max_served=max_served,
+            on_close=on_close,
+        )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for task in self._accept_loops:
@@ -160,16 +185,17 @@ class AcceptLoop:
     def __init__(
         self,
         listener: socket.socket,
-        make_connection: Callable[[], Connection],
+        make_connection: Callable[[int, Callable[[], None]], Connection],
         connections: set[Connection],
-        max_open: int,
-        closed: asyncio.Event,
+        limits: ConnectionLimits,
+        loads: WorkerLoads | None = None,
     ) -> None:
         self.listener = listener
         self.make_connection = make_connection
         self.connections = connections
-        self.max_open = max_open
-        self.closed = closed
+        self.limits = limits
+        self.loads = loads
+        self.closed = asyncio.Event()
         """Set whenever a connection ends."""
 
     async def run(self) -> None:
@@ -179,8 +205,8 @@ class AcceptLoop:
         while True:
             await self._wait_for_room()
             try:
-                accepted, _ = await loop.sock_accept(self.listener)
-            except ConnectionAbortedError:
+                accepted = await self._accept(loop)
+            except (ConnectionAbortedError, BlockingIOError):
                 continue
             except OSError as error:  # no file descriptor or no memory is left
                 if not warned:
@@ -190,16 +216,49 @@ class AcceptLoop:
                 continue
             warned = False
             try:
-                await loop.connect_accepted_socket(self.make_connection, accepted)
+                await loop.connect_accepted_socket(self._make_connection, accepted)
             except OSError:
                 accepted.close()
+            self._report_load()
+
+    async def _accept(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
+        """Accept a connection; raise BlockingIOError if another worker process has taken it."""
+        if self.loads is None:
+            return (await loop.sock_accept(self.listener))[0]
+        await _readable(loop, self.listener)
+        if self.loads.is_busier():
+            await asyncio.sleep(YIELD_SECONDS)
+        accepted, _ = self.listener.accept()
+        accepted.setblocking(False)
+        return accepted
+
+    def _make_connection(self) -> Connection:
+        return self.make_connection(self.limits.served, self._on_close)
+
+    def _on_close(self) -> None:
+        self.closed.set()
+        self._report_load()
+
+    def _report_load(self) -> None:
+        if self.loads is not None:
+            self.loads.report(len(self.connections))
 
     async def _wait_for_room(self) -> None:
         """Wait until fewer connections than the maximum are open; close idle ones meanwhile."""
-        while len(self.connections) >= self.max_open:
+        while len(self.connections) >= sum(self.limits):
             self.closed.clear()
             try:
                 await asyncio.wait_for(self.closed.wait(), CROWDED_IDLE_SECONDS)
             except TimeoutError:
                 for connection in tuple(self.connections):
                     connection.close_if_idle(CROWDED_IDLE_SECONDS)
+
+
+async def _readable(loop: asyncio.AbstractEventLoop, listener: socket.socket) -> None:
+    """Wait until a connection waits to be accepted."""
+    readable = asyncio.Event()
+    loop.add_reader(listener, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(listener)
