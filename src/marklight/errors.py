@@ -41,6 +41,14 @@ class Busy(StoreError):
     """Another process is writing to this library."""
 
 
+class ReadOnly(StoreError):
+    """This user may search the index but not change it: a role without rights to write, or a replica."""
+
+
+class ConnectionLost(StoreError):
+    """The connection to a server ended during an operation; one that only reads can be repeated."""
+
+
 class HistoryError(MarklightError):
     """The history of a repository cannot be read."""
 

@@ -100,6 +100,10 @@ _LATEST_NS = 2**63 - 1
 """The year 2262: stores keep times in 64 bits, while a file system may return the year 2500."""
 
 
+_ELSEWHERE = -1
+"""In place of the change time: no file was read one nanosecond after the epoch."""
+
+
 class FileState(NamedTuple):
     """Size and time stamps of a file: equal states mean an unchanged file."""
 
@@ -123,6 +127,16 @@ class FileState(NamedTuple):
     def racy(cls, file: FileState, read_ns: int) -> FileState:
         """Return a state that equals no stat, so that the next scan compares the file by content."""
         return cls(file.size, file.mtime_ns, -read_ns)
+
+    @classmethod
+    def elsewhere(cls, size: int, mtime_ns: int) -> FileState:
+        """Return the state of a document that only other machines have read; it equals no stat."""
+        return cls(size, mtime_ns, _ELSEWHERE)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether this machine has never read the file; if it is here, compare it by content."""
+        return self.ctime_ns == _ELSEWHERE
 
     @property
     def is_racy(self) -> bool:

@@ -161,6 +161,8 @@ def plan(
     gone = [
         id for id in {**known, **tried} if id not in states and (id in known or id not in unseen)
     ]
+    # Only the machines that had a file can find out that it was deleted.
+    gone = [id for id in gone if id not in known or not known[id].file.is_elsewhere]
     # Documents below a folder that cannot be listed may still exist, so they are kept.
     folders = [id for id in unseen if id.path.endswith("/")]
     removed = [id for id in gone if not any(_below(id, folder) for folder in folders)]

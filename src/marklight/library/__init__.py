@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from marklight import engines, ownership
 from marklight.answer import Answer
-from marklight.errors import SettingsError, UsageError
+from marklight.errors import UsageError
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.ingest.recipe import Chunker
@@ -21,6 +21,7 @@ from marklight.library.configuration import (
     Index,
     Serve,
     Terminal,
+    check_engine,
     compose_pipeline,
     read_settings,
     server_settings,
@@ -38,6 +39,7 @@ from marklight.settings import Settings
 if TYPE_CHECKING:
     from marklight.engines import ServerSettings
     from marklight.ingest.history.repository import Repository
+    from marklight.library.shared_index import SharedIndex
     from marklight.library.watching import Watcher
     from marklight.report import (
         Commits,
@@ -72,16 +74,7 @@ class Library:
         self.pipeline = compose_pipeline(self.settings)
         address, self.notice = index_address(self.place.folder, self.settings["engine"])
         self.address = engines.parse_address(address)
-        if self.address.has_password and self.settings.sources["engine"].startswith("--set"):
-            raise SettingsError(
-                "The engine given with --set contains a password, which every user of this machine can read",
-                "Set PGPASSWORD, ~/.pgpass or the variable MARKLIGHT_ENGINE instead",
-            )
-        if self.settings["queue.embed"] == "workers" and not self.address.is_server:
-            raise SettingsError(
-                f'queue.embed = "workers" needs an engine on a server, but engine is {self.address}',
-                'Set engine = "postgresql://…", or queue.embed = "here"',
-            )
+        check_engine(self.settings, self.address)
         self.history_notice = ""
         self.models = ModelSelection(self.settings)
         self.threads = SearchThreadPool()
@@ -106,7 +99,7 @@ class Library:
     @once
     def files(self) -> CollectionFiles:
         """Return the files of the collections."""
-        return CollectionFiles(self.collections)
+        return CollectionFiles(self.collections, self.address.is_server)
 
     @once
     def scope(self) -> tuple[tuple[str, str], ...]:
@@ -134,6 +127,15 @@ class Library:
         if not self.address.is_server:
             return None
         return server_settings(self.settings, ownership.machine_id())
+
+    @once
+    def shared(self) -> SharedIndex | None:
+        """Return what is different for an index that other machines use too; None for others."""
+        if not self.address.is_server:
+            return None
+        from marklight.library.shared_index import SharedIndex
+
+        return SharedIndex(self)
 
     @once
     def engine(self) -> Engine:
@@ -205,7 +207,13 @@ class Library:
     def notices(self, settings: Settings | None = None) -> tuple[str, ...]:
         """Return notices about settings, the place of the index and missing folders."""
         places = filter(None, (self.notice, self.history_notice))
-        return (*(settings or self.settings).notices, *places, *self.files.missing())
+        missing = self.shared.missing_notices() if self.shared else self.files.missing()
+        return (*(settings or self.settings).notices, *places, *missing)
+
+    @property
+    def read_only(self) -> bool:
+        """Return true if the index is on a server that does not let this user change it."""
+        return self.shared is not None and self.shared.read_only
 
     def nested_libraries(self) -> list[str]:
         """Return notices about other libraries above and below this one."""

@@ -39,9 +39,15 @@ class CollectionFiles:
     """The files below the folders of the collections."""
 
     collections: Mapping[str, Path]
+    shared: bool = False
+    """True if other machines use the index too: it may contain documents whose files are not on this one."""
 
     def exists(self, id: DocumentId) -> bool:
-        """Return true if the file of a document exists."""
+        """Return true if the file of a document exists, or may exist on another machine."""
+        return self.shared or self.is_here(id)
+
+    def is_here(self, id: DocumentId) -> bool:
+        """Return true if the file of a document is on this machine."""
         folder = self.collections.get(id.collection)
         return folder is not None and os.path.exists(os.path.join(folder, id.path))
 
@@ -52,6 +58,8 @@ class CollectionFiles:
     def _is_unchanged(self, id: DocumentId, indexed: IndexedFile) -> bool:
         """Compare a racily clean file by content, any other by its size and time stamps."""
         state = self._state(id)
+        if state is None and indexed.file.is_elsewhere:
+            return True
         if state is None or not indexed.file.is_racy:
             return state == indexed.file
         from marklight.ingest.read import read
@@ -93,10 +101,15 @@ class CollectionFiles:
             pass
         return ""
 
+    def has_folder(self) -> bool:
+        """Return true if the folder of any collection is on this machine."""
+        return any(map(os.path.isdir, self.collections.values()))
+
     def missing(self) -> list[str]:
         """Return a notice for each collection whose folder does not exist."""
+        what = "is not on this machine" if self.shared else "does not exist"
         return [
-            f"The folder of collection {name!r} does not exist: {folder}"
+            f"The folder of collection {name!r} {what}: {folder}"
             for name, folder in self.collections.items()
             if not os.path.isdir(folder)
         ]

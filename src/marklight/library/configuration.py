@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from marklight import settings
-from marklight.engines import PostgresSettings, QdrantSettings, QueueSettings, ServerSettings
+from marklight.engines import (
+    EngineAddress,
+    PostgresSettings,
+    QdrantSettings,
+    QueueSettings,
+    ServerSettings,
+)
 from marklight.errors import SettingsError
 from marklight.ingest.discover import Discover
 from marklight.ingest.recipe import Chunker
@@ -313,6 +319,20 @@ def server_settings(values: Settings, machine: str = "") -> ServerSettings:
         queue=values.build(QueueSettings, "queue"),
         machine=machine,
     )
+
+
+def check_engine(values: Settings, address: EngineAddress) -> None:
+    """Raise `SettingsError` if the settings do not fit the engine, or if its password can be read by others."""
+    if address.has_password and values.sources["engine"].startswith("--set"):
+        raise SettingsError(
+            "The engine given with --set contains a password, which every user of this machine can read",
+            "Set PGPASSWORD, ~/.pgpass or the variable MARKLIGHT_ENGINE instead",
+        )
+    if values["queue.embed"] == "workers" and not address.is_server:
+        raise SettingsError(
+            f'queue.embed = "workers" needs an engine on a server, but engine is {address}',
+            'Set engine = "postgresql://…", or queue.embed = "here"',
+        )
 
 
 def compose_pipeline(values: Settings) -> pipeline.Pipeline:

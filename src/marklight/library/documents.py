@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from marklight.answer import iso_seconds
 from marklight.errors import NotFound, StoreError, UsageError
+from marklight.library.concurrency import repeat_if_lost
 from marklight.library.model_selection import model_in_use
 from marklight.library.refresh import index_again, read_current, refresh_existing, stale_notice
 from marklight.library.validation import context_level, integer
@@ -121,6 +122,7 @@ def related(
     return _about_document(library, read, near, progress)
 
 
+@repeat_if_lost
 def graph(
     library: Library,
     path: str | None,
@@ -143,6 +145,7 @@ def graph(
     return replace(result, notices=notices)
 
 
+@repeat_if_lost
 def _about_document(
     library: Library,
     read: Callable[[Snapshot, FindDocument], Result],
@@ -153,13 +156,18 @@ def _about_document(
     notices = refresh_existing(library, progress)
     unindexed: list[DocumentId] = []
     damaged: list[DocumentId] = []
+    elsewhere: list[str] = []
 
     def attempt() -> tuple[Result, list[DocumentId]]:
         with library.engine.snapshot() as snapshot:
             result = read(snapshot, library.files.finder(snapshot, near, unindexed.append))
             ids = [result.document] if result.document else []
             damaged[:] = snapshot.status.damaged_documents(ids)
-            return result, [*damaged, *library.files.changed(snapshot.documents.files_of(ids))]
+            indexed = snapshot.documents.files_of(ids)
+            if library.shared:
+                elsewhere.extend(library.shared.elsewhere_notices(indexed))
+            changed = [] if library.read_only else library.files.changed(indexed)
+            return result, [*damaged, *changed]
 
     try:
         result, stale = read_current(library, attempt, progress)
@@ -172,7 +180,9 @@ def _about_document(
         result, stale = read_current(library, attempt, progress)
     if damaged:
         raise StoreError(f"{damaged[0].path} is damaged in the index", "Run `marklight doctor`")
-    return replace(result, notices=(*notices, *stale_notice(len(stale)), *result.notices))
+    return replace(
+        result, notices=(*notices, *elsewhere, *stale_notice(len(stale)), *result.notices)
+    )
 
 
 def _refusal(library: Library, documents: list[DocumentId]) -> str:
@@ -184,6 +194,7 @@ def _refusal(library: Library, documents: list[DocumentId]) -> str:
     return next((f"{id.path} {reasons[id]}" for id in documents if id in reasons), "")
 
 
+@repeat_if_lost
 def list_documents(library: Library, like: str, after: str, limit: int) -> DocumentList:
     """Return indexed documents in order of their ids, paginated; with `like`, the best matches of a text in paths."""
     integer("The limit", limit, 1, 1000)

@@ -27,6 +27,7 @@ from marklight.ingest.embedding import passages_matching
 from marklight.ingest.history.commit_diff import indexed_state
 from marklight.ingest.history.pipeline import CommitIngest
 from marklight.ingest.history.repository import Repository, find
+from marklight.library.concurrency import repeat_if_lost
 from marklight.library.configuration import History, Index
 from marklight.library.refresh import SHORT_WAIT_SECONDS
 from marklight.library.search import PreparedSearch, prepare, run
@@ -257,6 +258,7 @@ def history_index(library: Library, embedder: Embedder | None) -> tuple[HistoryI
     return index, [str(error) for error in refused.values()]
 
 
+@repeat_if_lost
 def search_commits(
     library: Library,
     request: CommitRequest,

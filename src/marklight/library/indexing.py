@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from marklight.errors import ModelServerError
 from marklight.ingest.discover import OUTSIDE, Discover
+from marklight.library.concurrency import repeat_if_lost
 from marklight.library.history import index_history
 from marklight.model import DocumentId
 from marklight.ports import Progress
@@ -110,6 +111,7 @@ def _failure(library: Library, place: Path) -> str:
     return ""
 
 
+@repeat_if_lost
 def status(library: Library) -> dict[str, Any]:
     """Return what is indexed, what is pending and what failed."""
     from marklight.search.calibration import is_calibrated

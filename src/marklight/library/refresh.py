@@ -17,7 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from marklight.answer import Query
-from marklight.errors import Busy, ModelServerError, NotFound, StoreError
+from marklight.errors import Busy, ConnectionLost, ModelServerError, NotFound, StoreError
 from marklight.library.collections import shown_folder, unlisted_notice
 from marklight.library.model_selection import EMBEDDING_MODES
 from marklight.model import Batch, DocumentId
@@ -125,6 +125,8 @@ class IndexUpdater:
             return self._refresh(progress, until, new=new)
         except Busy:
             return RefreshResult((BUSY,))
+        except ConnectionLost:
+            raise  # the whole search is repeated
         except StoreError as error:
             if not self.ingest.counts().documents:
                 raise
@@ -233,9 +235,13 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
 
     If a watcher runs, many new vectors and the first run of a new library are left to it.
     """
+    if library.shared and library.shared.read_only:
+        return RefreshResult(library.shared.read_only_notices())
     watcher = library.watcher
     before = library.text_ingest.counts()
     new = not before.documents
+    if not new and library.files.shared and not library.files.has_folder():
+        return RefreshResult()  # the index is kept up to date by machines that have the files
     if watcher and new:
         finished = watcher.wait_for_text()
         new = not library.text_ingest.counts().documents

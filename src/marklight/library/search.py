@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from marklight.answer import Answer, Mode, Query
 from marklight.errors import HistoryError, ModelServerError, NotFound
 from marklight.library.collections import unlisted_notice
-from marklight.library.concurrency import PARALLEL_PASSAGES
+from marklight.library.concurrency import PARALLEL_PASSAGES, repeat_if_lost
 from marklight.library.model_selection import (
     EMBEDDING_MODES,
     IN_BACKGROUND,
@@ -68,6 +68,7 @@ def prepare(
     return PreparedSearch(query, pipeline, embedder, reranker, check_cancelled, started)
 
 
+@repeat_if_lost
 def search(
     library: Library,
     request: SearchRequest,
@@ -79,7 +80,7 @@ def search(
     settings = library.settings_with(request.settings, request.assignments)
     prepared = prepare(library, query, library.pipeline_of(settings), check_cancelled)
     fresh = refresh(library, query, progress) if request.refresh else RefreshResult()
-    refreshing = progress if request.refresh else None
+    refreshing = progress if request.refresh and not library.read_only else None
     answer = _search_documents(library, prepared, refreshing)
     answer = replace(
         answer,
@@ -118,6 +119,7 @@ def _search_documents(
     indexing = watcher is not None and watcher.is_reading
     empty = [] if indexing else [f"There are no documents in {library.place.folder}"]
     damaged: list[set[DocumentId]] = []
+    elsewhere: list[str] = []
 
     def attempt() -> tuple[Answer, list[DocumentId]]:
         denied: set[str] = set()
@@ -148,12 +150,15 @@ def _search_documents(
                     *([] if answer.index.documents else empty),
                 ],
             )
-            changed = library.files.changed(snapshot.documents.files_of(documents))
+            indexed = snapshot.documents.files_of(documents)
+            if library.shared:
+                elsewhere.extend(library.shared.elsewhere_notices(indexed))
+            changed = [] if library.read_only else library.files.changed(indexed)
             return answer, [*damaged[-1], *changed]
 
     answer, stale = read_current(library, attempt, progress) if progress else attempt()
-    answer = _without_deleted(answer, stale, library.files.exists) if stale else answer
-    return replace(answer, notices=[*answer.notices, *_damage_notices(damaged)])
+    answer = _without_deleted(answer, stale, library.files.is_here) if stale else answer
+    return replace(answer, notices=[*answer.notices, *elsewhere, *_damage_notices(damaged)])
 
 
 def run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 from marklight.model import Batch, Counts, DocumentId, Failure
 from marklight.ports.contents import ContentReader
@@ -107,7 +107,16 @@ class Engine(Protocol):
         """Return and clear notices about automatic repairs that took a while."""
 
     def describe(self) -> str:
-        """Return the address of the index."""
+        """Return the address of the index, without a password."""
+
+    def read_only(self) -> bool:
+        """Return true if this user may only read the index; then `writing` raises ReadOnly."""
+
+    def server(self) -> Mapping[str, Any]:
+        """Return facts about the server as JSON values; empty for an engine without one.
+
+        Among them `version`, `library`, `role` and `last_write` (ISO 8601).
+        """
 
     def close(self) -> None:
         """Release files and connections."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from marklight.engines.embedded.lexical_index import LexicalIndex
 from marklight.engines.embedded.session import Session, WriterLock
@@ -163,6 +164,12 @@ class EmbeddedEngine:
 
     def describe(self) -> str:
         return f"file:{self.folder}"
+
+    def read_only(self) -> bool:
+        return False
+
+    def server(self) -> Mapping[str, Any]:
+        return {}
 
     def close(self) -> None:
         self._parts.forget()

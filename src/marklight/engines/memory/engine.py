@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import RLock
+from typing import Any
 
 from marklight.engines.memory.contents import MemoryContents
 from marklight.engines.memory.links import MemoryLinks
@@ -95,6 +96,12 @@ class MemoryEngine:
 
     def describe(self) -> str:
         return "memory:"
+
+    def read_only(self) -> bool:
+        return False
+
+    def server(self) -> Mapping[str, Any]:
+        return {}
 
     def close(self) -> None:
         """Do nothing: there are no files or connections."""
