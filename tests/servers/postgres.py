@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -154,7 +155,9 @@ class PostgresServer:
             with suppress(psutil.NoSuchProcess):
                 child.kill()
         self._process.wait(START_SECONDS)
-        psutil.wait_procs(children, START_SECONDS)
+        deadline = time.monotonic() + START_SECONDS
+        while any(_is_alive(child) for child in children) and time.monotonic() < deadline:
+            time.sleep(0.005)
 
     def restart(self, **settings: str | int) -> None:
         """Stop the server unless it is stopped already, and start it on the same data and port."""
@@ -312,6 +315,16 @@ def _end_with_parent() -> None:
     """Let the system end the server when the test process is killed (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGQUIT)
+
+
+def _is_alive(process: Any) -> bool:
+    """Return true unless the process ended; nobody may wait for an orphan, which then stays a zombie."""
+    import psutil
+
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _free_port() -> int:

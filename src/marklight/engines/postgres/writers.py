@@ -85,8 +85,7 @@ class Writers(local):
         try:
             self._prepare()
             key = schema.writer_key(self.connections.address.library)
-            remaining = deadline - time.monotonic()
-            self._lock(connection, "pg_advisory_lock_shared", key, remaining)
+            self._lock(connection, "pg_advisory_lock_shared", key, wait_seconds, deadline)
             # A newer program may have migrated the schema while this one waited.
             schema.check_version(schema.read_version(connection), str(self.connections.address))
         except BaseException as error:
@@ -114,9 +113,15 @@ class Writers(local):
         raise failure
 
     def _lock(
-        self, connection: AnyConnection, function: str, key: int, wait_seconds: float
+        self,
+        connection: AnyConnection,
+        function: str,
+        key: int,
+        wait_seconds: float,
+        deadline: float | None = None,
     ) -> None:
-        milliseconds = max(1, round(wait_seconds * 1000))  # 0 would mean no limit
+        remaining = wait_seconds if deadline is None else deadline - time.monotonic()
+        milliseconds = max(1, round(remaining * 1000))  # 0 would mean no limit
         try:
             connection.execute(f"SET lock_timeout = {milliseconds}".encode())
             connection.execute(f"SELECT {function}($1)".encode(), [key])
