@@ -41,6 +41,8 @@ MAX_MERGED = 2000
 """Headings of small sections in one passage, which has some hundred characters for each."""
 MAX_DEPTH = 32
 """Nesting of frontmatter; the parser accepts 20 levels."""
+MAX_BRACKETS = 8_000_000
+"""Brackets in one JSON value, those in texts included: an empty list takes 64 bytes of memory."""
 MAX_INTEGER = 2**63 - 1
 _HEX = re.compile(r"[0-9a-f]{16,64}")
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -105,6 +107,8 @@ def encode_json(value: Any) -> bytes:
 
 def decode_json(data: bytes) -> Any:
     """Parse JSON of an archive; raise InvalidRecord for what `encode_json` would not have written."""
+    if data.count(b"[") + data.count(b"{") > MAX_BRACKETS:
+        raise InvalidRecord("has too many values")
     try:
         value = json.loads(data.decode(), parse_constant=_refuse_constant)
         if _ESCAPED_SURROGATE.search(data):

@@ -1,0 +1,349 @@
+"""Read an archive of an index, which may come from a stranger: every byte is verified before anything is imported.
+
+The members are read in the order in which `archive` writes them, from one local header of the ZIP file to the next. Its
+central directory is not used, so there are no overlapping, repeated or hidden members. Sizes are bounded before anything
+is decompressed, and nothing is ever written to a path from the archive.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import struct
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
+
+from marklight.errors import StoreError, UsageError
+from marklight.library.archive import FORMAT, MANIFEST, MAX_LINE, MAX_PAGE, VERSION, VOCABULARY_KEY
+from marklight.library.archive_records import (
+    HINT,
+    MAX_NAME,
+    InvalidRecord,
+    decode_entry,
+    decode_json,
+)
+from marklight.model import DocumentId, Entry, Failure, FileState, Vectors
+from marklight.ports import Progress, no_progress
+
+if TYPE_CHECKING:
+    from marklight.model import Matrix
+
+MAX_MEMBERS = 200_000
+"""Members of an archive: 400 GB of documents and vectors."""
+MAX_DIMENSION = 65_536
+MAX_RATIO, FREE_BYTES = 100, 50_000_000
+"""An archive unpacks to at most this many times its size, beyond the first bytes; text is compressed 5 to 10 times."""
+
+_HEADER = struct.Struct("<4s5H3L2H")
+_STORED, _DEFLATED = 0, 8
+_MAX_MEMBER_NAME = 64
+_MEMBER = re.compile(
+    r"documents/\d{6}\.jsonl|communities/\d{6}\.jsonl|(vectors|terms)/\d{1,4}/\d{6}\.(json|f32)|manifest\.json"
+)
+_MAX_SIZES = {"json": 32_000_000}
+"""Bytes of the manifest and of lists of keys: Python needs up to 20 times as much memory for them."""
+
+
+class _Member(NamedTuple):
+    """A member of the file: where its data begins, and how it is compressed."""
+
+    name: str
+    start: int
+    compressed: int
+    size: int
+    method: int
+
+
+def invalid(reason: str) -> StoreError:
+    """Return the error for an archive that is damaged or was made to look like one."""
+    return StoreError(f"The archive is invalid: {reason}", HINT)
+
+
+def is_archive(path: Path) -> bool:
+    """Return True if a file begins like an archive of Marklight."""
+    try:
+        with open(path, "rb") as file:
+            return _next_member(file, 0) is not None
+    except (OSError, StoreError):
+        return False
+
+
+class Archive:
+    """An archive that is open for reading; a source of a copy once it is verified."""
+
+    has_file_states = False
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            descriptor = os.open(path, os.O_RDONLY | _FLAGS)
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}", "Check the path") from None
+        self._file: BinaryIO = os.fdopen(descriptor, "rb")
+        status = os.fstat(self._file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            self._file.close()
+            raise UsageError(f"{path} is not a regular file", "Name an archive")
+        self._size = status.st_size
+        self._members: dict[str, _Member] = {}
+        self._digests: dict[str, str] = {}
+        self._manifest: dict[str, Any] = {}
+        self._communities: dict[DocumentId, int] | None = None
+        self.digest = ""
+        """SHA-256 of the manifest, which contains the digests of all other members."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    @property
+    def names(self) -> Collection[str]:
+        """Return the names of all members."""
+        return self._members.keys()
+
+    # Verification
+
+    def verify(self, progress: Progress = no_progress) -> None:
+        """Read the whole archive: digests, then every record; raise StoreError if anything is wrong."""
+        self._read_manifest(progress)
+        self._check_manifest()
+        from marklight.library.archive_validation import validate
+
+        validate(self, progress)
+
+    def _read_manifest(self, progress: Progress) -> None:
+        """Find all members, compute their digests, and compare them with the manifest."""
+        found: list[list[Any]] = []
+        unpacked = position = 0
+        while member := _next_member(self._file, position):
+            progress("Verifying archive", position, self._size)
+            if MANIFEST in self._members or member.name in self._members:
+                raise invalid("it has members after its manifest, or twice the same")
+            unpacked += member.size
+            if len(found) >= MAX_MEMBERS or unpacked > FREE_BYTES + MAX_RATIO * self._size:
+                raise invalid("it is larger than its size allows")
+            self._members[member.name] = member
+            data = self._unpack(member)
+            digest = sha256(data).hexdigest()
+            if member.name == MANIFEST:
+                self._manifest, self.digest = _manifest(data), digest
+            else:
+                found.append([member.name, member.size, digest])
+            position = member.start + member.compressed
+        if MANIFEST not in self._members:
+            raise invalid("it is incomplete, or no archive of Marklight")
+        version = self._manifest.get("version")
+        if isinstance(version, int) and version > VERSION:
+            raise StoreError(
+                f"The archive was written by a newer version of Marklight (format {version};"
+                f" this version supports {VERSION})",
+                "Upgrade with `pip install --upgrade marklight`",
+            )
+        if self._manifest.get("members") != found or version != VERSION:
+            raise invalid("its members do not match their digests")
+        self._digests = {name: digest for name, _, digest in found}
+
+    def _check_manifest(self) -> None:
+        """Check the types of everything in the manifest."""
+        manifest = self._manifest
+        models = manifest.get("models")
+        try:
+            valid = (
+                all(_is_count(manifest[key]) for key in ("documents", "passages"))
+                and isinstance(manifest["current_communities"], bool)
+                and len(dict(models or ())) == len(models or ())
+                and all(
+                    isinstance(name, str)
+                    and 0 < len(name) <= MAX_NAME
+                    and name.isprintable()
+                    and _is_count(dimension)
+                    and 0 < dimension <= MAX_DIMENSION
+                    for name, dimension in models or ()
+                )
+                and all(
+                    key.removeprefix(VOCABULARY_KEY) in dict(models or ())
+                    and value in ("", "missing")
+                    for key, value in manifest["manifest"].items()
+                )
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            valid = False
+        if not valid:
+            raise invalid("its manifest has invalid values")
+
+    def _unpack(self, member: _Member) -> bytes:
+        """Return the data of a member, of exactly the size in its header."""
+        self._file.seek(member.start)
+        data = self._file.read(member.compressed)
+        if member.method == _DEFLATED:
+            unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+            try:
+                data = unpacker.decompress(data, member.size + 1)
+            except zlib.error as error:
+                raise invalid(f"{member.name} cannot be decompressed") from error
+        if len(data) != member.size:
+            raise invalid(f"{member.name} is incomplete")
+        return data
+
+    def _data(self, name: str) -> bytes:
+        """Return the data of a member, verified again, as the file may have changed."""
+        data = self._unpack(self._members[name])
+        if sha256(data).hexdigest() != self._digests[name]:
+            raise invalid(f"{name} changed while it was read")
+        return data
+
+    def _lines(self, part: str) -> Iterator[bytes]:
+        for name in self._names(part, "jsonl"):
+            data, start = self._data(name), 0
+            while start <= len(data):
+                end = data.find(b"\n", start)
+                end = len(data) if end < 0 else end
+                if end - start >= MAX_LINE:
+                    raise invalid(f"{name} has a line that is too long")
+                yield data[start:end]
+                start = end + 1
+
+    def _names(self, part: str, suffix: str) -> list[str]:
+        """Return the members of a part; they must be numbered from 0 without gaps."""
+        names = [
+            name for name in self._members if name.startswith(f"{part}/") and name.endswith(suffix)
+        ]
+        if names != [f"{part}/{number:06}.{suffix}" for number in range(len(names))]:
+            raise invalid(f"members of {part} are missing or out of order")
+        return names
+
+    # Source of a copy
+
+    def counts(self) -> tuple[int, int]:
+        return self._manifest["documents"], self._manifest["passages"]
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield all documents; the states of their files equal no file, so that the next run compares texts."""
+        for line in self._lines("documents"):
+            entry = decode_entry(line)
+            file = entry.document.file
+            yield _with_file(entry, FileState.racy(file, UNKNOWN_NS))
+
+    def models(self) -> Mapping[str, int]:
+        return dict(self._manifest["models"])
+
+    def vectors(self, model: str) -> Iterator[Vectors]:
+        return self._vectors("vectors", model)
+
+    def term_vectors(self, model: str) -> Iterator[Vectors]:
+        return self._vectors("terms", model)
+
+    def _vectors(self, part: str, model: str) -> Iterator[Vectors]:
+        place = f"{part}/{list(self.models()).index(model)}"
+        names = self._names(place, "json")
+        if len(names) != len(self._names(place, "f32")):
+            raise invalid(f"members of {place} are missing")
+        for name in names:
+            keys = decode_keys(self._data(name), name)
+            rows = self._data(f"{name.removesuffix('json')}f32")
+            yield Vectors(model, keys, _matrix(rows, len(keys), self.models()[model], name))
+
+    def communities(self, documents: Sequence[DocumentId]) -> Mapping[DocumentId, int]:
+        if self._communities is None:
+            self._communities = dict(map(_community, self._lines("communities")))
+        return {id: self._communities[id] for id in documents if id in self._communities}
+
+    def has_current_communities(self) -> bool:
+        return bool(self._manifest["current_communities"])
+
+    def failures(self) -> list[Failure]:
+        return []
+
+    def manifest(self) -> Mapping[str, str]:
+        return dict(self._manifest["manifest"])
+
+
+UNKNOWN_NS = 1
+"""Time at which the file of an imported document was read: so long ago that any later read counts as later."""
+# Without O_NONBLOCK, opening a FIFO would wait for a writer.
+_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+def _with_file(entry: Entry, file: FileState) -> Entry:
+    from dataclasses import replace
+
+    return replace(entry, document=replace(entry.document, file=file))
+
+
+def _next_member(file: BinaryIO, position: int) -> _Member | None:
+    """Read the local header at a position; None at the central directory, which ends the members."""
+    file.seek(position)
+    header = file.read(_HEADER.size)
+    if header[:4] == b"PK\x01\x02" and position:
+        return None
+    if len(header) < _HEADER.size or header[:4] != b"PK\x03\x04":
+        raise invalid("it is incomplete, or no archive of Marklight")
+    _, _, flags, method, _, _, _, compressed, size, length, extra = _HEADER.unpack(header)
+    name = file.read(min(length, _MAX_MEMBER_NAME)).decode("ascii", "replace")
+    if flags or extra or method not in (_STORED, _DEFLATED) or not _MEMBER.fullmatch(name):
+        raise invalid("it is no archive of Marklight")
+    # Data that cannot be compressed grows by less than a percent.
+    if (
+        size > _MAX_SIZES.get(name.rpartition(".")[2], MAX_PAGE)
+        or compressed > size + size // 100 + 64
+    ):
+        raise invalid(f"{name} is too large")
+    return _Member(name, position + _HEADER.size + length, compressed, size, method)
+
+
+def _manifest(data: bytes) -> dict[str, Any]:
+    try:
+        manifest = decode_json(data)
+    except InvalidRecord as error:
+        raise invalid(f"its manifest {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise invalid("it is no archive of Marklight")
+    return manifest
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40
+
+
+def decode_keys(data: bytes, name: str) -> tuple[str, ...]:
+    """Parse the digests or terms of a group of vectors."""
+    try:
+        keys = decode_json(data)
+    except InvalidRecord as error:
+        raise invalid(f"{name} {error}") from error
+    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
+        raise invalid(f"{name} is not a list of texts")
+    return tuple(keys)
+
+
+def _matrix(data: bytes, count: int, dimension: int, name: str) -> Matrix:
+    import numpy as np
+
+    if len(data) != 4 * count * dimension:
+        raise invalid(f"the vectors of {name} do not have {dimension} numbers each")
+    matrix = np.frombuffer(data, dtype="<f4").reshape(count, dimension)
+    if not np.isfinite(matrix).all():
+        raise invalid(f"the vectors of {name} have numbers that are not finite")
+    return matrix.astype(np.float32, copy=False)
+
+
+def _community(line: bytes) -> tuple[DocumentId, int]:
+    try:
+        collection, path, number = decode_json(line)
+    except (InvalidRecord, TypeError, ValueError) as error:
+        raise invalid("a community cannot be parsed") from error
+    if not isinstance(collection, str) or not isinstance(path, str) or not _is_count(number):
+        raise invalid("a community has invalid values")
+    return DocumentId(collection, path), number
