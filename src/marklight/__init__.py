@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from marklight.library import Library
+    from marklight.library.sharing import MoveReport, copy_index, export_index, import_index
     from marklight.model import Chunk, Document
     from marklight.report import Commit, Commits, Extract, Links, Outline, Related, Report
 
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "marklight.library": ("Library",),
+    "marklight.library.sharing": ("MoveReport", "copy_index", "export_index", "import_index"),
     "marklight.answer": ("Answer", "Filters", "Hit", "Query"),
     "marklight.report": ("Commit", "Commits", "Extract", "Links", "Outline", "Related", "Report"),
     "marklight.model": ("Chunk", "Document"),
@@ -59,6 +61,7 @@ __all__ = [
     "Links",
     "MarklightError",
     "ModelError",
+    "MoveReport",
     "NotFound",
     "Outline",
     "Query",
@@ -68,6 +71,9 @@ __all__ = [
     "SettingsError",
     "StoreError",
     "UsageError",
+    "copy_index",
+    "export_index",
+    "import_index",
     "open",
 ]
 

@@ -14,10 +14,10 @@ from marklight import engines
 from marklight.engines.memory import MemoryEngine
 from marklight.errors import StoreError, UsageError
 from marklight.ingest.links import GROUPED, update_communities
-from marklight.library.contents import INCOMPLETE, SnapshotSource, Summary, merge, summarize
+from marklight.library.contents import SnapshotSource, Summary, merge, summarize
 from marklight.library.moving import Transfer, copy
 from marklight.model import Batch, Failure, FileState, Vectors
-from marklight.ports import Engine
+from marklight.ports import INCOMPLETE, Engine
 from tests.contracts.builders import commit, embedding, entry, find, id_of, link, put, vectors
 
 WORDS = "harbour lantern anchor rope sail mast keel rudder compass chart".split()
@@ -157,10 +157,10 @@ class Killed(BaseException):
 def test_a_copy_that_is_stopped_at_any_commit_continues(
     make: Make, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("marklight.library.contents.BATCH_DOCUMENTS", 10)
-    monkeypatch.setattr("marklight.library.moving.BATCH_VECTORS", 20)
+    monkeypatch.setattr("marklight.library.contents.BATCH_DOCUMENTS", 4)
+    monkeypatch.setattr("marklight.library.moving.BATCH_VECTORS", 12)
     source = make("memory")
-    fill(source)
+    fill(source, 12)
     for number in range(1, 100):
         target = make(kind)
         commits = iter(range(1, 100))
@@ -183,11 +183,11 @@ def test_a_copy_that_is_stopped_at_any_commit_continues(
             assert bool(snapshot.status.manifest().get(INCOMPLETE)) == begun
             already = snapshot.status.counts("").documents
         transfer = copy_between(source, target)
-        assert transfer.written_documents == 40 - already
+        assert transfer.written_documents == 12 - already
         assert not summary_of(source).differences(summary_of(target))
         with target.snapshot() as snapshot:
             assert snapshot.status.manifest()[INCOMPLETE] == ""
-    assert number > 10
+    assert number > 8
 
 
 def test_a_copy_continues_from_a_source_that_changed_meanwhile(make: Make) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.errors import StoreError, UsageError
 from marklight.library.archive_records import encode_entry, encode_json
@@ -48,8 +48,19 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The first date of the format: the time of writing would make equal archives differ."""
 
 
-def write_archive(source: Source, path: Path, progress: Progress = no_progress) -> str:
-    """Write an archive, whole or not at all, and read it back; return the SHA-256 of its manifest."""
+class WrittenArchive(NamedTuple):
+    """What an archive contains."""
+
+    documents: int
+    passages: int
+    vectors: int
+    models: tuple[str, ...]
+    digest: str
+    """SHA-256 of the manifest."""
+
+
+def write_archive(source: Source, path: Path, progress: Progress = no_progress) -> WrittenArchive:
+    """Write an archive, whole or not at all; it is read back and verified before it gets its name."""
     from marklight.library.archive_reader import Archive, is_archive
 
     folder = Path(os.path.realpath(path.parent))
@@ -61,12 +72,14 @@ def write_archive(source: Source, path: Path, progress: Progress = no_progress) 
     draft = folder / f".{path.name}.{secrets.token_hex(4)}.new"
     try:
         with open(create_private(draft), "w+b") as file:
-            _write(source, file, progress)
+            vectors = _write(source, file, progress)
             file.flush()
             os.fsync(file.fileno())
         with Archive(draft) as archive:
             archive.verify(progress)
-            digest = archive.digest
+            written = WrittenArchive(
+                *archive.counts(), vectors, tuple(archive.models()), archive.digest
+            )
         os.replace(draft, path)
         _sync_folder(folder)
     except OSError as error:
@@ -77,7 +90,7 @@ def write_archive(source: Source, path: Path, progress: Progress = no_progress) 
     finally:
         with suppress(OSError):
             draft.unlink()
-    return digest
+    return written
 
 
 def _sync_folder(folder: Path) -> None:
@@ -90,12 +103,13 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _write(source: Source, file: Any, progress: Progress) -> None:
+def _write(source: Source, file: Any, progress: Progress) -> int:
+    """Write all members; return the number of vectors of passages."""
     from zipfile import ZipFile
 
     with ZipFile(file, "w", allowZip64=True) as archive:
         members = _Members(archive)
-        documents = passages = 0
+        documents = passages = vectors = 0
         communities: list[bytes] = []
 
         def lines() -> Iterator[bytes]:
@@ -116,7 +130,7 @@ def _write(source: Source, file: Any, progress: Progress) -> None:
         models = dict(sorted(source.models().items()))
         for number, model in enumerate(models):
             progress("Exporting vectors", number, len(models))
-            members.add_vectors(f"vectors/{number}", source.vectors(model))
+            vectors += members.add_vectors(f"vectors/{number}", source.vectors(model))
             members.add_vectors(f"terms/{number}", source.term_vectors(model))
         stored = source.manifest()
         manifest = {
@@ -134,6 +148,7 @@ def _write(source: Source, file: Any, progress: Progress) -> None:
             "members": members.written,
         }
         members.add(MANIFEST, encode_json(manifest))
+    return vectors
 
 
 def _bounded(line: bytes, path: str) -> bytes:
@@ -167,12 +182,15 @@ class _Members:
         for number, page in enumerate(_pages(lines)):
             self.add(f"{part}/{number:06}.jsonl", b"\n".join(page))
 
-    def add_vectors(self, part: str, groups: Iterable[Vectors]) -> None:
-        """Add vectors as pairs of members: keys and rows."""
+    def add_vectors(self, part: str, groups: Iterable[Vectors]) -> int:
+        """Add vectors as pairs of members, keys and rows; return how many."""
+        count = 0
         for number, group in enumerate(groups):
             rows = group.matrix.astype("<f4", copy=False)
             self.add(f"{part}/{number:06}.json", encode_json(group.digests))
             self.add(f"{part}/{number:06}.f32", rows.tobytes())
+            count += len(group.digests)
+        return count
 
 
 def _pages(lines: Iterable[bytes]) -> Iterator[list[bytes]]:

@@ -10,10 +10,8 @@ from typing import Any, Protocol, TypeVar
 from marklight.ingest.links import GROUPED
 from marklight.library.archive_records import encode_entry, encode_json
 from marklight.model import DocumentId, Entry, Failure, FileState, Vectors
-from marklight.ports import Progress, Snapshot, no_progress
+from marklight.ports import INCOMPLETE, Progress, Snapshot, no_progress
 
-INCOMPLETE = "copy"
-"""Manifest key: not empty while a copy into this index is incomplete."""
 BATCH_CHARACTERS, BATCH_DOCUMENTS = 2_000_000, 500
 """Text and documents of one commit, as when files are indexed."""
 _MODULUS = 2**128

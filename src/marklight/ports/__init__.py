@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marklight.ports.contents import ContentReader
+from marklight.ports.contents import INCOMPLETE, ContentReader
 from marklight.ports.documents import DocumentReader, IndexedFile, PathRange, ScoredChunk
 from marklight.ports.engine import Engine, Snapshot, StatusReader
 from marklight.ports.lexical import FIELD_BOOSTS, FULL_COVERAGE, LexicalReader, TermCoverage
@@ -25,6 +25,7 @@ from marklight.ports.vocabulary import VOCABULARY_SIZE, ScoredTerm, VocabularyRe
 __all__ = [
     "FIELD_BOOSTS",
     "FULL_COVERAGE",
+    "INCOMPLETE",
     "VOCABULARY_SIZE",
     "ContentReader",
     "DocumentReader",

@@ -47,8 +47,8 @@ class LazyCommands(MutableMapping[str, click.Command]):
         return len(self._modules)
 
 
-FUNCTIONS = {"eval": "evaluate"}
-"""Functions that are not named like their command, as that would shadow a built-in."""
+FUNCTIONS = {"eval": "evaluate", "import": "import_"}
+"""Functions that are not named like their command, as that is a built-in or a keyword."""
 
 COMMANDS = LazyCommands(
     {
@@ -63,6 +63,9 @@ COMMANDS = LazyCommands(
         "ignored": "index_commands",
         "status": "index_commands",
         "doctor": "index_commands",
+        "copy": "sharing_commands",
+        "export": "sharing_commands",
+        "import": "sharing_commands",
         "settings": "settings_commands",
         "trust": "settings_commands",
         "serve": "server_commands",

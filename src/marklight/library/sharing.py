@@ -1,0 +1,271 @@
+"""Copy, export and import the index of a library: open both ends, move everything, and report what was moved."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from marklight import engines, ownership
+from marklight.engines import ServerSettings
+from marklight.errors import NotFound, UsageError
+from marklight.ingest.recipe import PARSERS
+from marklight.library.contents import SnapshotSource, Summary
+from marklight.library.moving import Transfer, check_target, copy
+from marklight.ports import Engine, Progress, no_progress
+
+if TYPE_CHECKING:
+    from marklight.library import Library
+
+OF_COMMITS = " of commits"
+MAX_NAMED = 3
+"""Collections that a notice names."""
+WAIT_SECONDS = 10.0
+"""Time limit of the wait for another writer, where no library has a setting for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveReport:
+    """The result of a copy, an export or an import."""
+
+    source: str
+    target: str
+    documents: int
+    chunks: int
+    vectors: int
+    models: tuple[str, ...]
+    digest: str
+    """Of a copy: equal for two indexes with equal content, whatever their engines. Of an archive: SHA-256 of its manifest."""
+    written: int
+    """Documents that were written: fewer than all if the target had some already."""
+    removed: int = 0
+    commits: int = 0
+    size: int = 0
+    """Bytes of the archive."""
+    notices: tuple[str, ...] = ()
+    took_ms: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**values, "models": list(self.models), "notices": list(self.notices)}
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One end of a copy: the engine of an index, and its library if the index belongs to a folder."""
+
+    engine: Engine
+    open_history: Callable[[], Engine]
+    library: Library | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the address of the index, without a password."""
+        return self.engine.describe()
+
+    @property
+    def wait_seconds(self) -> float:
+        return self.library.limits.wait_seconds if self.library else WAIT_SECONDS
+
+    @property
+    def parsers(self) -> Mapping[str, str]:
+        return self.library.text_ingest.discover.parsers if self.library else PARSERS
+
+
+@contextmanager
+def open_end(
+    place: str | Path | Library, assignments: Sequence[str] = (), other: Library | None = None
+) -> Iterator[End]:
+    """Open an index by the folder of a library or by an engine address, which takes the settings of `other`."""
+    from marklight.library import Library
+    from marklight.library.configuration import server_settings
+    from marklight.library.history import open_engine
+
+    if isinstance(place, Library):
+        yield End(place.engine, lambda: place.commits_engine, place)
+        return
+    if not (isinstance(place, str) and engines.has_scheme(place)):
+        with Library(place, assignments=assignments) as library:
+            if library.place.part is not None:
+                raise UsageError(
+                    f"{library.place.part} is inside the library {library.place.folder}, which has one index",
+                    "Name the folder of the library",
+                )
+            yield End(library.engine, lambda: library.commits_engine, library)
+        return
+    address, machine = engines.parse_address(place), ownership.machine_id()
+    settings = (
+        server_settings(other.settings, machine) if other else ServerSettings(machine=machine)
+    )
+    history: list[Engine] = []
+
+    def open_history() -> Engine:
+        history.append(open_engine(address, settings)[0])
+        return history[-1]
+
+    engine = engines.open(address, settings)
+    try:
+        yield End(engine, open_history)
+    finally:
+        for each in (engine, *history):
+            each.close()
+
+
+def copy_index(
+    source: str | Path | Library,
+    target: str | Path | Library,
+    *,
+    replace: bool = False,
+    assignments: Sequence[str] = (),
+    progress: Progress = no_progress,
+) -> MoveReport:
+    """Copy an index, with that of the commits if there is one, and verify the copy."""
+    started = time.perf_counter()
+    with (
+        open_end(source, assignments) as own,
+        open_end(target, assignments, own.library) as other,
+    ):
+        if own.name == other.name:
+            raise UsageError(f"{own.name} is both source and target", "Name two different indexes")
+        with own.engine.snapshot() as snapshot:
+            if snapshot.generation == 0:
+                raise _nothing_indexed(own)
+            transfer = copy(
+                SnapshotSource(snapshot),
+                other.engine,
+                replace_other=replace,
+                parsers=other.parsers,
+                wait_seconds=other.wait_seconds,
+                progress=progress,
+            )
+        commits = _copy_history(own, other, replace, progress)
+        return _report(own.name, other.name, transfer, started, commits=commits)
+
+
+def _copy_history(own: End, other: End, replace: bool, progress: Progress) -> int:
+    """Copy the index of commits, if there is one; return how many."""
+    with own.open_history().snapshot() as snapshot:
+        if snapshot.generation == 0:
+            return 0
+        transfer = copy(
+            SnapshotSource(snapshot),
+            other.open_history(),
+            replace_other=replace,
+            parsers=None,
+            wait_seconds=other.wait_seconds,
+            progress=lambda phase, done, total: progress(phase + OF_COMMITS, done, total),
+        )
+    return transfer.summary.counts.get("documents", 0)
+
+
+def export_index(
+    source: str | Path | Library,
+    path: str | Path,
+    *,
+    assignments: Sequence[str] = (),
+    progress: Progress = no_progress,
+) -> MoveReport:
+    """Write the index of the documents into an archive."""
+    from marklight.library.archive import write_archive
+
+    started, path = time.perf_counter(), Path(path).expanduser()
+    with open_end(source, assignments) as own, own.engine.snapshot() as snapshot:
+        if snapshot.generation == 0:
+            raise _nothing_indexed(own)
+        written = write_archive(SnapshotSource(snapshot), path, progress)
+        return MoveReport(
+            source=own.name,
+            target=str(path),
+            documents=written.documents,
+            chunks=written.passages,
+            vectors=written.vectors,
+            models=written.models,
+            digest=written.digest,
+            written=written.documents,
+            size=path.stat().st_size,
+            took_ms=(time.perf_counter() - started) * 1000,
+        )
+
+
+def import_index(
+    path: str | Path,
+    target: str | Path | Library,
+    *,
+    replace: bool = False,
+    digest: str = "",
+    assignments: Sequence[str] = (),
+    progress: Progress = no_progress,
+) -> MoveReport:
+    """Verify an archive, then make an index equal to it; with a digest, refuse any other archive."""
+    from marklight.library.archive_reader import Archive
+
+    started, path = time.perf_counter(), Path(path).expanduser()
+    with open_end(target, assignments) as other, Archive(path) as archive:
+        check_target(other.engine, replace_other=replace)
+        archive.verify(progress)
+        if digest and digest.lower() != archive.digest:
+            raise UsageError(
+                f"{path} has the digest {archive.digest}, not {digest}",
+                "Get the archive again, or leave out --digest",
+            )
+        transfer = copy(
+            archive,
+            other.engine,
+            replace_other=replace,
+            parsers=other.parsers,
+            wait_seconds=other.wait_seconds,
+            progress=progress,
+        )
+        notices = tuple(_import_notices(other.library, transfer)) if other.library else ()
+        report = _report(str(path), other.name, transfer, started, notices=notices)
+        return dataclasses.replace(report, digest=archive.digest, size=path.stat().st_size)
+
+
+def _import_notices(library: Library, transfer: Transfer) -> Iterator[str]:
+    """Return what of an archive does not fit a library, and what the next run does about it."""
+    if unknown := sorted(transfer.collections - library.collections.keys()):
+        names = ", ".join(unknown[:MAX_NAMED]) + " and others" * (len(unknown) > MAX_NAMED)
+        yield (
+            f"The archive has documents of collections that this library does not have: {names};"
+            f" the next run removes them. It has: {', '.join(library.collections)}"
+        )
+    if transfer.recipes - {library.text_ingest.recipe}:
+        yield (
+            "The archive was made with other settings or by another version, so the next run reads all documents"
+            " again; unchanged passages keep their vectors"
+        )
+    fingerprint, _ = library.models.fingerprint()
+    models = transfer.models
+    if fingerprint and models and fingerprint not in models:
+        yield (
+            "The archive has vectors of another model than the one of this library, so the next run embeds all passages"
+        )
+
+
+def _report(
+    source: str, target: str, transfer: Transfer, started: float, **more: Any
+) -> MoveReport:
+    summary: Summary = transfer.summary
+    return MoveReport(
+        source=source,
+        target=target,
+        documents=summary.counts.get("documents", 0),
+        chunks=summary.counts.get("passages", 0),
+        vectors=summary.total("vectors"),
+        models=transfer.models,
+        digest=summary.digest(),
+        written=transfer.written_documents,
+        removed=transfer.removed_documents,
+        took_ms=(time.perf_counter() - started) * 1000,
+        **more,
+    )
+
+
+def _nothing_indexed(end: End) -> NotFound:
+    place = end.library.place.folder if end.library else end.name
+    return NotFound(f"Nothing is indexed in {place} yet", "Run `marklight index` first")
