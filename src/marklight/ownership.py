@@ -32,6 +32,7 @@ MARKER = "owner"
 STORE = "library.db"
 _RECORDS = "indexes"
 _MACHINE = "machine"
+_SHARED = "shared"
 _ID = re.compile(r"[0-9a-f]{32}")
 _PARTS = re.compile(r"library\.db.*|lock|words.*|vectors|owner|looked\.json.*|history")
 """Names that make a folder an index, whole or not."""
@@ -128,8 +129,26 @@ def origin(folder: Path) -> Provenance:
 
 def place_away(folder: Path) -> Path:
     """Return the folder of the index of a folder in which it cannot be stored."""
-    name = hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()
-    return data_folder() / "libraries" / name
+    return data_folder() / "libraries" / _folder_name(folder)
+
+
+def remember_shared(folder: Path) -> None:
+    """Record that the documents of a folder are in an index on a server, which leaves no files beside them."""
+    records = data_folder() / _SHARED
+    with suppress(OSError):  # then commands must be run in the folder itself
+        make_private_folder(records)
+        write_private(
+            records / _folder_name(folder), f"{folder}\n".encode("utf-8", "surrogateescape")
+        )
+
+
+def is_shared(folder: Path) -> bool:
+    """Return true if this user indexed the folder in an index on a server."""
+    return os.path.isfile(data_folder() / _SHARED / _folder_name(folder))
+
+
+def _folder_name(folder: Path) -> str:
+    return hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()
 
 
 def owner_id(folder: Path) -> str:

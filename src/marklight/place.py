@@ -63,7 +63,7 @@ def around(folder: Path | None, name: str) -> Path | None:
 
 def is_library(folder: Path) -> bool:
     """Return true for a folder with a settings file or an index that this user made, complete or not."""
-    if _is_own_file(folder / PROJECT_FILE):
+    if _is_own_file(folder / PROJECT_FILE) or ownership.is_shared(folder):
         return True
     # A foreign index in a parent folder must not turn everything below it into one library.
     places = (folder / INDEX_FOLDER, ownership.place_away(folder))

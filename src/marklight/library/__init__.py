@@ -211,9 +211,9 @@ class Library:
         return (*(settings or self.settings).notices, *places, *missing)
 
     @property
-    def read_only(self) -> bool:
-        """Return true if the index is on a server that does not let this user change it."""
-        return self.shared is not None and self.shared.read_only
+    def indexes_here(self) -> bool:
+        """Return true if changes of files on this machine are indexed; on a server that takes rights and a folder."""
+        return self.shared is None or self.shared.indexes_here
 
     def nested_libraries(self) -> list[str]:
         """Return notices about other libraries above and below this one."""

@@ -166,7 +166,7 @@ def _about_document(
             indexed = snapshot.documents.files_of(ids)
             if library.shared:
                 elsewhere.extend(library.shared.elsewhere_notices(indexed))
-            changed = [] if library.read_only else library.files.changed(indexed)
+            changed = library.files.changed(indexed) if library.indexes_here else []
             return result, [*damaged, *changed]
 
     try:

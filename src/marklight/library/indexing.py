@@ -13,6 +13,7 @@ from marklight.errors import ModelServerError
 from marklight.ingest.discover import OUTSIDE, Discover
 from marklight.library.concurrency import repeat_if_lost
 from marklight.library.history import index_history
+from marklight.library.refresh import embeds_here
 from marklight.model import DocumentId
 from marklight.ports import Progress
 from marklight.report import Report
@@ -58,7 +59,11 @@ def _index_documents(library: Library, progress: Progress, *, rebuild: bool) -> 
         return report
 
     report = library.refreshes.exclusive(index_text)
+    if library.shared:
+        library.shared.remember_folder()
     ingest.update_communities()
+    if not embeds_here(library):
+        return report
     with library.embedding:
         try:
             ingest.embed_missing(progress, wait_seconds=wait_seconds)
@@ -79,11 +84,11 @@ def embed_for_seconds(library: Library, progress: Progress, seconds: float) -> b
 
     with library.embedding:
         before = state()
-        if ingest.has_pending():
+        if embeds_here(library) and ingest.has_pending():
             until = time.monotonic() + seconds
             ingest.embed_missing(progress, until, wait_seconds=library.limits.wait_seconds)
         if ingest.has_pending():
-            return state() != before  # without any progress, the rest cannot be embedded
+            return state() != before  # without any progress, the rest cannot be embedded here
         ingest.update_communities()
         ingest.drop_unused_vectors()
     return False

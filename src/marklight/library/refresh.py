@@ -235,13 +235,11 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
 
     If a watcher runs, many new vectors and the first run of a new library are left to it.
     """
-    if library.shared and library.shared.read_only:
-        return RefreshResult(library.shared.read_only_notices())
+    if library.shared and not library.shared.indexes_here:
+        return RefreshResult(library.shared.not_indexed_notices())
     watcher = library.watcher
     before = library.text_ingest.counts()
     new = not before.documents
-    if not new and library.files.shared and not library.files.has_folder():
-        return RefreshResult()  # the index is kept up to date by machines that have the files
     if watcher and new:
         finished = watcher.wait_for_text()
         new = not library.text_ingest.counts().documents
@@ -263,9 +261,11 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
     if result is None:
         running = watcher.progress if watcher else None
         return RefreshResult((str(running or BUSY_HERE),))
+    if new and library.shared:
+        library.shared.remember_folder()
     if nested:
         result = result._replace(notices=(*result.notices, *nested))
-    if query is None or query.mode not in EMBEDDING_MODES:
+    if query is None or query.mode not in EMBEDDING_MODES or not embeds_here(library):
         return result
     if watcher and library.ingest.counts().pending > FEW_PASSAGES:
         return result  # the watcher embeds them
@@ -274,6 +274,11 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
     notice = library.updater(library.ingest).embed_for(query, progress, until)
     more = (notice,) if notice and notice not in result.notices else ()
     return result._replace(notices=(*result.notices, *more))
+
+
+def embeds_here(library: Library) -> bool:
+    """Return true if processes that index text embed it too, false if workers do."""
+    return bool(library.settings["queue.embed"] == "here")
 
 
 def refresh_existing(library: Library, progress: Progress) -> tuple[str, ...]:
@@ -291,7 +296,9 @@ def refresh_existing(library: Library, progress: Progress) -> tuple[str, ...]:
 
 def index_again(library: Library, documents: list[DocumentId], progress: Progress) -> bool:
     """Index some documents again; return false if there are none or that failed."""
-    return bool(documents) and library.updater(library.text_ingest).index_again(documents, progress)
+    if not documents or not library.indexes_here:
+        return False
+    return library.updater(library.text_ingest).index_again(documents, progress)
 
 
 def read_current(

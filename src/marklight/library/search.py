@@ -80,7 +80,7 @@ def search(
     settings = library.settings_with(request.settings, request.assignments)
     prepared = prepare(library, query, library.pipeline_of(settings), check_cancelled)
     fresh = refresh(library, query, progress) if request.refresh else RefreshResult()
-    refreshing = progress if request.refresh and not library.read_only else None
+    refreshing = progress if request.refresh and library.indexes_here else None
     answer = _search_documents(library, prepared, refreshing)
     answer = replace(
         answer,
@@ -153,7 +153,7 @@ def _search_documents(
             indexed = snapshot.documents.files_of(documents)
             if library.shared:
                 elsewhere.extend(library.shared.elsewhere_notices(indexed))
-            changed = [] if library.read_only else library.files.changed(indexed)
+            changed = library.files.changed(indexed) if library.indexes_here else []
             return answer, [*damaged[-1], *changed]
 
     answer, stale = read_current(library, attempt, progress) if progress else attempt()

@@ -1,4 +1,4 @@
-"""An index on a server, which other machines use too: reading without the right to write, files that are elsewhere."""
+"""An index on a server, which other machines use too: rights to write, folders that belong to it, files that are elsewhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from marklight import ownership
 from marklight.model import DocumentId
+from marklight.place import is_library
 from marklight.ports import IndexedFile
 
 if TYPE_CHECKING:
@@ -22,20 +24,50 @@ class SharedIndex:
         self._library = library
         self._given: set[str] = set()
         self._lock = Lock()
+        self._is_member: bool | None = None
 
     @property
-    def read_only(self) -> bool:
-        """Return true if this user may only read the index."""
-        return self._library.engine.read_only()
+    def indexes_here(self) -> bool:
+        """Return true if changes of files on this machine are indexed.
 
-    def read_only_notices(self) -> tuple[str, ...]:
-        """Return the notice that the index is not refreshed here, and when it was last written."""
-        if not self._is_first("read only"):
-            return ()
-        written = self._library.engine.server().get("last_write")
-        when = f"It was last updated {written}" if written else "Nothing is indexed yet"
-        address = self._library.address
-        return (f"You may only read the index {address}, so changes are not indexed. {when}",)
+        A search in a folder that nobody added to the index must not add it: the address of the engine may be that of
+        all folders of this user.
+        """
+        library = self._library
+        return not library.engine.read_only() and self.is_member and library.files.has_folder()
+
+    @property
+    def is_member(self) -> bool:
+        """Return true if the folder belongs to the index: it has settings, was indexed before, or is the first one."""
+        if self._is_member is None:
+            library = self._library
+            declared = bool(library.settings["collections"]) or is_library(library.place.folder)
+            if not declared:
+                with library.engine.snapshot() as snapshot:
+                    declared = not snapshot.status.counts("").documents
+            self._is_member = declared
+        return self._is_member
+
+    def remember_folder(self) -> None:
+        """Record that the folder belongs to the index, after it was indexed."""
+        ownership.remember_shared(self._library.place.folder)
+        self._is_member = True
+
+    def not_indexed_notices(self) -> tuple[str, ...]:
+        """Return the notice why changes are not indexed here."""
+        library = self._library
+        if library.engine.read_only():
+            if not self._is_first("read only"):
+                return ()
+            written = library.engine.server().get("last_write")
+            when = f"It was last updated {written}" if written else "Nothing is indexed yet"
+            return (f"You may only read the index {library.address}. {when}",)
+        if self.is_member or not self._is_first("not a member"):
+            return ()  # folders that are missing have notices of their own
+        return (
+            f"{library.place.folder} is not part of the index {library.address};"
+            " `marklight index` adds its documents",
+        )
 
     def missing_notices(self) -> list[str]:
         """Return notices about collections whose folder is not on this machine."""
@@ -43,6 +75,8 @@ class SharedIndex:
 
     def elsewhere_notices(self, files: Mapping[DocumentId, IndexedFile]) -> tuple[str, ...]:
         """Return the notice that results come from files that are not on this machine."""
+        if not self.is_member:
+            return ()
         is_here = self._library.files.is_here
         away = any(each.file.is_elsewhere and not is_here(id) for id, each in files.items())
         return (ELSEWHERE,) if away and self._is_first(ELSEWHERE) else ()

@@ -148,6 +148,8 @@ class Watcher:
             self._stopping.wait(self.library.limits.poll_seconds)
 
     def _watch(self) -> None:
+        if not self.library.indexes_here:
+            return
         limits, reading = self.library.limits, self.library.text_ingest
         watch = Watch(reading.discover, reading.collections, limits.debounce_ms)
         try:
