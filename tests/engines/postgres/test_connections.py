@@ -8,9 +8,8 @@ import time
 import pytest
 
 from marklight.engines.postgres.connections import Connections, ServerAddress
-from marklight.engines.postgres.server_errors import ConnectionLost
 from marklight.engines.postgres.session import PostgresSession, SnapshotSession
-from marklight.errors import Busy, StoreError
+from marklight.errors import Busy, ConnectionLost, StoreError
 from tests.servers.postgres import PASSWORD, PostgresServer, new_server
 
 

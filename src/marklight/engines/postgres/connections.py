@@ -13,7 +13,7 @@ import psycopg
 from psycopg import Connection, RawCursor
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
-from psycopg.types.numeric import Int8BinaryDumper, NumericBinaryLoader, NumericLoader
+from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper, NumericBinaryLoader, NumericLoader
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from marklight.engines.postgres import server_errors
@@ -23,7 +23,7 @@ from marklight.engines.postgres.text_codec import (
     UnescapingLoader,
 )
 from marklight.engines.postgres.vector_codec import Packed, PackedDumper
-from marklight.errors import Busy, StoreError
+from marklight.errors import Busy, ConnectionLost, StoreError
 
 MAX_CONNECTIONS = 12
 """Most open connections of one engine: eight searches at once use up to two each, where that many are free."""
@@ -88,6 +88,8 @@ class Connections:
         self._lock = Lock()
         self._pool: ConnectionPool[AnyConnection] | None = None
         self._failure: psycopg.Error | None = None
+        self._has_lost = False
+        """Whether a connection was lost since the idle ones were checked: a server that restarts ends all of them."""
 
     @contextmanager
     def connection(self, wait_seconds: float | None = None) -> Iterator[AnyConnection]:
@@ -109,6 +111,9 @@ class Connections:
         wait = self.wait_seconds if wait_seconds is None else wait_seconds
         deadline = time.monotonic() + wait
         self._failure = None
+        if self._has_lost:
+            self._has_lost = False
+            pool.check()
         while True:
             remaining = max(0.0, deadline - time.monotonic())
             try:
@@ -136,7 +141,9 @@ class Connections:
 
     def explain(self, error: psycopg.Error) -> StoreError:
         """Return the error to raise in place of one of PostgreSQL."""
-        return server_errors.explain(error, str(self.address))
+        explained = server_errors.explain(error, str(self.address))
+        self._has_lost |= isinstance(explained, ConnectionLost)
+        return explained
 
     @property
     def statistics(self) -> dict[str, int]:
@@ -203,6 +210,8 @@ class Connections:
         )
         adapters = connection.adapters
         adapters.register_dumper(str, EscapingDumper)
+        # Both formats: the text format alone is chosen for some lists, and would take the type of their first number.
+        adapters.register_dumper(int, Int8Dumper)
         adapters.register_dumper(int, Int8BinaryDumper)
         adapters.register_dumper(Packed, PackedDumper)
         for type_name in ("text", "varchar", "name"):

@@ -24,10 +24,11 @@ _LOCK_SECONDS = 60.0
 
 
 def _create_tables() -> str:
-    from marklight.engines.postgres import tables, vector_table
+    from marklight.engines.postgres import lexical_index, tables, vector_table
     from marklight.engines.qdrant import tables as qdrant_tables
 
-    return tables.TABLES + vector_table.TABLES + qdrant_tables.TABLES
+    modules = (tables, lexical_index, vector_table, qdrant_tables)
+    return "".join(module.TABLES for module in modules)
 
 
 MIGRATIONS: Sequence[Callable[[], str]] = (_create_tables,)

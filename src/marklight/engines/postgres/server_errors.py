@@ -5,17 +5,13 @@ from __future__ import annotations
 import psycopg
 from psycopg import errors
 
-from marklight.errors import Busy, StoreError
+from marklight.errors import Busy, ConnectionLost, ReadOnly, StoreError
 
 _FULL = (errors.DiskFull, errors.OutOfMemory, errors.InsufficientResources)
 _LOGIN = (errors.InvalidPassword, errors.InvalidAuthorizationSpecification)
 _LOGIN_MESSAGES = ("password authentication failed", "no password supplied", "pg_hba.conf")
 """Texts by which a failed login is recognised: libpq reports no code for an error during connecting."""
 _UNCHANGED = "The index is unchanged since the last commit"
-
-
-class ConnectionLost(StoreError):
-    """The connection ended during a statement; a reader may try once more on a new snapshot."""
 
 
 class MissingLibrary(StoreError):
@@ -40,7 +36,7 @@ def explain(error: psycopg.Error, where: str) -> StoreError:
             "Ask an administrator of the database for the missing right",
         )
     if isinstance(error, errors.ReadOnlySqlTransaction):
-        return StoreError(
+        return ReadOnly(
             f"{where} does not accept changes: the server is a replica or read-only",
             "Use the address of the primary server to update the index",
         )

@@ -16,7 +16,8 @@ CREATE TABLE state (
     unused_vectors bigint NOT NULL DEFAULT 0,
     links_changed bigint NOT NULL DEFAULT 0,
     edges_updated bigint NOT NULL DEFAULT 0,
-    vocabulary text COLLATE "C" NOT NULL DEFAULT ''
+    vocabulary text COLLATE "C" NOT NULL DEFAULT '',
+    committed timestamptz
 ) WITH (fillfactor = 10);
 CREATE TABLE manifest (key text COLLATE "C" PRIMARY KEY, value text COLLATE "C" NOT NULL);
 
@@ -47,9 +48,10 @@ CREATE TABLE metadata (
 );
 CREATE INDEX metadata_of ON metadata (document);
 CREATE TABLE failures (
+    machine text COLLATE "C" NOT NULL,
     collection text COLLATE "C" NOT NULL, path text COLLATE "C" NOT NULL, reason text COLLATE "C" NOT NULL,
     size bigint, mtime_ns bigint, ctime_ns bigint,
-    PRIMARY KEY (collection, path)
+    PRIMARY KEY (machine, collection, path)
 );
 CREATE TABLE nodes (
     document bigint NOT NULL REFERENCES documents ON DELETE CASCADE,
