@@ -23,6 +23,8 @@ MARKLIGHT = Path(sys.executable).with_name("marklight")
 CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
 PORT = 7499
 COLUMNS = 110
+WAIT_MS = 60_000
+"""Limit for a search and for opening a document, in milliseconds."""
 
 TERMINAL = """
 <meta charset="utf-8">
@@ -78,10 +80,11 @@ def photograph_page(page: Page, folder: str, query: str) -> None:
         page.set_viewport_size({"width": 1280, "height": 800})
         page.get_by_role("searchbox").fill(query)
         page.keyboard.press("Enter")
-        page.locator("#results li").first.wait_for()
+        page.get_by_text("Search details").wait_for(timeout=WAIT_MS)  # below complete results only
         page.keyboard.press("ArrowDown")
         page.keyboard.press("Enter")
-        page.wait_for_timeout(1500)
+        page.locator("#view-text h2").first.wait_for(timeout=WAIT_MS)
+        page.wait_for_timeout(1500)  # the scrolling is animated
         page.screenshot(path=IMAGES / "page.png")
     finally:
         server.terminate()
@@ -92,6 +95,7 @@ def main() -> None:
     """Take both pictures."""
     folder, query = sys.argv[1:3]
     IMAGES.mkdir(exist_ok=True)
+    subprocess.run([MARKLIGHT, "index", folder], check=True)
     with sync_playwright() as playwright:
         executable = next((path for path in CHROMIUM if Path(path).exists()), None)
         browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
