@@ -56,8 +56,8 @@ class _Work(NamedTuple):
     """Indexes to delete and models to build one for."""
 
     unusable: list[str]
-    missing: list[tuple[int, str, int, int]]
-    """Row, name, dimension and number of passages."""
+    missing: list[tuple[int, int, int]]
+    """Row, dimension and number of passages of models without an index."""
 
     def __bool__(self) -> bool:
         return bool(self.unusable or self.missing)
@@ -80,7 +80,7 @@ class PostgresVectors:
     def apply(self, session: PostgresSession, change: Change) -> None:
         """Do nothing: `vector_table.add_vectors` inserts the vectors, for every kind of vector index."""
 
-    def finish(self, session: PostgresSession, change: Change, generation: int) -> None:
+    def finish(self, session: PostgresSession, change: Change, generation: int) -> None:  # noqa: ARG002
         """Update the row up to which all passages have a vector.
 
         Concurrent commits become visible in another order than that of their rows, so new passages may lower it.
@@ -110,7 +110,9 @@ class PostgresVectors:
             if not self._work(connection):
                 return
         with self._lock:
-            if self._builder is None or not self._builder.is_alive():
+            if self._builder is not None and self._builder.is_alive():
+                self._due = True  # it may be about to end
+            else:
                 self._builder = Thread(
                     target=self._build, args=(connections,), name="marklight-hnsw", daemon=True
                 )
@@ -192,13 +194,13 @@ class PostgresVectors:
         """Return what has to be done: unusable indexes, and those of deleted models; large models without one."""
         indexes: dict[str, bool] = dict(connection.execute(_INDEXES, [_PREFIX]).fetchall())
         models: list[Any] = connection.execute(
-            "SELECT row, name, dimension, embedded FROM models"
+            "SELECT row, dimension, embedded FROM models"
         ).fetchall()
         known = {index_name(row) for row, *_ in models}
         unusable = [name for name, valid in indexes.items() if not valid or name not in known]
         missing = [
-            (row, name, dimension, passages)
-            for row, name, dimension, passages in models
+            (row, dimension, passages)
+            for row, dimension, passages in models
             if not indexes.get(index_name(row))
             and passages >= max(1, self.settings.exact_below)
             and dimension <= MAX_DIMENSION
@@ -216,17 +218,19 @@ class PostgresVectors:
                 try:
                     connection.execute("SET statement_timeout = 0")
                     connection.execute("SET lock_timeout = 0")
-                    work = self._work(connection)
-                    for name in work.unusable:
-                        self._drop(connection, name)
-                    for row, _, dimension, passages in work.missing:
-                        self._create(connection, row, dimension, passages)
+                    while work := self._work(connection):  # commits may go on meanwhile
+                        for name in work.unusable:
+                            self._drop(connection, name)
+                        for row, dimension, passages in work.missing:
+                            self._create(connection, row, dimension, passages)
                 finally:
                     if not connection.closed:
                         connection.execute("RESET ALL")
                         connections.configure(connection)
                         connection.execute("SELECT pg_advisory_unlock($1)", [key])
-        except Exception as error:  # a search works without the index, so nobody waits for this thread
+        except (
+            Exception
+        ) as error:  # a search works without the index, so nobody waits for this thread
             with self._lock:
                 self._notices.append(
                     f"The vector index could not be built, so searches compare all vectors: {error}"
@@ -236,9 +240,7 @@ class PostgresVectors:
         statement = sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}")
         connection.execute(statement.format(sql.Identifier(name)))
 
-    def _create(
-        self, connection: AnyConnection, row: int, dimension: int, passages: int
-    ) -> None:
+    def _create(self, connection: AnyConnection, row: int, dimension: int, passages: int) -> None:
         """Build the index of a model while commits and searches go on."""
         settings = self.settings
         # In memory a node has its vector, and two edges of 8 bytes with as much overhead for each of m.

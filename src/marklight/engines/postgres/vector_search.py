@@ -40,6 +40,7 @@ _SETTINGS = (
 )
 _LACKING = "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = ?)"
 
+
 class RowFilter(Protocol):
     """Rows of documents or passages that match, or with `exclude` those that do not."""
 
@@ -98,7 +99,7 @@ class PostgresVectorReader:
         candidates: Candidates = []
         if self._uses_index(known, rows, limit):
             candidates = self._approximate(known, query, rows, limit)
-        if len(candidates) < limit:
+        if len(candidates) < _candidate_count(limit):  # the scan ended before it found enough
             candidates = self._exact(known, query, rows, limit)
         return self._scored(model, known, query, candidates)[:limit]
 
@@ -243,9 +244,7 @@ class PostgresVectorReader:
         import numpy as np
 
         scores = np.vecdot(self._unit_vectors(name, model, candidates), query).tolist()
-        scored = [
-            ScoredChunk(id, score) for (id, _), score in zip(candidates, scores, strict=True)
-        ]
+        scored = [ScoredChunk(id, score) for (id, _), score in zip(candidates, scores, strict=True)]
         return sorted(scored, key=lambda each: (-each.score, each.chunk_id))
 
     def _unit_vectors(self, name: str, model: Model, candidates: Candidates) -> Any:
