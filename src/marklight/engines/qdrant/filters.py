@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+SECOND = 1_000_000
+
+
 class Rows(Protocol):
     """Rows that match, or with `exclude` those that do not: of documents, or of passages."""
 
@@ -96,6 +99,11 @@ def document_filter(document: int) -> Any:
     return api.Filter(must=[_match(DOCUMENT, [document])])
 
 
+def rows_filter(rows: Iterable[int]) -> Any:
+    """Return the condition of these passages; those that do not exist are no error."""
+    return api.Filter(must=[api.Condition(has_id=api.HasIdCondition(has_id=point_ids(rows)))])
+
+
 def living_filter(generation: int) -> Any:
     """Return the condition of all passages of a generation."""
     return api.Filter(must=_added(generation), must_not=_gone(generation))
@@ -130,9 +138,13 @@ def _conditions(filters: Filters) -> list[Any]:
         any_of(language_label(language) for language in filters.languages)
     begin, end = time_bounds(filters)
     if begin or end:
-        limits = {"gte": begin, "lt": end}
+        # Wider by a second: Qdrant compares them as 64-bit floats. PostgreSQL compares the results exactly.
+        limits = {"gte": (begin, -SECOND), "lte": (end, SECOND)}
         conditions.append(
-            _range(DATES, **{key: microseconds(each) for key, each in limits.items() if each})
+            _range(
+                DATES,
+                **{key: microseconds(when) + by for key, (when, by) in limits.items() if when},
+            )
         )
     if filters.also:
         conditions += _conditions(filters.also)

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qdrant_client import grpc as api
 
-from marklight.engines.metadata_filters import metadata_pairs
 from marklight.engines.qdrant.terms import StoredTerms
-from marklight.model import digest
+from marklight.model import DocumentId, digest
 
 if TYPE_CHECKING:
-    from marklight.model import Chunk, Document
+    from marklight.engines.metadata_filters import MetadataPair
 
 TERMS = "terms"
 """Name of the sparse vector."""
@@ -89,20 +88,20 @@ def document_label(collection: str, path: str) -> int:
     return label("document", collection, path)
 
 
-def document_labels(document: Document) -> set[int]:
+def document_labels(document: DocumentId, pairs: Iterable[MetadataPair]) -> set[int]:
     """Return the labels that all passages of a document share."""
-    collection, path = document.id
+    collection, path = document
     folders = [path[:at] for at, character in enumerate(path) if character == "/"]
     return {
         document_label(collection, path),
         *(folder_label(collection, folder) for folder in ("", *folders)),
-        *(pair_label(*pair) for pair in metadata_pairs(document)),
+        *(pair_label(*pair) for pair in pairs),
     }
 
 
-def passage_labels(shared: set[int], chunk: Chunk) -> list[int]:
+def passage_labels(shared: set[int], languages: Iterable[str]) -> list[int]:
     """Return all labels of a passage, sorted."""
-    return sorted(shared.union(language_label(language) for language in chunk.languages))
+    return sorted(shared.union(map(language_label, languages)))
 
 
 def microseconds(when: str) -> int:

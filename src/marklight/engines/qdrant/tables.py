@@ -10,7 +10,7 @@ CREATE TABLE outbox (
     kind text COLLATE "C" NOT NULL CHECK (kind IN ('add', 'remove', 'date', 'vector')),
     chunk bigint,
     document bigint,
-    model bigint,
+    model text COLLATE "C",
     digest text COLLATE "C",
     data bytea
 );
@@ -26,6 +26,7 @@ CREATE TABLE qdrant_state (
     id integer PRIMARY KEY CHECK (id = 1),
     collection text COLLATE "C" NOT NULL,
     version bigint NOT NULL,
+    analyzer text COLLATE "C" NOT NULL,
     generation bigint NOT NULL,
     passages bigint NOT NULL,
     lengths bytea NOT NULL,
@@ -35,6 +36,11 @@ CREATE TABLE qdrant_state (
 CREATE TABLE qdrant_models (
     model bigint PRIMARY KEY,
     collection text COLLATE "C" NOT NULL
+);
+
+CREATE TABLE qdrant_dropped (
+    collection text COLLATE "C" PRIMARY KEY,
+    dropped timestamptz NOT NULL
 );
 
 CREATE TABLE term_frequencies (
@@ -50,6 +56,7 @@ passages, until no reader can need them.
 
 `qdrant_state` describes the collection of terms: its name, the last generation that was shipped completely, and for that
 generation the number of passages and the total length of each field. `reference` has the mean lengths that the stored
-weights were computed with. `version` counts rebuilds. `term_frequencies` has the passages that contain a term in a field.
-`qdrant_models` has the collection of each model.
+weights were computed with, `analyzer` the fingerprint of the analyzer. `version` is another number after each rebuild. `term_frequencies` has the passages that contain a term in a field.
+`qdrant_models` has the collection of each model, `qdrant_dropped` those that a rebuild replaced and that are deleted when no
+reader can need them.
 """

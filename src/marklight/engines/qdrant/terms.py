@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from marklight.engines.lexical import CODE, PROSE
+from marklight.engines.lexical import CODE, K1, PROSE, B
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-K1, B = 1.2, 0.75
-"""Parameters of BM25, as in tantivy."""
 SATURATION = K1 + 1
 """The value that a term approaches the more often it occurs."""
 FIELDS = (*PROSE, CODE)
@@ -108,10 +106,10 @@ def sparse_vector(terms: PassageTerms, reference: Floats) -> tuple[list[int], li
     lengths = stored_lengths(terms.lengths)
     damping = _damping(lengths[terms.fields], reference[terms.fields])
     values = SATURATION * terms.frequencies / (terms.frequencies + damping)
-    filled = np.nonzero(lengths)[0]
+    filled = np.nonzero(terms.lengths)[0]
     return (
         [*terms.dimensions.tolist(), *LENGTH_DIMENSIONS[filled].tolist()],
-        [*values.tolist(), *lengths[filled].astype(float).tolist()],
+        [*values.tolist(), *terms.lengths[filled].astype(float).tolist()],
     )
 
 
@@ -144,9 +142,9 @@ class StoredTerms(NamedTuple):
         """Return the dimensions of its terms, without those of field lengths."""
         return np.setdiff1d(self.dimensions, LENGTH_DIMENSIONS, assume_unique=True)
 
-    def lengths(self) -> Floats:
-        """Return the stored length of every field."""
-        return self.get(LENGTH_DIMENSIONS)
+    def lengths(self) -> Integers:
+        """Return the length of every field."""
+        return self.get(LENGTH_DIMENSIONS).astype(np.int64)
 
 
 class QueryWeights(NamedTuple):
@@ -183,7 +181,7 @@ def exact_scores(
     if not passages:
         return []
     values = np.stack([passage.get(query.dimensions) for passage in passages])
-    lengths = np.stack([passage.lengths() for passage in passages])[:, query.fields]
+    lengths = stored_lengths(np.stack([each.lengths() for each in passages])[:, query.fields])
     before = _damping(lengths, reference[query.fields])
     frequencies = np.rint(values * before / np.maximum(SATURATION - values, 1e-9))
     now = _damping(lengths, np.maximum(means[query.fields], 1e-9))
