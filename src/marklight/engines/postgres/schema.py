@@ -28,7 +28,7 @@ def _create_tables() -> str:
     from marklight.engines.qdrant import tables as qdrant_tables
 
     modules = (tables, lexical_index, vector_table, qdrant_tables)
-    return "".join(module.TABLES for module in modules)
+    return ";\n".join(module.TABLES for module in modules)
 
 
 MIGRATIONS: Sequence[Callable[[], str]] = (_create_tables,)
@@ -156,9 +156,7 @@ def _migrate(connection: AnyConnection, number: int) -> None:
         connection.execute(
             "CREATE TABLE migrations (version bigint PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())"
         )
-    for statement in MIGRATIONS[number - 1]().split(";"):
-        if statement.strip():
-            connection.execute(statement.encode())
+    connection.execute(MIGRATIONS[number - 1]().encode(), prepare=False)
     if number == 1:
         connection.execute(
             "INSERT INTO state (id, library) VALUES (1, $1)", [secrets.token_hex(16)]

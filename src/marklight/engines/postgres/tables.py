@@ -1,8 +1,6 @@
 """The tables of a library in PostgreSQL: those of `engines/relational`, the tree of nodes, and file states per machine.
 
-Texts are `COLLATE "C"`, so that they sort by code point as in SQLite and Python, whatever the locale of the database is.
-The statements are split at semicolons.
-"""
+Texts are `COLLATE "C"`, so that they sort by code point as in SQLite and Python, whatever the locale of the database is."""
 
 from __future__ import annotations
 
