@@ -34,7 +34,7 @@ _RECORDS = "indexes"
 _MACHINE = "machine"
 _SHARED = "shared"
 _ID = re.compile(r"[0-9a-f]{32}")
-_PARTS = re.compile(r"library\.db.*|lock|words.*|vectors|owner|looked\.json.*|history")
+_PARTS = re.compile(r"library\.db.*|lock|words.*|vectors|owner|(looked|refresh)\.json.*|history")
 """Names that make a folder an index, whole or not."""
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import platform
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.engines import self_test
 from marklight.errors import MarklightError
@@ -45,6 +45,7 @@ def examine(folder: Path | None, assignments: Sequence[str] = ()) -> list[Findin
                 Finding("settings", True, _settings(library)),
                 _checked("model", lambda: _check_model(library)),
                 *_reranker(library),
+                *_server(library),
                 _checked("library", lambda: _check_library(library)),
                 _disk(library.place.folder),
             ]
@@ -110,8 +111,27 @@ def _check_reranker(library: Library) -> str:
     return f"{model.name}{where}, two passages in {took:.0f} ms"
 
 
+def _server(library: Library) -> list[Finding]:
+    return [_checked("server", lambda: _check_server(library))] if library.shared else []
+
+
+def _check_server(library: Library) -> str:
+    """Connect to the server of the index and return its state in one line."""
+    state = _flat(library.engine.server())
+    return f"{library.engine.describe()}: " + ", ".join(f"{key} {text}" for key, text in state)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        elif value not in ("", None, []):
+            yield prefix + key, value
+
+
 def _check_library(library: Library) -> str:
-    repairs = library.engine.check()
+    read_only = library.engine.read_only()
+    repairs = ["not checked, as you may only read it"] if read_only else library.engine.check()
     with library.engine.snapshot() as snapshot:
         counts = snapshot.status.counts("")
     result = "; ".join(repairs) or "nothing to repair"

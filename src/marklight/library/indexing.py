@@ -126,9 +126,11 @@ def status(library: Library) -> dict[str, Any]:
         counts, failures = snapshot.status.counts(fingerprint), snapshot.status.failures()
         remarks = snapshot.status.remarks()
         documents = Counter(id.collection for id in snapshot.documents.files())
-    server, reranker_server = library.models.embedder_server, library.models.reranker_server
+    model_server, reranker_server = library.models.embedder_server, library.models.reranker_server
     reranker_problem = library.models.reranker_problem()
     watcher = library.watcher
+    server = dict(library.engine.server())
+    others = sorted(documents.keys() - library.collections.keys()) if library.shared else []
     return {
         "documents": counts.documents,
         "chunks": counts.chunks,
@@ -138,13 +140,14 @@ def status(library: Library) -> dict[str, Any]:
         "remarks": [{**_place(id), "remark": remark} for id, remark in remarks],
         "generation": counts.generation,
         "model": library.settings["model.name"],
-        **({"model_address": server.address} if server else {}),
+        **({"model_address": model_server.address} if model_server else {}),
         **({"model_problem": problem} if problem else {}),
         "calibrated": is_calibrated("hybrid", fingerprint),
         "reranker": library.settings["reranker.name"] or "none",
         **({"reranker_address": reranker_server.address} if reranker_server else {}),
         **({"reranker_problem": reranker_problem} if reranker_problem else {}),
         "engine": library.engine.describe(),
+        **({"server": server} if server else {}),
         "sizes": dict(library.engine.sizes()),
         "unused_vectors": library.engine.count_unused_vectors(),
         **_history_status(library, fingerprint),
@@ -152,7 +155,8 @@ def status(library: Library) -> dict[str, Any]:
         "collections": {
             name: {"path": str(folder), "documents": documents[name]}
             for name, folder in library.collections.items()
-        },
+        }
+        | {name: {"path": "", "documents": documents[name]} for name in others},
         "notices": list(library.notices()),
     }
 

@@ -219,6 +219,7 @@ STATUS = object_of(
         "reranker": TEXT,
         "reranker_problem": TEXT,
         "engine": _of("string", "Storage engine of the index."),
+        "server": _of("object", "Server of the index: version, library, role, replicas, queue."),
         "sizes": _of("object", "Sizes in bytes.", additionalProperties=INTEGER),
         "unused_vectors": INTEGER,
         "following": object_of(
@@ -235,7 +236,7 @@ STATUS = object_of(
         ),
         "notices": NOTICES,
     },
-    optional=("model_problem", "reranker_problem", "following"),
+    optional=("model_problem", "reranker_problem", "server", "following"),
 )
 DOCUMENTS = object_of(
     {
