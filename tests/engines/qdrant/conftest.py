@@ -6,17 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.servers.qdrant import Node, Unavailable, running_nodes
+from tests.servers.qdrant import Node, Unavailable, running_nodes, shared_node
 
 
-@pytest.fixture(scope="session")
-def node() -> Iterator[Node]:
+@pytest.fixture
+def node() -> Node:
     """Return a running node that no test kills."""
-    try:
-        with running_nodes() as (node,):
-            yield node
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    return shared_node()
 
 
 @pytest.fixture(scope="module")

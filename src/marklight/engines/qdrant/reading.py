@@ -11,6 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from marklight.answer import Filters
+from marklight.engines.postgres.vector_table import STORED
 from marklight.engines.qdrant import collections
 from marklight.engines.qdrant.filters import (
     date_conditions,
@@ -137,25 +138,35 @@ class SharedReader:
         found = self._caches.frequencies.get(keys, read)
         return {own: count for (_, _, own), count in found.items()}
 
-    def living(
-        self, rows: Sequence[int], filters: Filters, model: int | None = None
-    ) -> dict[int, str]:
-        """Return the ids of those rows that the snapshot has, with a date that matches, and with a vector of a model."""
-        if not rows:
-            return {}
-        dates, values = date_conditions(filters)
-        joins, models = "", [] if model is None else [model]
-        if models:
-            joins = " CROSS JOIN vectors v ON v.digest = c.digest AND v.model = ?"
-        if dates:
-            joins += " CROSS JOIN documents d ON d.row = c.document"
-        found: list[tuple[int, str]] = self.session.all(
-            "SELECT c.row, c.id FROM integers(?) r CROSS JOIN chunks c ON c.row = r.value"
-            f"{joins} WHERE true{dates}",
-            [list(rows), *models, *values],
-        )
+    def living(self, rows: Sequence[int], filters: Filters) -> dict[int, str]:
+        """Return the ids of those rows that the snapshot has, with a date that matches."""
+        found = self._living("c.id", "", rows, [], filters)
         self._rows.update((id, row) for row, id in found)
         return dict(found)
+
+    def living_vectors(
+        self, rows: Sequence[int], filters: Filters, model: int
+    ) -> list[tuple[str, bytes]]:
+        """Return the ids and stored vectors of those rows that the snapshot has, with a vector of this model."""
+        join = " CROSS JOIN vectors v ON v.digest = c.digest AND v.model = ?"
+        found = self._living(f"c.id, {STORED}", join, rows, [model], filters)
+        self._rows.update((id, row) for row, id, _ in found)
+        return [(id, stored) for _, id, stored in found]
+
+    def _living(
+        self, columns: str, join: str, rows: Sequence[int], values: list[Any], filters: Filters
+    ) -> list[Any]:
+        if not rows:
+            return []
+        dates, limits = date_conditions(filters)
+        if dates:
+            join += " CROSS JOIN documents d ON d.row = c.document"
+        found: list[Any] = self.session.all(
+            f"SELECT c.row, {columns} FROM integers(?) r CROSS JOIN chunks c ON c.row = r.value"
+            f"{join} WHERE true{dates}",
+            [list(rows), *values, *limits],
+        )
+        return found
 
     def rows_of(self, chunks: Sequence[str]) -> dict[str, int]:
         """Return the rows of passages; missing ids are skipped."""

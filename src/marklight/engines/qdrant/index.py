@@ -1,0 +1,180 @@
+"""Lexical and vector index on Qdrant, as a PostgreSQL engine uses them: written through the outbox, shipped after each commit."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from marklight.engines.lexical import analyzer_fingerprint
+from marklight.engines.postgres.session import PostgresSession
+from marklight.engines.postgres.vector_index import PostgresVectors
+from marklight.engines.qdrant import collections, outbox, rebuild, shipper
+from marklight.engines.qdrant.cluster import Cluster
+from marklight.engines.qdrant.reading import Caches, SharedReader
+from marklight.errors import StoreError
+
+if TYPE_CHECKING:
+    from marklight.engines import Host, PostgresSettings, ServerSettings
+    from marklight.engines.postgres.connections import Connections
+    from marklight.engines.postgres.indexes import Change
+    from marklight.engines.qdrant.lexical import QdrantLexicalReader
+    from marklight.engines.qdrant.vectors import QdrantVectorReader
+
+REBUILT = (
+    "The terms in Qdrant were written again, because this version of Marklight analyzes text differently;"
+    " that happens once after an update"
+)
+
+
+def open_indexes(
+    hosts: Sequence[Host], settings: ServerSettings
+) -> tuple[QdrantLexicalIndex, QdrantVectorIndex]:
+    """Return both indexes of a library; they share connections and caches."""
+    shared = _Shared(Cluster(hosts, settings.qdrant))
+    return QdrantLexicalIndex(shared), QdrantVectorIndex(shared, settings.postgres)
+
+
+class _Shared:
+    """Connections and caches of both indexes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.caches = Caches()
+        self._lock = Lock()
+        self._readers: WeakKeyDictionary[Any, SharedReader] = WeakKeyDictionary()
+
+    def reader(self, snapshot: Any) -> SharedReader:
+        """Return what both readers of a snapshot share."""
+        with self._lock:
+            if snapshot not in self._readers:
+                self._readers[snapshot] = SharedReader(snapshot, self.cluster, self.caches)
+            return self._readers[snapshot]
+
+    def close(self) -> None:
+        self.cluster.close()
+        self.caches.clear()
+
+
+class QdrantLexicalIndex:
+    """Terms of passages in Qdrant; fills and ships the outbox for both indexes."""
+
+    def __init__(self, shared: _Shared) -> None:
+        self._shared = shared
+        self._is_prepared = False
+        self._has_failed = False
+        self._notices: deque[str] = deque()
+
+    def prepare(self, connections: Connections) -> None:
+        """Ship what an earlier attempt left, and rebuild the terms if another analyzer wrote them.
+
+        Checked once for each process, and again after a failure.
+        """
+        if self._is_prepared and not self._has_failed:
+            return
+        with suppress(StoreError):
+            with connections.connection() as connection:
+                session = PostgresSession(connections, connection)
+                state = outbox.read_state(session)
+                is_pending = shipper.has_pending(session)
+            self._is_prepared = True
+            if state is not None and state.analyzer != analyzer_fingerprint():
+                with shipper.shipping(connections, wait_seconds=0.0) as own:
+                    if own is not None:
+                        rebuild.rebuild(own, self._shared.cluster)
+                        self._notices.append(REBUILT)
+            elif is_pending:
+                shipper.ship(connections, self._shared.cluster, wait_seconds=0.0)
+            self._has_failed = False
+
+    def apply(self, session: PostgresSession, change: Change) -> None:
+        """Write the changes of a commit to the outbox."""
+        outbox.fill(session, change)
+
+    def finish(self, session: PostgresSession, change: Change, generation: int) -> None:  # noqa: ARG002
+        """Give the changes their place in the order of commits."""
+        outbox.seal(session, generation)
+
+    def after_commit(self, connections: Connections) -> None:
+        """Ship the outbox; what cannot be shipped now stays in it."""
+        try:
+            shipper.ship(connections, self._shared.cluster)
+        except StoreError as error:
+            self._has_failed = True
+            self._notices.append(
+                f"The changes are saved, but searches do not find them yet. {error}"
+            )
+
+    def reader(self, snapshot: Any) -> QdrantLexicalReader:
+        """Return the reader for a snapshot."""
+        from marklight.engines.qdrant.lexical import QdrantLexicalReader
+
+        return QdrantLexicalReader(self._shared.reader(snapshot))
+
+    def clean(self, session: PostgresSession, keep: Iterable[str]) -> int:  # noqa: ARG002
+        """Return 0: no vectors are here."""
+        return 0
+
+    def check(self, session: PostgresSession) -> list[str]:
+        """Ship what is left, compare the collections with the passages, and rebuild them if they differ."""
+        cluster = self._shared.cluster
+        with shipper.shipping(session.connections, shipper.WAIT_SECONDS) as own:
+            if own is None:
+                return []
+            shipper.ship_pending(own, cluster)
+            reason = rebuild.find_difference(own, cluster)
+            if reason:
+                rebuild.rebuild(own, cluster)
+        problems = [
+            f"The Qdrant node {name} does not answer" for name in cluster.unreachable_nodes()
+        ]
+        if reason:
+            problems.append(f"The index in Qdrant was rebuilt from PostgreSQL ({reason})")
+        return problems
+
+    def sizes(self, session: PostgresSession) -> Mapping[str, int]:
+        """Return the bytes of the tables in PostgreSQL; Qdrant does not report those of a collection."""
+        tables = ("outbox", "outbox_commits", "term_frequencies")
+        total = " + ".join(f"pg_total_relation_size('{table}')" for table in tables)
+        return {"lexical": session.value(f"SELECT {total}")}
+
+    def take_notices(self) -> list[str]:
+        """Return and clear the notices about changes that were not shipped, and about rebuilds."""
+        notices = list(self._notices)
+        self._notices.clear()
+        return notices
+
+    def close(self) -> None:
+        """Close the connections and drop the caches."""
+        self._shared.close()
+
+
+class QdrantVectorIndex(PostgresVectors):
+    """Vectors of passages in Qdrant, which the lexical index ships; PostgreSQL stores them, without an index of its own."""
+
+    def __init__(self, shared: _Shared, settings: PostgresSettings) -> None:
+        super().__init__(settings)
+        self._shared = shared
+
+    def after_commit(self, connections: Connections) -> None:
+        """Delete the collections of models that were cleaned away."""
+        if not self._due:
+            return
+        self._due = False
+        with suppress(StoreError), connections.connection() as connection:
+            session = PostgresSession(connections, connection)
+            for model, name in session.all(
+                "SELECT q.model, q.collection FROM qdrant_models q LEFT JOIN models m ON m.row = q.model"
+                " WHERE m.row IS NULL"
+            ):
+                collections.delete(self._shared.cluster, name)
+                session.run("DELETE FROM qdrant_models WHERE model = ?", [model])
+
+    def reader(self, snapshot: Any) -> QdrantVectorReader:
+        """Return the reader for a snapshot."""
+        from marklight.engines.qdrant.vectors import QdrantVectorReader
+
+        return QdrantVectorReader(self._shared.reader(snapshot), self.settings)
