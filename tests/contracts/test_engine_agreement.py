@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from marklight import engines
 from marklight.answer import Filters
-from marklight.engines.embedded import links
 from marklight.engines.embedded.engine import MAX_EXACT_VECTORS, EmbeddedEngine
+from marklight.engines.relational import links
 from marklight.model import Batch, DocumentId, Entry, Failure, FileState
 from marklight.ports import FIELD_BOOSTS, Engine, ScoredChunk, Snapshot
 from tests.contracts.builders import entry, link, names_of, vector, vectors

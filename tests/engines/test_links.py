@@ -10,8 +10,8 @@ from typing import cast
 import pytest
 
 from marklight import engines
-from marklight.engines.embedded import links
 from marklight.engines.embedded.snapshot import EmbeddedSnapshot
+from marklight.engines.relational import links
 from marklight.model import Batch, Entry
 from marklight.ports import Engine
 from tests.contracts.builders import entry, id_of, link

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from marklight.answer import Filters
-from marklight.engines.embedded import snapshot as snapshots
 from marklight.engines.embedded.engine import EmbeddedEngine
-from marklight.engines.embedded.records import decode_texts, encode_texts
-from marklight.engines.embedded.snapshot import BoundedCache
+from marklight.engines.relational import cache
+from marklight.engines.relational.cache import BoundedCache
+from marklight.engines.relational.records import decode_texts, encode_texts
 from marklight.model import Batch, Entry, Vectors
 from marklight.ports import FIELD_BOOSTS, Snapshot
 from marklight.text import analyze
@@ -100,7 +100,7 @@ def test_more_than_the_cache_holds_can_be_read(
     engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("MAX_PASSAGES", "MAX_DOCUMENTS", "MAX_VECTORS"):
-        monkeypatch.setattr(snapshots, name, 2)
+        monkeypatch.setattr(cache, name, 2)
     put(engine, entry("a.md", "apple one", "apple two", "apple", "a pear"), entry("b.md", "apple"))
     with engine.snapshot() as snapshot:
         assert everything(snapshot) == everything(snapshot)
@@ -141,7 +141,7 @@ def test_the_cache_of_a_missing_library_does_not_grow(engine: EmbeddedEngine) ->
     for _ in range(9):
         with engine.snapshot() as snapshot:
             assert snapshot.status.counts("").documents == 0
-    assert len(engine._parts.caches) == 1
+    assert len(engine._parts.caches._snapshots) == 1
     put(engine, entry("a.md", "apple"))
     with engine.snapshot() as snapshot:
         assert snapshot.status.counts("").documents == 1

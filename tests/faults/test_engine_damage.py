@@ -13,7 +13,7 @@ import pytest
 
 from marklight import engines
 from marklight.answer import Filters
-from marklight.engines.embedded.session import Session
+from marklight.engines.embedded.session import SqliteSession
 from marklight.engines.embedded.vector_files import HEADER_BYTES, VectorFile
 from marklight.errors import StoreError
 from marklight.model import Batch
@@ -188,7 +188,7 @@ def test_a_search_during_the_repair_of_vectors_does_not_cache_the_old_ones(
     engine = engines.open(folder)
     rebuild = VectorFile.rebuild
 
-    def search_meanwhile(file: VectorFile, session: Session) -> None:
+    def search_meanwhile(file: VectorFile, session: SqliteSession) -> None:
         with engine.snapshot() as snapshot:
             assert answers(snapshot) != before
         rebuild(file, session)

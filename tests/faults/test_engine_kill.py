@@ -79,8 +79,8 @@ CRITICAL_POINTS = {
     "before passages are added": (lexical_writer, "add", killing(before=True)),
     "after the lexical index is committed": (lexical_writer, "add", killing(before=False)),
     "after the vector file is written": (vector_files.VectorFile, "append", killing(before=False)),
-    "before the tables are committed": (session.Session, "run", killing(True, is_commit)),
-    "after the tables are committed": (session.Session, "run", killing(False, is_commit)),
+    "before the tables are committed": (session.SqliteSession, "run", killing(True, is_commit)),
+    "after the tables are committed": (session.SqliteSession, "run", killing(False, is_commit)),
     "before merges end": (lexical_writer, "finish", killing(before=True, call_number=1)),
 }
 

@@ -14,7 +14,7 @@ import tantivy
 from marklight.engines.embedded import checksums
 from marklight.engines.embedded.lexical_index import schema
 from marklight.engines.embedded.lexical_writer import stored_passages
-from marklight.engines.embedded.session import Session
+from marklight.engines.embedded.session import SqliteSession
 
 PAGE = 4096
 STATE_PAGE = 2
@@ -67,7 +67,7 @@ def change_text(store: Path, change: Callable[[str], str]) -> None:
     for row, text in connection.execute("SELECT document, text FROM contents").fetchall():
         connection.execute("UPDATE contents SET text = ? WHERE document = ?", [change(text), row])
     rows = [row for (row,) in connection.execute("SELECT row FROM documents")]
-    session = Session(store, connection)
+    session = SqliteSession(store, connection)
     session.key = key
     checksums.store_checksums(session, rows)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -166,7 +166,7 @@ def exchanged_words(store: Path, folder: Path) -> None:
         )
     folder.mkdir()
     writer = tantivy.Index(schema(), path=str(folder)).writer(heap_size=64_000_000, num_threads=1)
-    for passage in stored_passages(Session(store, connection)):
+    for passage in stored_passages(SqliteSession(store, connection)):
         writer.add_document(passage)
     writer.commit()
     writer.wait_merging_threads()

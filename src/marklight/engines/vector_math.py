@@ -94,3 +94,12 @@ def _hamming_distances(binary: BinaryVectors, query: Vector) -> NDArray[np.uint1
             counts[:, :size], axis=0, dtype=np.uint16, out=distances[start : start + size]
         )
     return distances
+
+
+def top(scores: Vector, count: int) -> list[int]:
+    """Return the positions of the best scores, with all that tie with the last of them."""
+    if len(scores) <= count:
+        return list(range(len(scores)))
+    least = np.partition(scores, len(scores) - count)[len(scores) - count]
+    best: list[int] = np.nonzero(scores >= least)[0].tolist()
+    return best

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
 
-from marklight.engines.embedded.session import Session, json_list
+from marklight.engines.embedded.session import SqliteSession
 from marklight.model import DocumentId
 
 _PASSAGE_COLUMNS = (
@@ -53,7 +53,7 @@ def vector_checksum(key: bytes, name: str, vector: bytes) -> int:
     return _checksum(key, name.encode("utf-8", "surrogatepass") + b"\x1f" + vector)
 
 
-def store_checksums(session: Session, documents: Sequence[int]) -> None:
+def store_checksums(session: SqliteSession, documents: Sequence[int]) -> None:
     """Store the checksums of documents whose rows are all inserted."""
     sums = _document_checksums(session, documents)
     session.many(
@@ -61,12 +61,12 @@ def store_checksums(session: Session, documents: Sequence[int]) -> None:
     )
 
 
-def damaged_passages(session: Session, chunks: Sequence[str]) -> set[DocumentId]:
+def damaged_passages(session: SqliteSession, chunks: Sequence[str]) -> set[DocumentId]:
     """Return the documents of which one of these passages does not match its checksum."""
     rows = session.all(
         f"SELECT d.collection, d.path, c.checksum, d.digest, d.recipe, {_PASSAGE_COLUMNS} FROM json_each(?) j"
         " CROSS JOIN chunks c ON c.id = j.value CROSS JOIN documents d ON d.row = c.document",
-        [json_list(chunks)],
+        [list(chunks)],
     )
     return {
         DocumentId(collection, path)
@@ -75,11 +75,11 @@ def damaged_passages(session: Session, chunks: Sequence[str]) -> set[DocumentId]
     }
 
 
-def damaged_documents(session: Session, documents: Sequence[int] | None = None) -> list[int]:
+def damaged_documents(session: SqliteSession, documents: Sequence[int] | None = None) -> list[int]:
     """Return the rows of the documents, of all or of some, of which any stored part does not match its checksum."""
-    condition, values = "true", list[str]()
+    condition, values = "true", list[Any]()
     if documents is not None:
-        condition, values = "d.row IN (SELECT value FROM json_each(?))", [json_list(documents)]
+        condition, values = "d.row IN (SELECT value FROM json_each(?))", [list(documents)]
     with _undecodable_text(session):
         stored: dict[int, int] = dict(
             session.all(f"SELECT d.row, d.checksum FROM documents d WHERE {condition}", values)
@@ -97,7 +97,7 @@ def damaged_documents(session: Session, documents: Sequence[int] | None = None) 
 
 
 @contextmanager
-def _undecodable_text(session: Session) -> Iterator[None]:
+def _undecodable_text(session: SqliteSession) -> Iterator[None]:
     """Read damaged text that is no longer UTF-8 with replacement characters; it matches no checksum."""
     default = session.connection.text_factory
     session.connection.text_factory = lambda data: data.decode("utf-8", "replace")
@@ -107,7 +107,7 @@ def _undecodable_text(session: Session) -> Iterator[None]:
         session.connection.text_factory = default
 
 
-def damaged_vectors(session: Session, table: str) -> list[int]:
+def damaged_vectors(session: SqliteSession, table: str) -> list[int]:
     """Return the rows of vectors that do not match their checksum or have the wrong length."""
     column = _OWNER_COLUMNS[table]
     with _undecodable_text(session):
@@ -124,11 +124,11 @@ def damaged_vectors(session: Session, table: str) -> list[int]:
 
 
 def _document_checksums(
-    session: Session, documents: Sequence[int] | None = None
+    session: SqliteSession, documents: Sequence[int] | None = None
 ) -> list[tuple[int, int]]:
     """Return the checksum of each document, of all or of some, from the rows as they are stored."""
     hashers: dict[int, Any] = {}
-    values = [] if documents is None else [json_list(documents)]
+    values = [] if documents is None else [list(documents)]
     for query in _DOCUMENT_QUERIES:
         for column in ("l.document", "c.document", "document", "row"):
             condition = (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from marklight.engines.embedded import records
-from marklight.engines.embedded.vocabulary import VOCABULARY
+from marklight.engines.relational import records
+from marklight.engines.relational.vocabulary import VOCABULARY
 from marklight.model import DocumentId, Entry, Vectors
 
 if TYPE_CHECKING:

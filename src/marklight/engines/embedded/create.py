@@ -22,7 +22,7 @@ from marklight.engines.embedded.checksums import vector_checksum
 from marklight.engines.embedded.schema import APPLICATION, TABLES, VERSION
 from marklight.engines.embedded.session import (
     OlderFormat,
-    Session,
+    SqliteSession,
     check_schema,
     connect,
     time_limit,
@@ -82,7 +82,7 @@ def _write_gitignore(folder: Path) -> None:
         file.write(b"*\n")
 
 
-def create(path: Path, fill: Callable[[Session], None] | None = None) -> None:
+def create(path: Path, fill: Callable[[SqliteSession], None] | None = None) -> None:
     """Create the database of a claimed index; the writer lock must be held.
 
     With `fill`, which inserts the first rows, the database replaces another one and the index gets a new id.
@@ -94,7 +94,7 @@ def create(path: Path, fill: Callable[[Session], None] | None = None) -> None:
         for leftover in folder.glob(_DRAFTS):
             remove(leftover)
         os.close(create_private(draft))
-        session = Session(draft, sqlite3.connect(draft, isolation_level=None))
+        session = SqliteSession(draft, sqlite3.connect(draft, isolation_level=None))
         session.key = id.encode()
         try:
             # No journal: an incomplete database is never used.
@@ -122,15 +122,15 @@ def create(path: Path, fill: Callable[[Session], None] | None = None) -> None:
             remove(leftover)
 
 
-def empty_database(path: Path) -> Session:
+def empty_database(path: Path) -> SqliteSession:
     """Open an empty index in memory: the content of a snapshot where no index has been created."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    session = Session(path, connection)
+    session = SqliteSession(path, connection)
     make_tables(session, "")  # the same id for all of them, so that they share cached results
     return session
 
 
-def make_tables(session: Session, library: str) -> None:
+def make_tables(session: SqliteSession, library: str) -> None:
     """Create the tables of an index."""
     for statement in TABLES.split(";"):
         session.run(statement)
@@ -149,7 +149,7 @@ def replace_untrusted(folder: Path, reason: str) -> str:
     copy = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new-copy")
     copied = 0
 
-    def fill(session: Session) -> None:
+    def fill(session: SqliteSession) -> None:
         nonlocal copied
         copied = _copy_vectors(path, copy, old_id, session)
 
@@ -165,7 +165,7 @@ def replace_untrusted(folder: Path, reason: str) -> str:
     return f"The index in {folder} {reason}, so it is rebuilt from the documents{reused}"
 
 
-def _copy_vectors(path: Path, copy: Path, id: str, target: Session) -> int:
+def _copy_vectors(path: Path, copy: Path, id: str, target: SqliteSession) -> int:
     """Copy a database and insert its vectors; return how many, 0 where it cannot be read."""
     try:
         for suffix in ("", "-wal"):
@@ -187,7 +187,7 @@ def _copy_vectors(path: Path, copy: Path, id: str, target: Session) -> int:
         return 0
 
 
-def _term_vector_table(source: Session) -> str:
+def _term_vector_table(source: SqliteSession) -> str:
     """Return the name of the table of term vectors; raise UnknownSchema for a format whose vectors cannot be copied."""
     try:
         check_schema(source)
@@ -207,7 +207,12 @@ def _copy_file(source: Path, target: Path) -> None:
 
 
 def _copy_model(
-    source: Session, target: Session, term_vectors: str, row: int, name: str, dimension: int
+    source: SqliteSession,
+    target: SqliteSession,
+    term_vectors: str,
+    row: int,
+    name: str,
+    dimension: int,
 ) -> int:
     if (
         not isinstance(name, str)
@@ -239,7 +244,7 @@ def _copy_model(
 
 
 def _valid_vectors(
-    source: Session, target: Session, table: str, key: str, model: int, dimension: int
+    source: SqliteSession, target: SqliteSession, table: str, key: str, model: int, dimension: int
 ) -> Iterator[list[tuple[str, bytes, int]]]:
     """Yield the valid vectors of a model in blocks, each with its text digest or term and its new checksum."""
     import numpy as np

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from marklight.engines.embedded.lexical_index import LexicalIndex
-from marklight.engines.embedded.session import Session, WriterLock
+from marklight.engines.embedded.session import SqliteSession, WriterLock
 from marklight.engines.embedded.snapshot import EmbeddedSnapshot, Parts
 from marklight.engines.embedded.store import Store
 from marklight.engines.embedded.vector_files import MappedVectors
@@ -63,8 +63,6 @@ class EmbeddedEngine:
 
     def commit(self, batch: Batch) -> int:
         """Apply a batch: lexical index and vector files first, as no snapshot sees rows that the tables lack."""
-        from marklight.engines.embedded.write import counting_unused_vectors
-
         session = self._writer_session()
         if batch:
             if any(entry.chunks for entry in batch.entries):
@@ -72,26 +70,24 @@ class EmbeddedEngine:
 
                 lexical_writer.prepare(self._parts.lexical, session)
             try:
-                with session.transaction(), counting_unused_vectors(session, batch):
+                with session.transaction():
                     self._apply(session, batch)
             except BaseException:
                 self._parts.lexical.abandon_writer()
                 raise
         return int(session.value("SELECT generation FROM state"))
 
-    def _apply(self, session: Session, batch: Batch) -> None:
-        from marklight.engines.embedded.write import apply
+    def _apply(self, session: SqliteSession, batch: Batch) -> None:
+        from marklight.engines.embedded.write import replace
+        from marklight.engines.relational.write import AddedVectors, finish
 
         # A commit without passages loads no tantivy, one without vectors no numpy.
-        inserted = apply(session, batch)
-        if any(item.entry.chunks for item in inserted):
-            from marklight.engines.embedded import lexical_writer
-
-            lexical_writer.add(self._parts.lexical, session, inserted)
+        change = replace(session, batch)
+        added: list[AddedVectors] = []
         if batch.vectors is not None:
             from marklight.engines.embedded import vector_writer
 
-            vector_writer.add(
+            added = vector_writer.add(
                 session,
                 self.folder,
                 _library_id(session),
@@ -99,9 +95,14 @@ class EmbeddedEngine:
                 self._parts.max_exact_vectors,
             )
         if batch.concepts is not None:
-            from marklight.engines.embedded import vocabulary
+            from marklight.engines.embedded import vector_writer
 
-            vocabulary.add_vectors(session, batch.concepts)
+            vector_writer.add_term_vectors(session, batch.concepts)
+        finish(session, batch, change, added)
+        if any(item.entry.chunks for item in change.inserted):
+            from marklight.engines.embedded import lexical_writer
+
+            lexical_writer.add(self._parts.lexical, session, change.inserted)
 
     def _compact_lexical_index(self) -> None:
         session = self._writer_session()
@@ -113,7 +114,8 @@ class EmbeddedEngine:
                 compact(self._parts.lexical, session)
 
     def clean(self, keep: Iterable[str]) -> int:
-        from marklight.engines.embedded import vector_writer, vocabulary
+        from marklight.engines.embedded import vector_writer
+        from marklight.engines.relational import vocabulary
 
         if not self._parts.store.exists:
             return 0
@@ -182,11 +184,11 @@ class EmbeddedEngine:
         self._parts.forget()
         return True
 
-    def _writer_session(self) -> Session:
+    def _writer_session(self) -> SqliteSession:
         if not self._parts.writer_lock.held:
             raise RuntimeError("Writing requires the writer lock: use `with engine.writing(…)`")
         return self._parts.store.writer_session()
 
 
-def _library_id(session: Session) -> str:
+def _library_id(session: SqliteSession) -> str:
     return str(session.value("SELECT library FROM state"))

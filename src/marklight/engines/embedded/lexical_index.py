@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
-from marklight.engines.embedded.session import Session
+from marklight.engines.embedded.session import SqliteSession
 from marklight.engines.lexical import CODE, PROSE, analyzer_fingerprint
 from marklight.errors import StoreError
 from marklight.private_files import is_plain_folder, read_private, write_private
@@ -161,7 +161,7 @@ class LexicalIndex:
             return OpenIndex(self._index.searcher(), self._deleted, self._ahead)
 
     def needs_compaction(
-        self, session: Session, share: float = MAX_DELETED_SHARE, least: int = MIN_DELETED
+        self, session: SqliteSession, share: float = MAX_DELETED_SHARE, least: int = MIN_DELETED
     ) -> bool:
         """Return true if too many passages were deleted since the index was compacted, or that was interrupted."""
         try:
@@ -241,7 +241,7 @@ def new_commit() -> str:
     return secrets.token_hex(8)
 
 
-def count_deleted(session: Session) -> int:
+def count_deleted(session: SqliteSession) -> int:
     """Return how many passages were ever deleted: row numbers are never reused, so all but the existing ones."""
     highest = "coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'chunks'), 0)"
     return int(session.value(f"SELECT {highest} - chunks FROM state"))

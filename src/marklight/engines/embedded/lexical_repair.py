@@ -39,7 +39,7 @@ from marklight.engines.embedded.lexical_writer import (
     open_writer,
     stored_passages,
 )
-from marklight.engines.embedded.session import Session, json_list
+from marklight.engines.embedded.session import SqliteSession
 from marklight.engines.embedded.sqlite_errors import explain
 from marklight.engines.lexical import analyzer_fingerprint
 from marklight.errors import StoreError
@@ -61,7 +61,7 @@ _CHECKSUM_BLOCK = 1 << 20
 
 def catch_up(
     index: LexicalIndex,
-    session: Session,
+    session: SqliteSession,
     compare: bool = False,
     rebuild: bool = False,
     verify: bool = False,
@@ -142,7 +142,7 @@ def repair_if_unlocked(parts: Parts, rebuild: bool = False) -> None:
         return
 
 
-def _record_commit(index: LexicalIndex, session: Session) -> None:
+def _record_commit(index: LexicalIndex, session: SqliteSession) -> None:
     """Store in the tables which commit of the index belongs to them."""
     library = session.value("SELECT library FROM state")
     session.run(
@@ -151,7 +151,7 @@ def _record_commit(index: LexicalIndex, session: Session) -> None:
     )
 
 
-def compact(index: LexicalIndex, session: Session) -> None:
+def compact(index: LexicalIndex, session: SqliteSession) -> None:
     """Rebuild the index without tombstones, in one commit of its own; the writer lock must be held.
 
     A concurrent reader, and a process after a crash, has the old index or the new one.
@@ -181,7 +181,7 @@ def compact(index: LexicalIndex, session: Session) -> None:
         index.forget()
 
 
-def _synchronize(folder: Path, session: Session) -> tuple[int, int]:
+def _synchronize(folder: Path, session: SqliteSession) -> tuple[int, int]:
     """Compare index and tables by row number and checksum; add missing passages and delete extra ones."""
     indexed = _indexed_passages(folder)
     stored: dict[int, int] = dict(session.all("SELECT row, checksum FROM chunks"))
@@ -195,7 +195,7 @@ def _synchronize(folder: Path, session: Session) -> tuple[int, int]:
     if extra or missing:
         writer = open_writer(folder)
         delete_passages(writer, list(extra))
-        for passage in stored_passages(session, json_list(missing)):
+        for passage in stored_passages(session, list(missing)):
             writer.add_document(passage)
         writer.commit()
         writer.wait_merging_threads()
@@ -220,7 +220,7 @@ def _indexed_passages(folder: Path) -> list[tuple[int, int]]:
     )
 
 
-def _rebuild(index: LexicalIndex, session: Session, library: str, commit: str) -> None:
+def _rebuild(index: LexicalIndex, session: SqliteSession, library: str, commit: str) -> None:
     """Build the index of a commit in a folder beside the old one, which is replaced when the new one is complete."""
     folder = index.folder
     fresh, old = (
@@ -257,7 +257,7 @@ def sweep(folder: Path) -> int:
     return sum(not os.path.lexists(path) for path in leftovers)
 
 
-def build_in_memory(session: Session) -> tantivy.Index:
+def build_in_memory(session: SqliteSession) -> tantivy.Index:
     """Build an index in memory, for a snapshot that cannot use the one on disk and cannot repair it now."""
     index = tantivy.Index(schema())
     _fill(index, session)
@@ -266,7 +266,7 @@ def build_in_memory(session: Session) -> tantivy.Index:
     return index
 
 
-def _fill(index: tantivy.Index, session: Session) -> None:
+def _fill(index: tantivy.Index, session: SqliteSession) -> None:
     writer = index.writer(heap_size=HEAP_BYTES, num_threads=1)
     for passage in stored_passages(session):
         writer.add_document(passage)

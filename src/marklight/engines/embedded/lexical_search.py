@@ -26,7 +26,6 @@ from marklight.engines.embedded.lexical_index import (
     schema,
     tantivy_errors,
 )
-from marklight.engines.embedded.session import json_list
 from marklight.engines.lexical import (
     CODE,
     PHRASE_FIELDS,
@@ -40,8 +39,8 @@ from marklight.errors import StoreError
 from marklight.ports import ScoredChunk, TermCoverage
 
 if TYPE_CHECKING:
-    from marklight.engines.embedded.filters import RowFilter
     from marklight.engines.embedded.snapshot import EmbeddedSnapshot
+    from marklight.engines.relational.filters import RowFilter
 
 Value = TypeVar("Value")
 
@@ -153,7 +152,7 @@ class EmbeddedLexical:
 
         def read(missing: Sequence[int]) -> Mapping[int, str]:
             query = "SELECT c.row, c.id FROM json_each(?) r CROSS JOIN chunks c ON c.row = r.value"
-            return dict(self._snapshot.session.all(query, [json_list(missing)]))
+            return dict(self._snapshot.session.all(query, [list(missing)]))
 
         return self._snapshot.cache.ids.get(rows, read)
 
@@ -164,7 +163,7 @@ class EmbeddedLexical:
         missing = set(chunks).difference(rows.values())
         if missing:
             query = "SELECT c.row, c.id FROM json_each(?) j CROSS JOIN chunks c ON c.id = j.value"
-            rows.update(self._snapshot.session.all(query, [json_list(missing)]))
+            rows.update(self._snapshot.session.all(query, [list(missing)]))
         return rows
 
     def _run(self, search: Callable[[OpenIndex], Value]) -> Value:

@@ -25,14 +25,14 @@ from marklight.engines.embedded.lexical_index import (
     schema,
     tantivy_errors,
 )
-from marklight.engines.embedded.records import CHUNK, chunk
 from marklight.engines.embedded.sqlite_errors import explain
 from marklight.engines.lexical import document_terms, passage_terms, shared_terms
+from marklight.engines.relational.records import CHUNK, chunk
 from marklight.private_files import FILE_MODE, write_private
 
 if TYPE_CHECKING:
-    from marklight.engines.embedded.session import Session
-    from marklight.engines.embedded.write import InsertedEntry
+    from marklight.engines.embedded.session import SqliteSession
+    from marklight.engines.relational.write import InsertedEntry
 
 HEAP_BYTES = 64_000_000
 """Memory of the one writing thread: a second thread gains nothing while Python produces the terms."""
@@ -57,7 +57,7 @@ def make_private(folder: Path) -> None:
                     os.chmod(entry.path, FILE_MODE)
 
 
-def prepare(index: LexicalIndex, session: Session) -> None:
+def prepare(index: LexicalIndex, session: SqliteSession) -> None:
     """Bring the index up to date with the tables and open its writer."""
     if index.writer is not None:
         return
@@ -74,7 +74,7 @@ def prepare(index: LexicalIndex, session: Session) -> None:
                 raise explain(error, index.folder) from error
 
 
-def add(index: LexicalIndex, session: Session, inserted: Sequence[InsertedEntry]) -> None:
+def add(index: LexicalIndex, session: SqliteSession, inserted: Sequence[InsertedEntry]) -> None:
     """Commit new passages, purge old tombstones, and record the commit in the tables."""
     assert index.writer is not None
     before = time.time() - lexical_index.GRACE_SECONDS
@@ -113,16 +113,18 @@ def inserted_passages(inserted: Iterable[InsertedEntry]) -> Iterator[tantivy.Doc
             yield _document(row, checksum, item.document, passage_terms(shared, passage))
 
 
-def stored_passages(session: Session, rows: str = "") -> Iterator[tantivy.Document]:
-    """Yield the passages of the tables: all, or those of a JSON list of row numbers."""
+def stored_passages(
+    session: SqliteSession, rows: list[int] | None = None
+) -> Iterator[tantivy.Document]:
+    """Yield the passages of the tables: all, or those with these row numbers."""
     last: int = -1
     shared: Mapping[str, list[str]] = {}
-    condition = "WHERE c.row IN (SELECT value FROM json_each(?))" if rows else ""
+    condition = "WHERE c.row IN (SELECT value FROM json_each(?))" if rows is not None else ""
     for row, checksum, document, record, *columns in session.each(
         f"SELECT c.row, c.checksum, c.document, t.record, {CHUNK} FROM chunks c"
         " JOIN documents d ON d.row = c.document JOIN contents t ON t.document = c.document"
         f" {condition} ORDER BY c.row",
-        [rows] if rows else [],
+        [] if rows is None else [rows],
     ):
         if document != last:
             last, shared = document, shared_terms(json.loads(record))

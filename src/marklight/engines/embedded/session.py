@@ -14,17 +14,17 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
 from typing import Any
 
 from marklight.engines.embedded.schema import TABLES, VERSION
+from marklight.engines.relational.session import Dialect, Row
 from marklight.errors import Busy, StoreError
 from marklight.model import digest
 from marklight.private_files import create_private, is_plain_file, remove
-
-Row = tuple[Any, ...]
 
 _FETCH_ROWS = 256
 """Rows fetched before other threads may use the connection."""
@@ -39,6 +39,18 @@ _CLOCK_STEPS = 100_000
 _SCHEMA_SECONDS = 5.0
 """Time limit for reading the schema: ours takes under a millisecond, a crafted one may never end."""
 
+_PAIRS = "(SELECT key, json_extract(value, '$[0]') AS {}, json_extract(value, '$[1]') AS {} FROM json_each(?))"
+_translate = Dialect(
+    [
+        ("LATERAL [", "json_each((SELECT json_group_array(value) FROM ("),
+        ("]", ")))"),
+        ("texts(?)", "json_each(?)"),
+        ("integers(?)", "json_each(?)"),
+        ("document_ids(?)", _PAIRS.format("collection", "path")),
+        ("counts(?)", _PAIRS.format("value", "count")),
+    ]
+).translate
+
 
 class UnknownSchema(StoreError):
     """Raised for a database with other tables than this version creates."""
@@ -48,9 +60,21 @@ class OlderFormat(UnknownSchema):
     """Raised for a database of the format before this one."""
 
 
-def json_list(values: Iterable[Any]) -> str:
-    """Encode many values as one parameter, which `json_each` reads."""
-    return json.dumps(list(values), ensure_ascii=False)
+_encode_list = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _bind(values: Sequence[Any]) -> Sequence[Any]:
+    """Encode lists as JSON, which `json_each` reads."""
+    for value in values:
+        if value.__class__ is list:
+            return [_encode_list(each) if each.__class__ is list else each for each in values]
+    return values
+
+
+@cache
+def _insertion(table: str, columns: str) -> str:
+    placeholders = ", ".join("?" * len(columns.split(",")))
+    return f"INSERT INTO {table} ({columns}) VALUES ({placeholders})"
 
 
 class ConnectionLock:
@@ -80,7 +104,7 @@ class ConnectionLock:
             raise explain(error, self._path) from error
 
 
-class Session:
+class SqliteSession:
     """A connection whose errors are `StoreError`s; one read transaction of it is one snapshot.
 
     Several threads may use one snapshot, one at a time. Without the lock, a thread would wait for SQLite while it holds
@@ -99,12 +123,12 @@ class Session:
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """Return all rows of a query."""
         with self._lock:
-            return self.connection.execute(sql, values).fetchall()
+            return self.connection.execute(_translate(sql), _bind(values)).fetchall()
 
     def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
         """Return the first row of a query; None where there is none."""
         with self._lock:
-            row: Row | None = self.connection.execute(sql, values).fetchone()
+            row: Row | None = self.connection.execute(_translate(sql), _bind(values)).fetchone()
             return row
 
     def value(self, sql: str, values: Sequence[Any] = ()) -> Any:
@@ -115,7 +139,7 @@ class Session:
     def each(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Row]:
         """Yield the rows of a query without holding all of them in memory."""
         with self._lock:
-            cursor = self.connection.execute(sql, values)
+            cursor = self.connection.execute(_translate(sql), _bind(values))
             rows = cursor.fetchmany(_FETCH_ROWS)
         while rows:
             yield from rows
@@ -125,12 +149,21 @@ class Session:
     def run(self, sql: str, values: Sequence[Any] = ()) -> int:
         """Execute a statement; return the number of rows that it changed."""
         with self._lock:
-            return self.connection.execute(sql, values).rowcount
+            return self.connection.execute(_translate(sql), _bind(values)).rowcount
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """Execute a statement once for each row of values."""
         with self._lock:
-            self.connection.executemany(sql, rows)
+            self.connection.executemany(_translate(sql), rows)
+
+    def insert(self, table: str, columns: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Insert many rows; `columns` is a list separated by commas."""
+        self.many(_insertion(table, columns), rows)
+
+    def next_rows(self, table: str, count: int) -> Sequence[int]:
+        """Return the next row numbers of a table with AUTOINCREMENT: they ascend and are never reused."""
+        last = self.value("SELECT seq FROM sqlite_sequence WHERE name = ?", [table]) or 0
+        return range(last + 1, last + count + 1)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -149,7 +182,7 @@ class Session:
         self.connection.close()
 
 
-def connect(path: Path, parameters: str = "?mode=rw", wait_seconds: float = 0.0) -> Session:
+def connect(path: Path, parameters: str = "?mode=rw", wait_seconds: float = 0.0) -> SqliteSession:
     """Open a database; files beside it under the names of SQLite's own files are made safe first."""
     try:
         _make_safe(path)
@@ -164,7 +197,7 @@ def connect(path: Path, parameters: str = "?mode=rw", wait_seconds: float = 0.0)
         from marklight.engines.embedded.sqlite_errors import explain
 
         raise explain(error, path) from error
-    session = Session(path, connection)
+    session = SqliteSession(path, connection)
     try:
         session.run("PRAGMA trusted_schema = OFF")
         with time_limit(session, _SCHEMA_SECONDS):
@@ -186,7 +219,7 @@ def _make_safe(path: Path) -> None:
             remove(beside)
 
 
-def check_schema(session: Session) -> None:
+def check_schema(session: SqliteSession) -> None:
     """Raise UnknownSchema unless the tables and indexes are exactly those of this version: no view, no trigger."""
     version = session.value("PRAGMA user_version")
     if version > VERSION:
@@ -206,7 +239,7 @@ def check_schema(session: Session) -> None:
 
 
 @contextmanager
-def time_limit(session: Session, seconds: float) -> Iterator[None]:
+def time_limit(session: SqliteSession, seconds: float) -> Iterator[None]:
     """Interrupt the statements inside when together they take longer than this."""
     deadline = time.monotonic() + seconds
     connection = session.connection

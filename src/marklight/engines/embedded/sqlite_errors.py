@@ -24,6 +24,8 @@ def explain(error: Exception, path: Path) -> StoreError:
         return damaged(path, "its schema is no text")
     if isinstance(error, sqlite3.Error):
         if "Could not decode" in str(error):
+            from marklight.engines.relational.records import damaged_rows
+
             return damaged_rows()
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code in _DAMAGED_CODES:
@@ -60,14 +62,6 @@ def damaged(path: Path, reason: str) -> StoreError:
     return StoreError(
         f"The database {path} is damaged ({reason})",
         f"Your documents are not affected. Move {path.parent} away and run `marklight index`",
-    )
-
-
-def damaged_rows() -> StoreError:
-    """Return the error for rows of the tables that cannot be parsed."""
-    return StoreError(
-        "Part of the index is damaged",
-        "Run `marklight doctor`, which reads the affected documents again",
     )
 
 

@@ -18,7 +18,7 @@ from threading import Lock
 from marklight import ownership
 from marklight.engines.embedded.session import (
     OlderFormat,
-    Session,
+    SqliteSession,
     UnknownSchema,
     check_schema,
     connect,
@@ -76,9 +76,9 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / "library.db"
-        self._idle: list[Session] = []
+        self._idle: list[SqliteSession] = []
         self._guard = Lock()
-        self._writer: Session | None = None
+        self._writer: SqliteSession | None = None
         self._parameters = _READ_WRITE
         self._closed = False
         self._file: tuple[int, int] | None = None
@@ -143,7 +143,7 @@ class Store:
         self.writer_session()
 
     @contextmanager
-    def snapshot(self) -> Iterator[Session]:
+    def snapshot(self) -> Iterator[SqliteSession]:
         """Open a connection that sees one commit for as long as it is held."""
         if not self.exists:
             from marklight.engines.embedded.create import empty_database
@@ -163,7 +163,7 @@ class Store:
         finally:
             self._release(session)
 
-    def _acquire(self) -> Session:
+    def _acquire(self) -> SqliteSession:
         """Return an idle connection or a new one; it must be released."""
         with self._guard:
             self._require_open()
@@ -173,7 +173,7 @@ class Store:
             return self._first_connection()
         return self._connect(self._parameters)
 
-    def _release(self, session: Session) -> None:
+    def _release(self, session: SqliteSession) -> None:
         """End a snapshot; its connection serves the next one."""
         if session.connection.in_transaction:
             session.connection.rollback()
@@ -185,7 +185,7 @@ class Store:
                 return
         session.close()
 
-    def writer_session(self) -> Session:
+    def writer_session(self) -> SqliteSession:
         """Return the connection that writes; the writer lock must be held."""
         self._require_open()
         if self._writer is not None and self._writer.file != self._file:
@@ -215,7 +215,7 @@ class Store:
         if self._closed:
             raise StoreError(f"The index {self.folder} has been closed", "Open the library again")
 
-    def _connect(self, parameters: str) -> Session:
+    def _connect(self, parameters: str) -> SqliteSession:
         session = connect(self.path, parameters, BUSY_SECONDS)
         session.connection.create_function("any_glob", 2, _any_glob, deterministic=True)
         try:
@@ -268,12 +268,12 @@ class Store:
             self._release(session)
         return False
 
-    def _first_connection(self) -> Session:
+    def _first_connection(self) -> SqliteSession:
         """Open the database with the most rights that the folder and the disk allow."""
         failure: StoreError | None = None
         # Where nothing can be written, or the disk is full, SQLite cannot create its own files beside the database.
         for parameters in (_READ_WRITE, "?mode=ro", *self._immutable()):
-            session: Session | None = None
+            session: SqliteSession | None = None
             try:
                 session = self._connect(parameters)
                 session.value("SELECT count(*) FROM sqlite_master")

@@ -29,7 +29,7 @@ from marklight.text import digest
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from marklight.engines.embedded.session import Session, WriterLock
+    from marklight.engines.embedded.session import SqliteSession, WriterLock
     from marklight.engines.embedded.store import Store
     from marklight.model import Matrix
 
@@ -64,7 +64,7 @@ class VectorFileInfo:
     """Random id of the append that made the file that long."""
 
 
-def vector_file_info(session: Session, model: str) -> VectorFileInfo | None:
+def vector_file_info(session: SqliteSession, model: str) -> VectorFileInfo | None:
     """Return the state of a model's vector file; None where nothing was ever embedded with it."""
     row = session.one(
         "SELECT row, name, dimension, epoch, file_rows, last_append FROM models WHERE name = ?",
@@ -179,7 +179,7 @@ class VectorFile:
         except OSError as error:
             raise explain(error, self.path) from error
 
-    def rebuild(self, session: Session) -> None:
+    def rebuild(self, session: SqliteSession) -> None:
         """Write the file from the tables, in blocks; the old one is replaced when the new one is complete."""
         from marklight.engines.embedded.sqlite_errors import explain
 
@@ -209,7 +209,7 @@ class VectorFile:
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
 
-    def matches_tables(self, session: Session) -> bool:
+    def matches_tables(self, session: SqliteSession) -> bool:
         """Return true for a complete file of which every row equals the vector in the tables."""
         if not self.is_complete():
             return False
@@ -219,7 +219,7 @@ class VectorFile:
             for start, block in self.blocks(session)
         )
 
-    def blocks(self, session: Session) -> Iterator[tuple[int, Matrix]]:
+    def blocks(self, session: SqliteSession) -> Iterator[tuple[int, Matrix]]:
         """Yield the vectors of the tables in blocks, each with the row number of its first."""
         import numpy as np
 
@@ -236,7 +236,7 @@ class VectorFile:
                 block[place - start] = np.frombuffer(vector, dtype="<f4")
             yield start, unit_rows(block)
 
-    def read_tables(self, session: Session) -> Matrix:
+    def read_tables(self, session: SqliteSession) -> Matrix:
         """Return all rows in memory, for a snapshot whose file is gone and must not be rebuilt now."""
         import numpy as np
 

@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.answer import Filters
-from marklight.engines.embedded import records
-from marklight.engines.embedded.session import json_list
 from marklight.engines.embedded.vector_files import (
     BinaryVectorFile,
     VectorFile,
     VectorFileInfo,
     vector_file_info,
 )
+from marklight.engines.relational import records
 from marklight.model import DocumentId
 from marklight.ports import Pending, ScoredChunk
 
@@ -24,8 +23,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from marklight.engines.embedded.filters import RowFilter
-    from marklight.engines.embedded.snapshot import EmbeddedSnapshot, VectorCache
+    from marklight.engines.embedded.snapshot import EmbeddedSnapshot
+    from marklight.engines.relational.cache import VectorCache
+    from marklight.engines.relational.filters import RowFilter
     from marklight.engines.vector_math import BinaryVectors
     from marklight.model import Matrix, Vector
 
@@ -93,7 +93,7 @@ class EmbeddedVectors:
         ids = self._session.all(
             "SELECT c.row, c.id, d.collection, d.path FROM chunks c JOIN documents d ON d.row = c.document"
             " WHERE c.row IN (SELECT value FROM json_each(?))",
-            [json_list(by_row)],
+            [list(by_row)],
         )
         return {
             DocumentId(collection, path): ScoredChunk(id, by_row[row])
@@ -109,7 +109,7 @@ class EmbeddedVectors:
             rows = self._session.all(
                 "SELECT c.id, v.file_row FROM json_each(?) i CROSS JOIN chunks c ON c.id = i.value"
                 " CROSS JOIN vectors v ON v.digest = c.digest WHERE v.model = ?",
-                [json_list(ids), vectors.model_row],
+                [list(ids), vectors.model_row],
             )
             return dict(rows)
 
@@ -124,7 +124,7 @@ class EmbeddedVectors:
         for row, digest in self._session.each(
             "SELECT c.row, c.digest FROM json_each(?) f CROSS JOIN chunks c ON c.id = f.value"
             f" WHERE {lacking} ORDER BY f.key",
-            [json_list(first), model_row],
+            [list(first), model_row],
         ):
             rows.setdefault(digest, row)
         for row, digest in self._session.each(
@@ -140,12 +140,14 @@ class EmbeddedVectors:
             for row in self._session.all(
                 f"SELECT c.row, {records.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
                 " WHERE c.row IN (SELECT value FROM json_each(?))",
-                [json_list(chosen)],
+                [list(chosen)],
             )
         }
         return [Pending(chunks[row].digest, chunks[row]) for row in chosen]
 
     def _search_all(self, vectors: ModelVectors, query: Vector, limit: int) -> list[ScoredChunk]:
+        from marklight.engines.vector_math import top
+
         candidates = _hamming_candidates(vectors, query, limit)
         scores = _scores(vectors.matrix, query, candidates)
         # Vectors that no passage uses any more may be among the best: then more are looked up, and at
@@ -163,6 +165,8 @@ class EmbeddedVectors:
         self, vectors: ModelVectors, query: Vector, rows: RowFilter | None, limit: int
     ) -> list[ScoredChunk]:
         import numpy as np
+
+        from marklight.engines.vector_math import top
 
         condition, values = rows.condition() if rows else ("true", [])
         passages = self._session.all(
@@ -189,7 +193,7 @@ class EmbeddedVectors:
             for place, id in self._session.all(
                 "SELECT v.file_row, c.id FROM json_each(?) p CROSS JOIN vectors v ON v.file_row = p.value"
                 " CROSS JOIN chunks c ON c.digest = v.digest WHERE v.model = ?",
-                [json_list(missing), vectors.model_row],
+                [list(missing), vectors.model_row],
             ):
                 ids[place] = (*ids.get(place, ()), id)
             return ids
@@ -217,7 +221,7 @@ class EmbeddedVectors:
                     info.model_row,
                     self._matrix(info),
                     self._binary(info),
-                    self._snapshot.cache.of_vectors(info),
+                    self._snapshot.cache.of_vectors(info.model_row, info.epoch),
                     all_used=not self._snapshot.unused_vectors,
                 )
                 if info and info.row_count
@@ -268,17 +272,6 @@ def _scores(matrix: Matrix, query: Vector, wanted: NDArray[np.int64] | None) -> 
         block = wanted[start : start + _BLOCK_ROWS]
         scores[start : start + _BLOCK_ROWS] = np.vecdot(matrix[block], query)
     return scores
-
-
-def top(scores: Vector, count: int) -> list[int]:
-    """Return the positions of the best scores, with all that tie with the last of them."""
-    import numpy as np
-
-    if len(scores) <= count:
-        return list(range(len(scores)))
-    least = np.partition(scores, len(scores) - count)[len(scores) - count]
-    best: list[int] = np.nonzero(scores >= least)[0].tolist()
-    return best
 
 
 def _ranked(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from marklight.engines.embedded.checksums import vector_checksum
-from marklight.engines.embedded.session import Session, json_list
+from marklight.engines.embedded.session import SqliteSession
 from marklight.engines.embedded.vector_files import (
     FILE_NAME,
     BinaryVectorFile,
@@ -19,7 +20,9 @@ from marklight.engines.embedded.vector_files import (
     VectorFileInfo,
     vector_file_info,
 )
-from marklight.engines.embedded.write import UNUSED
+from marklight.engines.relational import vocabulary
+from marklight.engines.relational.repair import UNUSED
+from marklight.engines.relational.write import AddedVectors
 from marklight.errors import StoreError
 from marklight.model import Vectors
 from marklight.private_files import is_plain_folder
@@ -29,17 +32,17 @@ _MAX_DELETED_SHARE = 0.25
 
 
 def add(
-    session: Session, folder: Path, library: str, vectors: Vectors, max_exact_vectors: int
-) -> None:
-    """Insert the vectors that are new; the files are written before the tables are committed."""
+    session: SqliteSession, folder: Path, library: str, vectors: Vectors, max_exact_vectors: int
+) -> list[AddedVectors]:
+    """Insert the vectors that are new and return them; the files are written before the tables are committed."""
     if not vectors.digests:
-        return
+        return []
     info = model_file_info(session, vectors)
     known = {
         digest
         for (digest,) in session.all(
             "SELECT digest FROM vectors WHERE model = ? AND digest IN (SELECT value FROM json_each(?))",
-            [info.model_row, json_list(vectors.digests)],
+            [info.model_row, list(vectors.digests)],
         )
     }
     # Reversed, so that of equal digests the first counts.
@@ -50,7 +53,7 @@ def add(
     }
     fresh = sorted(position, key=position.__getitem__)
     if not fresh:
-        return
+        return []
     rows = np.ascontiguousarray(vectors.matrix[[position[digest] for digest in fresh]], dtype="<f4")
     file = VectorFile.at(folder, library, info)
     if not file.is_complete():
@@ -81,10 +84,18 @@ def add(
             for vector in (rows[index].tobytes(),)
         ),
     )
-    _update_model(session, info, fresh, append_id)
+    _update_model(session, info, len(fresh), append_id)
+    return [AddedVectors(info.model_row, fresh)]
 
 
-def model_file_info(session: Session, vectors: Vectors) -> VectorFileInfo:
+def add_term_vectors(session: SqliteSession, vectors: Vectors) -> None:
+    """Insert term vectors; existing ones stay as they are."""
+    if vectors.digests:
+        row = model_file_info(session, vectors).model_row
+        vocabulary.add_vectors(session, row, vectors, partial(vector_checksum, session.key))
+
+
+def model_file_info(session: SqliteSession, vectors: Vectors) -> VectorFileInfo:
     """Return the state of the model's vector file; the row of a new model is inserted."""
     dimension = vectors.matrix.shape[1]
     session.run(
@@ -101,13 +112,11 @@ def model_file_info(session: Session, vectors: Vectors) -> VectorFileInfo:
     return info
 
 
-def _update_model(session: Session, info: VectorFileInfo, fresh: list[str], append_id: str) -> None:
-    """Update the row count, the counter of embedded passages, and the last row before which all have a vector."""
+def _update_model(session: SqliteSession, info: VectorFileInfo, added: int, append_id: str) -> None:
+    """Update the row count of the file, and the last row before which all passages have a vector."""
     session.run(
-        "UPDATE models SET file_rows = file_rows + ?, last_append = ?, embedded = embedded +"
-        " (SELECT count(*) FROM chunks WHERE digest IN (SELECT value FROM json_each(?)))"
-        " WHERE row = ?",
-        [len(fresh), append_id, json_list(fresh), info.model_row],
+        "UPDATE models SET file_rows = file_rows + ?, last_append = ? WHERE row = ?",
+        [added, append_id, info.model_row],
     )
     session.run(
         "UPDATE models SET embedded_to = coalesce("
@@ -119,7 +128,7 @@ def _update_model(session: Session, info: VectorFileInfo, fresh: list[str], appe
     )
 
 
-def clean(session: Session, folder: Path, library: str, keep: Iterable[str]) -> int:
+def clean(session: SqliteSession, folder: Path, library: str, keep: Iterable[str]) -> int:
     """Delete unused vectors and all of models not in `keep`; return how many.
 
     A vector file with many deleted rows is rewritten under the next epoch.
@@ -127,7 +136,7 @@ def clean(session: Session, folder: Path, library: str, keep: Iterable[str]) -> 
     deleted = 0
     for row, _ in session.all(
         "SELECT row, name FROM models WHERE name NOT IN (SELECT value FROM json_each(?))",
-        [json_list(keep)],
+        [list(keep)],
     ):
         deleted += session.run("DELETE FROM vectors WHERE model = ?", [row])
         session.run("DELETE FROM models WHERE row = ?", [row])
@@ -155,7 +164,7 @@ def clean(session: Session, folder: Path, library: str, keep: Iterable[str]) -> 
     return deleted
 
 
-def sweep(session: Session, folder: Path, library: str) -> int:
+def sweep(session: SqliteSession, folder: Path, library: str) -> int:
     """Delete vector files that no model uses, such as those that a killed process leaves; return how many."""
     infos = [vector_file_info(session, name) for (name,) in session.all("SELECT name FROM models")]
     used = {

@@ -5,6 +5,7 @@ The package writes each statement once, in SQL that SQLite runs and PostgreSQL r
 - Parameters are `?`, unnumbered. A parameter is a text, an integer, a float, bytes, None, or a `list`, which is one parameter.
 - Lists are read by table functions: `texts(?) t`, `integers(?) t`, `document_ids(?) t` and `counts(?) t` (see `Dialect`). They always have an alias.
 - `CROSS JOIN b ON …` fixes the join order in SQLite: the table on the left is the outer loop. It means `JOIN b ON …`.
+- `CROSS JOIN LATERAL [SELECT … AS value …] n ON true` joins each row with the integers of a query that refers to it, mostly with a LIMIT.
 - `any_glob(path, ?)` is true if one of a list of globs matches, as `metadata_filters.matches_any_glob` defines it.
 - `instr(text, part) > 0` is true if a text contains another.
 - Upserts are `ON CONFLICT (…) DO UPDATE` or `DO NOTHING`; existing columns are qualified by the table, new ones by `excluded`.

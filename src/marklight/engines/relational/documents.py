@@ -7,18 +7,17 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.answer import Filters, Level
-from marklight.engines.embedded import records
-from marklight.engines.embedded.session import Session, json_list
+from marklight.engines.relational import records
+from marklight.engines.relational.session import Session
 from marklight.model import Chunk, Document, DocumentId, FileState, Heading, Section
 from marklight.ports import IndexedFile, PathRange, ScoredChunk
 from marklight.text import normalize
 
 if TYPE_CHECKING:
-    from marklight.engines.embedded.snapshot import EmbeddedSnapshot
+    from marklight.engines.relational.snapshot import RelationalSnapshot
 
 GIVEN_DOCUMENTS = (
-    "json_each(?1) s CROSS JOIN documents x"
-    " ON x.path = json_extract(s.value, '$[1]') AND x.collection = json_extract(s.value, '$[0]')"
+    "document_ids(?) s CROSS JOIN documents x ON x.path = s.path AND x.collection = s.collection"
 )
 """Those of a list of documents that exist: each is `x`, its position in the list `s.key`."""
 
@@ -26,6 +25,7 @@ _FILE = "d.size, d.mtime_ns, d.ctime_ns, d.digest, d.recipe"
 _FILES = f"SELECT d.collection, d.path, {_FILE} FROM documents d"
 _FACTS = f"{_FILE}, d.timestamp, d.community"
 _FACT_COUNT = len(_FACTS.split(","))
+_FACTS_OF = f"SELECT s.key, {_FACTS.replace('d.', 'x.')} FROM {GIVEN_DOCUMENTS}"
 _CHUNKS = f"SELECT {records.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
 
 
@@ -46,10 +46,10 @@ class StoredPassage(NamedTuple):
     chunk: Chunk
 
 
-class EmbeddedDocuments:
+class RelationalDocuments:
     """Documents, their files, passages and sections."""
 
-    def __init__(self, snapshot: EmbeddedSnapshot) -> None:
+    def __init__(self, snapshot: RelationalSnapshot) -> None:
         self._snapshot = snapshot
         self._session = snapshot.session
 
@@ -122,7 +122,7 @@ class EmbeddedDocuments:
         )
         rows = self._session.all(
             f"SELECT id, max(score) FROM (SELECT ({first}) AS id, n.score FROM titles n"
-            " WHERE n.title = ?) WHERE id IS NOT NULL GROUP BY id ORDER BY 2 DESC, 1 LIMIT ?",
+            " WHERE n.title = ?) t WHERE id IS NOT NULL GROUP BY id ORDER BY 2 DESC, 1 LIMIT ?",
             [*values, name, limit],
         )
         return [ScoredChunk(*row) for row in rows]
@@ -146,9 +146,9 @@ class EmbeddedDocuments:
         missing = [id for id in chunks if id not in owners]
         if missing:
             for id, collection, path in self._session.all(
-                "SELECT c.id, d.collection, d.path FROM json_each(?) j"
+                "SELECT c.id, d.collection, d.path FROM texts(?) j"
                 " CROSS JOIN chunks c ON c.id = j.value CROSS JOIN documents d ON d.row = c.document",
-                [json_list(missing)],
+                [missing],
             ):
                 owners[id] = DocumentId(collection, path)
         return owners
@@ -178,9 +178,9 @@ class EmbeddedDocuments:
         passages: dict[str, StoredPassage] = {}
         facts: dict[DocumentId, DocumentFacts] = {}
         for row, levels, *columns in self._session.all(
-            f"SELECT c.row, c.levels, {_FACTS}, {records.CHUNK} FROM json_each(?) i"
+            f"SELECT c.row, c.levels, {_FACTS}, {records.CHUNK} FROM texts(?) i"
             " CROSS JOIN chunks c ON c.id = i.value CROSS JOIN documents d ON d.row = c.document",
-            [json_list(ids)],
+            [list(ids)],
         ):
             chunk = records.chunk(columns[_FACT_COUNT:])
             passages[chunk.id] = StoredPassage(row, levels, chunk)
@@ -191,15 +191,12 @@ class EmbeddedDocuments:
 
 
 def document_facts(
-    snapshot: EmbeddedSnapshot, documents: Iterable[DocumentId]
+    snapshot: RelationalSnapshot, documents: Iterable[DocumentId]
 ) -> Mapping[DocumentId, DocumentFacts]:
     """Return the facts of documents, from the cache or with one query; missing ids are skipped."""
 
     def read(ids: Sequence[DocumentId]) -> Mapping[DocumentId, DocumentFacts]:
-        columns = _FACTS.replace("d.", "x.")
-        rows = snapshot.session.all(
-            f"SELECT s.key, {columns} FROM {GIVEN_DOCUMENTS}", [json_list(ids)]
-        )
+        rows = snapshot.session.all(_FACTS_OF, [list(ids)])
         return {ids[at]: _facts(columns) for at, *columns in rows}
 
     return snapshot.cache.documents.get(set(documents), read)
@@ -233,5 +230,5 @@ def document_row(session: Session, id: DocumentId) -> int | None:
 def column(session: Session, name: str, documents: Iterable[DocumentId]) -> dict[DocumentId, Any]:
     """Return one column of documents, in one query; those without a value are skipped."""
     ids = list(documents)
-    rows = session.all(f"SELECT s.key, x.{name} FROM {GIVEN_DOCUMENTS}", [json_list(ids)])
+    rows = session.all(f"SELECT s.key, x.{name} FROM {GIVEN_DOCUMENTS}", [ids])
     return {ids[at]: value for at, value in rows if value is not None}

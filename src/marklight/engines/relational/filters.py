@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from marklight.answer import Filters
-from marklight.engines.embedded.records import decode_texts, raises_damaged
-from marklight.engines.embedded.session import Session, json_list
 from marklight.engines.metadata_filters import (
     AUTHOR,
     FILES,
@@ -17,6 +16,8 @@ from marklight.engines.metadata_filters import (
     required_pairs,
     time_bounds,
 )
+from marklight.engines.relational.records import decode_texts, raises_damaged
+from marklight.engines.relational.session import Session
 from marklight.model import DocumentId
 from marklight.text import has_words, matches_phrases, phrase_terms
 
@@ -37,17 +38,15 @@ class RowFilter:
     def matches_nothing(self) -> bool:
         return not self.rows and not self.exclude
 
-    def condition(self) -> tuple[str, list[str]]:
+    def condition(self) -> tuple[str, list[Any]]:
         """Return the SQL condition on a passage `c`, with its parameters."""
         if self.exclude and not self.rows:
             return "true", []
         operator = "NOT IN" if self.exclude else "IN"
-        return f"c.{self.column} {operator} (SELECT value FROM json_each(?))", [
-            json_list(self.rows)
-        ]
+        return f"c.{self.column} {operator} (SELECT value FROM integers(?) i)", [self.rows]
 
 
-def sql_condition(rows: RowFilter | None) -> tuple[str, list[str]]:
+def sql_condition(rows: RowFilter | None) -> tuple[str, list[Any]]:
     """Return the SQL condition on a passage `c`; None matches all."""
     return rows.condition() if rows else ("true", [])
 
@@ -102,10 +101,10 @@ def _by_metadata(session: Session, filters: Filters) -> RowFilter | None:
     conditions, values = _conditions(filters)
     documents = f"SELECT d.row FROM documents d WHERE {' AND '.join(conditions) or 'true'}"
     if filters.languages:
-        languages = json_list(language.lower() for language in filters.languages)
+        languages = [language.lower() for language in filters.languages]
         rows = session.all(
             "SELECT DISTINCT c.row FROM languages l JOIN chunks c ON c.row = l.chunk"
-            " WHERE l.language IN (SELECT value FROM json_each(?))"
+            " WHERE l.language IN (SELECT value FROM texts(?) t)"
             f" AND c.document IN ({documents})",
             [languages, *values],
         )
@@ -118,37 +117,39 @@ def _by_metadata(session: Session, filters: Filters) -> RowFilter | None:
     return RowFilter("document", [row for (row,) in every if row not in matching], exclude=True)
 
 
-def _conditions(filters: Filters) -> tuple[list[str], list[str]]:
+def _conditions(filters: Filters) -> tuple[list[str], list[Any]]:
     conditions: list[str] = []
-    values: list[str] = []
+    values: list[Any] = []
 
-    def add(condition: str, *given: str) -> None:
+    def add(condition: str, *given: Any) -> None:
         conditions.append(condition)
         values.extend(given)
 
     if filters.documents:
         add(
-            "d.row IN (SELECT x.row FROM json_each(?) j CROSS JOIN documents x"
-            " ON x.path = json_extract(j.value, '$[1]') AND x.collection = json_extract(j.value, '$[0]'))",
-            json_list(filters.documents),
+            "d.row IN (SELECT x.row FROM document_ids(?) j CROSS JOIN documents x"
+            " ON x.path = j.path AND x.collection = j.collection)",
+            list(filters.documents),
         )
     if filters.collections:
-        add("d.collection IN (SELECT value FROM json_each(?))", json_list(filters.collections))
+        add("d.collection IN (SELECT value FROM texts(?) t)", list(filters.collections))
     if filters.within:
-        part = "(d.collection = ? AND (? = '' OR substr(d.path, 1, length(?) + 1) = ? || '/'))"
-        parts = " OR ".join([part] * len(filters.within))
-        add(
-            f"({parts})",
-            *(value for owner, folder in filters.within for value in (owner, *[folder] * 3)),
-        )
+        # "0" is the character after "/", so the range contains the paths that start with the folder.
+        inside = "(d.collection = ? AND d.path >= ? AND d.path < ?)"
+        parts = [inside if folder else "d.collection = ?" for _, folder in filters.within]
+        given = [
+            (owner, f"{folder}/", f"{folder}0") if folder else (owner,)
+            for owner, folder in filters.within
+        ]
+        add(f"({' OR '.join(parts)})", *(value for each in given for value in each))
     if filters.paths:
-        add("any_glob(d.path, ?)", json_list(filters.paths))
+        add("any_glob(d.path, ?)", list(filters.paths))
     if filters.exclude:
-        add("NOT any_glob(d.path, ?)", json_list(filters.exclude))
+        add("NOT any_glob(d.path, ?)", list(filters.exclude))
     has_pair = "d.row IN (SELECT document FROM metadata WHERE key = ? AND value"
     if filters.tags:
-        tags = json_list(normalize_tag(tag) for tag in filters.tags)
-        add(f"{has_pair} IN (SELECT value FROM json_each(?)))", TAG, tags)
+        tags = [normalize_tag(tag) for tag in filters.tags]
+        add(f"{has_pair} IN (SELECT value FROM texts(?) t))", TAG, tags)
     for key, value in required_pairs(filters):
         add(f"{has_pair} = ?)", key, value)
     files, authors = file_and_author_filters(filters)
@@ -157,15 +158,17 @@ def _conditions(filters: Filters) -> tuple[list[str], list[str]]:
         # compare it for each of them.
         add(
             "d.row IN (SELECT document FROM metadata WHERE key = ? AND value IN (SELECT p.value FROM"
-            " (SELECT DISTINCT value FROM metadata WHERE key = ? LIMIT -1) p WHERE any_glob(p.value, ?)))",
-            *(FILES, FILES, json_list(files)),
+            " (SELECT DISTINCT value FROM metadata WHERE key = ? LIMIT 9223372036854775807) p"
+            " WHERE any_glob(p.value, ?)))",
+            *(FILES, FILES, files),
         )
     if authors:
         add(
             "d.row IN (SELECT document FROM metadata WHERE key = ? AND value IN (SELECT p.value FROM"
-            " (SELECT DISTINCT value FROM metadata WHERE key = ? LIMIT -1) p JOIN json_each(?) j"
+            " (SELECT DISTINCT value FROM metadata WHERE key = ? LIMIT 9223372036854775807) p"
+            " JOIN texts(?) j"
             " ON instr(p.value, j.value) > 0))",
-            *(AUTHOR, AUTHOR, json_list(authors)),
+            *(AUTHOR, AUTHOR, authors),
         )
     begin, end = time_bounds(filters)
     if begin:
@@ -173,8 +176,8 @@ def _conditions(filters: Filters) -> tuple[list[str], list[str]]:
     if end:
         add("d.timestamp < ?", end)
     if filters.also:
-        others, given = _conditions(filters.also)
-        add(" AND ".join(others) or "true", *given)
+        others, given_values = _conditions(filters.also)
+        add(" AND ".join(others) or "true", *given_values)
     return conditions, values
 
 

@@ -8,7 +8,8 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from marklight.answer import Level
-from marklight.engines.embedded.session import Row
+from marklight.engines.relational.session import Row
+from marklight.errors import StoreError
 from marklight.model import (
     Chunk,
     Document,
@@ -38,6 +39,14 @@ Arguments = ParamSpec("Arguments")
 Value = TypeVar("Value")
 
 
+def damaged_rows() -> StoreError:
+    """Return the error for rows of the tables that cannot be parsed."""
+    return StoreError(
+        "Part of the index is damaged",
+        "Run `marklight doctor`, which reads the affected documents again",
+    )
+
+
 def raises_damaged(decode: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
     """Decorate a function that decodes a row: raise StoreError with a hint for an invalid row."""
 
@@ -46,8 +55,6 @@ def raises_damaged(decode: Callable[Arguments, Value]) -> Callable[Arguments, Va
         try:
             return decode(*args, **kwargs)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            from marklight.engines.embedded.sqlite_errors import damaged_rows
-
             raise damaged_rows() from error
 
     return wrapper

@@ -8,30 +8,31 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from marklight.engines.embedded.documents import GIVEN_DOCUMENTS, document_facts
-from marklight.engines.embedded.records import encode_json
-from marklight.engines.embedded.session import Session, json_list
+from marklight.engines.relational.documents import GIVEN_DOCUMENTS, document_facts
+from marklight.engines.relational.records import encode_json
+from marklight.engines.relational.session import Session
 from marklight.model import DocumentId, Entry, ResolvedLink
 
 if TYPE_CHECKING:
-    from marklight.engines.embedded.snapshot import EmbeddedSnapshot
+    from marklight.engines.relational.snapshot import RelationalSnapshot
 
 _NEIGHBOURS = (
-    f"SELECT s.key, d.collection, d.path FROM {GIVEN_DOCUMENTS} CROSS JOIN documents d ON d.row IN"
-    " (SELECT target FROM (SELECT target FROM edges WHERE source = x.row LIMIT ?2)"
-    " UNION ALL SELECT source FROM (SELECT source FROM edges WHERE target = x.row LIMIT ?2))"
+    f"SELECT s.key, d.collection, d.path FROM {GIVEN_DOCUMENTS} CROSS JOIN LATERAL ["
+    "SELECT value FROM (SELECT target AS value FROM edges WHERE source = x.row LIMIT ?) a"
+    " UNION SELECT value FROM (SELECT source AS value FROM edges WHERE target = x.row LIMIT ?) b"
+    "] n ON true CROSS JOIN documents d ON d.row = n.value"
 )
 _DEGREES = (
-    "SELECT s.key, (SELECT count(*) FROM (SELECT 1 FROM edges WHERE source = x.row LIMIT ?2))"
-    " + (SELECT count(*) FROM (SELECT 1 FROM edges WHERE target = x.row LIMIT ?2))"
+    "SELECT s.key, (SELECT count(*) FROM (SELECT 1 FROM edges WHERE source = x.row LIMIT ?) a)"
+    " + (SELECT count(*) FROM (SELECT 1 FROM edges WHERE target = x.row LIMIT ?) b)"
     f" FROM {GIVEN_DOCUMENTS}"
 )
 
 
-class EmbeddedLinks:
+class RelationalLinks:
     """Links between documents, from the edge table where it is up to date."""
 
-    def __init__(self, snapshot: EmbeddedSnapshot) -> None:
+    def __init__(self, snapshot: RelationalSnapshot) -> None:
         self._snapshot = snapshot
         self._session = snapshot.session
 
@@ -39,22 +40,22 @@ class EmbeddedLinks:
         return int(self._session.value("SELECT links_changed FROM state"))
 
     def outgoing(self, document: DocumentId) -> list[ResolvedLink]:
-        from marklight.engines.embedded import link_resolution
+        from marklight.engines.relational import link_resolution
 
         return link_resolution.outgoing(self._session, document)
 
     def incoming(self, document: DocumentId, limit: int | None = None) -> list[ResolvedLink]:
-        from marklight.engines.embedded import link_resolution
+        from marklight.engines.relational import link_resolution
 
         return link_resolution.incoming(self._session, document, limit)
 
     def unresolved(self) -> list[ResolvedLink]:
-        from marklight.engines.embedded import link_resolution
+        from marklight.engines.relational import link_resolution
 
         return link_resolution.unresolved(self._session)
 
     def resolve(self, keys: Sequence[str], collection: str) -> DocumentId | None:
-        from marklight.engines.embedded import link_resolution
+        from marklight.engines.relational import link_resolution
 
         return link_resolution.resolve(self._session, keys, collection)
 
@@ -62,11 +63,12 @@ class EmbeddedLinks:
         self, documents: Sequence[DocumentId], limit: int
     ) -> Mapping[DocumentId, Sequence[DocumentId]]:
         if not is_up_to_date(self._session):
-            from marklight.engines.embedded import link_resolution
+            from marklight.engines.relational import link_resolution
 
             return link_resolution.neighbours(self._session, documents, limit)
         near: dict[DocumentId, list[DocumentId]] = {id: [] for id in documents}
-        given = [json_list(documents), max(0, limit)]
+        most = max(0, limit)
+        given = [list(documents), most, most]
         for at, collection, path in self._session.all(_NEIGHBOURS, given):
             near[documents[at]].append(DocumentId(collection, path))
         return {id: sorted(ids) for id, ids in near.items()}
@@ -77,17 +79,18 @@ class EmbeddedLinks:
 
     def _degrees(self, documents: Sequence[DocumentId], limit: int) -> Mapping[DocumentId, int]:
         if not is_up_to_date(self._session):
-            from marklight.engines.embedded import link_resolution
+            from marklight.engines.relational import link_resolution
 
             return link_resolution.degrees(self._session, documents, limit)
         counts = dict.fromkeys(documents, 0)
-        for at, count in self._session.all(_DEGREES, [json_list(documents), max(0, limit)]):
+        most = max(0, limit)
+        for at, count in self._session.all(_DEGREES, [most, most, list(documents)]):
             counts[documents[at]] = count
         return counts
 
     def edges(self) -> Iterator[tuple[DocumentId, DocumentId]]:
         if not is_up_to_date(self._session):
-            from marklight.engines.embedded import link_resolution
+            from marklight.engines.relational import link_resolution
 
             yield from link_resolution.edges(self._session)
             return
@@ -99,7 +102,7 @@ class EmbeddedLinks:
 
     def orphans(self) -> list[DocumentId]:
         if not is_up_to_date(self._session):
-            from marklight.engines.embedded import link_resolution
+            from marklight.engines.relational import link_resolution
 
             return link_resolution.orphans(self._session)
         rows = self._session.all(
@@ -130,20 +133,20 @@ LinkKeys = tuple[frozenset[str], frozenset[tuple[str, str]]]
 """Keys of a document's links, and the names that it has with their strengths."""
 
 _NO_KEYS: LinkKeys = frozenset(), frozenset()
-_THOSE = "IN (SELECT value FROM json_each(?))"
+_THOSE = "IN (SELECT value FROM integers(?) i)"
 
 
 def rebuild(session: Session) -> None:
     """Rebuild the edge table from all links."""
     edges = resolved_edges(session)
     session.run("DELETE FROM edges")
-    session.many("INSERT INTO edges VALUES (?, ?)", sorted(edges))
+    session.insert("edges", "source, target", sorted(edges))
     session.run("UPDATE state SET edges_updated = links_changed")
 
 
 def resolved_edges(session: Session, sources: Collection[int] | None = None) -> set[Edge]:
     """Resolve the links of all documents, or of some, to edges."""
-    from marklight.engines.embedded.link_resolution import document_rows, edges
+    from marklight.engines.relational.link_resolution import document_rows, edges
 
     pairs = list(edges(session, sources))
     ends = document_rows(session, {id for pair in pairs for id in pair})
@@ -151,16 +154,17 @@ def resolved_edges(session: Session, sources: Collection[int] | None = None) -> 
     return {(rows[source], rows[target]) for source, target in pairs}
 
 
-def edges_of(session: Session, documents: Collection[int]) -> list[Edge] | None:
-    """Return the edges of documents about to be deleted; None if the table is not up to date anyway."""
-    if not is_up_to_date(session):
-        return None
-    edges: list[Edge] = session.all(
-        f"SELECT source, target FROM edges WHERE source {_THOSE}"
-        f" UNION SELECT source, target FROM edges WHERE target {_THOSE}",
-        [json_list(documents)] * 2,
-    )
-    return edges
+def take_edges(session: Session, documents: list[int]) -> list[Edge] | None:
+    """Delete the edges of deleted documents and return them; None if the table was not up to date."""
+    edges: list[Edge] = []
+    if documents:
+        edges = session.all(
+            f"SELECT source, target FROM edges WHERE source {_THOSE}"
+            f" UNION SELECT source, target FROM edges WHERE target {_THOSE}",
+            [documents, documents],
+        )
+        session.many("DELETE FROM edges WHERE source = ? AND target = ?", edges)
+    return edges if is_up_to_date(session) else None
 
 
 def stored_keys(
@@ -202,18 +206,17 @@ def update(
         return
     affected = _affected(session, before, after)
     if affected is not None:
-        session.run(f"DELETE FROM edges WHERE source {_THOSE}", [json_list(affected)])
+        session.run(f"DELETE FROM edges WHERE source {_THOSE}", [list(affected)])
         _insert(session, resolved_edges(session, affected))
         session.run("UPDATE state SET edges_updated = links_changed")
 
 
 def _insert(session: Session, edges: Iterable[Edge]) -> None:
     """Insert the edges of which both documents exist."""
-    session.run(
-        "INSERT OR IGNORE INTO edges SELECT s.row, t.row FROM json_each(?) p"
-        " CROSS JOIN documents s ON s.row = json_extract(p.value, '$[0]')"
-        " CROSS JOIN documents t ON t.row = json_extract(p.value, '$[1]')",
-        [json_list(edges)],
+    session.many(
+        "INSERT INTO edges SELECT s.row, t.row FROM documents s CROSS JOIN documents t ON t.row = ?"
+        " WHERE s.row = ? ON CONFLICT DO NOTHING",
+        ((target, source) for source, target in edges),
     )
 
 
@@ -221,7 +224,7 @@ def _affected(
     session: Session, before: Mapping[DocumentId, LinkKeys], after: Mapping[DocumentId, LinkKeys]
 ) -> set[int] | None:
     """Return the documents with links that may resolve differently now; None if they have too many."""
-    from marklight.engines.embedded.link_resolution import document_rows
+    from marklight.engines.relational.link_resolution import document_rows
 
     changed: set[DocumentId] = set()
     names: set[str] = set()
@@ -231,13 +234,13 @@ def _affected(
         if links != old_links:
             changed.add(id)
     linking = session.all(
-        "SELECT l.document FROM json_each(?) n CROSS JOIN link_keys k ON k.key = n.value"
+        "SELECT l.document FROM texts(?) n CROSS JOIN link_keys k ON k.key = n.value"
         " CROSS JOIN links l ON l.row = k.link LIMIT ?",
-        [json_list(names), MAX_LINKS_RESOLVED + 1],
+        [list(names), MAX_LINKS_RESOLVED + 1],
     )
     affected = {row for (row,) in linking} | document_rows(session, changed).keys()
     count = session.value(
-        f"SELECT count(*) FROM (SELECT 1 FROM links WHERE document {_THOSE} LIMIT ?)",
-        [json_list(affected), MAX_LINKS_RESOLVED + 1],
+        f"SELECT count(*) FROM (SELECT 1 FROM links WHERE document {_THOSE} LIMIT ?) l",
+        [list(affected), MAX_LINKS_RESOLVED + 1],
     )
     return None if max(len(linking), count) > MAX_LINKS_RESOLVED else affected

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from marklight.engines.embedded.session import Session, json_list
-from marklight.engines.embedded.vector_files import VectorFileInfo, vector_file_info
+from marklight.engines.relational.session import Session
 from marklight.model import Entry
 from marklight.ports import VOCABULARY_SIZE, ScoredTerm
 from marklight.text import vocabulary_fingerprint, vocabulary_terms
 
 if TYPE_CHECKING:
-    from marklight.engines.embedded.snapshot import EmbeddedSnapshot
+    from marklight.engines.relational.snapshot import RelationalSnapshot
     from marklight.model import Matrix, Vector, Vectors
 
 VOCABULARY = (
@@ -47,17 +45,17 @@ class TermVectors:
     mean: Vector
 
 
-class EmbeddedVocabulary:
+class RelationalVocabulary:
     """Terms with document frequencies and vectors."""
 
-    def __init__(self, snapshot: EmbeddedSnapshot) -> None:
+    def __init__(self, snapshot: RelationalSnapshot) -> None:
         self._snapshot = snapshot
         self._session = snapshot.session
 
     def document_frequencies(self, terms: Sequence[str]) -> Mapping[str, int]:
         rows = self._session.all(
-            "SELECT c.term, c.documents FROM json_each(?) j CROSS JOIN terms c ON c.term = j.value",
-            [json_list(terms)],
+            "SELECT c.term, c.documents FROM texts(?) j CROSS JOIN terms c ON c.term = j.value",
+            [list(terms)],
         )
         return dict(rows)
 
@@ -78,8 +76,7 @@ class EmbeddedVocabulary:
             return []
         import numpy as np
 
-        from marklight.engines.embedded.vector_search import top
-        from marklight.engines.vector_math import check_dimension, unit_rows
+        from marklight.engines.vector_math import check_dimension, top, unit_rows
 
         check_dimension(vector, known.matrix.shape[1], model)
         # In this thread alone: on a busy machine, waiting for a second one costs more than it saves.
@@ -109,43 +106,48 @@ class EmbeddedVocabulary:
 
     def _vectors(self, model: str) -> TermVectors | None:
         """Return the term vectors of this snapshot, read only where they differ from the cached ones."""
-        snapshot, cache = self._snapshot, self._snapshot.parts.term_vectors
+        snapshot, cache = self._snapshot, self._snapshot.caches.term_vectors
         last = cache.get(model)
         version = snapshot.library, snapshot.generation
         if last and (last.library, last.generation) == version:
             return last
-        info = vector_file_info(self._session, model)
+        info = self._session.one("SELECT row, dimension FROM models WHERE name = ?", [model])
         if info is None:
             return None
         before = last if last and last.library == snapshot.library else None
-        vectors = _read(self._session, info, version, before)
+        vectors = _read(self._session, model, info[0], info[1], version, before)
         if before is None or before.generation < snapshot.generation:
             cache[model] = vectors  # one assignment of an immutable value: needs no lock
         return vectors
 
 
 def _read(
-    session: Session, info: VectorFileInfo, version: tuple[str, int], before: TermVectors | None
+    session: Session,
+    model: str,
+    model_row: int,
+    dimension: int,
+    version: tuple[str, int],
+    before: TermVectors | None,
 ) -> TermVectors:
     import numpy as np
 
     pairs = session.all(
         f"SELECT v.row, w.term FROM ({VOCABULARY}) w CROSS JOIN term_vectors v"
         " ON v.model = ? AND v.term = w.term ORDER BY v.row",
-        [info.model_row],
+        [model_row],
     )
     rows, terms = [row for row, _ in pairs], [term for _, term in pairs]
-    matrix = _matrix(session, info, rows, before)
+    matrix = _matrix(session, dimension, rows, before)
     if before and before.matrix is matrix:
         mean = before.mean
     else:
-        mean = matrix.mean(axis=0) if len(matrix) else np.zeros(info.dimension, np.float32)
+        mean = matrix.mean(axis=0) if len(matrix) else np.zeros(dimension, np.float32)
     places = {term: at for at, term in enumerate(terms)}
-    return TermVectors(*version, info.model, rows, terms, places, matrix, mean)
+    return TermVectors(*version, model, rows, terms, places, matrix, mean)
 
 
 def _matrix(
-    session: Session, info: VectorFileInfo, rows: Sequence[int], before: TermVectors | None
+    session: Session, dimension: int, rows: Sequence[int], before: TermVectors | None
 ) -> Matrix:
     """Return the vectors of these rows; those that were cached are copied, others read."""
     import numpy as np
@@ -154,78 +156,106 @@ def _matrix(
 
     if before and before.rows == rows:
         return before.matrix
-    matrix = np.zeros((len(rows), info.dimension), dtype=np.float32)
+    matrix = np.zeros((len(rows), dimension), dtype=np.float32)
     known = {row: at for at, row in enumerate(before.rows)} if before else {}
     cached = [at for at, row in enumerate(rows) if row in known]
     if before and cached:
         matrix[cached] = before.matrix[[known[rows[at]] for at in cached]]
     missing = {row: at for at, row in enumerate(rows) if row not in known}
     stored = session.each(
-        "SELECT row, vector FROM term_vectors WHERE row IN (SELECT value FROM json_each(?))"
+        "SELECT row, vector FROM term_vectors WHERE row IN (SELECT value FROM integers(?) i)"
         " AND length(vector) = ?",
-        [json_list(missing), 4 * info.dimension],
+        [list(missing), 4 * dimension],
     )
     while block := list(islice(stored, _BLOCK_ROWS)):
         numbers = np.frombuffer(b"".join(vector for _, vector in block), dtype="<f4")
         places = [missing[row] for row, _ in block]
-        matrix[places] = unit_rows(numbers.reshape(len(block), info.dimension))
+        matrix[places] = unit_rows(numbers.reshape(len(block), dimension))
     return matrix
 
 
-@contextmanager
-def counting(session: Session, deleted: Iterable[int], inserted: Sequence[Entry]) -> Iterator[None]:
-    """Update the document frequencies over a commit, by the texts that are deleted and inserted."""
-    change: Counter[str] = Counter()
-    current = session.value("SELECT vocabulary FROM state") == vocabulary_fingerprint()
-    if current:
-        for (text,) in session.each(
-            "SELECT text FROM contents WHERE document IN (SELECT value FROM json_each(?))",
-            [json_list(deleted)],
-        ):
-            change.subtract(vocabulary_terms(text))
-        for entry in inserted:
-            change.update(vocabulary_terms(entry.document.text))
-    yield
-    if not current:
-        from marklight.engines.embedded.repair import recount_terms
+def term_changes(
+    session: Session, deleted: Iterable[int], inserted: Iterable[Entry]
+) -> Counter[str] | None:
+    """Return the changes of document frequencies by a commit, before it deletes documents.
 
-        # Terms were extracted in another way: what was added then cannot be subtracted now.
-        recount_terms(session)
+    None if the stored frequencies are of another version: what was added then cannot be subtracted now.
+    """
+    if session.value("SELECT vocabulary FROM state") != vocabulary_fingerprint():
+        return None
+    changes: Counter[str] = Counter()
+    for (text,) in session.each(
+        "SELECT text FROM contents WHERE document IN (SELECT value FROM integers(?) i)",
+        [list(deleted)],
+    ):
+        changes.subtract(vocabulary_terms(text))
+    for entry in inserted:
+        changes.update(vocabulary_terms(entry.document.text))
+    return changes
+
+
+def apply_changes(session: Session, changes: Counter[str] | None) -> None:
+    """Update the document frequencies; None counts all terms again."""
+    if changes is None:
+        recount(session)
         return
-    session.many(
-        "INSERT INTO terms VALUES (?, ?)"
-        " ON CONFLICT (term) DO UPDATE SET documents = documents + excluded.documents",
-        sorted(item for item in change.items() if item[1]),
-    )
-    session.run("DELETE FROM terms WHERE documents <= 0")
+    rows = sorted(item for item in changes.items() if item[1])
+    if rows:
+        session.run(
+            "INSERT INTO terms (term, documents) SELECT value, count FROM counts(?) c WHERE true"
+            " ON CONFLICT (term) DO UPDATE SET documents = terms.documents + excluded.documents",
+            [rows],
+        )
+    if any(change < 0 for _, change in rows):
+        session.run("DELETE FROM terms WHERE documents <= 0")
 
 
-def add_vectors(session: Session, vectors: Vectors) -> None:
-    """Insert term vectors; existing ones stay as they are."""
-    if not vectors.digests:
-        return
-    import numpy as np
+def recount(session: Session) -> None:
+    """Count the documents that contain each term, from the stored texts."""
+    frequencies = count_terms(session)
+    session.run("DELETE FROM terms")
+    session.insert("terms", "term, documents", sorted(frequencies.items()))
+    session.run("UPDATE state SET vocabulary = ?", [vocabulary_fingerprint()])
 
-    from marklight.engines.embedded.checksums import vector_checksum
-    from marklight.engines.embedded.vector_writer import model_file_info
 
-    info = model_file_info(session, vectors)
-    rows = np.ascontiguousarray(vectors.matrix, dtype="<f4")
-    session.many(
-        "INSERT OR IGNORE INTO term_vectors (model, term, vector, checksum) VALUES (?, ?, ?, ?)",
-        (
-            (info.model_row, term, vector, vector_checksum(session.key, term, vector))
-            for term, row in zip(vectors.digests, rows, strict=True)
-            for vector in (row.tobytes(),)
-        ),
-    )
+def count_terms(session: Session) -> Counter[str]:
+    """Return the document frequencies of the stored texts."""
+    frequencies: Counter[str] = Counter()
+    for (text,) in session.each("SELECT text FROM contents"):
+        frequencies.update(vocabulary_terms(text))
+    return frequencies
 
 
 def delete_unused_vectors(session: Session, models: Iterable[str]) -> int:
     """Delete vectors of other models, and of terms that left the vocabulary; return how many."""
     return session.run(
         "DELETE FROM term_vectors WHERE model NOT IN"
-        " (SELECT row FROM models WHERE name IN (SELECT value FROM json_each(?)))"
-        f" OR term NOT IN (SELECT term FROM ({VOCABULARY}))",
-        [json_list(models)],
+        " (SELECT row FROM models WHERE name IN (SELECT value FROM texts(?) t))"
+        f" OR term NOT IN (SELECT term FROM ({VOCABULARY}) v)",
+        [list(models)],
+    )
+
+
+def add_vectors(
+    session: Session,
+    model_row: int,
+    vectors: Vectors,
+    checksum: Callable[[str, bytes], int] | None = None,
+) -> None:
+    """Insert term vectors; existing ones stay as they are."""
+    import numpy as np
+
+    rows = np.ascontiguousarray(vectors.matrix, dtype="<f4")
+    pairs = zip(vectors.digests, (row.tobytes() for row in rows), strict=True)
+    if checksum:
+        session.many(
+            "INSERT INTO term_vectors (model, term, vector, checksum) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (model, term) DO NOTHING",
+            ((model_row, term, vector, checksum(term, vector)) for term, vector in pairs),
+        )
+        return
+    session.many(
+        "INSERT INTO term_vectors (model, term, vector) VALUES (?, ?, ?)"
+        " ON CONFLICT (model, term) DO NOTHING",
+        ((model_row, term, vector) for term, vector in pairs),
     )

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from marklight.engines.embedded import records
-from marklight.engines.embedded.documents import GIVEN_DOCUMENTS, document_row
-from marklight.engines.embedded.records import decode_texts
-from marklight.engines.embedded.session import Row, Session, json_list
 from marklight.engines.names import LinkCandidate, resolve_link
+from marklight.engines.relational import records
+from marklight.engines.relational.documents import GIVEN_DOCUMENTS, document_row
+from marklight.engines.relational.records import decode_texts
+from marklight.engines.relational.session import Row, Session
 from marklight.model import DocumentId, NameStrength, ResolvedLink
 
 _LINKS = f"SELECT d.collection, d.path, {records.LINK} FROM links l JOIN documents d ON d.row = l.document"
@@ -25,16 +25,18 @@ MIN_LINKS_READ = 64
 """Links read in any case, since the first may all lead elsewhere."""
 
 _OUTGOING = (
-    "SELECT s.value, l.row, d.collection, d.path, l.keys FROM json_each(?) s"
-    " CROSS JOIN documents d ON d.row = s.value CROSS JOIN links l"
-    " ON l.row IN (SELECT row FROM links WHERE document = s.value ORDER BY row LIMIT ?)"
+    "SELECT s.value, l.row, d.collection, d.path, l.keys FROM integers(?) s"
+    " CROSS JOIN documents d ON d.row = s.value CROSS JOIN LATERAL ["
+    "SELECT y.row AS value FROM links y WHERE y.document = s.value ORDER BY y.row LIMIT ?"
+    "] k ON true CROSS JOIN links l ON l.row = k.value"
 )
 # A link with two of a document's names counts once, and is read once.
 _INCOMING = (
     "SELECT h.document, h.link, d.collection, d.path, l.keys FROM (SELECT DISTINCT"
-    " s.value AS document, k.value AS link FROM json_each(?) s"
-    " CROSS JOIN names n ON n.document = s.value CROSS JOIN json_each((SELECT json_group_array(link)"
-    " FROM (SELECT link FROM link_keys x WHERE x.key = n.key ORDER BY x.link LIMIT ?))) k) h"
+    " s.value AS document, k.value AS link FROM integers(?) s"
+    " CROSS JOIN names n ON n.document = s.value CROSS JOIN LATERAL ["
+    "SELECT x.link AS value FROM link_keys x WHERE x.key = n.key ORDER BY x.link LIMIT ?"
+    "] k ON true) h"
     " CROSS JOIN links l ON l.row = h.link CROSS JOIN documents d ON d.row = l.document"
 )
 
@@ -122,9 +124,9 @@ def _candidates(session: Session, keys: Iterable[str]) -> dict[str, list[LinkCan
     """Return the documents that have these keys as names."""
     named: dict[str, list[LinkCandidate]] = defaultdict(list)
     for key, strength, collection, path in session.all(
-        "SELECT n.key, n.strength, d.collection, d.path FROM json_each(?) k"
+        "SELECT n.key, n.strength, d.collection, d.path FROM texts(?) k"
         " CROSS JOIN names n ON n.key = k.value JOIN documents d ON d.row = n.document",
-        [json_list(keys)],
+        [list(keys)],
     ):
         document = DocumentId(collection, path)
         named[key].append(LinkCandidate(key, _STRENGTHS[strength], document))
@@ -152,7 +154,7 @@ def _ends(
 ) -> dict[DocumentId, tuple[set[DocumentId], set[DocumentId]]]:
     """Return the targets and the sources of each document."""
     rows = document_rows(session, documents)
-    given = [json_list(rows), max(LINKS_PER_NEIGHBOUR * limit, MIN_LINKS_READ)]
+    given = [list(rows), max(LINKS_PER_NEIGHBOUR * limit, MIN_LINKS_READ)]
     directions = session.all(_OUTGOING, given), session.all(_INCOMING, given)
     targets = Targets(session, [*directions[0], *directions[1]])
     ends: dict[DocumentId, tuple[set[DocumentId], set[DocumentId]]] = {
@@ -172,11 +174,11 @@ def edges(
     session: Session, sources: Collection[int] | None = None
 ) -> Iterator[tuple[DocumentId, DocumentId]]:
     """Yield the distinct pairs of source and target in order; of all documents, or from some rows."""
-    those = "" if sources is None else " WHERE l.document IN (SELECT value FROM json_each(?))"
+    those = "" if sources is None else " WHERE l.document IN (SELECT value FROM integers(?) i)"
     links = session.all(
         "SELECT DISTINCT d.collection, d.path, l.keys FROM links l"
         f" JOIN documents d ON d.row = l.document{those} ORDER BY 1, 2",
-        [] if sources is None else [json_list(sources)],
+        [] if sources is None else [list(sources)],
     )
     resolved = Targets(session, [(0, 0, *link) for link in links])
     targets: dict[DocumentId, set[DocumentId]] = {}
@@ -200,6 +202,6 @@ def document_rows(session: Session, documents: Iterable[DocumentId]) -> dict[int
     return {
         row: DocumentId(collection, path)
         for row, collection, path in session.all(
-            f"SELECT x.row, x.collection, x.path FROM {GIVEN_DOCUMENTS}", [json_list(documents)]
+            f"SELECT x.row, x.collection, x.path FROM {GIVEN_DOCUMENTS}", [list(documents)]
         )
     }

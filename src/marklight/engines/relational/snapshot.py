@@ -1,0 +1,186 @@
+"""Snapshot of a relational database: readers over one transaction, built on first use, with metadata and status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from marklight.answer import Filters
+from marklight.engines.relational import records
+from marklight.engines.relational.cache import Caches
+from marklight.engines.relational.session import Session
+from marklight.model import Counts, DocumentId, Failure, FileState
+from marklight.once import once
+
+if TYPE_CHECKING:
+    from marklight.engines.relational.documents import RelationalDocuments
+    from marklight.engines.relational.filters import RowFilter
+    from marklight.engines.relational.links import RelationalLinks
+    from marklight.engines.relational.vocabulary import RelationalVocabulary
+
+
+class RelationalSnapshot:
+    """Consistent view of one commit; its readers import what they need when they are first used.
+
+    A subclass adds the readers of its lexical index and its vectors.
+    """
+
+    def __init__(self, session: Session, caches: Caches, library: str, generation: int) -> None:
+        self.session = session
+        self.caches = caches
+        self.library = library
+        self.generation = generation
+        self.cache = caches.of(library, generation)
+        self._filter_lock = Lock()
+        self._row_filters: dict[Filters, RowFilter | None] = {}
+
+    @once
+    def documents(self) -> RelationalDocuments:
+        from marklight.engines.relational.documents import RelationalDocuments
+
+        return RelationalDocuments(self)
+
+    @once
+    def links(self) -> RelationalLinks:
+        from marklight.engines.relational.links import RelationalLinks
+
+        return RelationalLinks(self)
+
+    @once
+    def vocabulary(self) -> RelationalVocabulary:
+        from marklight.engines.relational.vocabulary import RelationalVocabulary
+
+        return RelationalVocabulary(self)
+
+    @once
+    def metadata(self) -> RelationalMetadata:
+        return RelationalMetadata(self)
+
+    @once
+    def status(self) -> RelationalStatus:
+        return RelationalStatus(self.session)
+
+    def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> Sequence[int]:
+        """Return the rows of all passages with all of these terms in one field, by the lexical index; some may be deleted."""
+        raise NotImplementedError
+
+    def row_filter(self, filters: Filters) -> RowFilter | None:
+        """Return the rows that match, found once for all retrievers of a query; None if all match."""
+        if not filters:
+            return None
+        from marklight.engines.relational.filters import matching_rows
+
+        with self._filter_lock:
+            if filters not in self._row_filters:
+                self._row_filters[filters] = matching_rows(
+                    self.session, filters, self.rows_with_terms
+                )
+            return self._row_filters[filters]
+
+    def sql_condition(self, filters: Filters) -> tuple[str, list[Any]]:
+        """Return the SQL condition on a passage `c` that selects those that match."""
+        rows = self.row_filter(filters)
+        return rows.condition() if rows else ("true", [])
+
+
+class RelationalMetadata:
+    """Frontmatter keys, values and tags, and the documents that match filters."""
+
+    def __init__(self, snapshot: RelationalSnapshot) -> None:
+        self._snapshot = snapshot
+        self._session = snapshot.session
+
+    def matching_documents(self, filters: Filters, limit: int) -> list[DocumentId]:
+        from marklight.engines.relational.filters import matching_documents
+
+        return matching_documents(self._session, self._snapshot.row_filter(filters), limit)
+
+    def count_matching(self, filters: Filters) -> int:
+        from marklight.engines.relational.filters import count_matching
+
+        return count_matching(self._session, self._snapshot.row_filter(filters))
+
+    def has_key(self, key: str) -> bool:
+        key = key.strip().lower()
+        return bool(self._session.value("SELECT 1 FROM metadata WHERE key = ? LIMIT 1", [key]))
+
+    def values(self, key: str, limit: int) -> Mapping[str, int]:
+        rows = self._session.all(
+            "SELECT value, count(*) FROM metadata WHERE key = ? GROUP BY value"
+            " ORDER BY 2 DESC, 1 LIMIT ?",
+            [key.strip().lower(), max(0, limit)],
+        )
+        return dict(rows)
+
+    def tags(self) -> Mapping[str, int]:
+        from marklight.engines.metadata_filters import TAG
+
+        rows = self._session.all(
+            "SELECT value, count(*) FROM metadata WHERE key = ? GROUP BY value", [TAG]
+        )
+        return dict(rows)
+
+
+class RelationalStatus:
+    """Counts, manifest, failures and remarks.
+
+    Damage is reported by a subclass, if the database itself does not detect it.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._counts: dict[str, Counts] = {}
+
+    def counts(self, model: str) -> Counts:
+        # From counters that every commit updates: the size of the library does not matter.
+        if model not in self._counts:
+            documents, chunks, generation = self._session.all(
+                "SELECT documents, chunks, generation FROM state"
+            )[0]
+            embedded = "SELECT embedded FROM models WHERE name = ?"
+            self._counts[model] = Counts(
+                documents=documents,
+                chunks=chunks,
+                embedded=self._session.value(embedded, [model]) or 0,
+                failed=self._session.value("SELECT count(*) FROM failures"),
+                generation=generation,
+                model=model,
+            )
+        return self._counts[model]
+
+    def models(self) -> Mapping[str, int]:
+        return dict(self._session.all("SELECT name, embedded FROM models WHERE embedded > 0"))
+
+    def manifest(self) -> Mapping[str, str]:
+        return dict(self._session.all("SELECT key, value FROM manifest"))
+
+    @records.raises_damaged
+    def failures(self) -> Sequence[Failure]:
+        return [
+            Failure(
+                DocumentId(collection, path),
+                reason,
+                None if size is None else FileState(size, mtime_ns, ctime_ns),
+            )
+            for collection, path, reason, size, mtime_ns, ctime_ns in self._session.all(
+                "SELECT collection, path, reason, size, mtime_ns, ctime_ns FROM failures ORDER BY 1, 2"
+            )
+        ]
+
+    @records.raises_damaged
+    def remarks(self) -> list[tuple[DocumentId, str]]:
+        return [
+            (DocumentId(collection, path), remark)
+            for collection, path, remarks in self._session.all(
+                "SELECT d.collection, d.path, c.remarks FROM contents c"
+                " JOIN documents d ON d.row = c.document WHERE c.remarks <> '' ORDER BY 1, 2"
+            )
+            for remark in records.decode_texts(remarks)
+        ]
+
+    def damaged_chunks(self, ids: Sequence[str]) -> set[DocumentId]:  # noqa: ARG002
+        return set()
+
+    def damaged_documents(self, documents: Iterable[DocumentId]) -> set[DocumentId]:  # noqa: ARG002
+        return set()

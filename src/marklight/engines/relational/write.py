@@ -1,0 +1,368 @@
+"""Apply a batch to the tables, in two phases: replace documents with all their rows, then update what commits share.
+
+The second phase changes counters, vocabulary, edges, manifest and generation. With several writers it needs a lock, so it is short.
+The counters are maintained by every commit, so that reading them takes the same time in any library.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from marklight.engines.metadata_filters import clamp_times, metadata_pairs, timestamp
+from marklight.engines.names import title_entries_of
+from marklight.engines.relational import links, vocabulary
+from marklight.engines.relational.documents import column
+from marklight.engines.relational.records import (
+    encode_json,
+    encode_levels,
+    encode_record,
+    encode_texts,
+)
+from marklight.engines.relational.session import Session
+from marklight.levels import entry_levels
+from marklight.model import Batch, Document, DocumentId, Entry, Failure, FileState
+
+TITLE_COLUMNS = "document, title, first, last, score"
+"""Columns of a title or heading, in the order of `names.TitleEntry`."""
+_CHUNK_COLUMNS = (
+    "row, id, document, ordinal, digest, kind, parent, anchor, first_line, last_line, title, headings,"
+    " merged, languages, code, text, levels"
+)
+_THOSE = "IN (SELECT value FROM integers(?) i)"
+
+Checksum = Callable[[Document, Sequence[Any]], int]
+"""Returns the checksum of a passage from its document and the columns that are checked."""
+
+
+@dataclass(frozen=True)
+class InsertedEntry:
+    """An entry with the row numbers of its document and its passages."""
+
+    entry: Entry
+    document: int
+    chunk_rows: Sequence[int]
+    checksum: Checksum | None = None
+    """Computes the last column, where the table has it."""
+
+    @cached_property
+    def passages(self) -> list[tuple[Any, ...]]:
+        """Return the rows of its passages."""
+        rows: list[tuple[Any, ...]] = []
+        for row, chunk, levels in zip(
+            self.chunk_rows, self.entry.chunks, entry_levels(self.entry), strict=True
+        ):
+            columns = (
+                chunk.ordinal,
+                chunk.digest,
+                str(chunk.kind),
+                chunk.parent,
+                chunk.anchor,
+                *chunk.lines,
+                chunk.title,
+                encode_texts(chunk.headings),
+                encode_texts(chunk.merged),
+                encode_texts(chunk.languages),
+                chunk.code,
+                chunk.text,
+                encode_levels(levels),
+            )
+            checksum = (
+                (self.checksum(self.entry.document, (chunk.id, *columns)),) if self.checksum else ()
+            )
+            rows.append((row, chunk.id, self.document, *columns, *checksum))
+        return rows
+
+
+class AddedVectors(NamedTuple):
+    """Digests of the vectors of a model that a commit has inserted."""
+
+    model_row: int
+    digests: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Change:
+    """Rows that a commit has deleted and inserted, and what the second phase needs to know of them."""
+
+    deleted: Mapping[DocumentId, int]
+    """Rows of the deleted documents, which are gone or replaced."""
+    deleted_chunks: Sequence[int]
+    deleted_digests: Counter[str]
+    """Digests of the deleted passages."""
+    inserted: Sequence[InsertedEntry]
+    terms: Counter[str] | None
+    """Changes of document frequencies."""
+    links_before: Mapping[DocumentId, links.LinkKeys]
+    links_after: Mapping[DocumentId, links.LinkKeys]
+
+    @property
+    def inserted_digests(self) -> Counter[str]:
+        """Return the digests of the inserted passages."""
+        return Counter(chunk.digest for item in self.inserted for chunk in item.entry.chunks)
+
+
+def replace_documents(session: Session, batch: Batch, checksum: Checksum | None = None) -> Change:
+    """Delete and insert documents with all their rows, and their failures: the first phase of a commit.
+
+    The documents must be locked, where several writers work at once.
+    """
+    entries = list({entry.document.id: entry for entry in batch.entries}.values())
+    ids = [*batch.removed, *(entry.document.id for entry in entries)]
+    deleted: dict[DocumentId, int] = column(session, "row", ids)
+    rows = sorted(deleted.values())
+    chunks = session.all(f"SELECT row, digest FROM chunks WHERE document {_THOSE}", [rows])
+    # A document that is replaced stays in its community.
+    communities = column(session, "community", deleted)
+    links_before = links.stored_keys(session, deleted)
+    terms = vocabulary.term_changes(session, rows, entries)
+    if rows:
+        session.run(f"DELETE FROM documents WHERE row {_THOSE}", [rows])
+    _replace_failures(session, ids, batch.failures)
+    return Change(
+        deleted,
+        [row for row, _ in chunks],
+        Counter(digest for _, digest in chunks),
+        _insert(session, entries, communities, checksum),
+        terms,
+        links_before,
+        links.new_keys(entries),
+    )
+
+
+def touch_documents(session: Session, touched: Iterable[tuple[DocumentId, FileState]]) -> None:
+    """Store the new file states of documents whose text did not change; part of the first phase."""
+    files = dict(touched)
+    dates = column(session, "date", files)
+    session.many(
+        "UPDATE documents SET size = ?, mtime_ns = ?, ctime_ns = ?, timestamp = ?"
+        " WHERE collection = ? AND path = ?",
+        (
+            (*clamp_times(file), timestamp(dates.get(id), file.mtime_ns), *id)
+            for id, file in files.items()
+        ),
+    )
+
+
+def finish(
+    session: Session, batch: Batch, change: Change, added: Sequence[AddedVectors] = ()
+) -> int:
+    """Update counters, vocabulary, edges and manifest, and return the new generation: the second phase.
+
+    The row of `state` must be locked, where several writers work at once.
+    """
+    vocabulary.apply_changes(session, change.terms)
+    _count_vectors(session, change, added)
+    session.many(
+        "INSERT INTO manifest (key, value) VALUES (?, ?)"
+        " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        batch.manifest.items(),
+    )
+    if batch.communities is not None:
+        session.run("UPDATE documents SET community = NULL WHERE community IS NOT NULL")
+        session.many(
+            "UPDATE documents SET community = ? WHERE collection = ? AND path = ?",
+            ((community, *id) for id, community in batch.communities.items()),
+        )
+    old_edges = links.take_edges(session, list(change.deleted.values()))
+    inserted_chunks = sum(len(item.chunk_rows) for item in change.inserted)
+    session.run(
+        "UPDATE state SET generation = generation + 1, documents = documents + ?, chunks = chunks + ?",
+        [
+            len(change.inserted) - len(change.deleted),
+            inserted_chunks - len(change.deleted_chunks),
+        ],
+    )
+    if change.links_before != change.links_after:
+        session.run("UPDATE state SET links_changed = generation")
+    if old_edges is not None:
+        rows = {item.entry.document.id: item.document for item in change.inserted}
+        replaced = {row: rows[id] for id, row in change.deleted.items() if id in rows}
+        links.update(session, old_edges, replaced, change.links_before, change.links_after)
+    if batch.communities is not None:
+        links.rebuild(session)
+    return int(session.value("SELECT generation FROM state"))
+
+
+def _replace_failures(
+    session: Session, ids: Sequence[DocumentId], failures: Sequence[Failure]
+) -> None:
+    session.many("DELETE FROM failures WHERE collection = ? AND path = ?", ids)
+    session.many(
+        "INSERT INTO failures (collection, path, reason, size, mtime_ns, ctime_ns)"
+        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (collection, path) DO UPDATE SET reason = excluded.reason,"
+        " size = excluded.size, mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns",
+        (
+            (
+                *failure.document,
+                failure.reason,
+                *(clamp_times(failure.file) if failure.file else (None, None, None)),
+            )
+            for failure in failures
+        ),
+    )
+
+
+def _insert(
+    session: Session,
+    entries: Sequence[Entry],
+    communities: Mapping[DocumentId, int],
+    checksum: Checksum | None,
+) -> list[InsertedEntry]:
+    if not entries:
+        return []
+    documents = session.next_rows("documents", len(entries))
+    chunks = session.next_rows("chunks", sum(len(entry.chunks) for entry in entries))
+    inserted, used = [], 0
+    for document, entry in zip(documents, entries, strict=True):
+        own = chunks[used : used + len(entry.chunks)]
+        inserted.append(InsertedEntry(entry, document, own, checksum))
+        used += len(own)
+    _insert_documents(session, inserted, communities)
+    _insert_passages(session, inserted, ", checksum" if checksum else "")
+    _insert_links(session, inserted)
+    return inserted
+
+
+def _insert_documents(
+    session: Session, inserted: Sequence[InsertedEntry], communities: Mapping[DocumentId, int]
+) -> None:
+    """Insert documents with all that belongs to them but passages and links."""
+    documents = [(item.document, item.entry.document) for item in inserted]
+    session.insert(
+        "documents",
+        "row, collection, path, size, mtime_ns, ctime_ns, digest, recipe, date, timestamp, community",
+        (
+            (
+                row,
+                *document.id,
+                *clamp_times(document.file),
+                document.digest,
+                document.recipe,
+                document.date,
+                timestamp(document.date, document.file.mtime_ns),
+                communities.get(document.id),
+            )
+            for row, document in documents
+        ),
+    )
+    session.insert(
+        "contents",
+        "document, record, remarks, text",
+        (
+            (row, encode_record(document), encode_texts(document.remarks), document.text)
+            for row, document in documents
+        ),
+    )
+    session.insert(
+        "metadata",
+        "key, value, document",
+        sorted((*pair, row) for row, document in documents for pair in metadata_pairs(document)),
+    )
+    session.insert(
+        "names",
+        "key, strength, document",
+        (
+            (name.key, str(name.strength), row)
+            for row, document in documents
+            for name in document.names
+        ),
+    )
+    session.insert(
+        "sections",
+        "id, document, headings, anchor, first_line, last_line, span_from, span_to",
+        (
+            (
+                *(section.id, item.document, encode_texts(section.headings), section.anchor),
+                *(*section.lines, *section.span),
+            )
+            for item in inserted
+            for section in item.entry.sections
+        ),
+    )
+    session.insert(
+        "titles",
+        TITLE_COLUMNS,
+        ((item.document, *title) for item in inserted for title in title_entries_of(item.entry)),
+    )
+
+
+def _insert_passages(
+    session: Session, inserted: Sequence[InsertedEntry], checksum_column: str
+) -> None:
+    session.insert(
+        "chunks",
+        _CHUNK_COLUMNS + checksum_column,
+        (passage for item in inserted for passage in item.passages),
+    )
+    session.insert(
+        "languages",
+        "language, chunk",
+        (
+            (language, row)
+            for item in inserted
+            for row, chunk in zip(item.chunk_rows, item.entry.chunks, strict=True)
+            for language in dict.fromkeys(language.lower() for language in chunk.languages)
+        ),
+    )
+
+
+def _insert_links(session: Session, inserted: Sequence[InsertedEntry]) -> None:
+    """Insert links, with every key that they may resolve to."""
+    pairs = [(item.document, link) for item in inserted for link in item.entry.document.links]
+    if not pairs:
+        return
+    rows = session.next_rows("links", len(pairs))
+    session.insert(
+        "links",
+        "row, document, type, target, fragment, text, line, keys",
+        (
+            (
+                row,
+                document,
+                str(link.type),
+                link.target,
+                link.fragment,
+                link.text,
+                link.line,
+                encode_json(link.keys),
+            )
+            for row, (document, link) in zip(rows, pairs, strict=True)
+        ),
+    )
+    session.insert(
+        "link_keys",
+        "key, link",
+        (
+            (key, row)
+            for row, (_, link) in zip(rows, pairs, strict=True)
+            for key in dict.fromkeys(link.keys)
+        ),
+    )
+
+
+def _count_vectors(session: Session, change: Change, added: Sequence[AddedVectors]) -> None:
+    """Update the counters of embedded passages and of unused vectors, from the digests that a commit changed."""
+    inserted, deleted = change.inserted_digests, change.deleted_digests
+    new = {(each.model_row, digest) for each in added for digest in each.digests}
+    touched = {*inserted, *deleted, *(digest for _, digest in new)}
+    embedded: Counter[int] = Counter()
+    unused = 0
+    for digest, model, count in session.all(
+        "SELECT t.value, v.model, (SELECT count(*) FROM chunks c WHERE c.digest = t.value)"
+        " FROM texts(?) t CROSS JOIN vectors v ON v.digest = t.value",
+        [list(touched)],
+    ):
+        before = count - inserted[digest] + deleted[digest]
+        existed = (model, digest) not in new
+        embedded[model] += count - (before if existed else 0)
+        unused += (not count) - (existed and not before)
+    session.many(
+        "UPDATE models SET embedded = embedded + ? WHERE row = ?",
+        ((change, model) for model, change in embedded.items() if change),
+    )
+    if unused:
+        session.run("UPDATE state SET unused_vectors = unused_vectors + ?", [unused])
