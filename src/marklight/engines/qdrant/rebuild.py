@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from marklight.engines.embedded.records import CHUNK, chunk
 from marklight.engines.lexical import (
     CODE,
     WHOLE,
@@ -37,6 +36,7 @@ from marklight.engines.qdrant.points import (
     sparse_point,
 )
 from marklight.engines.qdrant.terms import FIELD_NUMBERS, passage_vector_terms, sparse_vector
+from marklight.engines.relational.records import CHUNK, chunk
 
 if TYPE_CHECKING:
     from marklight.engines.postgres.session import PostgresSession
