@@ -27,7 +27,7 @@ from marklight.library.archive_records import (
     decode_entry,
     decode_json,
 )
-from marklight.model import DocumentId, Entry, Failure, FileState, Vectors
+from marklight.model import DocumentId, Entry, Failure, Vectors
 from marklight.ports import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -230,11 +230,7 @@ class Archive:
         return self._manifest["documents"], self._manifest["passages"]
 
     def entries(self) -> Iterator[Entry]:
-        """Yield all documents; the states of their files equal no file, so that the next run compares texts."""
-        for line in self._lines("documents"):
-            entry = decode_entry(line)
-            file = entry.document.file
-            yield _with_file(entry, FileState.racy(file, UNKNOWN_NS))
+        return map(decode_entry, self._lines("documents"))
 
     def models(self) -> Mapping[str, int]:
         return dict(self._manifest["models"])
@@ -270,16 +266,8 @@ class Archive:
         return dict(self._manifest["manifest"])
 
 
-UNKNOWN_NS = 1
-"""Time at which the file of an imported document was read: so long ago that any later read counts as later."""
 # Without O_NONBLOCK, opening a FIFO would wait for a writer.
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-
-
-def _with_file(entry: Entry, file: FileState) -> Entry:
-    from dataclasses import replace
-
-    return replace(entry, document=replace(entry.document, file=file))
 
 
 def _next_member(file: BinaryIO, position: int) -> _Member | None:

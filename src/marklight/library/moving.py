@@ -35,6 +35,8 @@ from marklight.ports import INCOMPLETE, Engine, Progress, Snapshot, no_progress
 BATCH_VECTORS = 4096
 """Vectors of one commit: 6 MB with 384 numbers each."""
 BATCH_FAILURES = 1000
+UNKNOWN_NS = 2
+"""Time at which a file of another machine was read: before any other time, and not that of `FileState.elsewhere`."""
 
 
 def copy(
@@ -104,6 +106,7 @@ class Transfer:
         self.written_documents = self.removed_documents = self.written_vectors = 0
         self._source, self._target, self._progress = source, target, progress
         self._parsers, self._fresh = parsers, fresh
+        self._shared = bool(target.server())
         """True if the target was empty, so that there is nothing to compare."""
         self._communities: dict[DocumentId, int] = {}
         self.collections: set[str] = set()
@@ -117,7 +120,7 @@ class Transfer:
             stored: Iterable[Entry] = ()
             if not self._fresh:
                 stored = stack.enter_context(self._target.snapshot()).contents.entries()
-            pairs = merge(self._source.entries(), stored, path_first)
+            pairs = merge(map(self._adapted, self._source.entries()), stored, path_first)
             for group in batches(pairs, lambda pair: text_length(pair[0] or pair[1])):
                 self._progress("Copying documents", self.summary.counts.get("documents", 0), total)
                 ids = [entry.document.id for entry, _ in group if entry]
@@ -137,6 +140,14 @@ class Transfer:
                 changes.entries = [self._with_nodes(entry) for entry in changes.entries]
                 if batch := changes.to_batch():
                     self._target.commit(batch)
+
+    def _adapted(self, entry: Entry) -> Entry:
+        """Return a document for the target: a file that was read on another machine only is compared by content."""
+        file = entry.document.file
+        if self._source.has_file_states and not file.is_elsewhere:
+            return entry
+        file = FileState.elsewhere(*file[:2]) if self._shared else FileState.racy(file, UNKNOWN_NS)
+        return replace(entry, document=replace(entry.document, file=file))
 
     def _with_nodes(self, entry: Entry) -> Entry:
         """Return a document with the function that builds its tree, which no source stores."""
