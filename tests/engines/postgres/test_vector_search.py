@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from marklight.answer import Filters
 from marklight.engines import PostgresSettings
+from marklight.engines.relational.filters import RowFilter
 from marklight.errors import StoreError
 from tests.engines.postgres.vector_library import (
-    Rows,
     VectorLibrary,
     brute_force,
     near_topics,
@@ -55,14 +55,14 @@ def large() -> Iterator[VectorLibrary]:
         library.close()
 
 
-def documents_with_share(share: float) -> tuple[Rows, list[int]]:
+def documents_with_share(share: float) -> tuple[RowFilter, list[int]]:
     """Return a filter on this share of all documents, and the numbers of their passages."""
     chosen = np.random.default_rng(1).permutation(DOCUMENTS)[: int(share * DOCUMENTS)] + 1
     numbers = [at for at in range(COUNT) if VectorLibrary.document(at, DOCUMENTS) in chosen]
     if 2 * share <= 1:
-        return Rows("document", sorted(chosen.tolist())), numbers
+        return RowFilter("document", sorted(chosen.tolist())), numbers
     others = set(range(1, DOCUMENTS + 1)) - set(chosen.tolist())
-    return Rows("document", sorted(others), exclude=True), numbers
+    return RowFilter("document", sorted(others), exclude=True), numbers
 
 
 def recall(
@@ -127,7 +127,7 @@ def test_a_filter_that_excludes_all_neighbours_falls_back_to_comparing_all(
 ) -> None:
     query = QUERIES[0]
     near = {int(each.chunk_id[2:]) + 1 for each in brute_force(MATRIX, query, COUNT - 15)}
-    rows = Rows("row", sorted(near), exclude=True)
+    rows = RowFilter("row", sorted(near), exclude=True)
     with large.reader(rows, ALWAYS) as reader:
         found = reader.search(query, "m", Filters(), 10)
     far = [number for number in range(COUNT) if number + 1 not in near]
@@ -197,7 +197,7 @@ def test_a_query_vector_of_another_dimension_is_an_error(large: VectorLibrary) -
 def test_a_filter_that_matches_nothing_and_an_unknown_model_give_no_results(
     large: VectorLibrary,
 ) -> None:
-    assert large.search(QUERIES[0], 5, Rows("document", [])) == []
+    assert large.search(QUERIES[0], 5, RowFilter("document", [])) == []
     assert large.search(QUERIES[0], 0) == []
     assert large.search(QUERIES[0], 5, model="other") == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,32 +18,21 @@ from marklight.engines.postgres.session import PostgresSession
 from marklight.engines.postgres.vector_index import PostgresVectors
 from marklight.engines.postgres.vector_search import PostgresVectorReader
 from marklight.engines.postgres.vector_table import add_vectors
+from marklight.engines.relational.filters import RowFilter
 from marklight.model import Batch, Vectors
 from marklight.ports import ScoredChunk
 
 Floats = NDArray[np.float32]
 
 
-class Rows(NamedTuple):
-    """Rows that match a filter."""
-
-    column: str
-    rows: list[int]
-    exclude: bool = False
-
-    @property
-    def matches_nothing(self) -> bool:
-        return not self.rows and not self.exclude
-
-
 class Snapshot:
     """The parts of a snapshot that the reader uses."""
 
-    def __init__(self, session: PostgresSession, rows: Rows | None) -> None:
+    def __init__(self, session: PostgresSession, rows: RowFilter | None) -> None:
         self.session = session
         self._rows = rows
 
-    def row_filter(self, filters: Filters) -> Rows | None:
+    def row_filter(self, filters: Filters) -> RowFilter | None:
         return self._rows
 
 
@@ -131,7 +120,7 @@ class VectorLibrary:
 
     @contextmanager
     def reader(
-        self, rows: Rows | None = None, settings: PostgresSettings | None = None
+        self, rows: RowFilter | None = None, settings: PostgresSettings | None = None
     ) -> Iterator[PostgresVectorReader]:
         with self.session() as session, session.transaction():
             session.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -139,7 +128,7 @@ class VectorLibrary:
             session.run("SELECT pg_stat_force_next_flush()")  # for `index_scans`
 
     def search(
-        self, query: Floats, limit: int, rows: Rows | None = None, model: str = "m"
+        self, query: Floats, limit: int, rows: RowFilter | None = None, model: str = "m"
     ) -> list[ScoredChunk]:
         with self.reader(rows) as reader:
             return reader.search(query, model, Filters(), limit)

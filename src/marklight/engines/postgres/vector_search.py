@@ -8,7 +8,7 @@ must not load it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.answer import Filters
 from marklight.engines.postgres.statements import translate
@@ -21,6 +21,7 @@ from marklight.ports import Pending, ScoredChunk
 if TYPE_CHECKING:
     from marklight.engines import PostgresSettings
     from marklight.engines.postgres.session import PostgresSession
+    from marklight.engines.relational.filters import RowFilter
     from marklight.model import Vector
 
 EXTRA_CANDIDATES = 16
@@ -39,22 +40,6 @@ _SETTINGS = (
     " set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.scan_mem_multiplier', '8', true)"
 )
 _LACKING = "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = ?)"
-
-
-class RowFilter(Protocol):
-    """Rows of documents or passages that match, or with `exclude` those that do not."""
-
-    @property
-    def column(self) -> str: ...
-
-    @property
-    def rows(self) -> list[int]: ...
-
-    @property
-    def exclude(self) -> bool: ...
-
-    @property
-    def matches_nothing(self) -> bool: ...
 
 
 Candidates = list[tuple[str, bytes]]

@@ -6,13 +6,14 @@ of a library is exact. pgvector accepts finite numbers only: a vector with other
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from marklight.engines.postgres.vector_codec import pack_vector, pack_vectors
+from marklight.engines.relational.write import AddedVectors
+from marklight.model import Vectors
 
 if TYPE_CHECKING:
     from marklight.engines.postgres.session import PostgresSession
-    from marklight.model import Vectors
 
 TABLES = """
 CREATE TABLE models (
@@ -44,13 +45,6 @@ STORED = "coalesce(v.raw, vector_send(v.embedding))"
 """Bytes of a vector `v` with the bits that were committed, for `vector_codec.unpack`."""
 
 
-class AddedVectors(NamedTuple):
-    """Vectors that a commit inserted; those that existed are not among them."""
-
-    model_row: int
-    digests: list[str]
-
-
 def add_vectors(session: PostgresSession, vectors: Vectors | None) -> AddedVectors | None:
     """Insert the vectors that are new, in the transaction of a commit; existing ones stay as they are."""
     if vectors is None or not vectors.digests:
@@ -78,17 +72,12 @@ def add_term_vectors(session: PostgresSession, vectors: Vectors | None) -> None:
     """Insert vectors of terms, in the transaction of a commit; existing ones stay as they are."""
     if vectors is None or not vectors.digests:
         return
-    import numpy as np
+    from marklight.engines.relational import vocabulary
 
     model = _model_row(session, vectors)
-    rows = np.ascontiguousarray(vectors.matrix, dtype="<f4")
-    position = {term: at for at, term in reversed(list(enumerate(vectors.digests)))}
-    terms = sorted(position)
-    session.run(
-        "INSERT INTO term_vectors (model, term, vector) SELECT ?, u.term, u.vector"
-        " FROM unnest(?::text[], ?::bytea[]) AS u (term, vector) ON CONFLICT (model, term) DO NOTHING",
-        [model, terms, [rows[position[term]].tobytes() for term in terms]],
-    )
+    order = sorted(range(len(vectors.digests)), key=vectors.digests.__getitem__)
+    terms = tuple(vectors.digests[at] for at in order)
+    vocabulary.add_vectors(session, model, Vectors(vectors.model, terms, vectors.matrix[order]))
 
 
 def _model_row(session: PostgresSession, vectors: Vectors) -> int:
