@@ -127,8 +127,13 @@ def dense_point(row: int, vector: list[float], payload: Payload) -> Any:
 
 def stored_terms(point: Any) -> StoredTerms:
     """Return the sparse vector of a point."""
-    sparse = point.vectors.vectors.vectors[TERMS].sparse
-    return StoredTerms.sorted(sparse.indices, sparse.values)
+    vector = point.vectors.vectors.vectors[TERMS]
+    # Servers up to 1.16 return them in fields that are deprecated.
+    sparse = vector.HasField("sparse")
+    return StoredTerms.sorted(
+        vector.sparse.indices if sparse else vector.indices.data,
+        vector.sparse.values if sparse else vector.data,
+    )
 
 
 def point_ids(rows: Iterable[int]) -> list[Any]:
