@@ -5,8 +5,8 @@ Globs, authors and phrases have no equivalent: PostgreSQL evaluates them, and th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from qdrant_client import grpc as api
 
@@ -27,23 +27,10 @@ from marklight.engines.qdrant.points import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from marklight.engines.relational.filters import RowFilter
 
 
 SECOND = 1_000_000
-
-
-class Rows(Protocol):
-    """Rows that match, or with `exclude` those that do not: of documents, or of passages."""
-
-    @property
-    def column(self) -> str: ...
-
-    @property
-    def rows(self) -> Sequence[int]: ...
-
-    @property
-    def exclude(self) -> bool: ...
 
 
 def is_native(filters: Filters) -> bool:
@@ -81,7 +68,7 @@ def native_filter(filters: Filters, generation: int) -> Any:
     return api.Filter(must=[*_conditions(filters), *_added(generation)], must_not=_gone(generation))
 
 
-def row_filter(rows: Rows, generation: int) -> Any:
+def row_filter(rows: RowFilter, generation: int) -> Any:
     """Return the condition of rows that PostgreSQL selected."""
     condition = (
         api.Condition(has_id=api.HasIdCondition(has_id=point_ids(rows.rows)))

@@ -38,6 +38,7 @@ from marklight.ports import ScoredChunk, TermCoverage
 if TYPE_CHECKING:
     from marklight.engines.qdrant.outbox import IndexState
     from marklight.engines.qdrant.reading import SharedReader
+    from marklight.engines.relational.filters import RowFilter
 
 SCORE_DIGITS = 4
 """Decimals of a score: summing the same numbers in another order changes later ones, which must not change ranks."""
@@ -107,7 +108,7 @@ class QdrantLexicalReader:
         frequencies = self._shared.frequencies(list(dimensions.values()))
         return {term for term, own in dimensions.items() if frequencies.get(own, 0) > 0}
 
-    def rows_with_terms(self, terms: Sequence[str], rows: Any) -> list[int]:
+    def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> list[int]:
         """Return the rows of all passages with all of these terms in one field, in no order."""
         state = self._state()
         if state is None or (rows is not None and rows.matches_nothing):
