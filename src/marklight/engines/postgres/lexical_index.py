@@ -105,8 +105,7 @@ class PostgresLexical:
     def __init__(self, cache_bytes: int) -> None:
         self.cache = LexicalCache(cache_bytes)
         self._is_prepared = False
-        self.notices: deque[str] = deque()
-        """Notices about automatic repairs, until they are read."""
+        self._notices: deque[str] = deque()
 
     def prepare(self, connections: Connections) -> None:
         """Rebuild the index if another analyzer wrote it; checked once, where the library exists and the role may write."""
@@ -124,7 +123,7 @@ class PostgresLexical:
                     if session is not None:
                         with session.transaction():
                             rebuild(session)
-                        self.notices.append(REBUILT)
+                        self._notices.append(REBUILT)
                         self.after_commit(connections)
 
     def apply(self, session: PostgresSession, change: Change) -> None:
@@ -167,6 +166,10 @@ class PostgresLexical:
         tables = ("segments", "postings", "document_lengths")
         total = " + ".join(f"pg_total_relation_size('{table}')" for table in tables)
         return {"lexical": session.value(f"SELECT {total}")}
+
+    def take_notices(self) -> list[str]:
+        """Return and clear notices about automatic repairs."""
+        return [self._notices.popleft() for _ in range(len(self._notices))]
 
     def close(self) -> None:
         """Drop the cache."""

@@ -51,13 +51,10 @@ SELECT p.segment, p.first_term, p.data FROM (
         SELECT p.first_term FROM postings p WHERE p.segment = s.id AND p.first_term <= t.term
         ORDER BY p.first_term DESC LIMIT 1
     ) b
-    WHERE NOT EXISTS (
-        SELECT 1 FROM unnest($2::bigint[], $3::bytea[]) k(id, term)
-        WHERE k.id = s.id AND k.term = t.term
-    )
+    WHERE NOT s.id = ANY($2::bigint[]) OR t.term = ANY($3::bytea[])
 ) w JOIN postings p ON p.segment = w.id AND p.first_term = w.first_term
 """
-"""The blocks in which terms are, but for pairs of segment and term that are known."""
+"""The blocks in which terms are: of known segments, only of terms that are not cached."""
 
 _IDS = """
 SELECT row, id FROM chunks WHERE row = ANY($1::bigint[])
@@ -219,18 +216,14 @@ class PostgresLexicalReader:
         known = cache.known(stored, terms)
         if not opening and len(known) == len(stored) * len(terms):
             return known
-        pairs = [[segment for segment, _ in known], [term for _, term in known]]
+        missing = [term for term in terms if any((id, term) not in known for id in stored)]
         with self._session.locked() as connection, connection.pipeline():
-            listed = (
-                connection.execute(_SEGMENTS.encode(), [list(stored)], binary=True)
-                if opening
-                else None
-            )
-            blocks = (
-                connection.execute(_BLOCKS.encode(), [terms, *pairs], binary=True)
-                if terms
-                else None
-            )
+            listed = blocks = None
+            if opening:
+                listed = connection.execute(_SEGMENTS.encode(), [list(stored)], binary=True)
+            if terms:
+                values = [terms, list(stored), missing]
+                blocks = connection.execute(_BLOCKS.encode(), values, binary=True)
             segments = listed.fetchall() if listed else []
             fetched = blocks.fetchall() if blocks else []
         try:
