@@ -75,10 +75,10 @@ def expected_rankings(folder: Path, queries: list[str]) -> dict[str, set[Ranking
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[tuple[int, int]]:
+def served(folder: Path, *options: str) -> Iterator[tuple[int, int]]:
     """Run a daemon in a process of its own; yield its port and process ID."""
     server = subprocess.Popen(
-        [*PROGRAM, "serve", str(folder), "--port", "0"],
+        [*PROGRAM, "serve", str(folder), "--port", "0", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
