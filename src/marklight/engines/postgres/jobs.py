@@ -198,8 +198,9 @@ class JobQueue:
                 [model, MAX_SHOWN_FAILURES],
             )
         assert counts is not None
+        waiting, leased, failed = counts
         shown = tuple(FailedJob(*failure) for failure in failures)
-        return QueueStatus(*counts, workers, float(rate or 0.0), shown)
+        return QueueStatus(waiting, leased, failed, workers, float(rate or 0.0), shown)
 
     # For commits
 
