@@ -132,3 +132,40 @@ def test_a_document_with_an_invalid_date_has_its_file_time(engine: Engine) -> No
     commit(engine, Batch(touched=((id_of("a.md"), state),)))
     with engine.snapshot() as snapshot:
         assert find(snapshot, "word", Filters(after="2023-11-14", before="2023-11-14")) == ["a.md"]
+
+
+def test_texts_of_any_length_can_be_filtered_and_found(engine: Engine) -> None:
+    long, other = "long " * 1000 + "text", "long " * 1000 + "other"
+    put(
+        engine,
+        entry(
+            "a.md",
+            "words",
+            title=long,
+            headings=(f"heading {long}",),
+            languages=(long,),
+            tags=(f"{long}/inner",),
+            author=long,
+            metadata={long: long, "outer": {long: 1}, "key": [long, other]},
+        ),
+        entry("b.md", "words", title=other, tags=(other,), metadata={"key": other}),
+    )
+    with engine.snapshot() as snapshot:
+        for filters in (
+            Filters(where=((long.upper(), long),)),
+            Filters(where=((f"outer.{long}", "1"),)),
+            Filters(where=(("key", long), ("key", other))),
+            Filters(tags=(long,)),
+            Filters(tags=(f"#{long}/inner",)),
+            Filters(languages=(long.title(),)),
+            Filters(authors=("long long",)),
+            Filters(where=(("author", long),)),
+        ):
+            assert snapshot.metadata.matching_documents(filters, 9) == [id_of("a.md")], filters
+        assert snapshot.metadata.matching_documents(Filters(tags=(other,)), 9) == [id_of("b.md")]
+        assert snapshot.metadata.has_key(long)
+        assert not snapshot.metadata.has_key(other)
+        assert list(snapshot.metadata.values("key", 9).values()) == [2, 1]
+        for title in (long, f"HEADING  {long}"):
+            (found,) = snapshot.documents.find_by_title(title, Filters(), 9)
+            assert snapshot.documents.owners([found.chunk_id])[found.chunk_id] == id_of("a.md")

@@ -8,13 +8,16 @@ from typing import Any
 
 from marklight.answer import Filters
 from marklight.errors import UsageError
-from marklight.model import Document, FileState
+from marklight.model import Document, FileState, bounded_key, digest
 
 MetadataPair = tuple[str, str]
 """Key and value in lower case."""
 
 TAG = "#"
 """Key of the pairs of tags; no frontmatter key is a bare `#`."""
+
+MAX_VALUE, VALUE_START = 400, 300
+"""Characters of a value that is stored unchanged, and of the start of a longer one: an index of PostgreSQL has at most 2,704 bytes a row."""
 
 FILES, AUTHOR = "files", "author"
 """Keys of the files that a commit changed and of a document's author."""
@@ -37,36 +40,52 @@ def metadata_pairs(document: Document) -> set[MetadataPair]:
     ):
         pairs.update((key, _plain(value)) for value in values)
     for tag in document.tags:
-        steps = normalize_tag(tag).split("/")
+        steps = _tag(tag).split("/")
         # One pair per level of a nested tag, so that a filter is one comparison.
-        pairs.update((TAG, "/".join(steps[:depth])) for depth in range(1, len(steps) + 1))
+        pairs.update((TAG, _bounded("/".join(steps[:depth]))) for depth in range(1, len(steps) + 1))
     return pairs
 
 
 def _flatten(prefix: str, value: Any) -> Iterator[MetadataPair]:
     if isinstance(value, dict):
         for key, inner in value.items():
-            name = normalize_key(str(key))
+            name = str(key).strip().lower()
             yield from _flatten(f"{prefix}.{name}" if prefix else name, inner)
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _flatten(prefix, inner)
     elif value is not None and prefix:
-        yield prefix, _plain(value)
+        yield bounded_key(prefix), _plain(value)
 
 
 def _plain(value: Any) -> str:
-    return str(value).strip().lower()
+    return _bounded(str(value).strip().lower())
+
+
+def _bounded(value: str) -> str:
+    """Return a value as it is stored and compared: the end of one that is too long is replaced by a digest."""
+    if len(value) <= MAX_VALUE:
+        return value
+    return f"{value[:VALUE_START]} digest {digest(value)}"
 
 
 def normalize_tag(tag: str) -> str:
-    """Return a tag without `#` and in lower case."""
+    """Return a tag without `#` and in lower case, as it is stored."""
+    return _bounded(_tag(tag))
+
+
+def _tag(tag: str) -> str:
     return tag.strip().lstrip("#").strip("/").lower()
 
 
 def normalize_key(key: str) -> str:
-    """Return a frontmatter key in lower case."""
-    return key.strip().lower()
+    """Return a frontmatter key in lower case, as it is stored."""
+    return bounded_key(key.strip().lower())
+
+
+def normalize_language(language: str) -> str:
+    """Return the language of a code block in lower case, as it is stored."""
+    return bounded_key(language.lower())
 
 
 def required_pairs(filters: Filters) -> list[MetadataPair]:

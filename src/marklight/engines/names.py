@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from marklight.model import DocumentId, Entry, NameStrength
+from marklight.model import DocumentId, Entry, NameStrength, bounded_key
 from marklight.text import normalize
 
 DOCUMENT_SCORE, SECTION_SCORE = 1.0, 0.5
@@ -30,6 +30,11 @@ class HeadedPassage(NamedTuple):
     merged: tuple[str, ...]
 
 
+def title_key(title: str) -> str:
+    """Return a title as it is stored and looked up: without case and accents, and not too long."""
+    return bounded_key(normalize(title))
+
+
 def title_entries_of(entry: Entry) -> list[TitleEntry]:
     """Return the titles of a parsed document."""
     document = entry.document
@@ -46,10 +51,10 @@ def title_entries(
     ordered = sorted(passages)
     ends = ordered[0].ordinal, ordered[-1].ordinal
     file = PurePosixPath(path)
-    names = {normalize(name) for name in (title, *aliases, file.name, file.stem)}
+    names = {title_key(name) for name in (title, *aliases, file.name, file.stem)}
     entries = [TitleEntry(name, *ends, DOCUMENT_SCORE) for name in sorted(names) if name]
     for heading, first, last in _sections(ordered):
-        if name := normalize(heading):
+        if name := title_key(heading):
             entries.append(TitleEntry(name, first, last, SECTION_SCORE))
     return entries
 

@@ -8,7 +8,12 @@ from typing import Any
 
 from marklight.engines.embedded.checksums import passage_checksum, store_checksums
 from marklight.engines.embedded.session import SqliteSession
-from marklight.engines.relational.write import Change, replace_documents, touch_documents
+from marklight.engines.relational.write import (
+    Change,
+    replace_documents,
+    replace_failures,
+    touch_documents,
+)
 from marklight.model import Batch, Document
 
 
@@ -23,4 +28,5 @@ def replace(session: SqliteSession, batch: Batch) -> Change:
     session.insert("tombstones", "chunk, since", ((row, now) for row in change.deleted_chunks))
     store_checksums(session, [item.document for item in change.inserted])
     touch_documents(session, batch.touched)
+    replace_failures(session, batch)
     return change

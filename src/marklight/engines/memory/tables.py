@@ -20,16 +20,17 @@ from marklight.engines.metadata_filters import (
     matches_any_glob,
     metadata_pairs,
     normalize_key,
+    normalize_language,
     normalize_tag,
     required_pairs,
     time_bounds,
     timestamp,
 )
-from marklight.engines.names import title_entries_of
+from marklight.engines.names import title_entries_of, title_key
 from marklight.levels import entry_levels
 from marklight.model import Chunk, Counts, Document, DocumentId, Failure, Heading, Section
 from marklight.ports import IndexedFile, PathRange, ScoredChunk
-from marklight.text import matches_phrases, normalize
+from marklight.text import matches_phrases
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class MemoryDocuments:
             matching = [chunk for chunk in entry.chunks if matches(self.state, chunk, filters)]
             for named in title_entries_of(entry):
                 own = [chunk for chunk in matching if named.first <= chunk.ordinal <= named.last]
-                if own and named.title == normalize(title):
+                if own and named.title == title_key(title):
                     first = min(own, key=lambda chunk: chunk.ordinal).id
                     scores[first] = max(named.score, scores.get(first, 0.0))
         return best(self.state, scores, filters, limit)
@@ -208,7 +209,7 @@ def matches(state: State, chunk: Chunk, filters: Filters) -> bool:
     """Return True if a passage matches the filters."""
     document = state.entries[chunk.document].document
     known = metadata_pairs(document)
-    languages = {language.lower() for language in chunk.languages}
+    languages = {normalize_language(language) for language in chunk.languages}
     when = timestamp(document.date, document.file.mtime_ns)
     files, authors = file_and_author_filters(filters)
     return (
@@ -224,7 +225,10 @@ def matches(state: State, chunk: Chunk, filters: Filters) -> bool:
         )
         and (not authors or any(key == AUTHOR and _has(value, authors) for key, value in known))
         and in_bounds(when, time_bounds(filters))
-        and (not filters.languages or any(name.lower() in languages for name in filters.languages))
+        and (
+            not filters.languages
+            or any(normalize_language(name) in languages for name in filters.languages)
+        )
         and (not filters.documents or chunk.document in filters.documents)
         and matches_phrases(filters.phrases, filters.without, phrase_texts(chunk))
         and (not filters.also or matches(state, chunk, filters.also))

@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.answer import Filters, Level
+from marklight.engines.names import title_key
 from marklight.engines.relational import records
 from marklight.engines.relational.session import Session
 from marklight.model import Chunk, Document, DocumentId, FileState, Heading, Section
 from marklight.ports import IndexedFile, PathRange, ScoredChunk
-from marklight.text import normalize
 
 if TYPE_CHECKING:
     from marklight.engines.relational.snapshot import RelationalSnapshot
@@ -111,7 +111,7 @@ class RelationalDocuments:
         return [DocumentId(*row) for row in rows]
 
     def find_by_title(self, title: str, filters: Filters, limit: int) -> list[ScoredChunk]:
-        name = normalize(title)
+        name = title_key(title)
         known = "SELECT 1 FROM titles WHERE title = ?"
         if limit <= 0 or self._session.value(known, [name]) is None:
             return []

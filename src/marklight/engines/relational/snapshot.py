@@ -102,14 +102,18 @@ class RelationalMetadata:
         return count_matching(self._session, self._snapshot.row_filter(filters))
 
     def has_key(self, key: str) -> bool:
-        key = key.strip().lower()
-        return bool(self._session.value("SELECT 1 FROM metadata WHERE key = ? LIMIT 1", [key]))
+        from marklight.engines.metadata_filters import normalize_key
+
+        known = "SELECT 1 FROM metadata WHERE key = ? LIMIT 1"
+        return bool(self._session.value(known, [normalize_key(key)]))
 
     def values(self, key: str, limit: int) -> Mapping[str, int]:
+        from marklight.engines.metadata_filters import normalize_key
+
         rows = self._session.all(
             "SELECT value, count(*) FROM metadata WHERE key = ? GROUP BY value"
             " ORDER BY 2 DESC, 1 LIMIT ?",
-            [key.strip().lower(), max(0, limit)],
+            [normalize_key(key), max(0, limit)],
         )
         return dict(rows)
 
@@ -143,11 +147,14 @@ class RelationalStatus:
                 documents=documents,
                 chunks=chunks,
                 embedded=self._session.value(embedded, [model]) or 0,
-                failed=self._session.value("SELECT count(*) FROM failures"),
+                failed=self._count_failures(),
                 generation=generation,
                 model=model,
             )
         return self._counts[model]
+
+    def _count_failures(self) -> int:
+        return int(self._session.value("SELECT count(*) FROM failures"))
 
     def models(self) -> Mapping[str, int]:
         return dict(self._session.all("SELECT name, embedded FROM models WHERE embedded > 0"))

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from marklight.engines.metadata_filters import clamp_times, metadata_pairs, timestamp
+from marklight.engines.metadata_filters import (
+    clamp_times,
+    metadata_pairs,
+    normalize_language,
+    timestamp,
+)
 from marklight.engines.names import title_entries_of
 from marklight.engines.relational import links, vocabulary
 from marklight.engines.relational.documents import column
@@ -24,7 +29,7 @@ from marklight.engines.relational.records import (
 )
 from marklight.engines.relational.session import Session
 from marklight.levels import entry_levels
-from marklight.model import Batch, Document, DocumentId, Entry, Failure, FileState
+from marklight.model import Batch, Document, DocumentId, Entry, FileState
 
 TITLE_COLUMNS = "document, title, first, last, score"
 """Columns of a title or heading, in the order of `names.TitleEntry`."""
@@ -106,7 +111,7 @@ class Change:
 
 
 def replace_documents(session: Session, batch: Batch, checksum: Checksum | None = None) -> Change:
-    """Delete and insert documents with all their rows, and their failures: the first phase of a commit.
+    """Delete and insert documents with all their rows: the first phase of a commit, with the two functions below.
 
     The documents must be locked, where several writers work at once.
     """
@@ -121,7 +126,6 @@ def replace_documents(session: Session, batch: Batch, checksum: Checksum | None 
     terms = vocabulary.term_changes(session, rows, entries)
     if rows:
         session.run(f"DELETE FROM documents WHERE row {_THOSE}", [rows])
-    _replace_failures(session, ids, batch.failures)
     return Change(
         deleted,
         [row for row, _ in chunks],
@@ -143,6 +147,25 @@ def touch_documents(session: Session, touched: Iterable[tuple[DocumentId, FileSt
         (
             (*clamp_times(file), timestamp(dates.get(id), file.mtime_ns), *id)
             for id, file in files.items()
+        ),
+    )
+
+
+def replace_failures(session: Session, batch: Batch) -> None:
+    """Delete the failures of documents that are gone or replaced, and store new ones; part of the first phase."""
+    ids = [*batch.removed, *(entry.document.id for entry in batch.entries)]
+    session.many("DELETE FROM failures WHERE collection = ? AND path = ?", ids)
+    session.many(
+        "INSERT INTO failures (collection, path, reason, size, mtime_ns, ctime_ns)"
+        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (collection, path) DO UPDATE SET reason = excluded.reason,"
+        " size = excluded.size, mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns",
+        (
+            (
+                *failure.document,
+                failure.reason,
+                *(clamp_times(failure.file) if failure.file else (None, None, None)),
+            )
+            for failure in batch.failures
         ),
     )
 
@@ -185,25 +208,6 @@ def finish(
     if batch.communities is not None:
         links.rebuild(session)
     return int(session.value("SELECT generation FROM state"))
-
-
-def _replace_failures(
-    session: Session, ids: Sequence[DocumentId], failures: Sequence[Failure]
-) -> None:
-    session.many("DELETE FROM failures WHERE collection = ? AND path = ?", ids)
-    session.many(
-        "INSERT INTO failures (collection, path, reason, size, mtime_ns, ctime_ns)"
-        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (collection, path) DO UPDATE SET reason = excluded.reason,"
-        " size = excluded.size, mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns",
-        (
-            (
-                *failure.document,
-                failure.reason,
-                *(clamp_times(failure.file) if failure.file else (None, None, None)),
-            )
-            for failure in failures
-        ),
-    )
 
 
 def _insert(
@@ -305,7 +309,7 @@ def _insert_passages(
             (language, row)
             for item in inserted
             for row, chunk in zip(item.chunk_rows, item.entry.chunks, strict=True)
-            for language in dict.fromkeys(language.lower() for language in chunk.languages)
+            for language in dict.fromkeys(map(normalize_language, chunk.languages))
         ),
     )
 
