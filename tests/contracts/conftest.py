@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,11 @@ import pytest
 from marklight import engines
 from marklight.engines.embedded.engine import MAX_EXACT_VECTORS, EmbeddedEngine
 from marklight.ports import Engine
+from tests.servers.postgres import new_library
 
 SHM = Path("/dev/shm")
-ENGINES = ("memory", "embedded", "binary_vectors")
-"""The last is the embedded engine with the first pass over binary vectors that large indexes have."""
+ENGINES = ("memory", "embedded", "binary_vectors", "postgresql")
+"""`binary_vectors` is the embedded engine with the first pass over binary vectors that large indexes have."""
 
 Open = Callable[[], Engine]
 
@@ -23,21 +26,42 @@ Open = Callable[[], Engine]
 def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """Return a function that opens the same index each time it is called."""
     opened: list[Engine] = []
+    with OPENERS[request.param](tmp_path) as open_engine:
+
+        def open_and_record() -> Engine:
+            opened.append(open_engine())
+            return opened[-1]
+
+        yield open_and_record
+        for engine in opened:
+            engine.close()
+
+
+@contextmanager
+def in_memory(_: Path) -> Iterator[Open]:
+    engine = engines.open("memory:")
+    yield lambda: engine  # it is lost with its engine: the same one is returned again
+
+
+@contextmanager
+def in_folder(tmp_path: Path, max_exact_vectors: int = MAX_EXACT_VECTORS) -> Iterator[Open]:
     # In shared memory if the system has it: the disk does not matter here.
-    place = tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else tmp_path)
-    max_exact_vectors = 0 if request.param == "binary_vectors" else MAX_EXACT_VECTORS
-    in_memory = engines.open("memory:") if request.param == "memory" else None
+    with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else tmp_path) as folder:
+        yield lambda: EmbeddedEngine(Path(folder) / "library", max_exact_vectors)
 
-    def open_engine() -> Engine:
-        # An index in memory is lost with its engine: the same one is returned again.
-        engine = in_memory or EmbeddedEngine(Path(place.name) / "library", max_exact_vectors)
-        opened.append(engine)
-        return engine
 
-    yield open_engine
-    for engine in opened:
-        engine.close()
-    place.cleanup()
+@contextmanager
+def on_postgresql(_: Path) -> Iterator[Open]:
+    with new_library() as address:
+        yield lambda: engines.open(address)
+
+
+OPENERS: Mapping[str, Callable[[Path], AbstractContextManager[Open]]] = {
+    "memory": in_memory,
+    "embedded": in_folder,
+    "binary_vectors": partial(in_folder, max_exact_vectors=0),
+    "postgresql": on_postgresql,
+}
 
 
 @pytest.fixture

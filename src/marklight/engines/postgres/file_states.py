@@ -1,4 +1,4 @@
-"""File states per machine: every clone of a repository has its own file times of the same documents."""
+"""File states and failures per machine: every clone of a repository has its own file times of the same documents."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from marklight.engines.metadata_filters import clamp_times
 from marklight.engines.postgres.session import PostgresSession
-from marklight.model import DocumentId, FileState
+from marklight.engines.relational.write import touch_documents
+from marklight.model import DocumentId, Failure, FileState
 from marklight.ports import IndexedFile, PathRange
 
-UNKNOWN = FileState(-1, 0, -1)
-"""State of a file that this machine has not read: it equals no stat and is racy, so that the content is compared."""
 _SELECT = (
-    "SELECT d.collection, d.path, f.size, f.mtime_ns, f.ctime_ns, d.digest, d.recipe"
+    "SELECT d.collection, d.path, d.size, d.mtime_ns, f.size, f.mtime_ns, f.ctime_ns, d.digest, d.recipe"
     " FROM {} LEFT JOIN file_states f ON f.document = d.row AND f.machine = ?"
 )
 
@@ -46,10 +45,10 @@ def _indexed_files(
     session: PostgresSession, query: str, values: Sequence[object]
 ) -> dict[DocumentId, IndexedFile]:
     return {
-        DocumentId(collection, path): IndexedFile(
-            UNKNOWN if size is None else FileState(size, mtime_ns, ctime_ns), digest, recipe
+        DocumentId(*row[:2]): IndexedFile(
+            FileState.elsewhere(*row[2:4]) if row[4] is None else FileState(*row[4:7]), *row[7:]
         )
-        for collection, path, size, mtime_ns, ctime_ns, digest, recipe in session.all(query, values)
+        for row in session.all(query, values)
     }
 
 
@@ -64,17 +63,18 @@ def add(session: PostgresSession, machine: str, states: Iterable[tuple[int, File
 
 def touch(
     session: PostgresSession, machine: str, touched: Sequence[tuple[DocumentId, FileState]]
-) -> list[tuple[DocumentId, FileState]]:
-    """Store new states of files with unchanged text; return those of which this machine had a state already.
+) -> list[DocumentId]:
+    """Store new states of files with unchanged text; return the documents that got another time.
 
-    Only they got another time: the others are files of a clone that this machine sees for the first time.
+    Those are the files that this machine has read before. Others are files of a clone that it sees for the first time,
+    whose times say nothing about the document.
     """
     if not touched:
         return []
     known = {
         id
         for id, indexed in files_of(session, machine, [id for id, _ in touched]).items()
-        if indexed.file != UNKNOWN
+        if not indexed.file.is_elsewhere
     }
     session.many(
         "INSERT INTO file_states (document, machine, size, mtime_ns, ctime_ns)"
@@ -83,4 +83,40 @@ def touch(
         " mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns",
         ((machine, *clamp_times(file), *id) for id, file in touched),
     )
-    return [(id, file) for id, file in touched if id in known]
+    changed = [(id, file) for id, file in touched if id in known]
+    touch_documents(session, changed)
+    return [id for id, _ in changed]
+
+
+def failures(session: PostgresSession, machine: str) -> list[Failure]:
+    """Return the files that a machine could not index, ordered by path."""
+    return [
+        Failure(DocumentId(*row[:2]), row[2], None if row[3] is None else FileState(*row[3:]))
+        for row in session.all(
+            "SELECT collection, path, reason, size, mtime_ns, ctime_ns FROM failures"
+            " WHERE machine = ? ORDER BY 1, 2",
+            [machine],
+        )
+    ]
+
+
+def count_failures(session: PostgresSession, machine: str) -> int:
+    """Return the number of files that a machine could not index."""
+    return int(session.value("SELECT count(*) FROM failures WHERE machine = ?", [machine]))
+
+
+def add_failures(session: PostgresSession, machine: str, failures: Iterable[Failure]) -> None:
+    """Store failures; each replaces an earlier one of the same file on this machine."""
+    session.many(
+        "INSERT INTO failures (machine, collection, path, reason, size, mtime_ns, ctime_ns)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (machine, collection, path) DO UPDATE"
+        " SET reason = excluded.reason, size = excluded.size, mtime_ns = excluded.mtime_ns,"
+        " ctime_ns = excluded.ctime_ns",
+        (
+            (
+                *(machine, *failure.document, failure.reason),
+                *(clamp_times(failure.file) if failure.file else (None, None, None)),
+            )
+            for failure in failures
+        ),
+    )

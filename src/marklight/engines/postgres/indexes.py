@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from marklight.engines.postgres.connections import Connections
     from marklight.engines.postgres.session import PostgresSession
     from marklight.engines.postgres.snapshot import PostgresSnapshot
+    from marklight.engines.relational.filters import RowFilter
     from marklight.model import Batch, Entry
 
 Reader = TypeVar("Reader", covariant=True)
@@ -73,9 +74,19 @@ class DerivedIndex(Protocol[Reader]):
     def sizes(self, session: PostgresSession) -> Mapping[str, int]:
         """Return bytes by part, such as {"vectors": 1000}."""
 
+    def take_notices(self) -> list[str]:
+        """Return and clear notices about automatic repairs."""
+
     def close(self) -> None:
         """Release caches and connections of its own."""
 
 
-LexicalIndex = DerivedIndex[LexicalReader]
+class RowReader(LexicalReader, Protocol):
+    """Keyword search that also finds the candidates of phrase filters."""
+
+    def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> Sequence[int]:
+        """Return the rows of all passages with all of these terms in one field; some may be deleted."""
+
+
+LexicalIndex = DerivedIndex[RowReader]
 VectorIndex = DerivedIndex[VectorReader]

@@ -2,12 +2,89 @@
 
 from __future__ import annotations
 
-from marklight.engines.postgres.session import SnapshotSession
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from marklight.engines.postgres import file_states
+from marklight.engines.relational.documents import RelationalDocuments
+from marklight.engines.relational.snapshot import RelationalSnapshot, RelationalStatus
+from marklight.model import Counts, DocumentId, Failure
+from marklight.once import once
+
+if TYPE_CHECKING:
+    from marklight.engines.postgres.contents import PostgresContents
+    from marklight.engines.postgres.engine import PostgresEngine
+    from marklight.engines.postgres.indexes import RowReader
+    from marklight.engines.postgres.session import SnapshotSession
+    from marklight.engines.relational.filters import RowFilter
+    from marklight.engines.relational.session import Row
+    from marklight.ports import IndexedFile, PathRange, VectorReader
 
 
-class PostgresSnapshot:
-    """Consistent view of one commit."""
+class PostgresSnapshot(RelationalSnapshot):
+    """Consistent view of one commit; keyword and vector search come from the indexes of the engine."""
 
-    def __init__(self, session: SnapshotSession, generation: int) -> None:
-        self.session = session
-        self.generation = generation
+    session: SnapshotSession
+
+    def __init__(self, engine: PostgresEngine, session: SnapshotSession, state: Row) -> None:
+        """Take the columns of `schema.READ_STATE`."""
+        _, generation, library, self.document_count, self.chunk_count, self.unused_vectors = state
+        super().__init__(session, engine.caches, library, generation)
+        self.engine = engine
+
+    @once
+    def documents(self) -> PostgresDocuments:
+        return PostgresDocuments(self)
+
+    @once
+    def lexical(self) -> RowReader:
+        return self.engine.lexical.reader(self)
+
+    @once
+    def vectors(self) -> VectorReader:
+        return self.engine.vectors.reader(self)
+
+    @once
+    def contents(self) -> PostgresContents:
+        from marklight.engines.postgres.contents import PostgresContents
+
+        return PostgresContents(self)
+
+    @once
+    def status(self) -> PostgresStatus:
+        return PostgresStatus(self)
+
+    def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> Sequence[int]:
+        return self.lexical.rows_with_terms(terms, rows)
+
+
+class PostgresDocuments(RelationalDocuments):
+    """Documents with the states of their files on this machine."""
+
+    def __init__(self, snapshot: PostgresSnapshot) -> None:
+        super().__init__(snapshot)
+        self._files_session = snapshot.session
+        self._machine = snapshot.engine.settings.machine
+
+    def files(self, ranges: Sequence[PathRange] | None = None) -> Mapping[DocumentId, IndexedFile]:
+        return file_states.files(self._files_session, self._machine, ranges)
+
+    def files_of(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, IndexedFile]:
+        return file_states.files_of(self._files_session, self._machine, documents)
+
+
+class PostgresStatus(RelationalStatus):
+    """Counts, manifest and remarks of the library, and the failures of this machine."""
+
+    def __init__(self, snapshot: PostgresSnapshot) -> None:
+        super().__init__(snapshot.session)
+        self._failures_session = snapshot.session
+        self._machine = snapshot.engine.settings.machine
+
+    def counts(self, model: str) -> Counts:
+        failed = file_states.count_failures(self._failures_session, self._machine)
+        return replace(super().counts(model), failed=failed)
+
+    def failures(self) -> Sequence[Failure]:
+        return file_states.failures(self._failures_session, self._machine)

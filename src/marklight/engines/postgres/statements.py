@@ -14,6 +14,7 @@ _MARK = re.compile(
     r"|(?P<list>texts|integers|document_ids|counts)\(\?\)"
     r"|(?P<cross>\bCROSS JOIN\b)|(?P<instr>\binstr\()|(?P<literal>'[^']*')|(?P<plain>\?)"
 )
+_LATERAL = re.compile(r"\bLATERAL \[([^\]]*)\]")
 _STATEMENTS = 1024
 """Cached translations."""
 
@@ -68,7 +69,7 @@ def translate(sql: str) -> Statement:
         splits.append(_SPLITS[match["list"]])
         return _table(match["list"], parameter)
 
-    translated = _MARK.sub(replace, sql)
+    translated = _MARK.sub(replace, _LATERAL.sub(r"LATERAL (\1)", sql))
     return Statement(translated, tuple(splits))
 
 
