@@ -28,6 +28,8 @@ MAX_DIMENSION = 4000
 _CLOSE_SECONDS = 2.0
 """Seconds that closing waits for a build; the server completes the statement that it has begun without us."""
 _MAX_BUILD_MEMORY_MB = 1024
+_MIN_EMBEDDED_SHARE = 0.8
+"""Share of the passages that must have a vector: adding one to an index takes four times as long as building it at once."""
 _PREFIX, _LOCK = "vectors_hnsw_", "vector index"
 _BUILD_ERRORS = (errors.OutOfMemory, errors.DiskFull, errors.InsufficientResources)
 """Raised if shared memory is too small for a parallel build, as in containers with 64 MB of it."""
@@ -36,6 +38,7 @@ _INDEXES = (
     "SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
     " WHERE i.indrelid = to_regclass('vectors') AND starts_with(c.relname, $1)"
 )
+_IS_OWNER = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('vectors')"
 
 
 def index_name(model_row: int) -> str:
@@ -191,18 +194,24 @@ class PostgresVectors:
             self._builder.join()
 
     def _work(self, connection: AnyConnection) -> _Work:
-        """Return what has to be done: unusable indexes, and those of deleted models; large models without one."""
+        """Return what has to be done: unusable indexes, and those of deleted models; large models without one.
+
+        A role that does not own the table can do nothing about them, so it has no work.
+        """
+        owner = connection.execute(_IS_OWNER).fetchone()
+        if not owner or not owner[0]:
+            return _Work([], [])
         indexes: dict[str, bool] = dict(connection.execute(_INDEXES, [_PREFIX]).fetchall())
         models: list[Any] = connection.execute(
-            "SELECT row, dimension, embedded FROM models"
+            "SELECT m.row, m.dimension, m.embedded, s.chunks FROM models m CROSS JOIN state s"
         ).fetchall()
         known = {index_name(row) for row, *_ in models}
         unusable = [name for name, valid in indexes.items() if not valid or name not in known]
         missing = [
             (row, dimension, passages)
-            for row, dimension, passages in models
+            for row, dimension, passages, total in models
             if not indexes.get(index_name(row))
-            and passages >= max(1, self.settings.exact_below)
+            and passages >= max(1, self.settings.exact_below, _MIN_EMBEDDED_SHARE * total)
             and dimension <= MAX_DIMENSION
         ]
         return _Work(unusable, missing)
