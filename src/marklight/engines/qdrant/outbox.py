@@ -10,6 +10,7 @@ import numpy as np
 
 from marklight.engines.lexical import document_terms, passage_terms
 from marklight.engines.metadata_filters import metadata_pairs, timestamp
+from marklight.engines.postgres.vector_codec import pack_integers
 from marklight.engines.qdrant.points import document_labels, microseconds, passage_labels
 from marklight.engines.qdrant.terms import FIELDS, PassageTerms, passage_vector_terms
 
@@ -154,16 +155,17 @@ class Statistics:
     def write(self, session: PostgresSession, version: int) -> None:
         """Add the changes of document frequencies to the table."""
         changed = sorted((key, count) for key, count in self.frequencies.items() if count)
-        if not changed:
-            return
-        with session.locked() as connection:
-            connection.execute(
-                "INSERT INTO term_frequencies (version, dimension, passages)"
-                " SELECT $1, * FROM unnest($2::bigint[], $3::bigint[])"
-                " ON CONFLICT (version, dimension) DO UPDATE"
-                " SET passages = term_frequencies.passages + excluded.passages",
-                [version, [key for key, _ in changed], [count for _, count in changed]],
-            )
+        session.run(
+            "INSERT INTO term_frequencies (version, dimension, passages)"
+            " SELECT ?, * FROM unnest(?::bigint[], ?::bigint[])"
+            " ON CONFLICT (version, dimension) DO UPDATE"
+            " SET passages = term_frequencies.passages + excluded.passages",
+            [
+                version,
+                pack_integers([key for key, _ in changed]),
+                pack_integers([count for _, count in changed]),
+            ],
+        )
 
 
 def reference_lengths(lengths: Integers, passages: int) -> Floats:
