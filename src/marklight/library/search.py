@@ -76,7 +76,8 @@ def search(
     check_cancelled: Callable[[], None],
 ) -> Answer:
     """Return the best passages for a request, and the best commits if it includes the history."""
-    query = request.to_query(library.collections, library.scope)
+    others = library.shared.other_collections(request.collection) if library.shared else ()
+    query = request.to_query(library.collections, library.scope, others)
     settings = library.settings_with(request.settings, request.assignments)
     prepared = prepare(library, query, library.pipeline_of(settings), check_cancelled)
     fresh = refresh(library, query, progress) if request.refresh else RefreshResult()
@@ -93,7 +94,10 @@ def search(
             *library.engine.take_notices(),
         ],
         explain=request.explain,
-        several_collections=len(library.collections) > 1,
+        several_collections=len(
+            {*library.collections, *(hit.chunk.collection for hit in answer.hits)}
+        )
+        > 1,
     )
     answer = within_budget(answer)
     if request.with_history:

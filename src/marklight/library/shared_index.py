@@ -7,6 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from marklight import ownership
+from marklight.library.validation import Texts, texts
 from marklight.model import DocumentId
 from marklight.place import is_library
 from marklight.ports import IndexedFile
@@ -68,6 +69,15 @@ class SharedIndex:
             f"{library.place.folder} is not part of the index {library.address};"
             " `marklight index` adds its documents",
         )
+
+    def other_collections(self, names: Texts) -> list[str]:
+        """Return the collections that other machines added, if any of the given names is not configured here."""
+        library = self._library
+        if set(texts(names)) <= library.collections.keys():
+            return []
+        with library.engine.snapshot() as snapshot:
+            stored = {id.collection for id in snapshot.documents.files()}
+        return sorted(stored - library.collections.keys())
 
     def missing_notices(self) -> list[str]:
         """Return notices about collections whose folder is not on this machine."""

@@ -116,11 +116,19 @@ class SearchRequest(Request):
     part: Path | None = None
     """Folder that the search is limited to."""
 
-    def to_query(self, known: Mapping[str, Path], scope: tuple[tuple[str, str], ...]) -> Query:
-        """Validate the parameters; `known` are the library's collections, `scope` its default scope."""
+    def to_query(
+        self,
+        known: Mapping[str, Path],
+        scope: tuple[tuple[str, str], ...],
+        elsewhere: Iterable[str] = (),
+    ) -> Query:
+        """Validate the parameters; `known` are the library's collections, `scope` its default scope.
+
+        `elsewhere` are names of collections that other machines added to the index.
+        """
         hypothesis = self.hypothesis
         filters = Filters(
-            collections=collections(self.collection, known),
+            collections=collections(self.collection, [*known, *elsewhere]),
             paths=globs(self.path),
             exclude=globs(self.exclude),
             tags=tuple(tag.removeprefix("#") for tag in texts(self.tag)),
