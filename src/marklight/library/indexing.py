@@ -63,6 +63,8 @@ def _index_documents(library: Library, progress: Progress, *, rebuild: bool) -> 
         library.shared.remember_folder()
     ingest.update_communities()
     if not embeds_here(library):
+        if library.shared:
+            library.shared.open_queue()
         return report
     with library.embedding:
         try:
@@ -148,6 +150,7 @@ def status(library: Library) -> dict[str, Any]:
         **({"reranker_problem": reranker_problem} if reranker_problem else {}),
         "engine": library.engine.describe(),
         **({"server": server} if server else {}),
+        **(library.shared.queue_status(fingerprint) if library.shared else {}),
         "sizes": dict(library.engine.sizes()),
         "unused_vectors": library.engine.count_unused_vectors(),
         **_history_status(library, fingerprint),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from marklight import ownership
+from marklight.library.refresh import embeds_here
 from marklight.library.validation import Texts, texts
 from marklight.model import DocumentId
 from marklight.place import is_library
 from marklight.ports import IndexedFile
+from marklight.ports.jobs import QueueOwner, QueueStatus
 
 if TYPE_CHECKING:
     from marklight.library import Library
@@ -78,6 +80,23 @@ class SharedIndex:
         with library.engine.snapshot() as snapshot:
             stored = {id.collection for id in snapshot.documents.files()}
         return sorted(stored - library.collections.keys())
+
+    def open_queue(self) -> None:
+        """Queue the passages without a vector for workers, now and with every later commit."""
+        fingerprint = self._library.models.fingerprint()[0]
+        if isinstance(self._library.engine, QueueOwner) and fingerprint:
+            self._library.engine.queue.open(fingerprint)
+
+    def queue_status(self, fingerprint: str) -> dict[str, Any]:
+        """Return the state of the queue of a model for `status`; empty if workers do not embed and nothing waits."""
+        engine = self._library.engine
+        if not isinstance(engine, QueueOwner) or not fingerprint:
+            return {}
+        state = engine.queue.status(fingerprint)
+        if state == QueueStatus() and embeds_here(self._library):
+            return {}
+        failures = [failure._asdict() for failure in state.failures]
+        return {"queue": {**state._asdict(), "failures": failures}}
 
     def missing_notices(self) -> list[str]:
         """Return notices about collections whose folder is not on this machine."""

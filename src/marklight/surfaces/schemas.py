@@ -219,7 +219,8 @@ STATUS = object_of(
         "reranker": TEXT,
         "reranker_problem": TEXT,
         "engine": _of("string", "Storage engine of the index."),
-        "server": _of("object", "Server of the index: version, library, role, replicas, queue."),
+        "server": _of("object", "Server of the index: version, library, role, replicas."),
+        "queue": _of("object", "Passages that wait for workers, and those that failed."),
         "sizes": _of("object", "Sizes in bytes.", additionalProperties=INTEGER),
         "unused_vectors": INTEGER,
         "following": object_of(
@@ -236,7 +237,7 @@ STATUS = object_of(
         ),
         "notices": NOTICES,
     },
-    optional=("model_problem", "reranker_problem", "server", "following"),
+    optional=("model_problem", "reranker_problem", "server", "queue", "following"),
 )
 DOCUMENTS = object_of(
     {

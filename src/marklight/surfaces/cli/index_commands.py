@@ -156,6 +156,7 @@ def status(
 
 def _print_status(values: dict[str, Any]) -> None:
     failed, remarks = values.pop("failed"), values.pop("remarks")
+    set_aside = values["queue"].pop("failures") if "queue" in values else []
     for notice in values.pop("notices"):
         note(notice)
     if values["generation"] == 0:
@@ -171,6 +172,8 @@ def _print_status(values: dict[str, Any]) -> None:
     show(render.table(render.flat(values) | {"failed": len(failed), "remarks": len(remarks)}))
     for failure in failed:
         show(one_line(f"  failed {failure['path']}: {failure['reason']}"))
+    for failure in set_aside:
+        show(one_line(f"  not embedded {failure['path']}: {failure['reason']}"))
     for failure in failed_commits:
         show(one_line(f"  failed commit {failure['commit'][:7]}: {failure['reason']}"))
     for remark in commit_remarks[:MAX_COMMIT_REMARKS]:
