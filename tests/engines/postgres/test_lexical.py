@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Barrier
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,6 +22,7 @@ from marklight.engines.postgres.lexical_cache import LexicalCache
 from marklight.engines.postgres.lexical_index import TABLES, PostgresLexical
 from marklight.engines.postgres.lexical_search import PostgresLexicalReader
 from marklight.engines.postgres.session import PostgresSession
+from marklight.engines.relational.filters import RowFilter
 from marklight.errors import StoreError
 from marklight.model import Batch, Entry
 from marklight.ports import FIELD_BOOSTS, LexicalReader
@@ -71,7 +71,7 @@ class Store:
         self.index.apply(session, Change(batch, inserted, deleted, ()))
 
     @contextmanager
-    def reader(self, rows: Any = None) -> Iterator[PostgresLexicalReader]:
+    def reader(self, rows: RowFilter | None = None) -> Iterator[PostgresLexicalReader]:
         with self.connections.connection() as connection:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             connection.execute("SELECT 1 FROM chunks")
@@ -310,16 +310,14 @@ def test_a_filter_selects_documents_or_passages_before_ranking(store: Store) -> 
         "others": {f"{at}.md" for at in (0, 2, 4)},
     }
     for exclude, name in ((False, "document"), (True, "others")):
-        rows = SimpleNamespace(
-            column="document", rows=chosen, exclude=exclude, matches_nothing=False
-        )
+        rows = RowFilter("document", chosen, exclude)
         with store.reader(rows) as reader, store.memory.snapshot() as snapshot:
             found = reader.search(["appl", "pear"], FIELD_BOOSTS, Filters(), 99)
             paths = {each.path for each in snapshot.documents.chunks([id for id, _ in found])}
             assert paths == wanted[name]
             assert len(found) == 2 * len(paths)
             assert len(reader.rows_with_terms(["appl", "pear"], rows)) == len(paths)
-    first = SimpleNamespace(column="row", rows=[2], exclude=False, matches_nothing=False)
+    first = RowFilter("row", [2])
     with store.reader(first) as reader:
         assert len(reader.search(["appl"], FIELD_BOOSTS, Filters(), 99)) == 1
 

@@ -11,7 +11,7 @@ import secrets
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from marklight.errors import StoreError
 if TYPE_CHECKING:
     from marklight.engines.postgres.connections import Connections
     from marklight.engines.postgres.indexes import Change
-    from marklight.engines.postgres.lexical_search import PostgresLexicalReader
+    from marklight.engines.postgres.lexical_search import FilteringSnapshot, PostgresLexicalReader
 
 TABLES = """
 CREATE TABLE segments (
@@ -145,7 +145,7 @@ class PostgresLexical:
 
         merge_all(connections)
 
-    def reader(self, snapshot: Any) -> PostgresLexicalReader:
+    def reader(self, snapshot: FilteringSnapshot) -> PostgresLexicalReader:
         """Return the reader for a snapshot."""
         from marklight.engines.postgres.lexical_search import PostgresLexicalReader
 

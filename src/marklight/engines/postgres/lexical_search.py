@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from operator import itemgetter
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from marklight.ports import ScoredChunk, TermCoverage
 
 if TYPE_CHECKING:
     from marklight.engines.postgres.session import PostgresSession
+    from marklight.engines.relational.filters import RowFilter
 
 _SEGMENTS = """
 SELECT s.id, k.id IS NOT NULL, s.analyzer, s.net_passages, s.net_lengths,
@@ -63,6 +64,16 @@ UNION ALL (SELECT row, id FROM chunks WHERE row = ANY($2::bigint[]) ORDER BY id 
 """Ids of passages, and of passages with equal scores the first ones by id."""
 
 
+class FilteringSnapshot(Protocol):
+    """What the reader needs of a snapshot."""
+
+    @property
+    def session(self) -> PostgresSession: ...
+
+    def row_filter(self, filters: Filters) -> RowFilter | None:
+        """Return the rows that match; None if all match."""
+
+
 class _LastSearch(NamedTuple):
     """The last search: several retrievers of one query repeat it, some with a lower limit."""
 
@@ -74,9 +85,9 @@ class _LastSearch(NamedTuple):
 class PostgresLexicalReader:
     """Inverted index of one snapshot; its list of segments is read on first use."""
 
-    def __init__(self, snapshot: Any, cache: LexicalCache) -> None:
+    def __init__(self, snapshot: FilteringSnapshot, cache: LexicalCache) -> None:
         self._snapshot = snapshot
-        self._session: PostgresSession = snapshot.session
+        self._session = snapshot.session
         self._cache = cache
         self._opening = RLock()
         self._segments: list[bm25.Segment] | None = None
@@ -103,7 +114,7 @@ class PostgresLexicalReader:
         return last.results[:limit]
 
     def _search(
-        self, terms: Sequence[str], boosts: Mapping[str, float], rows: Any, limit: int
+        self, terms: Sequence[str], boosts: Mapping[str, float], rows: RowFilter | None, limit: int
     ) -> list[ScoredChunk]:
         postings = self._postings(terms)
         segments = self._open()
@@ -159,7 +170,7 @@ class PostgresLexicalReader:
             if bm25.document_frequency(segments, term, postings.get)
         }
 
-    def rows_with_terms(self, terms: Sequence[str], rows: Any) -> list[int]:
+    def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> list[int]:
         """Return the rows of all passages with all of these terms in one field, in no order."""
         postings = self._postings(terms)
         found = [
@@ -307,7 +318,7 @@ class _TermPostings:
         return self._found.get((segment.id, self._keys[term]))
 
 
-def _mask(segment: bm25.Segment, rows: Any) -> bm25.Mask | None:
+def _mask(segment: bm25.Segment, rows: RowFilter | None) -> bm25.Mask | None:
     """Return which passages of a segment match a filter; None for all."""
     if rows is None:
         return None
