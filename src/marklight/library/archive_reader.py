@@ -84,11 +84,11 @@ class Archive:
             descriptor = os.open(path, os.O_RDONLY | _FLAGS)
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}", "Check the path") from None
-        self._file: BinaryIO = os.fdopen(descriptor, "rb")
-        status = os.fstat(self._file.fileno())
+        status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            self._file.close()
+            os.close(descriptor)
             raise UsageError(f"{path} is not a regular file", "Name an archive")
+        self._file: BinaryIO = os.fdopen(descriptor, "rb")
         self._size = status.st_size
         self._members: dict[str, _Member] = {}
         self._digests: dict[str, str] = {}

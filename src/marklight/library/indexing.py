@@ -13,7 +13,7 @@ from marklight.errors import ModelServerError
 from marklight.ingest.discover import OUTSIDE, Discover
 from marklight.library.concurrency import repeat_if_lost
 from marklight.library.history import index_history
-from marklight.library.refresh import embeds_here
+from marklight.library.refresh import embeds_here, forget_incomplete_copy, incomplete_notices
 from marklight.model import DocumentId
 from marklight.ports import Progress
 from marklight.report import Report
@@ -61,6 +61,8 @@ def _index_documents(library: Library, progress: Progress, *, rebuild: bool) -> 
     report = library.refreshes.exclusive(index_text)
     if library.shared:
         library.shared.remember_folder()
+    else:  # what the copy lacks was read from the files
+        forget_incomplete_copy(ingest.engine, wait_seconds)
     ingest.update_communities()
     if not embeds_here(library):
         if library.shared:
@@ -128,6 +130,7 @@ def status(library: Library) -> dict[str, Any]:
         counts, failures = snapshot.status.counts(fingerprint), snapshot.status.failures()
         remarks = snapshot.status.remarks()
         documents = Counter(id.collection for id in snapshot.documents.files())
+        incomplete = incomplete_notices(snapshot)
     model_server, reranker_server = library.models.embedder_server, library.models.reranker_server
     reranker_problem = library.models.reranker_problem()
     watcher = library.watcher
@@ -153,6 +156,7 @@ def status(library: Library) -> dict[str, Any]:
         **(library.shared.queue_status(fingerprint) if library.shared else {}),
         "sizes": dict(library.engine.sizes()),
         "unused_vectors": library.engine.count_unused_vectors(),
+        **({"incomplete_copy": True} if incomplete else {}),
         **_history_status(library, fingerprint),
         **({"following": watcher.to_dict()} if watcher else {}),
         "collections": {
@@ -160,7 +164,7 @@ def status(library: Library) -> dict[str, Any]:
             for name, folder in library.collections.items()
         }
         | {name: {"path": "", "documents": documents[name]} for name in others},
-        "notices": list(library.notices()),
+        "notices": [*library.notices(), *incomplete],
     }
 
 

@@ -21,7 +21,7 @@ from marklight.errors import Busy, ConnectionLost, ModelServerError, NotFound, S
 from marklight.library.collections import shown_folder, unlisted_notice
 from marklight.library.model_selection import EMBEDDING_MODES
 from marklight.model import Batch, DocumentId
-from marklight.ports import PathRange, Progress
+from marklight.ports import INCOMPLETE, Engine, PathRange, Progress, Snapshot
 from marklight.private_files import read_private, write_private
 from marklight.report import Report
 
@@ -324,3 +324,22 @@ def stale_notice(count: int) -> list[str]:
     return [
         f"{files} shown as indexed before the last change; a search without --no-refresh indexes changes"
     ]
+
+
+def incomplete_notices(snapshot: Snapshot) -> list[str]:
+    """Return the notice about an index into which only a part of another one was copied so far."""
+    if not snapshot.status.manifest().get(INCOMPLETE):
+        return []
+    return [
+        "A copy into this index is incomplete, so documents may be missing;"
+        " run the same `marklight copy` or `marklight import` again"
+    ]
+
+
+def forget_incomplete_copy(engine: Engine, wait_seconds: float) -> None:
+    """Remove the mark of an incomplete copy, once all files of the library are indexed."""
+    with engine.snapshot() as snapshot:
+        incomplete = bool(incomplete_notices(snapshot))
+    if incomplete:
+        with engine.writing(wait_seconds):
+            engine.commit(Batch(manifest={INCOMPLETE: ""}))

@@ -17,7 +17,13 @@ from marklight.library.model_selection import (
     RUN_INDEX,
     choose_embedder,
 )
-from marklight.library.refresh import RefreshResult, read_current, refresh, stale_notice
+from marklight.library.refresh import (
+    RefreshResult,
+    incomplete_notices,
+    read_current,
+    refresh,
+    stale_notice,
+)
 from marklight.library.validation import SearchRequest
 from marklight.model import DocumentId
 from marklight.ports import Embedder, Progress, Reranker, Snapshot, Tools
@@ -151,6 +157,7 @@ def _search_documents(
                 notices=[
                     *answer.notices,
                     *map(unlisted_notice, sorted(denied)),
+                    *incomplete_notices(snapshot),
                     *([] if answer.index.documents else empty),
                 ],
             )
