@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marklight import engines
 from marklight.answer import Filters
-from marklight.engines import PostgresSettings
+from marklight.engines import PostgresSettings, ServerSettings
 from marklight.engines.relational.filters import RowFilter
 from marklight.errors import StoreError
+from marklight.ports import Engine
+from tests.contracts import test_engine_vectors
 from tests.engines.postgres.vector_library import (
     VectorLibrary,
     brute_force,
@@ -25,6 +28,8 @@ COUNT, DOCUMENTS = 4000, 400
 ALWAYS, NEVER = PostgresSettings(exact_below=0), PostgresSettings(exact_below=10**8)
 MATRIX = near_topics(COUNT)
 QUERIES = near_topics(40, seed=7)
+
+PROMISES = [test for name, test in vars(test_engine_vectors).items() if name.startswith("test_")]
 
 Make = Callable[..., VectorLibrary]
 
@@ -42,6 +47,22 @@ def make() -> Iterator[Make]:
         yield create
         for library in opened:
             library.close()
+
+
+@pytest.fixture
+def indexing_engine() -> Iterator[Engine]:
+    """An engine that uses the HNSW index in libraries of any size."""
+    with new_library() as address:
+        engine = engines.open(address, ServerSettings(ALWAYS))
+        yield engine
+        engine.close()
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+def test_the_contract_of_vector_readers_holds_with_the_index(
+    promise: Callable[[Engine], None], indexing_engine: Engine
+) -> None:
+    promise(indexing_engine)
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,9 @@ class Snapshot:
     def __init__(self, session: PostgresSession, rows: RowFilter | None) -> None:
         self.session = session
         self._rows = rows
+        self.document_count, self.unused_vectors = session.all(
+            "SELECT documents, unused_vectors FROM state"
+        )[0]
 
     def row_filter(self, filters: Filters) -> RowFilter | None:
         return self._rows
@@ -124,7 +127,8 @@ class VectorLibrary:
     ) -> Iterator[PostgresVectorReader]:
         with self.session() as session, session.transaction():
             session.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield PostgresVectorReader(Snapshot(session, rows), settings or self.index.settings)
+            snapshot: Any = Snapshot(session, rows)
+            yield PostgresVectorReader(snapshot, settings or self.index.settings)
             session.run("SELECT pg_stat_force_next_flush()")  # for `index_scans`
 
     def search(

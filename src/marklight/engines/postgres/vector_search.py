@@ -20,7 +20,7 @@ from marklight.ports import Pending, ScoredChunk
 
 if TYPE_CHECKING:
     from marklight.engines import PostgresSettings
-    from marklight.engines.postgres.session import PostgresSession
+    from marklight.engines.postgres.snapshot import PostgresSnapshot
     from marklight.engines.relational.filters import RowFilter
     from marklight.model import Vector
 
@@ -53,26 +53,23 @@ class Model(NamedTuple):
     dimension: int
     passages: int
     """Number of passages that have a vector."""
-    documents: int
-    """Number of documents of the library."""
-    unused: int
-    """Number of vectors of any model that no passage uses."""
     is_indexed: bool
+    """True if its HNSW index is complete."""
 
 
 class PostgresVectorReader:
     """Vector search by cosine similarity."""
 
-    def __init__(self, snapshot: Any, settings: PostgresSettings) -> None:
+    def __init__(self, snapshot: PostgresSnapshot, settings: PostgresSettings) -> None:
         self._snapshot = snapshot
-        self._session: PostgresSession = snapshot.session
+        self._session = snapshot.session
         self._settings = settings
         self._models: dict[str, Model | None] = {}
         self._cached: dict[tuple[str, str], Vector] = {}
         """Unit vectors by model and passage."""
 
     def search(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[ScoredChunk]:
-        rows: RowFilter | None = self._snapshot.row_filter(filters)
+        rows = self._snapshot.row_filter(filters)
         if limit <= 0 or (rows and rows.matches_nothing):
             return []
         known = self._comparable(vector, model)
@@ -91,7 +88,7 @@ class PostgresVectorReader:
     def best_per_document(
         self, vector: Vector, model: str, filters: Filters
     ) -> Mapping[DocumentId, ScoredChunk]:
-        rows: RowFilter | None = self._snapshot.row_filter(filters)
+        rows = self._snapshot.row_filter(filters)
         known = None if rows and rows.matches_nothing else self._comparable(vector, model)
         if known is None:
             return {}
@@ -113,7 +110,8 @@ class PostgresVectorReader:
         return {documents[each.chunk_id]: each for each in scored}
 
     def get(self, model: str, chunks: Sequence[str]) -> Mapping[str, Vector]:
-        found = {id: self._cached[model, id] for id in chunks if (model, id) in self._cached}
+        cached = self._cached  # another thread may replace it
+        found = {id: cached[model, id] for id in chunks if (model, id) in cached}
         missing = [id for id in chunks if id not in found]
         known = self._model(model) if missing else None
         if known:
@@ -127,12 +125,10 @@ class PostgresVectorReader:
         return {id: vector.copy() for id, vector in found.items()}
 
     def pending(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
-        row, done, complete = self._session.one(
-            "SELECT m.row, m.embedded_to, m.embedded = s.chunks FROM models m CROSS JOIN state s ON true"
-            " WHERE m.name = ?",
-            [model],
-        ) or (-1, 0, False)
-        if complete or limit <= 0:
+        row, done, embedded = self._session.one(
+            "SELECT row, embedded_to, embedded FROM models WHERE name = ?", [model]
+        ) or (-1, 0, 0)
+        if embedded == self._snapshot.chunk_count or limit <= 0:
             return []
         ids: dict[str, str] = {}
         if first:
@@ -166,9 +162,16 @@ class PostgresVectorReader:
             return False
         if rows is None:
             return True
-        matching = _estimate(rows, model)
+        matching = self._estimate(rows, model)
         visited = _candidate_count(limit) * model.passages / max(1.0, matching)
         return matching >= self._settings.exact_below or matching > SCAN_COST * visited
+
+    def _estimate(self, rows: RowFilter, model: Model) -> float:
+        """Return the number of passages that match, as if all documents had equally many."""
+        listed: float = len(rows.rows)
+        if rows.column == "document":
+            listed *= model.passages / max(1, self._snapshot.document_count)
+        return model.passages - listed if rows.exclude else listed
 
     def _approximate(
         self, model: Model, query: Vector, rows: RowFilter | None, limit: int
@@ -178,7 +181,9 @@ class PostgresVectorReader:
         condition, values = _condition(rows)
         passage = f"SELECT 1 FROM chunks c WHERE c.digest = v.digest AND {condition}"
         # OFFSET keeps the planner from turning the condition into a join, which would read all passages.
-        matches = f" AND EXISTS ({passage} OFFSET 0)" if rows or model.unused else ""
+        matches = (
+            f" AND EXISTS ({passage} OFFSET 0)" if rows or self._snapshot.unused_vectors else ""
+        )
         # The numbers are literals: a plan for unknown ones would use neither the partial index nor the limit.
         nearest = (
             f"WITH nearest AS MATERIALIZED (SELECT v.digest, {STORED} AS stored FROM vectors v"
@@ -206,7 +211,7 @@ class PostgresVectorReader:
             # One pass over the vectors without looking at passages; several passages may have the same vector, or none.
             candidates = self._session.all(
                 f"WITH nearest AS MATERIALIZED (SELECT v.digest FROM vectors v WHERE v.model = {model.row}"
-                f" ORDER BY {_DISTANCE}, v.digest LIMIT {count + min(model.unused, count)})"
+                f" ORDER BY {_DISTANCE}, v.digest LIMIT {count + min(self._snapshot.unused_vectors, count)})"
                 f" SELECT c.id, {STORED} FROM nearest n JOIN chunks c ON c.digest = n.digest"
                 f" JOIN vectors v ON v.digest = n.digest AND v.model = {model.row}",
                 [pack_vector(query)],
@@ -256,10 +261,10 @@ class PostgresVectorReader:
         """Return the state of a model, read once; None if it has no vectors."""
         if name not in self._models:
             row = self._session.one(
-                "SELECT m.row, m.dimension, m.embedded, s.documents, s.unused_vectors, EXISTS (SELECT 1 FROM pg_index i"
+                "SELECT m.row, m.dimension, m.embedded, EXISTS (SELECT 1 FROM pg_index i"
                 " JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = to_regclass('vectors')"
                 f" AND i.indisvalid AND c.relname = '{index_name(0)[:-1]}' || m.row)"
-                " FROM models m CROSS JOIN state s ON true WHERE m.name = ?",
+                " FROM models m WHERE m.name = ?",
                 [name],
             )
             self._models[name] = Model(*row) if row else None
@@ -269,14 +274,6 @@ class PostgresVectorReader:
 def _candidate_count(limit: int) -> int:
     """Return the number of candidates that the HNSW index has to find."""
     return limit + limit // 2 + EXTRA_CANDIDATES
-
-
-def _estimate(rows: RowFilter, model: Model) -> float:
-    """Return the number of passages that match, as if all documents had equally many."""
-    listed: float = len(rows.rows)
-    if rows.column == "document":
-        listed *= model.passages / max(1, model.documents)
-    return model.passages - listed if rows.exclude else listed
 
 
 def _condition(rows: RowFilter | None) -> tuple[str, list[Any]]:
