@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from marklight.library import Library
-    from marklight.library.sharing import MoveReport, copy_index, export_index, import_index
+    from marklight.library.transfer import MoveReport, copy_index, export_index, import_index
     from marklight.model import Chunk, Document
     from marklight.report import Commit, Commits, Extract, Links, Outline, Related, Report
 
@@ -29,7 +29,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "marklight.library": ("Library",),
-    "marklight.library.sharing": ("MoveReport", "copy_index", "export_index", "import_index"),
+    "marklight.library.transfer": ("MoveReport", "copy_index", "export_index", "import_index"),
     "marklight.answer": ("Answer", "Filters", "Hit", "Query"),
     "marklight.report": ("Commit", "Commits", "Extract", "Links", "Outline", "Related", "Report"),
     "marklight.model": ("Chunk", "Document"),

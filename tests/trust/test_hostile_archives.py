@@ -20,7 +20,7 @@ import pytest
 
 import marklight
 from marklight.errors import MarklightError, StoreError, UsageError
-from marklight.library import archive_reader
+from marklight.library.transfer import archive_reader
 from tests.making import library, write
 
 Members = dict[str, bytes]

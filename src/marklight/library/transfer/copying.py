@@ -14,7 +14,7 @@ from marklight.errors import StoreError, UsageError
 from marklight.ingest.chunk import node_builder
 from marklight.ingest.links import GROUPED
 from marklight.ingest.recipe import PARSERS, parser_for
-from marklight.library.contents import (
+from marklight.library.transfer.contents import (
     SnapshotSource,
     Source,
     Summary,

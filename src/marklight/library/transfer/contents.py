@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import Any, Protocol, TypeVar
 
 from marklight.ingest.links import GROUPED
-from marklight.library.archive_records import encode_entry, encode_json
+from marklight.library.transfer.archive_records import encode_entry, encode_json
 from marklight.model import DocumentId, Entry, Failure, FileState, Vectors
 from marklight.ports import INCOMPLETE, Progress, Snapshot, no_progress
 

@@ -11,7 +11,9 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from marklight.errors import StoreError
 from marklight.model import (
@@ -30,6 +32,9 @@ from marklight.model import (
     digest,
 )
 from marklight.text.markdown import chunk_embedding_text
+
+if TYPE_CHECKING:
+    from marklight.model import Matrix
 
 MAX_NAME = 255
 """Characters of a collection's name or a model's fingerprint."""
@@ -310,3 +315,45 @@ def _mapping(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidRecord("has missing or invalid fields")
     return value
+
+
+def invalid(reason: str) -> StoreError:
+    """Return the error for an archive that is damaged or was made to look like one."""
+    return StoreError(f"The archive is invalid: {reason}", HINT)
+
+
+def is_count(value: Any) -> bool:
+    """Return True for a number of items."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40
+
+
+def decode_keys(data: bytes, name: str) -> tuple[str, ...]:
+    """Parse the digests or terms of a group of vectors."""
+    try:
+        keys = decode_json(data)
+    except InvalidRecord as error:
+        raise invalid(f"{name} {error}") from error
+    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
+        raise invalid(f"{name} is not a list of texts")
+    return tuple(keys)
+
+
+def decode_matrix(data: bytes, count: int, dimension: int, name: str) -> Matrix:
+    """Return vectors from their bytes; every number must be finite."""
+    if len(data) != 4 * count * dimension:
+        raise invalid(f"the vectors of {name} do not have {dimension} numbers each")
+    matrix = np.frombuffer(data, dtype="<f4").reshape(count, dimension)
+    if not np.isfinite(matrix).all():
+        raise invalid(f"the vectors of {name} have numbers that are not finite")
+    return matrix.astype(np.float32, copy=False)
+
+
+def decode_community(line: bytes) -> tuple[DocumentId, int]:
+    """Parse the community of a document."""
+    try:
+        collection, path, number = decode_json(line)
+    except (InvalidRecord, TypeError, ValueError) as error:
+        raise invalid("a community cannot be parsed") from error
+    if not isinstance(collection, str) or not isinstance(path, str) or not is_count(number):
+        raise invalid("a community has invalid values")
+    return DocumentId(collection, path), number

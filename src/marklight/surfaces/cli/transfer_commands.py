@@ -12,7 +12,7 @@ from marklight.surfaces.cli.options import AS_JSON, IN_PATH, SET
 from marklight.surfaces.cli.output import Bar, note, show, show_json
 
 if TYPE_CHECKING:
-    from marklight.library.sharing import MoveReport
+    from marklight.library.transfer import MoveReport
 
 REPLACE = click.option(
     "--replace",
@@ -38,7 +38,7 @@ def copy(
     \b
     marklight copy docs "postgresql://db.example.org/search?library=docs"
     """
-    from marklight.library.sharing import copy_index
+    from marklight.library.transfer import copy_index
 
     _refuse_passwords(source, target)
     with _Progress() as progress:
@@ -68,7 +68,7 @@ def export(
     The archive contains the text and the vectors of all documents; commits are not in it. PATH can also be the address of
     an engine.
     """
-    from marklight.library.sharing import export_index
+    from marklight.library.transfer import export_index
 
     place = _place(path, folder)
     _refuse_passwords(place)
@@ -106,7 +106,7 @@ def import_(
     The archive is verified before anything is written. The next search compares the files in PATH with it, and reads and
     embeds only those that differ. PATH can also be the address of an engine.
     """
-    from marklight.library.sharing import import_index
+    from marklight.library.transfer import import_index
 
     place = _place(path, folder)
     _refuse_passwords(place)

@@ -14,8 +14,8 @@ from marklight import engines
 from marklight.engines.memory import MemoryEngine
 from marklight.errors import StoreError, UsageError
 from marklight.ingest.links import GROUPED, update_communities
-from marklight.library.contents import SnapshotSource, Summary, merge, summarize
-from marklight.library.moving import Transfer, copy
+from marklight.library.transfer.contents import SnapshotSource, Summary, merge, summarize
+from marklight.library.transfer.copying import Transfer, copy
 from marklight.model import Batch, Failure, FileState, Vectors
 from marklight.ports import INCOMPLETE, Engine
 from tests.contracts.builders import commit, embedding, entry, find, id_of, link, put, vectors
@@ -157,8 +157,8 @@ class Killed(BaseException):
 def test_a_copy_that_is_stopped_at_any_commit_continues(
     make: Make, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("marklight.library.contents.BATCH_DOCUMENTS", 4)
-    monkeypatch.setattr("marklight.library.moving.BATCH_VECTORS", 12)
+    monkeypatch.setattr("marklight.library.transfer.contents.BATCH_DOCUMENTS", 4)
+    monkeypatch.setattr("marklight.library.transfer.copying.BATCH_VECTORS", 12)
     source = make("memory")
     fill(source, 12)
     for number in range(1, 100):

@@ -14,8 +14,8 @@ from marklight import engines, ownership
 from marklight.engines import ServerSettings
 from marklight.errors import NotFound, UsageError
 from marklight.ingest.recipe import PARSERS
-from marklight.library.contents import SnapshotSource, Summary
-from marklight.library.moving import Transfer, check_target, copy
+from marklight.library.transfer.contents import SnapshotSource, Summary
+from marklight.library.transfer.copying import Transfer, check_target, copy
 from marklight.ports import Engine, Progress, no_progress
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def export_index(
     progress: Progress = no_progress,
 ) -> MoveReport:
     """Write the index of the documents into an archive."""
-    from marklight.library.archive import write_archive
+    from marklight.library.transfer.archive_writer import write_archive
 
     started, path = time.perf_counter(), Path(path).expanduser()
     with open_end(source, assignments) as own, own.engine.snapshot() as snapshot:
@@ -202,7 +202,7 @@ def import_index(
     progress: Progress = no_progress,
 ) -> MoveReport:
     """Verify an archive, then make an index equal to it; with a digest, refuse any other archive."""
-    from marklight.library.archive_reader import Archive
+    from marklight.library.transfer.archive_reader import Archive
 
     started, path = time.perf_counter(), Path(path).expanduser()
     with open_end(target, assignments) as other, Archive(path) as archive:

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.errors import StoreError, UsageError
-from marklight.library.archive_records import encode_entry, encode_json
-from marklight.library.contents import Source, batches, text_length
+from marklight.library.transfer.archive_records import encode_entry, encode_json
+from marklight.library.transfer.contents import Source, batches, text_length
 from marklight.model import Vectors
 from marklight.ports import Progress, no_progress
 from marklight.private_files import create_private
@@ -61,7 +61,7 @@ class WrittenArchive(NamedTuple):
 
 def write_archive(source: Source, path: Path, progress: Progress = no_progress) -> WrittenArchive:
     """Write an archive, whole or not at all; it is read back and verified before it gets its name."""
-    from marklight.library.archive_reader import Archive, is_archive
+    from marklight.library.transfer.archive_reader import Archive, is_archive
 
     folder = Path(os.path.realpath(path.parent))
     path = folder / path.name

@@ -12,33 +12,50 @@ import re
 import stat
 import struct
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b, sha256
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
 
+import numpy as np
+
 from marklight.errors import StoreError, UsageError
-from marklight.library.archive import FORMAT, MANIFEST, MAX_LINE, MAX_PAGE, VERSION, VOCABULARY_KEY
-from marklight.library.archive_records import (
-    HINT,
+from marklight.library.transfer.archive_records import (
     MAX_NAME,
     InvalidRecord,
+    decode_community,
     decode_entry,
     decode_json,
+    decode_keys,
+    decode_matrix,
+    invalid,
+    is_count,
 )
+from marklight.library.transfer.archive_writer import (
+    FORMAT,
+    MANIFEST,
+    MAX_LINE,
+    MAX_PAGE,
+    VERSION,
+    VOCABULARY_KEY,
+)
+from marklight.library.transfer.contents import path_first
 from marklight.model import DocumentId, Entry, Failure, Vectors
 from marklight.ports import Progress, no_progress
 
 if TYPE_CHECKING:
-    from marklight.model import Matrix
+    from numpy.typing import NDArray
 
 MAX_MEMBERS = 200_000
 """Members of an archive: 400 GB of documents and vectors."""
 MAX_DIMENSION = 65_536
+MAX_TERM = 1000
+"""Characters of a vocabulary term."""
 MAX_RATIO, FREE_BYTES = 100, 50_000_000
 """An archive unpacks to at most this many times its size, beyond the first bytes; text is compressed 5 to 10 times."""
 
+_DIGEST = re.compile(r"[0-9a-f]{32}")
 _HEADER = struct.Struct("<4s5H3L2H")
 _STORED, _DEFLATED = 0, 8
 _MAX_MEMBER_NAME = 64
@@ -57,11 +74,6 @@ class _Member(NamedTuple):
     compressed: int
     size: int
     method: int
-
-
-def invalid(reason: str) -> StoreError:
-    """Return the error for an archive that is damaged or was made to look like one."""
-    return StoreError(f"The archive is invalid: {reason}", HINT)
 
 
 def is_archive(path: Path) -> bool:
@@ -119,9 +131,7 @@ class Archive:
         """Read the whole archive: digests, then every record; raise StoreError if anything is wrong."""
         self._read_manifest(progress)
         self._check_manifest()
-        from marklight.library.archive_validation import validate
-
-        validate(self, progress)
+        _validate(self, progress)
 
     def _read_manifest(self, progress: Progress) -> None:
         """Find all members, compute their digests, and compare them with the manifest."""
@@ -161,14 +171,14 @@ class Archive:
         models = manifest.get("models")
         try:
             valid = (
-                all(_is_count(manifest[key]) for key in ("documents", "passages"))
+                all(is_count(manifest[key]) for key in ("documents", "passages"))
                 and isinstance(manifest["current_communities"], bool)
                 and len(dict(models or ())) == len(models or ())
                 and all(
                     isinstance(name, str)
                     and 0 < len(name) <= MAX_NAME
                     and name.isprintable()
-                    and _is_count(dimension)
+                    and is_count(dimension)
                     and 0 < dimension <= MAX_DIMENSION
                     for name, dimension in models or ()
                 )
@@ -249,11 +259,11 @@ class Archive:
         for name in names:
             keys = decode_keys(self._data(name), name)
             rows = self._data(f"{name.removesuffix('json')}f32")
-            yield Vectors(model, keys, _matrix(rows, len(keys), self.models()[model], name))
+            yield Vectors(model, keys, decode_matrix(rows, len(keys), self.models()[model], name))
 
     def communities(self, documents: Sequence[DocumentId]) -> Mapping[DocumentId, int]:
         if self._communities is None:
-            self._communities = dict(map(_community, self._lines("communities")))
+            self._communities = dict(map(decode_community, self._lines("communities")))
         return {id: self._communities[id] for id in documents if id in self._communities}
 
     def has_current_communities(self) -> bool:
@@ -301,37 +311,73 @@ def _manifest(data: bytes) -> dict[str, Any]:
     return manifest
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40
+def _validate(archive: Archive, progress: Progress) -> None:
+    """Read all records; raise StoreError unless they are those of an index."""
+    digests = _check_documents(archive, progress)
+    for model in archive.models():
+        for group in _ascending(archive.vectors(model)):
+            if not all(map(_DIGEST.fullmatch, group.digests)):
+                raise invalid("a vector has an invalid key")
+            if not _all_in(_hashes(group.digests), digests):
+                raise invalid("a vector belongs to no passage")
+        for group in _ascending(archive.term_vectors(model)):
+            if any(len(term) > MAX_TERM for term in group.digests):
+                raise invalid("a term is too long")
+    archive.communities(())
+    parts = ["documents", "communities"]
+    parts += [f"{part}/{n}" for n in range(len(archive.models())) for part in ("vectors", "terms")]
+    for name in archive.names:
+        if name != MANIFEST and name.rpartition("/")[0] not in parts:
+            raise invalid(f"{name} belongs to no model")
 
 
-def decode_keys(data: bytes, name: str) -> tuple[str, ...]:
-    """Parse the digests or terms of a group of vectors."""
-    try:
-        keys = decode_json(data)
-    except InvalidRecord as error:
-        raise invalid(f"{name} {error}") from error
-    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
-        raise invalid(f"{name} is not a list of texts")
-    return tuple(keys)
+def _check_documents(archive: Archive, progress: Progress) -> NDArray[Any]:
+    """Check documents and passages; return the sorted hashes of the digests of passages."""
+    ids, digests = bytearray(), bytearray()
+    last: tuple[str, str] = "", ""
+    documents = passages = 0
+    for entry in archive.entries():
+        progress("Verifying documents", documents, archive.counts()[0])
+        if path_first(entry) <= last:
+            raise invalid(f"the document {entry.document.id.path} is repeated or out of order")
+        last = path_first(entry)
+        documents += 1
+        passages += len(entry.chunks)
+        ids += b"".join(_hash(chunk.id) for chunk in entry.chunks)
+        digests += b"".join(_hash(chunk.digest) for chunk in entry.chunks)
+    if (documents, passages) != archive.counts():
+        raise invalid("it has other counts than its manifest")
+    if len(_sorted(ids)) != passages:
+        raise invalid("two passages have the same id")
+    return _sorted(digests)
 
 
-def _matrix(data: bytes, count: int, dimension: int, name: str) -> Matrix:
-    import numpy as np
+def _ascending(groups: Iterable[Vectors]) -> Iterator[Vectors]:
+    """Yield groups of vectors; raise StoreError unless their keys ascend."""
+    last = ""
+    for group in groups:
+        for key in group.digests:
+            if key <= last:
+                raise invalid("a vector is repeated or out of order")
+            last = key
+        yield group
 
-    if len(data) != 4 * count * dimension:
-        raise invalid(f"the vectors of {name} do not have {dimension} numbers each")
-    matrix = np.frombuffer(data, dtype="<f4").reshape(count, dimension)
-    if not np.isfinite(matrix).all():
-        raise invalid(f"the vectors of {name} have numbers that are not finite")
-    return matrix.astype(np.float32, copy=False)
+
+def _hash(key: str) -> bytes:
+    """Return 8 bytes of a key: a million of them take 8 MB."""
+    return blake2b(key.encode(), digest_size=8).digest()
 
 
-def _community(line: bytes) -> tuple[DocumentId, int]:
-    try:
-        collection, path, number = decode_json(line)
-    except (InvalidRecord, TypeError, ValueError) as error:
-        raise invalid("a community cannot be parsed") from error
-    if not isinstance(collection, str) or not isinstance(path, str) or not _is_count(number):
-        raise invalid("a community has invalid values")
-    return DocumentId(collection, path), number
+def _hashes(keys: Iterable[str]) -> NDArray[Any]:
+    return np.frombuffer(b"".join(map(_hash, keys)), dtype="<u8")
+
+
+def _sorted(hashes: bytearray) -> NDArray[Any]:
+    return np.unique(np.frombuffer(hashes, dtype="<u8"))
+
+
+def _all_in(keys: NDArray[Any], known: NDArray[Any]) -> bool:
+    if not len(known):
+        return False
+    places = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+    return bool((known[places] == keys).all())
