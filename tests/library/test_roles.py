@@ -1,0 +1,94 @@
+"""The roles that the documentation creates on a server: each can do what it needs, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from marklight.errors import ReadOnly, StoreError
+from tests.library.conftest import PAGES, paths
+from tests.making import library, write
+from tests.servers.postgres import PostgresServer, new_server
+
+pytest.importorskip("marklight.engines.postgres.engine")
+ROLES = Path(__file__).parents[2] / "examples" / "team" / "roles.sql"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    """A server with the roles, exactly as the example creates them."""
+    with new_server() as made:
+        made.sql("CREATE DATABASE marklight", "REVOKE CREATE ON DATABASE marklight FROM PUBLIC")
+        made.sql(ROLES.read_text(), database="marklight")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def indexed(server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documents, indexed by the owner."""
+    folder = write(tmp_path_factory.mktemp("roles") / "docs", PAGES)
+    with library(folder, engine=address(server, "docs_owner")) as lib:
+        assert lib.index().index.embedded == 6
+    return folder
+
+
+def address(server: PostgresServer, role: str) -> str:
+    return server.address("marklight", library="docs").replace("://postgres@", f"://{role}@")
+
+
+def refused(server: PostgresServer, role: str, statement: str) -> bool:
+    """Return whether the server refuses a statement for missing rights."""
+    import psycopg
+
+    with psycopg.connect(address(server, role).partition("&library")[0]) as connection:
+        try:
+            connection.execute(statement.encode())
+        except psycopg.errors.InsufficientPrivilege:
+            return True
+        finally:
+            connection.rollback()
+    return False
+
+
+def test_a_writer_indexes(server: PostgresServer, indexed: Path) -> None:
+    write(indexed, {"new.md": "# Zebra\n\nA zebra has stripes.\n"})
+    with library(indexed, engine=address(server, "ann")) as lib:
+        answer = lib.search("zebra stripes")
+        assert paths(answer) == ["new.md"]
+        assert answer.notices == []
+        (indexed / "new.md").unlink()
+        report = lib.index()
+        assert (len(report.removed), report.notices) == (1, ())
+
+
+def test_a_reader_only_searches(server: PostgresServer, indexed: Path) -> None:
+    with library(indexed, engine=address(server, "ben")) as lib:
+        assert paths(lib.search("refresh token"))[0] == "auth.md"
+        with pytest.raises(ReadOnly):
+            lib.index()
+    assert refused(server, "ben", "DELETE FROM docs.documents")
+    assert refused(server, "ben", "UPDATE docs.state SET generation = 0")
+
+
+@pytest.mark.usefixtures("indexed")
+@pytest.mark.parametrize("role", ["ann", "ben", "embedder"])
+def test_nobody_but_the_owner_changes_tables(server: PostgresServer, role: str) -> None:
+    for statement in (
+        "DROP TABLE docs.documents CASCADE",
+        "CREATE TABLE docs.other (id int)",
+        "ALTER TABLE docs.documents ADD COLUMN other int",
+        "TRUNCATE docs.documents CASCADE",
+        "CREATE SCHEMA other",
+    ):
+        assert refused(server, role, statement), statement
+
+
+def test_a_role_without_rights_gets_a_clear_error(server: PostgresServer, indexed: Path) -> None:
+    server.sql("CREATE ROLE stranger LOGIN")
+    with (
+        library(indexed, engine=address(server, "stranger")) as lib,
+        pytest.raises(StoreError, match="docs"),
+    ):
+        lib.search("refresh token")
