@@ -117,14 +117,15 @@ class PostgresLexical:
         with suppress(StoreError):
             with connections.connection() as connection:
                 outdated = is_outdated(PostgresSession(connections, connection))
-            self._is_prepared = True
             if outdated:
                 with try_exclusive(connections) as session:
-                    if session is not None:
-                        with session.transaction():
-                            rebuild(session)
-                        self._notices.append(REBUILT)
-                        self.after_commit(connections)
+                    if session is None:
+                        return
+                    with session.transaction():
+                        rebuild(session)
+                self._notices.append(REBUILT)
+                self.after_commit(connections)
+            self._is_prepared = True
 
     def apply(self, session: PostgresSession, change: Change) -> None:
         """Add the passages of a commit, and tombstones of the documents that it deletes."""
