@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
+from marklight.engines import QdrantSettings, ServerSettings
 from marklight.engines.embedded.engine import MAX_EXACT_VECTORS, EmbeddedEngine
 from marklight.ports import Engine
 from tests.servers.postgres import new_library
+from tests.servers.qdrant import new_fleet_library
 
 SHM = Path("/dev/shm")
-ENGINES = ("memory", "embedded", "binary_vectors", "postgresql")
+ENGINES = ("memory", "embedded", "binary_vectors", "postgresql", "qdrant")
 """`binary_vectors` is the embedded engine with the first pass over binary vectors that large indexes have."""
 
 Open = Callable[[], Engine]
@@ -56,11 +58,19 @@ def on_postgresql(_: Path) -> Iterator[Open]:
         yield lambda: engines.open(address)
 
 
+@contextmanager
+def on_qdrant(_: Path) -> Iterator[Open]:
+    with new_fleet_library() as address:
+        settings = ServerSettings(qdrant=QdrantSettings(exact=True))
+        yield lambda: engines.open(address, settings)
+
+
 OPENERS: Mapping[str, Callable[[Path], AbstractContextManager[Open]]] = {
     "memory": in_memory,
     "embedded": in_folder,
     "binary_vectors": partial(in_folder, max_exact_vectors=0),
     "postgresql": on_postgresql,
+    "qdrant": on_qdrant,
 }
 
 

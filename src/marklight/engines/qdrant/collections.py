@@ -152,7 +152,18 @@ def rows_in(cluster: Cluster, name: str, condition: Any) -> Iterator[int]:
 def new_name(session: PostgresSession) -> tuple[int, str]:
     """Return a number and the name of a collection that were never used before."""
     library, number = session.all("SELECT library, nextval('outbox_batches') FROM state")[0]
-    return number, f"marklight_{library}_{number}"
+    return number, f"{_prefix(library)}{number}"
+
+
+def names(cluster: Cluster, library: str) -> list[str]:
+    """Return all collections of a library."""
+    reply = cluster.read("List", api.ListCollectionsRequest(), "collections")
+    found = [each.name for each in reply.collections]
+    return [name for name in found if name.startswith(_prefix(library))]
+
+
+def _prefix(library: str) -> str:
+    return f"marklight_{library}_"
 
 
 def of_models(session: PostgresSession) -> dict[int, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
 from marklight.engines.lexical import analyzer_fingerprint
 from marklight.engines.postgres.session import PostgresSession
@@ -45,14 +45,16 @@ class _Shared:
         self.cluster = cluster
         self.caches = Caches()
         self._lock = Lock()
-        self._readers: WeakKeyDictionary[Any, SharedReader] = WeakKeyDictionary()
+        self._readers: WeakValueDictionary[int, SharedReader] = WeakValueDictionary()
 
     def reader(self, snapshot: Any) -> SharedReader:
         """Return what both readers of a snapshot share."""
         with self._lock:
-            if snapshot not in self._readers:
-                self._readers[snapshot] = SharedReader(snapshot, self.cluster, self.caches)
-            return self._readers[snapshot]
+            reader = self._readers.get(id(snapshot))
+            if reader is None or reader.snapshot is not snapshot:
+                reader = SharedReader(snapshot, self.cluster, self.caches)
+                self._readers[id(snapshot)] = reader
+            return reader
 
     def close(self) -> None:
         self.cluster.close()
@@ -79,14 +81,14 @@ class QdrantLexicalIndex:
             with connections.connection() as connection:
                 session = PostgresSession(connections, connection)
                 state = outbox.read_state(session)
-                is_pending = shipper.has_pending(session)
+                is_behind = shipper.is_behind(session)
             self._is_prepared = True
             if state is not None and state.analyzer != analyzer_fingerprint():
                 with shipper.shipping(connections, wait_seconds=0.0) as own:
                     if own is not None:
                         rebuild.rebuild(own, self._shared.cluster)
                         self._notices.append(REBUILT)
-            elif is_pending:
+            elif is_behind:
                 shipper.ship(connections, self._shared.cluster, wait_seconds=0.0)
             self._has_failed = False
 
@@ -120,14 +122,13 @@ class QdrantLexicalIndex:
 
     def check(self, session: PostgresSession) -> list[str]:
         """Ship what is left, compare the collections with the passages, and rebuild them if they differ."""
-        cluster = self._shared.cluster
-        with shipper.shipping(session.connections, shipper.WAIT_SECONDS) as own:
-            if own is None:
-                return []
-            shipper.ship_pending(own, cluster)
-            reason = rebuild.find_difference(own, cluster)
-            if reason:
-                rebuild.rebuild(own, cluster)
+        cluster, reason = self._shared.cluster, ""
+        with shipper.shipping_lock(session, shipper.WAIT_SECONDS) as is_needed:
+            if is_needed:
+                shipper.ship_pending(session, cluster)
+                reason = rebuild.find_difference(session, cluster)
+                if reason:
+                    rebuild.rebuild(session, cluster)
         problems = [
             f"The Qdrant node {name} does not answer" for name in cluster.unreachable_nodes()
         ]

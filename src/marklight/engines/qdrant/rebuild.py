@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from psycopg.pq import TransactionStatus
+
 from marklight.engines.lexical import (
     CODE,
     WHOLE,
@@ -70,8 +72,11 @@ def rebuild(session: PostgresSession, cluster: Cluster) -> IndexState:
     """Write all passages and vectors to new collections; the session must be the only one that ships."""
     before, names = read_state(session), collections.of_models(session)
     dropped = [*([before.collection] if before else []), *names.values()]
+    is_outermost = session.connection.info.transaction_status == TransactionStatus.IDLE
     with session.transaction():
-        session.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        if is_outermost:  # else no other writer is active, so there is nothing to see
+            session.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        _delete_orphans(session, cluster, dropped)
         generation = session.value("SELECT generation FROM state")
         number, name = collections.new_name(session)
         collections.create_terms(cluster, name)
@@ -113,6 +118,14 @@ def rebuild(session: PostgresSession, cluster: Cluster) -> IndexState:
         )
         session.run("DELETE FROM outbox_commits WHERE generation <= ?", [generation])
     return state
+
+
+def _delete_orphans(session: PostgresSession, cluster: Cluster, used: Sequence[str]) -> None:
+    """Delete collections of rebuilds that were interrupted."""
+    kept = {*used, *(name for (name,) in session.all("SELECT collection FROM qdrant_dropped"))}
+    for name in collections.names(cluster, session.value("SELECT library FROM state")):
+        if name not in kept:
+            collections.delete(cluster, name)
 
 
 def _write(

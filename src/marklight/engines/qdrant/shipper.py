@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 from qdrant_client import grpc as api
 
 from marklight.engines.lexical import analyzer_fingerprint
+from marklight.engines.postgres.schema import lock_key
 from marklight.engines.postgres.session import PostgresSession
 from marklight.engines.postgres.vector_table import STORED
 from marklight.engines.qdrant import collections, rebuild
@@ -44,7 +44,7 @@ from marklight.engines.qdrant.points import (
 )
 from marklight.engines.qdrant.server_errors import MissingCollection
 from marklight.engines.qdrant.terms import sparse_vector
-from marklight.errors import Busy
+from marklight.errors import Busy, StoreError
 
 if TYPE_CHECKING:
     from marklight.engines.postgres.connections import Connections
@@ -71,38 +71,53 @@ def ship(connections: Connections, cluster: Cluster, wait_seconds: float = WAIT_
 def shipping(connections: Connections, wait_seconds: float) -> Iterator[PostgresSession | None]:
     """Yield a session that alone may ship; None if meanwhile another process has shipped everything."""
     with connections.connection() as connection:
-        session, end = PostgresSession(connections, connection), time.monotonic() + wait_seconds
-        key = "hashtextextended(current_schema() || ' outbox', 0)"
-        while not session.value(f"SELECT pg_try_advisory_lock({key})"):
-            if not has_pending(session):
-                yield None
-                return
-            if time.monotonic() > end:
-                raise Busy(
-                    f"Another process has been writing to Qdrant for {wait_seconds:g} s",
-                    "The changes are saved and will be searchable when it is done",
-                )
-            time.sleep(POLL_SECONDS)
-        try:
-            yield session
-        finally:
-            if not connection.closed:
-                try:
-                    session.run(f"SELECT pg_advisory_unlock({key})")
-                except psycopg.Error:  # the lock ends with the connection
-                    connection.close()
+        session = PostgresSession(connections, connection)
+        with shipping_lock(session, wait_seconds) as is_needed:
+            yield session if is_needed else None
 
 
-def has_pending(session: PostgresSession) -> bool:
+@contextmanager
+def shipping_lock(session: PostgresSession, wait_seconds: float) -> Iterator[bool]:
+    """Exclude other processes that ship; yield false if meanwhile one of them has shipped everything."""
+    end = time.monotonic() + wait_seconds
+    key = lock_key(session.connections.address.library, "outbox")
+    while not session.value("SELECT pg_try_advisory_lock(?)", [key]):
+        if not is_behind(session):
+            yield False
+            return
+        if time.monotonic() > end:
+            raise Busy(
+                f"Another process has been writing to Qdrant for {wait_seconds:g} s",
+                "The changes are saved and will be searchable when it is done",
+            )
+        time.sleep(POLL_SECONDS)
+    try:
+        yield True
+    finally:
+        with suppress(StoreError):  # the lock ends with the connection
+            session.value("SELECT pg_advisory_unlock(?)", [key])
+
+
+def is_behind(session: PostgresSession) -> bool:
     """Return true if a commit was not shipped yet."""
-    return bool(session.value("SELECT EXISTS (SELECT 1 FROM outbox_commits WHERE shipped IS NULL)"))
+    return bool(
+        session.value(
+            "SELECT s.generation > coalesce((SELECT q.generation FROM qdrant_state q), 0) FROM state s"
+        )
+    )
 
 
 def ship_pending(session: PostgresSession, cluster: Cluster) -> None:
-    """Ship the commits one by one; rebuild the collections if they are missing or lack commits."""
+    """Ship the commits one by one; rebuild the collections if they are missing or the outbox lacks commits."""
+    # In this order: a commit between the two statements is in the list, and is no gap.
+    newest = session.value("SELECT generation FROM state")
     pending, state = session.all(_PENDING), read_state(session)
-    if pending and pending[0][0] != (state.generation if state else 0) + 1:
-        rebuild.rebuild(session, cluster)  # earlier commits never were in the outbox
+    shipped = state.generation if state else 0
+    numbers = [generation for generation, _ in pending]
+    if numbers != list(range(shipped + 1, shipped + 1 + len(numbers))) or newest > shipped + len(
+        numbers
+    ):
+        rebuild.rebuild(session, cluster)  # commits of an engine without Qdrant
         return
     for generation, batch in pending:
         try:
