@@ -23,7 +23,7 @@ from marklight.engines.embedded.vector_files import (
 from marklight.engines.relational import vocabulary
 from marklight.engines.relational.repair import UNUSED
 from marklight.engines.relational.write import AddedVectors
-from marklight.errors import StoreError
+from marklight.engines.vector_math import check_model_dimension
 from marklight.model import Vectors
 from marklight.private_files import is_plain_folder
 
@@ -103,12 +103,7 @@ def model_file_info(session: SqliteSession, vectors: Vectors) -> VectorFileInfo:
     )
     info = vector_file_info(session, vectors.model)
     assert info
-    if info.dimension != dimension:
-        raise StoreError(
-            f"The model {vectors.model} produces vectors of {dimension} numbers, but the index"
-            f" contains vectors of {info.dimension} numbers under this name",
-            "Give a model that changed another fingerprint",
-        )
+    check_model_dimension(vectors.model, dimension, info.dimension)
     return info
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NEIGHBOURS = (
     f"SELECT s.key, d.collection, d.path FROM {GIVEN_DOCUMENTS} CROSS JOIN LATERAL ["
     "SELECT value FROM (SELECT target AS value FROM edges WHERE source = x.row LIMIT ?) a"
-    " UNION SELECT value FROM (SELECT source AS value FROM edges WHERE target = x.row LIMIT ?) b"
+    " UNION ALL SELECT value FROM (SELECT source AS value FROM edges WHERE target = x.row LIMIT ?) b"
     "] n ON true CROSS JOIN documents d ON d.row = n.value"
 )
 _DEGREES = (
@@ -66,11 +66,11 @@ class RelationalLinks:
             from marklight.engines.relational import link_resolution
 
             return link_resolution.neighbours(self._session, documents, limit)
-        near: dict[DocumentId, list[DocumentId]] = {id: [] for id in documents}
+        near: dict[DocumentId, set[DocumentId]] = {id: set() for id in documents}
         most = max(0, limit)
         given = [list(documents), most, most]
         for at, collection, path in self._session.all(_NEIGHBOURS, given):
-            near[documents[at]].append(DocumentId(collection, path))
+            near[documents[at]].add(DocumentId(collection, path))
         return {id: sorted(ids) for id, ids in near.items()}
 
     def degrees(self, documents: Sequence[DocumentId], limit: int) -> Mapping[DocumentId, int]:
