@@ -31,6 +31,7 @@ class Snapshot:
     def __init__(self, session: PostgresSession, rows: RowFilter | None) -> None:
         self.session = session
         self._rows = rows
+        self.library, self.generation = "", 0
         self.document_count, self.unused_vectors = session.all(
             "SELECT documents, unused_vectors FROM state"
         )[0]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from marklight.engines.postgres.indexes import Change
     from marklight.engines.postgres.session import PostgresSession
     from marklight.engines.postgres.snapshot import PostgresSnapshot
-    from marklight.engines.postgres.vector_search import PostgresVectorReader
+    from marklight.engines.postgres.vector_search import ModelCache, PostgresVectorReader
 
 MAX_DIMENSION = 4000
 """Most numbers of a vector that pgvector indexes in half precision."""
@@ -76,6 +76,7 @@ class PostgresVectors:
         """True if the indexes may need work: at first, and after commits with vectors."""
         self._builder: Thread | None = None
         self._notices: list[str] = []
+        self._models: ModelCache | None = None
 
     def prepare(self, connections: Connections) -> None:
         """Do nothing: the tables are all that a transaction needs."""
@@ -123,9 +124,11 @@ class PostgresVectors:
 
     def reader(self, snapshot: PostgresSnapshot) -> PostgresVectorReader:
         """Return the reader for a snapshot."""
-        from marklight.engines.postgres.vector_search import PostgresVectorReader
+        from marklight.engines.postgres.vector_search import ModelCache, PostgresVectorReader
 
-        return PostgresVectorReader(snapshot, self.settings)
+        if self._models is None:
+            self._models = ModelCache()
+        return PostgresVectorReader(snapshot, self.settings, self._models)
 
     def clean(self, session: PostgresSession, keep: Iterable[str]) -> int:
         """Delete vectors that no passage uses and all of other models; their indexes are deleted after the commit."""

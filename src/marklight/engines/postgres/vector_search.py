@@ -57,14 +57,36 @@ class Model(NamedTuple):
     """True if its HNSW index is complete."""
 
 
+class ModelCache:
+    """States of models in the newest generation that was read, shared by the snapshots of an engine."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, tuple[tuple[str, int], Model]] = {}
+
+    def get(self, name: str, version: tuple[str, int]) -> Model | None:
+        """Return the state of a model in this version of a library; None if it is not cached."""
+        known = self._models.get(name)
+        return known[1] if known and known[0] == version else None
+
+    def add(self, name: str, version: tuple[str, int], model: Model) -> None:
+        """Keep the state of a model: one assignment of an immutable value, which needs no lock."""
+        self._models[name] = version, model
+
+
 class PostgresVectorReader:
     """Vector search by cosine similarity."""
 
-    def __init__(self, snapshot: PostgresSnapshot, settings: PostgresSettings) -> None:
+    def __init__(
+        self,
+        snapshot: PostgresSnapshot,
+        settings: PostgresSettings,
+        models: ModelCache | None = None,
+    ) -> None:
         self._snapshot = snapshot
         self._session = snapshot.session
         self._settings = settings
-        self._models: dict[str, Model | None] = {}
+        self._known_models = models or ModelCache()
+        self._version = snapshot.library, snapshot.generation
         self._cached: dict[tuple[str, str], Vector] = {}
         """Unit vectors by model and passage."""
 
@@ -258,17 +280,23 @@ class PostgresVectorReader:
         return model
 
     def _model(self, name: str) -> Model | None:
-        """Return the state of a model, read once; None if it has no vectors."""
-        if name not in self._models:
-            row = self._session.one(
-                "SELECT m.row, m.dimension, m.embedded, EXISTS (SELECT 1 FROM pg_index i"
-                " JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = to_regclass('vectors')"
-                f" AND i.indisvalid AND c.relname = '{index_name(0)[:-1]}' || m.row)"
-                " FROM models m WHERE m.name = ?",
-                [name],
-            )
-            self._models[name] = Model(*row) if row else None
-        return self._models[name]
+        """Return the state of a model, read once for each commit; None if it has no vectors."""
+        if model := self._known_models.get(name, self._version):
+            return model
+        row = self._session.one(
+            "SELECT m.row, m.dimension, m.embedded, EXISTS (SELECT 1 FROM pg_index i"
+            " JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = to_regclass('vectors')"
+            f" AND i.indisvalid AND c.relname = '{index_name(0)[:-1]}' || m.row)"
+            " FROM models m WHERE m.name = ?",
+            [name],
+        )
+        if row is None:
+            return None
+        model = Model(*row)
+        # An index that is being built will be complete without a commit.
+        if model.is_indexed or model.passages < self._settings.exact_below:
+            self._known_models.add(name, self._version, model)
+        return model
 
 
 def _candidate_count(limit: int) -> int:
