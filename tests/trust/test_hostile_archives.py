@@ -118,6 +118,7 @@ def nested(depth: int) -> Any:
         (changed_document(title=7), "missing or too long"),
         (changed_document(title="\udfff"), "not valid JSON"),
         (changed_document(size=-1), "out of range"),
+        (changed_document(size=3), "longer than its file"),
         (changed_document(size=True), "out of range"),
         (changed_document(mtime_ns=2**64), "out of range"),
         (changed_document(mtime_ns=1.5), "out of range"),

@@ -15,7 +15,6 @@ from marklight.model import DocumentId
 from marklight.once import once
 
 if TYPE_CHECKING:
-    from marklight.engines.embedded.contents import EmbeddedContents
     from marklight.engines.embedded.lexical_index import LexicalIndex
     from marklight.engines.embedded.lexical_search import EmbeddedLexical
     from marklight.engines.embedded.session import WriterLock
@@ -75,12 +74,6 @@ class EmbeddedSnapshot(RelationalSnapshot):
         from marklight.engines.embedded.vector_search import EmbeddedVectors
 
         return EmbeddedVectors(self)
-
-    @once
-    def contents(self) -> EmbeddedContents:
-        from marklight.engines.embedded.contents import EmbeddedContents
-
-        return EmbeddedContents(self)
 
     @once
     def status(self) -> EmbeddedStatus:

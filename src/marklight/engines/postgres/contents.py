@@ -1,40 +1,32 @@
-"""Read everything that a library stores, page by page in the order of keys, for copies."""
+"""Read everything that a library stores: vectors in the format of pgvector, states of files of this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from marklight.engines.embedded.contents import PAGE_VECTORS, EmbeddedContents
 from marklight.engines.postgres.vector_codec import unpack
 from marklight.engines.postgres.vector_table import STORED
-from marklight.model import Vectors
+from marklight.engines.relational.contents import RelationalContents
+from marklight.model import DocumentId, FileState
 
 if TYPE_CHECKING:
     from marklight.engines.postgres.snapshot import PostgresSnapshot
-
-_VECTORS = (
-    f"SELECT v.digest, {STORED} FROM vectors v WHERE v.model = ? AND v.digest > ?"
-    " AND EXISTS (SELECT 1 FROM chunks c WHERE c.digest = v.digest) ORDER BY v.digest LIMIT ?"
-)
+    from marklight.model import Matrix
 
 
-class PostgresContents(EmbeddedContents):
-    """Documents and vectors, ordered by key; vectors are stored in the format of pgvector."""
+class PostgresContents(RelationalContents):
+    """Documents and vectors, ordered by key."""
+
+    stored_vector = STORED
 
     def __init__(self, snapshot: PostgresSnapshot) -> None:
-        source: Any = snapshot
-        super().__init__(source)
+        super().__init__(snapshot)
+        self._documents = snapshot.documents
 
-    def vectors(self, model: str) -> Iterator[Vectors]:
-        found, last = (
-            self._session.one("SELECT row, dimension FROM models WHERE name = ?", [model]),
-            "",
-        )
-        if found is None:
-            return
-        row, dimension = found
-        while page := self._session.all(_VECTORS, [row, last, PAGE_VECTORS]):
-            keys = tuple(key for key, _ in page)
-            yield Vectors(model, keys, unpack([stored for _, stored in page], dimension))
-            last = keys[-1]
+    def file_states(self, documents: Sequence[DocumentId]) -> Mapping[DocumentId, FileState]:
+        files = self._documents.files_of(documents)
+        return {id: each.file for id, each in files.items()}
+
+    def decode_vectors(self, rows: Sequence[bytes], dimension: int) -> Matrix:
+        return unpack(rows, dimension)

@@ -14,6 +14,7 @@ from marklight.model import Counts, DocumentId, Failure, FileState
 from marklight.once import once
 
 if TYPE_CHECKING:
+    from marklight.engines.relational.contents import RelationalContents
     from marklight.engines.relational.documents import RelationalDocuments
     from marklight.engines.relational.filters import RowFilter
     from marklight.engines.relational.links import RelationalLinks
@@ -52,6 +53,12 @@ class RelationalSnapshot:
         from marklight.engines.relational.vocabulary import RelationalVocabulary
 
         return RelationalVocabulary(self)
+
+    @once
+    def contents(self) -> RelationalContents:
+        from marklight.engines.relational.contents import RelationalContents
+
+        return RelationalContents(self)
 
     @once
     def metadata(self) -> RelationalMetadata:

@@ -171,6 +171,9 @@ def _entry(id: DocumentId, record: Mapping[str, Any]) -> Entry:
     )
     if document.digest != digest(text):
         raise InvalidRecord("does not match its digest")
+    if document.file.size < len(text):
+        # Readers bound their memory by this size.
+        raise InvalidRecord("is longer than its file")
     span = _span_of(len(text))
     sections = tuple(
         Section(_id(own), _texts(headings, MAX_HEADINGS), _text(anchor), lines(rows), span(part))
