@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from marklight import engines
 from marklight.engines.memory import MemoryEngine
 from marklight.errors import StoreError, UsageError
 from marklight.ingest.links import GROUPED, update_communities
@@ -19,6 +19,7 @@ from marklight.library.transfer.copying import Transfer, copy
 from marklight.model import Batch, Failure, FileState, Vectors
 from marklight.ports import INCOMPLETE, Engine
 from tests.contracts.builders import commit, embedding, entry, find, id_of, link, put, vectors
+from tests.contracts.conftest import OPENERS
 
 WORDS = "harbour lantern anchor rope sail mast keel rudder compass chart".split()
 Make = Callable[[str], Engine]
@@ -27,16 +28,16 @@ Make = Callable[[str], Engine]
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
     """Return a function that opens an empty engine of a kind."""
-    opened: list[Engine] = []
+    with ExitStack() as stack:
 
-    def open_engine(kind: str) -> Engine:
-        address = "memory:" if kind == "memory" else f"file:{tmp_path / str(len(opened))}"
-        opened.append(engines.open(address))
-        return opened[-1]
+        def open_engine(kind: str) -> Engine:
+            folder = tmp_path / str(len(list(tmp_path.iterdir())))
+            folder.mkdir()
+            engine = stack.enter_context(OPENERS[kind](folder))()
+            stack.callback(engine.close)
+            return engine
 
-    yield open_engine
-    for engine in opened:
-        engine.close()
+        yield open_engine
 
 
 def fill(engine: Engine, documents: int = 40) -> None:
@@ -76,7 +77,18 @@ def copy_between(source: Engine, target: Engine, **options: Any) -> Transfer:
         return copy(SnapshotSource(snapshot), target, **options)
 
 
-@pytest.mark.parametrize("kinds", [("memory", "embedded"), ("embedded", "memory")])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("memory", "embedded"),
+        ("embedded", "memory"),
+        ("embedded", "postgresql"),
+        ("postgresql", "embedded"),
+        ("memory", "qdrant"),
+        ("qdrant", "memory"),
+    ],
+    ids="-".join,
+)
 def test_a_copy_has_the_same_content_and_answers(make: Make, kinds: tuple[str, str]) -> None:
     source, target = map(make, kinds)
     fill(source)
@@ -117,7 +129,7 @@ def test_a_target_with_other_content_is_refused_and_left_alone(make: Make) -> No
         assert INCOMPLETE not in snapshot.status.manifest()
 
 
-@pytest.mark.parametrize("kind", ["memory", "embedded"])
+@pytest.mark.parametrize("kind", ["memory", "embedded", "postgresql"])
 def test_replace_makes_the_target_equal_and_writes_only_what_differs(make: Make, kind: str) -> None:
     source, target = make("memory"), make(kind)
     fill(source)
@@ -132,7 +144,7 @@ def test_replace_makes_the_target_equal_and_writes_only_what_differs(make: Make,
     assert not summary_of(source).differences(summary_of(target))
 
 
-@pytest.mark.parametrize("kind", ["memory", "embedded"])
+@pytest.mark.parametrize("kind", ["memory", "embedded", "postgresql"])
 def test_replace_takes_the_vectors_of_the_source(make: Make, kind: str) -> None:
     source, target = make("memory"), make(kind)
     fill(source)
@@ -153,7 +165,7 @@ class Killed(BaseException):
     """Stands for the end of the process."""
 
 
-@pytest.mark.parametrize("kind", ["memory", "embedded"])
+@pytest.mark.parametrize("kind", ["memory", "embedded", "postgresql"])
 def test_a_copy_that_is_stopped_at_any_commit_continues(
     make: Make, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
