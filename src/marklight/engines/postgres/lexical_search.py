@@ -35,6 +35,7 @@ from marklight.ports import ScoredChunk, TermCoverage
 
 if TYPE_CHECKING:
     from marklight.engines.postgres.session import PostgresSession
+    from marklight.engines.relational.cache import SnapshotCache
     from marklight.engines.relational.filters import RowFilter
 
 _SEGMENTS = """
@@ -69,6 +70,9 @@ class FilteringSnapshot(Protocol):
 
     @property
     def session(self) -> PostgresSession: ...
+
+    @property
+    def cache(self) -> SnapshotCache: ...
 
     def row_filter(self, filters: Filters) -> RowFilter | None:
         """Return the rows that match; None if all match."""
@@ -181,22 +185,25 @@ class PostgresLexicalReader:
 
     def _named(self, best: Sequence[tuple[int, float]], limit: int) -> list[ScoredChunk]:
         """Return the results with their ids, equal scores ordered by id."""
-        if not best:
-            return []
-        last = best[min(limit, len(best)) - 1][1]
-        above = [row for row, score in best if score > last]
-        tied = [row for row, score in best if score == last]
-        with self._session.locked() as connection:
-            named_rows = connection.execute(_IDS.encode(), [above, tied, limit], binary=True)
-            ids = dict(named_rows.fetchall())
+        ids = self._snapshot.cache.ids.known(row for row, _ in best)
+        if len(ids) < len(best):
+            last = best[min(limit, len(best)) - 1][1]
+            above = [row for row, score in best if score > last]
+            tied = [row for row, score in best if score == last]
+            with self._session.locked() as connection:
+                values = [above, tied, limit]
+                ids = dict(connection.execute(_IDS.encode(), values, binary=True).fetchall())
+            self._snapshot.cache.ids.add(ids)
         named = [ScoredChunk(ids[row], score) for row, score in best if row in ids]
         self._rows.update((ids[row], row) for row, _ in best if row in ids)
         return sorted(named, key=lambda result: (-result.score, result.chunk_id))[:limit]
 
     def _rows_of(self, chunks: Sequence[str]) -> Mapping[str, int]:
         """Return the rows of passages; missing ids are skipped."""
+        cached = self._snapshot.cache.passages.known(chunks)
+        rows = {id: passage.row for id, passage in cached.items()}
         known = self._rows
-        rows = {id: known[id] for id in chunks if id in known}
+        rows.update((id, known[id]) for id in chunks if id in known)
         if missing := [id for id in dict.fromkeys(chunks) if id not in rows]:
             found = self._session.all(
                 "SELECT c.id, c.row FROM texts(?) t JOIN chunks c ON c.id = t.value", [missing]
