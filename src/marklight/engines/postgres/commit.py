@@ -30,14 +30,14 @@ def apply(engine: PostgresEngine, session: PostgresSession, batch: Batch) -> int
     machine = engine.settings.machine
     with session.transaction():
         _lock(session, engine.address.library, batch)
-        rows = write.replace_documents(session, replace(batch, failures=()))
+        rows = write.replace_documents(session, batch)
         change = _change(session, batch, rows, file_states.touch(session, machine, batch.touched))
         file_states.add(
             session,
             machine,
             ((item.document, item.entry.document.file) for item in change.inserted),
         )
-        file_states.add_failures(session, machine, batch.failures)
+        file_states.replace_failures(session, machine, _replaced(batch), batch.failures)
         nodes.add(session, change.inserted)
         added = vector_table.add_vectors(session, batch.vectors)
         vector_table.add_term_vectors(session, batch.concepts)
@@ -49,15 +49,16 @@ def apply(engine: PostgresEngine, session: PostgresSession, batch: Batch) -> int
         )
         for index in (engine.lexical, engine.vectors):
             index.finish(session, change, generation)
+        engine.queue.finish(session, change)
     return generation
 
 
+def _replaced(batch: Batch) -> list[DocumentId]:
+    return [*batch.removed, *(entry.document.id for entry in batch.entries)]
+
+
 def _lock(session: PostgresSession, library: str, batch: Batch) -> None:
-    documents = [
-        *batch.removed,
-        *(entry.document.id for entry in batch.entries),
-        *(id for id, _ in batch.touched),
-    ]
+    documents = [*_replaced(batch), *(id for id, _ in batch.touched)]
     lock_documents(session, library, documents, all=batch.communities is not None)
 
 

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from marklight.engines import EngineAddress, ServerSettings
 from marklight.engines.postgres import schema
 from marklight.engines.postgres.connections import Connections, ServerAddress
-from marklight.engines.postgres.indexes import LexicalIndex, VectorIndex
+from marklight.engines.postgres.indexes import Change, LexicalIndex, VectorIndex
+from marklight.engines.postgres.jobs import JobQueue
 from marklight.engines.postgres.server_errors import MissingLibrary
 from marklight.engines.postgres.session import PostgresSession, open_snapshot
 from marklight.engines.postgres.snapshot import PostgresSnapshot
@@ -95,6 +96,7 @@ class PostgresEngine:
         self.lexical, self.vectors = open_indexes(address, self.settings)
         self.writers = Writers(self.primary, lambda: self._prepare_indexes(self.maintenance))
         self.caches = Caches()
+        self.queue = JobQueue(self.maintenance, self.settings.queue)
         self._notices: deque[str] = deque()
         self._read_only: bool | None = None
 
@@ -205,10 +207,22 @@ class PostgresEngine:
             with session.transaction():
                 deleted = delete_unused_vectors(session, models)
                 deleted += sum(index.clean(session, models) for index in self._indexes)
+                self.queue.clean(session, models)
                 if deleted:
-                    session.run("UPDATE state SET generation = generation + 1")
+                    self._begin_generation(session)
             self._after_commit()
         return deleted
+
+    def _begin_generation(self, session: PostgresSession) -> None:
+        """Count a change that is no commit, so that no reader continues with cached values."""
+        generation = session.all(
+            "UPDATE state SET generation = generation + 1 RETURNING generation"
+        )[0][0]
+        self._finish_indexes(session, generation)
+
+    def _finish_indexes(self, session: PostgresSession, generation: int) -> None:
+        for index in self._indexes:
+            index.finish(session, Change(Batch(), (), (), ()), generation)
 
     def sizes(self) -> Mapping[str, int]:
         with self.primary.connection() as connection:
@@ -239,7 +253,11 @@ class PostgresEngine:
 
         with self.writers.alone(WAIT_SECONDS) as session:
             with session.transaction():
+                before = session.value("SELECT generation FROM state")
                 problems = repair_tables(session)
+                generation = session.value("SELECT generation FROM state")
+                if generation != before:
+                    self._finish_indexes(session, generation)
                 for index in self._indexes:
                     problems += index.check(session)
             self._after_commit()

@@ -105,8 +105,19 @@ def count_failures(session: PostgresSession, machine: str) -> int:
     return int(session.value("SELECT count(*) FROM failures WHERE machine = ?", [machine]))
 
 
-def add_failures(session: PostgresSession, machine: str, failures: Iterable[Failure]) -> None:
-    """Store failures; each replaces an earlier one of the same file on this machine."""
+def replace_failures(
+    session: PostgresSession,
+    machine: str,
+    documents: Sequence[DocumentId],
+    failures: Iterable[Failure],
+) -> None:
+    """Delete the failures of a machine for these documents, and store new ones."""
+    if documents:
+        session.run(
+            "DELETE FROM failures f USING document_ids(?) i"
+            " WHERE f.machine = ? AND f.collection = i.collection AND f.path = i.path",
+            [documents, machine],
+        )
     session.many(
         "INSERT INTO failures (machine, collection, path, reason, size, mtime_ns, ctime_ns)"
         " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (machine, collection, path) DO UPDATE"

@@ -124,6 +124,7 @@ def _create_schema(connections: Connections, connection: AnyConnection, library:
         connection.execute("SELECT pg_advisory_xact_lock($1)", [lock_key("create")])
         if not _exists(connection, "SELECT 1 FROM pg_extension WHERE extname = 'vector'"):
             _create_extension(connection, where)
+        _check_extension(connection, where)
         if not _exists(connection, "SELECT 1 FROM pg_namespace WHERE nspname = $1", library):
             connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(library)))
     connections.configure(connection)
@@ -145,9 +146,23 @@ def _create_extension(connection: AnyConnection, where: str) -> None:
     except (errors.FeatureNotSupported, errors.UndefinedFile) as error:
         raise StoreError(
             f"{where} needs the extension pgvector, which is not installed on the server",
-            "Ask an administrator to install pgvector 0.7 or newer on the server"
+            "Ask an administrator to install pgvector 0.8 or newer on the server"
             " and to run in this database: CREATE EXTENSION vector",
         ) from error
+
+
+def _check_extension(connection: AnyConnection, where: str) -> None:
+    """Raise StoreError if pgvector is too old: filtered searches need its iterative scans."""
+    row = connection.execute(
+        "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+    ).fetchone()
+    found = str(row[0]) if row else ""
+    numbers = [int(part) if part.isdigit() else 0 for part in found.split(".")]
+    if numbers < [0, 8]:
+        raise StoreError(
+            f"{where} needs pgvector 0.8 or newer; the database has {found}",
+            "Ask an administrator to run in this database: ALTER EXTENSION vector UPDATE",
+        )
 
 
 def _migrate(connection: AnyConnection, number: int) -> None:

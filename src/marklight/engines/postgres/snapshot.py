@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from marklight.engines.postgres import file_states
 from marklight.engines.relational.documents import RelationalDocuments
 from marklight.engines.relational.snapshot import RelationalSnapshot, RelationalStatus
-from marklight.model import Counts, DocumentId, Failure
+from marklight.model import DocumentId, Failure
 from marklight.once import once
 
 if TYPE_CHECKING:
@@ -82,9 +81,8 @@ class PostgresStatus(RelationalStatus):
         self._failures_session = snapshot.session
         self._machine = snapshot.engine.settings.machine
 
-    def counts(self, model: str) -> Counts:
-        failed = file_states.count_failures(self._failures_session, self._machine)
-        return replace(super().counts(model), failed=failed)
+    def _count_failures(self) -> int:
+        return file_states.count_failures(self._failures_session, self._machine)
 
     def failures(self) -> Sequence[Failure]:
         return file_states.failures(self._failures_session, self._machine)
