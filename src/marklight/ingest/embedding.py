@@ -73,9 +73,16 @@ class Indexing(ABC):
         """
         if self.embedder is None:
             return
-        self._store_model_name(self.embedder, wait_seconds)
+        self.store_model_name(wait_seconds)
         _embed_passages(self.engine, self.embedder, self.rechunk, progress, until, first())
         if not self.counts().pending:
+            self.embed_vocabulary(progress, until)
+
+    def embed_vocabulary(
+        self, progress: Progress = no_progress, until: float | None = None
+    ) -> None:
+        """Embed the terms of the vocabulary without a vector, the most frequent first."""
+        if self.embedder is not None:
             _embed_vocabulary(self.engine, self.embedder, progress, until)
 
     def with_time_limit(self, seconds: float) -> Self:
@@ -112,8 +119,10 @@ class Indexing(ABC):
         if len(models) > 1 or unused > max(UNUSED_MIN, UNUSED_SHARE * counts.chunks):
             self.engine.clean(keep={self.embedder.fingerprint})
 
-    def _store_model_name(self, model: Embedder, wait_seconds: float) -> None:
+    def store_model_name(self, wait_seconds: float = COMMIT_SECONDS) -> None:
         """Store the name by which the model of these vectors can be loaded again."""
+        if (model := self.embedder) is None:
+            return
         key = model_name_key(model.fingerprint)
         with self.engine.snapshot() as snapshot:
             stored = snapshot.status.manifest().get(key) == model.name

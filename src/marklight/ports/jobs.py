@@ -51,6 +51,9 @@ class EmbeddingQueue(Protocol):
     def open(self, model: str) -> None:
         """Queue all texts without a vector of this model, now and with every later commit."""
 
+    def fill(self, model: str) -> int:
+        """Queue the texts without a vector that an open queue lacks; return how many."""
+
     def take(self, model: str, worker: str) -> list[Job]:
         """Lease the next texts to a worker: several new ones, or a single one that was taken before.
 

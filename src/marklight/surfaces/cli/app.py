@@ -70,6 +70,7 @@ COMMANDS = LazyCommands(
         "trust": "settings_commands",
         "serve": "server_commands",
         "stop": "server_commands",
+        "worker": "worker_command",
         "models": "model_commands",
         "eval": "eval_command",
         "mcp": "server_commands",

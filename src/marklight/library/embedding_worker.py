@@ -1,0 +1,266 @@
+"""Embedding worker: takes texts from the queue of a shared index, embeds them and commits their vectors.
+
+Any number of workers run on any number of machines. One that is killed loses nothing: its leases expire, and another
+worker takes its texts. One that is stopped finishes the texts that it has in hand.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import compress
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+from marklight.engines import QueueSettings
+from marklight.errors import ModelError, ModelServerError, StoreError, UsageError
+from marklight.model import Batch, Chunk, DocumentId, Vectors
+from marklight.ports import Embedder
+from marklight.ports.jobs import EmbeddingQueue, Job, QueueOwner
+
+if TYPE_CHECKING:
+    from marklight.library import Library
+
+RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
+"""Pause after an error of the database or of the model's server; it doubles with every further one."""
+REFILL_SECONDS = 600.0
+"""Time between two comparisons of an empty queue with the index, such as after vectors were deleted."""
+REPORT_SECONDS = 60.0
+"""Time between two reports of progress."""
+PROBE = "test"
+"""Text that any model can embed: shows whether a failure is due to the texts or to the model's server."""
+NOT_FINITE = "The model returns a vector with numbers that are not finite"
+
+
+def queue_of(library: Library) -> EmbeddingQueue | None:
+    """Return the queue of a library; None if its engine has none."""
+    return library.engine.queue if isinstance(library.engine, QueueOwner) else None
+
+
+def queue_status(library: Library, fingerprint: str) -> dict[str, Any]:
+    """Return the state of the queue as JSON for `status`; empty if there is none."""
+    queue = queue_of(library)
+    if queue is None or not fingerprint:
+        return {}
+    status = queue.status(fingerprint)
+    return {
+        "waiting": status.waiting,
+        "leased": status.leased,
+        "failed": status.failed,
+        "workers": status.workers,
+        "per_minute": round(status.per_minute, 1),
+        "failures": [failure._asdict() for failure in status.failures],
+    }
+
+
+class EmbeddingWorker:
+    """Embeds the queued texts of one library until it is stopped."""
+
+    def __init__(self, library: Library, notify: Callable[[str], None]) -> None:
+        self.library = library
+        self.notify = notify
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        """Unique, since the leases of a worker are found by its name."""
+        self.embedded = 0
+        """Texts embedded so far."""
+        self.stopping = Event()
+        self.settings = library.settings.build(QueueSettings, "queue")
+        queue, embedder = queue_of(library), library.models.embedder
+        if queue is None:
+            raise UsageError(
+                f"The engine {library.engine.describe()} has no queue: each process embeds its passages itself",
+                'Workers need an index on a server: engine = "postgresql://…"',
+            )
+        if embedder is None:
+            raise UsageError(
+                'A worker needs a model, but model.name is "none"', "Set model.name to a model"
+            )
+        self.queue: EmbeddingQueue = queue
+        self.embedder: Embedder = embedder
+        self.model = embedder.fingerprint
+        self._rechunked: set[DocumentId] = set()
+        self._pause_seconds = RETRY_SECONDS
+        self._problem = ""
+        self._refill_at = self._report_at = 0.0
+
+    def run(self, *, drain: bool = False) -> None:
+        """Embed texts until stopped; with `drain`, until the queue is empty."""
+        try:
+            while not self.stopping.is_set():
+                try:
+                    if self._work():
+                        continue
+                    if drain:
+                        break
+                except ModelServerError as error:
+                    self._wait_after(f"The model does not answer: {error}")
+                except StoreError as error:
+                    self._wait_after(str(error))
+                else:
+                    self.stopping.wait(self.settings.poll_seconds)
+        finally:
+            # If the database cannot be reached, the leases expire.
+            with suppress(StoreError):
+                self.queue.release(self.model, self.name)
+                self.queue.leave(self.name)
+
+    def stop(self) -> None:
+        """Stop after the texts in hand."""
+        self.stopping.set()
+
+    def _work(self) -> bool:
+        """Embed one batch; return false if there is nothing to do."""
+        self.queue.open(self.model)
+        jobs = self.queue.take(self.model, self.name)
+        if jobs:
+            with self._renewing():
+                self._embed(jobs)
+        elif not self._refill():
+            self._embed_vocabulary()
+            return False
+        self._pause_seconds, self._problem = RETRY_SECONDS, ""
+        self._report()
+        return True
+
+    def _embed(self, jobs: Sequence[Job]) -> None:
+        """Embed texts and commit their vectors; texts that fail are counted, all others are given back."""
+        engine = self.library.engine
+        with engine.snapshot() as snapshot:
+            found = snapshot.documents.chunks([job.chunk_id for job in jobs])
+        chunks = {chunk.id: chunk for chunk in found}
+        batch = [(job, chunks[job.chunk_id]) for job in jobs if job.chunk_id in chunks]
+        try:
+            batch = self._without_long(batch)
+            if batch:
+                self._embed_batch(batch)
+        finally:
+            # What is still leased now was not tried: a passage that is gone or was cut, or a lost connection.
+            with suppress(StoreError):
+                self.queue.release(self.model, self.name)
+
+    def _without_long(self, batch: list[tuple[Job, Chunk]]) -> list[tuple[Job, Chunk]]:
+        """Cut documents with passages over the token limit again; return the others, whose passages stay."""
+        from marklight.text.markdown import chunk_embedding_text
+
+        lengths = self.embedder.count_tokens([chunk_embedding_text(chunk) for _, chunk in batch])
+        long = {
+            chunk.document
+            for (_, chunk), length in zip(batch, lengths, strict=True)
+            if length > self.embedder.token_limit
+        } - self._rechunked
+        if not long:
+            return batch
+        self._rechunked |= long
+        engine = self.library.engine
+        with engine.writing(self.library.limits.wait_seconds):
+            if entries := self.library.ingest.rechunk(long):
+                engine.commit(Batch(entries=tuple(entries)))
+        return [(job, chunk) for job, chunk in batch if chunk.document not in long]
+
+    def _embed_batch(self, batch: Sequence[tuple[Job, Chunk]]) -> None:
+        import numpy as np
+
+        from marklight.text.markdown import chunk_embedding_text
+
+        digests = [job.digest for job, _ in batch]
+        try:
+            matrix = self.embedder.embed_passages(
+                [chunk_embedding_text(chunk) for _, chunk in batch]
+            )
+        except ModelServerError as error:
+            if not self._model_answers():
+                raise
+            self._fail(digests, str(error))
+            return
+        except ModelError:
+            raise
+        except Exception as error:
+            self._fail(digests, f"{type(error).__name__}: {error}")
+            return
+        finite = [bool(np.isfinite(row).all()) for row in matrix]
+        if bad := list(compress(digests, [not each for each in finite])):
+            self._fail(bad, NOT_FINITE)
+        if good := tuple(compress(digests, finite)):
+            engine = self.library.engine
+            with engine.writing(self.library.limits.wait_seconds):
+                engine.commit(Batch(vectors=Vectors(self.model, good, matrix[finite])))
+            self.embedded += len(good)
+
+    def _model_answers(self) -> bool:
+        try:
+            self.embedder.embed_passages([PROBE])
+            return True
+        except ModelError:
+            return False
+
+    def _fail(self, digests: Sequence[str], reason: str) -> None:
+        self.queue.fail(self.model, self.name, digests, reason)
+        texts = "A text" if len(digests) == 1 else f"One of {len(digests)} texts"
+        self.notify(f"{texts} could not be embedded: {reason}")
+
+    def _refill(self) -> bool:
+        """Queue texts that an empty queue lacks; return true if there were any."""
+        if time.monotonic() < self._refill_at:
+            return False
+        self._refill_at = time.monotonic() + REFILL_SECONDS
+        status = self.queue.status(self.model)
+        if status.waiting or status.leased:
+            return False
+        with self.library.engine.snapshot() as snapshot:
+            pending = snapshot.status.counts(self.model).pending
+        return pending > status.failed and self.queue.fill(self.model) > 0
+
+    def _embed_vocabulary(self) -> None:
+        """Embed the terms of the vocabulary once all passages are embedded; one worker at a time."""
+        ingest = self.library.ingest
+        if not ingest.has_pending():
+            return
+        status = self.queue.status(self.model)
+        if status.waiting or status.leased:
+            return
+        with self.queue.alone(f"vocabulary {self.model}") as alone:
+            if alone:
+                ingest.store_model_name(self.library.limits.wait_seconds)
+                ingest.embed_vocabulary()
+
+    def _wait_after(self, problem: str) -> None:
+        """Report a problem once, and wait before the next attempt."""
+        if problem != self._problem:
+            self.notify(f"{problem}. Trying again")
+        self._problem = problem
+        self.stopping.wait(self._pause_seconds)
+        self._pause_seconds = min(2 * self._pause_seconds, MAX_RETRY_SECONDS)
+
+    def _report(self) -> None:
+        now = time.monotonic()
+        if not self._report_at:
+            self._report_at = now + REPORT_SECONDS
+        elif now >= self._report_at:
+            self._report_at = now + REPORT_SECONDS
+            status = self.queue.status(self.model)
+            self.notify(
+                f"{self.embedded:,} texts embedded here, {status.waiting + status.leased:,} left"
+                f" ({status.per_minute:,.0f} per minute by {status.workers} workers)"
+            )
+
+    @contextmanager
+    def _renewing(self) -> Iterator[None]:
+        """Renew the leases in a thread while texts are embedded."""
+        done = Event()
+
+        def renew() -> None:
+            while not done.wait(self.settings.lease_seconds / 3):
+                with suppress(StoreError):
+                    self.queue.renew(self.model, self.name)
+
+        thread = Thread(target=renew, name="marklight-leases", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()

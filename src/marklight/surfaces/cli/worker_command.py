@@ -1,0 +1,59 @@
+"""The command worker: embeds the queued passages of a shared index."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from marklight.surfaces.cli.options import IN_PATH, SET, open_own
+from marklight.surfaces.cli.output import note, show
+
+
+@click.command(short_help="Embed the queued passages of a shared index.")
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@IN_PATH
+@click.option("--drain", is_flag=True, help="Stop when the queue is empty.")
+@click.option(
+    "--retry-failed", is_flag=True, help="First queue the texts again that were set aside."
+)
+@SET
+def worker(
+    path: Path | None,
+    folder: Path | None,
+    drain: bool,
+    retry_failed: bool,
+    assignments: tuple[str, ...],
+) -> int:
+    """Embed the queued passages of a shared index, until stopped.
+
+    For an index on a server with `queue.embed = "workers"`. Any number of workers run at once, on any machine that has
+    the model; the documents are not needed, only the settings of the library. SIGTERM and Ctrl-C stop a worker after the texts that it has in hand; a second
+    signal stops it at once. `marklight status` shows the queue.
+    """
+    from marklight.library.embedding_worker import EmbeddingWorker
+
+    with open_own(folder or path, assignments) as library:
+        embedding = EmbeddingWorker(library, note)
+        if retry_failed:
+            count = embedding.queue.retry_failed(embedding.model)
+            note(f"Queued {count:,} texts again that were set aside")
+        show(f"embedding for {library.engine.describe()} as {embedding.name}")
+        _stop_on_signals(embedding.stop)
+        embedding.run(drain=drain)
+        show(f"{embedding.embedded:,} texts embedded")
+    return 0
+
+
+def _stop_on_signals(stop: Callable[[], None]) -> None:
+    """Stop in order at the first SIGINT or SIGTERM, at once at the second."""
+
+    def handle(number: int, _: Any) -> None:
+        stop()
+        signal.signal(number, signal.default_int_handler)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handle)
