@@ -88,7 +88,7 @@ class EmbeddingWorker:
         self._refill_at = self._report_at = 0.0
 
     def run(self, *, drain: bool = False) -> None:
-        """Embed texts until stopped; with `drain`, until the queue is empty."""
+        """Embed texts until stopped; with `drain`, until the queue is empty or an error occurs."""
         try:
             while not self.stopping.is_set():
                 try:
@@ -96,9 +96,9 @@ class EmbeddingWorker:
                         continue
                     if drain:
                         break
-                except ModelServerError as error:
-                    self._wait_after(f"The model does not answer: {error}")
-                except StoreError as error:
+                except (ModelServerError, StoreError) as error:
+                    if drain:
+                        raise
                     self._wait_after(str(error))
                 else:
                     self.stopping.wait(self.settings.poll_seconds)

@@ -13,6 +13,7 @@ from marklight.engines import QueueSettings
 from marklight.engines.postgres.connections import Connections
 from marklight.engines.postgres.indexes import Change
 from marklight.engines.postgres.schema import lock_key
+from marklight.engines.postgres.server_errors import MissingLibrary
 from marklight.engines.postgres.session import PostgresSession
 from marklight.ports.jobs import FailedJob, Job, QueueStatus
 
@@ -173,7 +174,13 @@ class JobQueue:
     # For status
 
     def status(self, model: str) -> QueueStatus:
-        """Return the state of the queue for one model."""
+        """Return the state of the queue for one model; an empty one if the library does not exist."""
+        try:
+            return self._status(model)
+        except MissingLibrary:
+            return QueueStatus()
+
+    def _status(self, model: str) -> QueueStatus:
         with self._session() as session:
             counts = session.one(
                 "SELECT count(*) FILTER (WHERE failed_at IS NULL AND (worker IS NULL OR leased_until < now())),"
