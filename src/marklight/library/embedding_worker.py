@@ -47,13 +47,14 @@ def queue_status(library: Library, fingerprint: str) -> dict[str, Any]:
     if queue is None or not fingerprint:
         return {}
     status = queue.status(fingerprint)
+    failures = [failure._asdict() for failure in status.failures]
     return {
         "waiting": status.waiting,
         "leased": status.leased,
         "failed": status.failed,
         "workers": status.workers,
         "per_minute": round(status.per_minute, 1),
-        "failures": [failure._asdict() for failure in status.failures],
+        **({"failures": failures} if failures else {}),
     }
 
 

@@ -44,7 +44,7 @@ def worker(
         show(f"embedding for {library.engine.describe()} as {embedding.name}")
         _stop_on_signals(embedding.stop)
         embedding.run(drain=drain)
-        show(f"{embedding.embedded:,} texts embedded")
+        show(f"embedded: {embedding.embedded:,}")
     return 0
 
 
