@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import compress
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from marklight.engines import QueueSettings
 from marklight.errors import ModelError, ModelServerError, StoreError, UsageError
@@ -39,23 +39,6 @@ NOT_FINITE = "The model returns a vector with numbers that are not finite"
 def queue_of(library: Library) -> EmbeddingQueue | None:
     """Return the queue of a library; None if its engine has none."""
     return library.engine.queue if isinstance(library.engine, QueueOwner) else None
-
-
-def queue_status(library: Library, fingerprint: str) -> dict[str, Any]:
-    """Return the state of the queue as JSON for `status`; empty if there is none."""
-    queue = queue_of(library)
-    if queue is None or not fingerprint:
-        return {}
-    status = queue.status(fingerprint)
-    failures = [failure._asdict() for failure in status.failures]
-    return {
-        "waiting": status.waiting,
-        "leased": status.leased,
-        "failed": status.failed,
-        "workers": status.workers,
-        "per_minute": round(status.per_minute, 1),
-        **({"failures": failures} if failures else {}),
-    }
 
 
 class EmbeddingWorker:
