@@ -84,13 +84,13 @@ class PostgresSettings:
     lexical_cache_mb: Annotated[float, Within(0, 100_000)] = 64.0
     """Memory of one process for parts of the lexical index."""
     exact_below: Annotated[int, Within(0, 100_000_000)] = 10_000
-    """Number of passages, of the library or of those that match the filters, below which all vectors are compared."""
+    """Number of passages below which a library has no vector index (HNSW), and all vectors are compared; 0 always uses the index."""
     hnsw_m: Annotated[int, Within(2, 100)] = 16
     """Edges of a node in the vector index (HNSW); applies to an index that is built from now on."""
     hnsw_ef_construction: Annotated[int, Within(4, 1000)] = 64
     """Candidates that are compared when a vector is added to the vector index; at least twice `hnsw_m`."""
     hnsw_ef_search: Annotated[int, Within(1, 1000)] = 40
-    """Candidates that are compared in a search of the vector index; more find more and take longer."""
+    """Candidates beyond those requested that a search of the vector index compares; more find more and take longer."""
     staleness_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 30.0
     """Maximum time that a replica may be behind; searches leave out one that is further behind."""
 

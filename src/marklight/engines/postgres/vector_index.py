@@ -29,7 +29,8 @@ _CLOSE_SECONDS = 2.0
 """Seconds that closing waits for a build; the server completes the statement that it has begun without us."""
 _MAX_BUILD_MEMORY_MB = 1024
 _MIN_EMBEDDED_SHARE = 0.8
-"""Share of the passages that must have a vector: adding one to an index takes four times as long as building it at once."""
+"""Share of the passages that must have a vector: adding them one by one takes three to six times as long as building the
+index at once (benchmarks/pgvector.py)."""
 _PREFIX, _LOCK = "vectors_hnsw_", "vector index"
 _BUILD_ERRORS = (errors.OutOfMemory, errors.DiskFull, errors.InsufficientResources)
 """Raised if shared memory is too small for a parallel build, as in containers with 64 MB of it."""

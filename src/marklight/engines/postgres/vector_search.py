@@ -29,7 +29,11 @@ EXTRA_CANDIDATES = 16
 MAX_EF_SEARCH = 1000
 """Limit of pgvector."""
 SCAN_COST = 5.0
-"""Time to visit a node of the HNSW graph and test its passages, divided by that of comparing a passage by its digest."""
+"""Time to visit a node of the HNSW graph and test its passages, divided by that of comparing a passage by its digest.
+
+So of 100,000 passages, comparing all that match is chosen up to 4,800 of them for 20 results: measured, both take the same time
+between 3,000 and 10,000.
+"""
 MAX_CACHED_VECTORS = 4096
 """Vectors that a snapshot keeps for `get`, which stages call for the results of a search: 6 MB with 384 numbers each."""
 
@@ -178,7 +182,8 @@ class PostgresVectorReader:
     def _uses_index(self, model: Model, rows: RowFilter | None, limit: int) -> bool:
         """Return true if the HNSW index answers faster than a comparison of all passages that match.
 
-        With a filter the scan visits nodes until enough of them match, so its time grows as fewer passages match.
+        With a filter the scan visits nodes until enough of them match, so its time grows as fewer passages match, and it
+        misses more of the best.
         """
         if not model.is_indexed or model.passages < self._settings.exact_below:
             return False
@@ -186,7 +191,7 @@ class PostgresVectorReader:
             return True
         matching = self._estimate(rows, model)
         visited = _candidate_count(limit) * model.passages / max(1.0, matching)
-        return matching >= self._settings.exact_below or matching > SCAN_COST * visited
+        return not self._settings.exact_below or matching > SCAN_COST * visited
 
     def _estimate(self, rows: RowFilter, model: Model) -> float:
         """Return the number of passages that match, as if all documents had equally many."""
@@ -216,7 +221,7 @@ class PostgresVectorReader:
         statement = translate(nearest)
         filtering = values if matches else []
         parameters = statement.parameters([*filtering, pack_vector(query), *values])
-        ef_search = min(MAX_EF_SEARCH, max(self._settings.hnsw_ef_search, 2 * count))
+        ef_search = min(MAX_EF_SEARCH, self._settings.hnsw_ef_search + count)
         # A scan may visit as many nodes as take the time of an exact search, which follows if it finds too few.
         visited = max(20 * count, int(model.passages / SCAN_COST))
         with self._session.locked() as connection, connection.pipeline():
