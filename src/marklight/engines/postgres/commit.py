@@ -31,12 +31,9 @@ def apply(engine: PostgresEngine, session: PostgresSession, batch: Batch) -> int
     with session.transaction():
         _lock(session, engine.address.library, batch)
         rows = write.replace_documents(session, batch)
+        states = ((item.document, item.entry.document.file) for item in rows.inserted)
+        file_states.add(session, machine, states)
         change = _change(session, batch, rows, file_states.touch(session, machine, batch.touched))
-        file_states.add(
-            session,
-            machine,
-            ((item.document, item.entry.document.file) for item in change.inserted),
-        )
         file_states.replace_failures(session, machine, _replaced(batch), batch.failures)
         nodes.add(session, change.inserted)
         added = vector_table.add_vectors(session, batch.vectors)
