@@ -19,7 +19,7 @@ from marklight.errors import StoreError
 from marklight.model import Batch, Entry
 from marklight.ports import FIELD_BOOSTS, Snapshot
 from tests.contracts.builders import commit, entry, id_of, put
-from tests.servers.postgres import PostgresServer, new_library
+from tests.servers.postgres import PostgresServer, new_library, new_server
 
 
 class Store:
@@ -174,6 +174,31 @@ def test_an_interrupted_merge_changes_nothing(
     assert store.segments() == 1
     with store.engine.snapshot() as snapshot:
         assert len(snapshot.lexical.search(["appl"], FIELD_BOOSTS, Filters(), 9)) == 5
+
+
+def test_a_server_that_is_killed_during_a_merge_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with new_server() as server, new_store(server) as store:
+        for at in range(4):
+            store.put(entry(f"{at}.md", "apple pear", f"plum w{at}"))
+        monkeypatch.setattr(lexical_merge, "MERGE_FACTOR", 2)
+
+        def kill(*_: object) -> None:
+            server.kill()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(lexical_merge, "insert_postings", kill)
+            store.commit(Batch(removed=(id_of("0.md"),)))
+        # The commit is stored; why the merge failed is a notice.
+        assert any("connection" in notice for notice in store.engine.take_notices())
+        server.start()
+        assert store.segments() == 5
+        store.matches_memory()
+        store.put(entry("5.md", "apple run"))
+        assert store.segments() == 1
+        store.matches_memory()
+        assert store.engine.check() == []
 
 
 def test_many_commits_leave_few_segments_and_no_deleted_passages(store: Store) -> None:

@@ -36,8 +36,8 @@ MERGE_FACTOR = 8
 search reads at most seven segments of each tier."""
 MAX_DELETED_SHARE, MIN_DELETED = 0.25, 200
 """Segments are rewritten when more passages are deleted than this share of the living ones, and than so many."""
-SLICE_BYTES = 4_000_000
-"""Postings that are merged at once: in memory they take 20 times as much."""
+SLICE_BYTES = 1_000_000
+"""Postings that are merged at once: in memory they take 40 times as much. A merge of 56,000 passages takes 0.7 s of processor time."""
 
 
 class SegmentSize(NamedTuple):
