@@ -29,7 +29,7 @@ from tests.surfaces.command_line import run_cli
         (["search", "x", "--after", "2026", "--after", "soon"], 2, "2026-01-31"),
         (["search", "x", "-n"], 2, "See `marklight search --help`"),
         (["search", "x", "--set", "search.fusee=1"], 2, "search.fuse"),
-        (["search", "x", "--set", "quokka=1"], 2, "model.name"),
+        (["search", "x", "--set", "quokka=1"], 2, "`marklight settings` lists all"),
         (["search", "x", "--set", "model.name=nothing-like-it"], 3, "nothing-like-it"),
         (["index", "--set", "model.name=nothing-like-it"], 3, "nothing-like-it"),
         (["serch", "x"], 2, "serch"),
