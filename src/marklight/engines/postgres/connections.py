@@ -201,11 +201,14 @@ class Connections:
         return ReportingConnection
 
     def configure(self, connection: AnyConnection) -> None:
-        """Set the search path: the library, then the schema in which pgvector is installed; and the type adapters."""
+        """Set the search path: the library, then the schema of pgvector; and the type adapters.
+
+        Without pgvector, that is the schema in which the first writer installs it, while this connection stays open.
+        """
         connection.execute(
             "SELECT set_config('search_path', quote_ident($1) || coalesce((SELECT ', ' ||"
             " quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace"
-            " WHERE e.extname = 'vector'), ''), false), set_config('jit', 'off', false)",
+            " WHERE e.extname = 'vector'), ', public'), false), set_config('jit', 'off', false)",
             [self.address.library],
         )
         adapters = connection.adapters
