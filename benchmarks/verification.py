@@ -20,7 +20,7 @@ import marklight
 from benchmarks._measure import corpus, questions, save
 from marklight import ownership
 from marklight.engines.embedded import lexical_writer, store, write
-from marklight.engines.embedded.snapshot import EmbeddedStatus
+from marklight.engines.embedded.engine import EmbeddedStatus
 from marklight.ownership import Provenance
 
 ROUNDS, SEARCHES, OPENINGS = 7, 400, 200

@@ -370,6 +370,11 @@ MAX_KEY = 255
 """Characters of a name that is stored unchanged: the limit of a file name on common file systems."""
 
 
+def normalize_key(key: str) -> str:
+    """Return a frontmatter key in lower case, as it is stored and looked up."""
+    return bounded_key(key.strip().lower())
+
+
 def bounded_key(name: str) -> str:
     """Return a name as it is stored and looked up; a name that is too long is replaced by its digest.
 

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from marklight import engines
-from marklight.engines.embedded.snapshot import EmbeddedSnapshot
+from marklight.engines.embedded.engine import EmbeddedSnapshot
 from marklight.engines.relational import links
 from marklight.model import Batch, Entry
 from marklight.ports import Engine

@@ -10,9 +10,9 @@ import pytest
 
 from marklight.answer import Filters
 from marklight.engines.embedded.engine import EmbeddedEngine
-from marklight.engines.relational import cache
-from marklight.engines.relational.cache import BoundedCache
+from marklight.engines.relational import snapshot as relational_snapshot
 from marklight.engines.relational.records import decode_texts, encode_texts
+from marklight.engines.relational.snapshot import BoundedCache
 from marklight.model import Batch, Entry, Vectors
 from marklight.ports import FIELD_BOOSTS, Snapshot
 from marklight.text import analyze
@@ -100,7 +100,7 @@ def test_more_than_the_cache_holds_can_be_read(
     engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("MAX_PASSAGES", "MAX_DOCUMENTS", "MAX_VECTORS"):
-        monkeypatch.setattr(cache, name, 2)
+        monkeypatch.setattr(relational_snapshot, name, 2)
     put(engine, entry("a.md", "apple one", "apple two", "apple", "a pear"), entry("b.md", "apple"))
     with engine.snapshot() as snapshot:
         assert everything(snapshot) == everything(snapshot)

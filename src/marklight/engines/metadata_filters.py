@@ -8,7 +8,7 @@ from typing import Any
 
 from marklight.answer import Filters
 from marklight.errors import UsageError
-from marklight.model import Document, FileState, bounded_key, digest
+from marklight.model import Document, FileState, bounded_key, digest, normalize_key
 
 MetadataPair = tuple[str, str]
 """Key and value in lower case."""
@@ -76,11 +76,6 @@ def normalize_tag(tag: str) -> str:
 
 def _tag(tag: str) -> str:
     return tag.strip().lstrip("#").strip("/").lower()
-
-
-def normalize_key(key: str) -> str:
-    """Return a frontmatter key in lower case, as it is stored."""
-    return bounded_key(key.strip().lower())
 
 
 def normalize_language(language: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from marklight.model import DocumentId, Entry, NameStrength, bounded_key
-from marklight.text import normalize
+from marklight.model import DocumentId, Entry, NameStrength
+from marklight.text import title_key
 
 DOCUMENT_SCORE, SECTION_SCORE = 1.0, 0.5
 """Scores of an exact match: the title of a document counts more than the heading of a section."""
@@ -28,11 +28,6 @@ class HeadedPassage(NamedTuple):
     ordinal: int
     headings: tuple[str, ...]
     merged: tuple[str, ...]
-
-
-def title_key(title: str) -> str:
-    """Return a title as it is stored and looked up: without case and accents, and not too long."""
-    return bounded_key(normalize(title))
 
 
 def title_entries_of(entry: Entry) -> list[TitleEntry]:

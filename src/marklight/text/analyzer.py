@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TypeVar
 
-from marklight.model import digest
+from marklight.model import bounded_key, digest
 
 MAX_WORD = 64
 """Characters of the longest word that is indexed. Longer runs are hashes or encoded data: nobody types
@@ -181,6 +181,11 @@ def bigrams(token: str) -> list[str]:
 def normalize(text: str) -> str:
     """Fold a text and collapse its white space, so that names and texts can be compared."""
     return " ".join(fold(text).split())
+
+
+def title_key(title: str) -> str:
+    """Return a title as it is stored and looked up: normalised, and not too long."""
+    return bounded_key(normalize(title))
 
 
 def fold(text: str) -> str:

@@ -46,7 +46,7 @@ from marklight.errors import StoreError
 from marklight.private_files import FOLDER_MODE, open_private, read_private, remove
 
 if TYPE_CHECKING:
-    from marklight.engines.embedded.snapshot import Parts
+    from marklight.engines.embedded.engine import Parts
 
 REBUILT = (
     "The lexical index was rebuilt, because this version of Marklight analyzes text differently;"

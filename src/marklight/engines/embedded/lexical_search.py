@@ -39,7 +39,7 @@ from marklight.errors import StoreError
 from marklight.ports import ScoredChunk, TermCoverage
 
 if TYPE_CHECKING:
-    from marklight.engines.embedded.snapshot import EmbeddedSnapshot
+    from marklight.engines.embedded.engine import EmbeddedSnapshot
     from marklight.engines.relational.filters import RowFilter
 
 Value = TypeVar("Value")

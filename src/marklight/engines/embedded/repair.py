@@ -21,7 +21,7 @@ from marklight.engines.relational.write import finish
 from marklight.model import Batch, DocumentId
 
 if TYPE_CHECKING:
-    from marklight.engines.embedded.snapshot import Parts
+    from marklight.engines.embedded.engine import Parts
 
 _LISTED = 3
 """Damaged documents that a finding lists by path, so that it fits on a line."""

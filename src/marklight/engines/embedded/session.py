@@ -14,17 +14,19 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from marklight.engines.embedded.schema import TABLES, VERSION
-from marklight.engines.relational.session import Dialect, Row
 from marklight.errors import Busy, StoreError
 from marklight.model import digest
 from marklight.private_files import create_private, is_plain_file, remove
+
+if TYPE_CHECKING:
+    from marklight.engines.relational.session import Row
 
 _FETCH_ROWS = 256
 """Rows fetched before other threads may use the connection."""
@@ -40,16 +42,23 @@ _SCHEMA_SECONDS = 5.0
 """Time limit for reading the schema: ours takes under a millisecond, a crafted one may never end."""
 
 _PAIRS = "(SELECT key, json_extract(value, '$[0]') AS {}, json_extract(value, '$[1]') AS {} FROM json_each(?))"
-_translate = Dialect(
-    [
-        ("LATERAL [", "json_each((SELECT json_group_array(value) FROM ("),
-        ("]", ")))"),
-        ("texts(?)", "json_each(?)"),
-        ("integers(?)", "json_each(?)"),
-        ("document_ids(?)", _PAIRS.format("collection", "path")),
-        ("counts(?)", _PAIRS.format("value", "count")),
-    ]
-).translate
+_REPLACEMENTS = (
+    ("LATERAL [", "json_each((SELECT json_group_array(value) FROM ("),
+    ("]", ")))"),
+    ("texts(?)", "json_each(?)"),
+    ("integers(?)", "json_each(?)"),
+    ("document_ids(?)", _PAIRS.format("collection", "path")),
+    ("counts(?)", _PAIRS.format("value", "count")),
+)
+"""What SQLite writes differently from the SQL of `engines/relational/session.py`, in the order of replacement."""
+
+
+@lru_cache(maxsize=1024)
+def _translate(sql: str) -> str:
+    """Return a statement in the SQL of SQLite; most are constants, so each is translated once."""
+    for text, replacement in _REPLACEMENTS:
+        sql = sql.replace(text, replacement)
+    return sql
 
 
 class UnknownSchema(StoreError):

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from marklight.engines.embedded.snapshot import EmbeddedSnapshot
-    from marklight.engines.relational.cache import VectorCache
+    from marklight.engines.embedded.engine import EmbeddedSnapshot
     from marklight.engines.relational.filters import RowFilter
+    from marklight.engines.relational.snapshot import VectorCache
     from marklight.engines.vector_math import BinaryVectors
     from marklight.model import Matrix, Vector
 

@@ -19,18 +19,26 @@ from marklight.engines.metadata_filters import (
     in_folders,
     matches_any_glob,
     metadata_pairs,
-    normalize_key,
     normalize_language,
     normalize_tag,
     required_pairs,
     time_bounds,
     timestamp,
 )
-from marklight.engines.names import title_entries_of, title_key
+from marklight.engines.names import title_entries_of
 from marklight.levels import entry_levels
-from marklight.model import Chunk, Counts, Document, DocumentId, Failure, Heading, Section
+from marklight.model import (
+    Chunk,
+    Counts,
+    Document,
+    DocumentId,
+    Failure,
+    Heading,
+    Section,
+    normalize_key,
+)
 from marklight.ports import IndexedFile, PathRange, ScoredChunk
-from marklight.text import matches_phrases
+from marklight.text import matches_phrases, title_key
 
 
 @dataclass(frozen=True, slots=True)

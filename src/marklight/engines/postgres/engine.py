@@ -16,7 +16,7 @@ from marklight.engines.postgres.server_errors import MissingLibrary
 from marklight.engines.postgres.session import PostgresSession, open_snapshot
 from marklight.engines.postgres.snapshot import PostgresSnapshot
 from marklight.engines.postgres.writers import Writers
-from marklight.engines.relational.cache import Caches
+from marklight.engines.relational.snapshot import Caches
 from marklight.errors import Busy, ConnectionLost, ReadOnly, StoreError
 from marklight.model import Batch
 from marklight.ports import Snapshot

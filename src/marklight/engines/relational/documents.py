@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.answer import Filters, Level
-from marklight.engines.names import title_key
 from marklight.engines.relational import records
-from marklight.engines.relational.session import Session
 from marklight.model import Chunk, Document, DocumentId, FileState, Heading, Section
 from marklight.ports import IndexedFile, PathRange, ScoredChunk
+from marklight.text import title_key
 
 if TYPE_CHECKING:
+    from marklight.engines.relational.session import Session
     from marklight.engines.relational.snapshot import RelationalSnapshot
 
 GIVEN_DOCUMENTS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from marklight.answer import Filters
 from marklight.engines.metadata_filters import (
@@ -18,9 +18,11 @@ from marklight.engines.metadata_filters import (
     time_bounds,
 )
 from marklight.engines.relational.records import decode_texts, raises_damaged
-from marklight.engines.relational.session import Session
 from marklight.model import DocumentId
 from marklight.text import has_words, matches_phrases, phrase_terms
+
+if TYPE_CHECKING:
+    from marklight.engines.relational.session import Session
 
 MAX_DOCUMENTS_COUNTED = 1_000
 """Documents whose passages are counted exactly, which takes a millisecond; counting more takes longer than a search."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from marklight.engines.names import LinkCandidate, resolve_link
 from marklight.engines.relational import records
 from marklight.engines.relational.documents import GIVEN_DOCUMENTS, document_row
 from marklight.engines.relational.records import decode_texts
-from marklight.engines.relational.session import Row, Session
 from marklight.model import DocumentId, NameStrength, ResolvedLink
+
+if TYPE_CHECKING:
+    from marklight.engines.relational.session import Row, Session
 
 _LINKS = f"SELECT d.collection, d.path, {records.LINK} FROM links l JOIN documents d ON d.row = l.document"
 _ORDER = "ORDER BY d.collection, d.path, l.row"

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from marklight.engines.relational.documents import GIVEN_DOCUMENTS, document_facts
 from marklight.engines.relational.records import encode_json
-from marklight.engines.relational.session import Session
 from marklight.model import DocumentId, Entry, ResolvedLink
 
 if TYPE_CHECKING:
+    from marklight.engines.relational.session import Session
     from marklight.engines.relational.snapshot import RelationalSnapshot
 
 _NEIGHBOURS = (

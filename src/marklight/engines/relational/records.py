@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from marklight.answer import Level
-from marklight.engines.relational.session import Row
 from marklight.errors import StoreError
 from marklight.model import (
     Chunk,
@@ -23,6 +22,9 @@ from marklight.model import (
     NameStrength,
     Section,
 )
+
+if TYPE_CHECKING:
+    from marklight.engines.relational.session import Row
 
 CHUNK = (
     "c.id, d.collection, d.path, c.ordinal, c.title, c.headings, c.anchor, c.first_line,"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from marklight.engines import names
 from marklight.engines.metadata_filters import timestamp
 from marklight.engines.relational import links, vocabulary
 from marklight.engines.relational.records import decode_texts
-from marklight.engines.relational.session import Row, Session
 from marklight.engines.relational.write import TITLE_COLUMNS
 from marklight.text import vocabulary_fingerprint
+
+if TYPE_CHECKING:
+    from marklight.engines.relational.session import Row, Session
 
 UNUSED = "NOT EXISTS (SELECT 1 FROM chunks c WHERE c.digest = vectors.digest)"
 """SQL condition: no passage uses the vector."""

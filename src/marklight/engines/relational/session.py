@@ -3,7 +3,8 @@
 The package writes each statement once, in SQL that SQLite runs and PostgreSQL runs after a few replacements. Rules:
 
 - Parameters are `?`, unnumbered. A parameter is a text, an integer, a float, bytes, None, or a `list`, which is one parameter.
-- Lists are read by table functions: `texts(?) t`, `integers(?) t`, `document_ids(?) t` and `counts(?) t` (see `Dialect`). They always have an alias.
+- Lists are read by table functions, always with an alias: `texts(?) t` and `integers(?) t` with the columns `key` and `value`,
+  `document_ids(?) t` with `key`, `collection` and `path`, and `counts(?) t` with `value` and `count`. `key` is the position, from 0.
 - `CROSS JOIN b ON …` fixes the join order in SQLite: the table on the left is the outer loop. It means `JOIN b ON …`.
 - `CROSS JOIN LATERAL [SELECT … AS value …] n ON true` joins each row with the integers of a query that refers to it, mostly with a LIMIT.
 - `any_glob(path, ?)` is true if one of a list of globs matches, as `metadata_filters.matches_any_glob` defines it.
@@ -16,13 +17,9 @@ The package writes each statement once, in SQL that SQLite runs and PostgreSQL r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any, Protocol
 
 Row = tuple[Any, ...]
-
-_STATEMENTS = 1024
-"""Statements whose translation is cached: those of this package are about 100, and conditions of filters vary."""
 
 
 class Session(Protocol):
@@ -60,26 +57,3 @@ class Session(Protocol):
 
         They may have gaps where several transactions write at once, and are never given twice.
         """
-
-
-class Dialect:
-    """Replacements that turn the shared SQL into that of one database; each statement is translated once.
-
-    The table functions have these columns; `key` is the position in the list, from 0:
-
-    - `texts(?)`: `key`, `value`, from a list of texts
-    - `integers(?)`: `key`, `value`, from a list of integers
-    - `document_ids(?)`: `key`, `collection`, `path`, from a list of `DocumentId`
-    - `counts(?)`: `value`, `count`, from a list of pairs of a text and an integer
-    """
-
-    def __init__(self, replacements: Sequence[tuple[str, str]]) -> None:
-        """Take literal texts and what replaces them, in this order, such as `("texts(?)", "json_each(?)")`."""
-        self._replacements = tuple(replacements)
-        self.translate = lru_cache(maxsize=_STATEMENTS)(self._translate)
-        """Return a statement in the SQL of the database."""
-
-    def _translate(self, sql: str) -> str:
-        for text, replacement in self._replacements:
-            sql = sql.replace(text, replacement)
-        return sql

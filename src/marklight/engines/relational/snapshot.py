@@ -1,24 +1,126 @@
-"""Snapshot of a relational database: readers over one transaction, built on first use, with metadata and status."""
+"""Snapshot of a relational database: readers over one transaction, built on first use, and the rows that they cache.
+
+Snapshots of the same commit share a cache, so that a search does not read again what the one before it read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from marklight.answer import Filters
 from marklight.engines.relational import records
-from marklight.engines.relational.cache import Caches
-from marklight.engines.relational.session import Session
-from marklight.model import Counts, DocumentId, Failure, FileState
+from marklight.model import Counts, DocumentId, Failure, FileState, normalize_key
 from marklight.once import once
 
 if TYPE_CHECKING:
     from marklight.engines.relational.contents import RelationalContents
-    from marklight.engines.relational.documents import RelationalDocuments
+    from marklight.engines.relational.documents import (
+        DocumentFacts,
+        RelationalDocuments,
+        StoredPassage,
+    )
     from marklight.engines.relational.filters import RowFilter
     from marklight.engines.relational.links import RelationalLinks
-    from marklight.engines.relational.vocabulary import RelationalVocabulary
+    from marklight.engines.relational.session import Session
+    from marklight.engines.relational.vocabulary import RelationalVocabulary, TermVectors
+
+
+MAX_PASSAGES, MAX_DOCUMENTS, MAX_VECTORS = 4096, 8192, 16384
+"""Most cached entries of each kind, some 15 MB together. Half of the passages that a search reads were read by
+one of the hundred searches before it (benchmarks/searching.py, 19,415 passages)."""
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class BoundedCache(Generic[Key, Value]):
+    """Values by key, all dropped at once when they become too many.
+
+    Needs no lock: entries are added to the dictionary or it is replaced; none is ever removed.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._known: dict[Key, Value] = {}
+
+    def known(self, keys: Iterable[Key]) -> dict[Key, Value]:
+        """Return the cached ones."""
+        known = self._known
+        return {key: known[key] for key in keys if key in known}
+
+    def get(
+        self, keys: Collection[Key], read: Callable[[list[Key]], Mapping[Key, Value]]
+    ) -> dict[Key, Value]:
+        """Return the values that exist; only those that are not cached are read."""
+        known = self.known(keys)
+        if len(known) == len(keys):
+            return known
+        fresh = read([key for key in keys if key not in known])
+        self.add(fresh)
+        return {**known, **fresh}
+
+    def add(self, fresh: Mapping[Key, Value]) -> None:
+        """Cache values that were read."""
+        known = self._known
+        if len(known) + len(fresh) > self._size:
+            known = self._known = {}
+        if len(fresh) <= self._size:
+            known.update(fresh)
+
+
+class VectorCache(NamedTuple):
+    """Passages of the rows of one vector file, both ways."""
+
+    ids: BoundedCache[int, tuple[str, ...]]
+    places: BoundedCache[str, int]
+
+
+class SnapshotCache:
+    """Rows read by the snapshots of one generation."""
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
+        self.passages: BoundedCache[str, StoredPassage] = BoundedCache(MAX_PASSAGES)
+        self.documents: BoundedCache[DocumentId, DocumentFacts] = BoundedCache(MAX_DOCUMENTS)
+        self.ids: BoundedCache[int, str] = BoundedCache(MAX_VECTORS)
+        """Ids of passages by row."""
+        self._degrees: dict[int, BoundedCache[DocumentId, int]] = {}
+        self._vectors: dict[tuple[int, int], VectorCache] = {}
+
+    def degrees_up_to(self, limit: int) -> BoundedCache[DocumentId, int]:
+        """Return the cache of degrees counted up to a limit."""
+        return self._degrees.setdefault(limit, BoundedCache(MAX_DOCUMENTS))
+
+    def of_vectors(self, model_row: int, epoch: int) -> VectorCache:
+        """Return the cache of a vector file."""
+        new = VectorCache(BoundedCache(MAX_VECTORS), BoundedCache(MAX_VECTORS))
+        return self._vectors.setdefault((model_row, epoch), new)
+
+
+class Caches:
+    """Caches of the newest generation that an engine has read."""
+
+    def __init__(self) -> None:
+        self.term_vectors: dict[str, TermVectors] = {}
+        """Term vectors by model."""
+        self._snapshots: dict[str, SnapshotCache] = {}
+
+    def of(self, library: str, generation: int) -> SnapshotCache:
+        """Return the cache of a generation of a library; that of the newest one is kept."""
+        last = self._snapshots.get(library)
+        if last and last.generation == generation:
+            return last
+        cache = SnapshotCache(generation)
+        if last is None or last.generation < generation:
+            self._snapshots[library] = cache
+        return cache
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self.term_vectors.clear()
+        self._snapshots.clear()
 
 
 class RelationalSnapshot:
@@ -109,14 +211,10 @@ class RelationalMetadata:
         return count_matching(self._session, self._snapshot.row_filter(filters))
 
     def has_key(self, key: str) -> bool:
-        from marklight.engines.metadata_filters import normalize_key
-
         known = "SELECT 1 FROM metadata WHERE key = ? LIMIT 1"
         return bool(self._session.value(known, [normalize_key(key)]))
 
     def values(self, key: str, limit: int) -> Mapping[str, int]:
-        from marklight.engines.metadata_filters import normalize_key
-
         rows = self._session.all(
             "SELECT value, count(*) FROM metadata WHERE key = ? GROUP BY value"
             " ORDER BY 2 DESC, 1 LIMIT ?",

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.engines.metadata_filters import (
     clamp_times,
@@ -27,9 +27,11 @@ from marklight.engines.relational.records import (
     encode_record,
     encode_texts,
 )
-from marklight.engines.relational.session import Session
 from marklight.levels import entry_levels
 from marklight.model import Batch, Document, DocumentId, Entry, FileState
+
+if TYPE_CHECKING:
+    from marklight.engines.relational.session import Session
 
 TITLE_COLUMNS = "document, title, first, last, score"
 """Columns of a title or heading, in the order of `names.TitleEntry`."""
