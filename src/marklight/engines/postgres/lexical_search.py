@@ -35,8 +35,8 @@ from marklight.ports import ScoredChunk, TermCoverage
 
 if TYPE_CHECKING:
     from marklight.engines.postgres.session import PostgresSession
-    from marklight.engines.relational.cache import SnapshotCache
     from marklight.engines.relational.filters import RowFilter
+    from marklight.engines.relational.snapshot import SnapshotCache
 
 _SEGMENTS = """
 SELECT s.id, k.id IS NOT NULL, s.analyzer, s.net_passages, s.net_lengths,
