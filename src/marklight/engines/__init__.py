@@ -229,7 +229,7 @@ def _open_server(address: EngineAddress, settings: ServerSettings) -> Engine:
     try:
         for package in ("psycopg", *(["qdrant_client"] if address.vectors else [])):
             import_module(package)
-        module = import_module("marklight.engines.postgres.engine")
+        from marklight.engines.postgres.engine import PostgresEngine
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("marklight"):
             raise
@@ -237,5 +237,4 @@ def _open_server(address: EngineAddress, settings: ServerSettings) -> Engine:
             f"The engine {address} needs the package {error.name}, which is not installed",
             f'Install it with: pip install "marklight[{extra}]"',
         ) from None
-    engine: Engine = module.PostgresEngine(address, settings)
-    return engine
+    return PostgresEngine(address, settings)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from marklight.ports.contents import INCOMPLETE, ContentReader
 from marklight.ports.documents import DocumentReader, IndexedFile, PathRange, ScoredChunk
-from marklight.ports.engine import Engine, Snapshot, StatusReader
+from marklight.ports.engine import INCOMPLETE, Engine, Snapshot, StatusReader
 from marklight.ports.lexical import FIELD_BOOSTS, FULL_COVERAGE, LexicalReader, TermCoverage
 from marklight.ports.links import LinkReader
 from marklight.ports.metadata import MetadataReader
@@ -27,7 +26,6 @@ __all__ = [
     "FULL_COVERAGE",
     "INCOMPLETE",
     "VOCABULARY_SIZE",
-    "ContentReader",
     "DocumentReader",
     "Embedder",
     "Engine",

@@ -7,9 +7,6 @@ from typing import Protocol
 
 from marklight.model import Entry, Vectors
 
-INCOMPLETE = "copy"
-"""Manifest key: not empty while a copy into the index is incomplete."""
-
 
 class ContentReader(Protocol):
     """Everything that commits have stored; the iterators hold a bounded number of documents or rows in memory."""

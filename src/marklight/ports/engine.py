@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from marklight.model import Batch, Counts, DocumentId, Failure
-from marklight.ports.contents import ContentReader
 from marklight.ports.documents import DocumentReader
 from marklight.ports.lexical import LexicalReader
 from marklight.ports.links import LinkReader
 from marklight.ports.metadata import MetadataReader
 from marklight.ports.vectors import VectorReader
 from marklight.ports.vocabulary import VocabularyReader
+
+if TYPE_CHECKING:
+    from marklight.ports.contents import ContentReader
+
+INCOMPLETE = "copy"
+"""Manifest key: not empty while a copy into the index is incomplete."""
 
 
 class StatusReader(Protocol):
