@@ -15,14 +15,15 @@ from psycopg import sql
 from marklight.engines.postgres import vector_table
 from marklight.engines.postgres.connections import Connections, ServerAddress
 from marklight.engines.postgres.session import PostgresSession
-from marklight.engines.postgres.vector_codec import (
+from marklight.engines.postgres.vector_table import (
     Packed,
     PackedDumper,
+    add_term_vectors,
+    add_vectors,
     pack_integers,
     pack_vector,
     unpack,
 )
-from marklight.engines.postgres.vector_table import add_term_vectors, add_vectors
 from marklight.errors import StoreError
 from marklight.model import Vectors
 from tests.servers.postgres import shared_server

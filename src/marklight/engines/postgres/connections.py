@@ -22,7 +22,7 @@ from marklight.engines.postgres.text_codec import (
     UnescapingBinaryLoader,
     UnescapingLoader,
 )
-from marklight.engines.postgres.vector_codec import Packed, PackedDumper
+from marklight.engines.postgres.vector_table import Packed, PackedDumper
 from marklight.errors import Busy, ConnectionLost, StoreError
 
 MAX_CONNECTIONS = 12

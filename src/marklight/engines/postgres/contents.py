@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from marklight.engines.postgres.vector_codec import unpack
-from marklight.engines.postgres.vector_table import STORED
+from marklight.engines.postgres.vector_table import STORED, unpack
 from marklight.engines.relational.contents import RelationalContents
 from marklight.model import DocumentId, FileState
 

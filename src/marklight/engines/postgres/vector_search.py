@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.answer import Filters
 from marklight.engines.postgres.statements import translate
-from marklight.engines.postgres.vector_codec import pack_integers, pack_vector, unpack
 from marklight.engines.postgres.vector_index import index_name, unit_halfvec
-from marklight.engines.postgres.vector_table import STORED
+from marklight.engines.postgres.vector_table import STORED, pack_integers, pack_vector, unpack
 from marklight.model import DocumentId
 from marklight.ports import Pending, ScoredChunk
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from qdrant_client import grpc as api
 
-from marklight.engines.postgres.vector_codec import unpack
+from marklight.engines.postgres.vector_table import unpack
 from marklight.engines.qdrant.points import (
     COMPARED,
     LOOKED_UP,

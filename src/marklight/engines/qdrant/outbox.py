@@ -10,7 +10,7 @@ import numpy as np
 
 from marklight.engines.lexical import document_terms, passage_terms
 from marklight.engines.metadata_filters import metadata_pairs, timestamp
-from marklight.engines.postgres.vector_codec import pack_integers
+from marklight.engines.postgres.vector_table import pack_integers
 from marklight.engines.qdrant.points import document_labels, microseconds, passage_labels
 from marklight.engines.qdrant.terms import FIELDS, PassageTerms, passage_vector_terms
 
