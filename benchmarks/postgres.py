@@ -97,6 +97,10 @@ def queries(documents: Sequence[Entry]) -> dict[str, list[list[str]]]:
             for _ in range(QUERIES)
         ],
         "five common": [chance.sample(common, 5) for _ in range(QUERIES)],
+        "mixed, filtered": [
+            [chance.choice(common), *chance.sample(middle, 2)] for _ in range(QUERIES)
+        ],
+        "a pasted page of 300 terms": [chance.sample(list(frequencies), 300) for _ in range(10)],
     }
 
 
@@ -118,12 +122,12 @@ def milliseconds(work: Callable[[Any], object], inputs: Sequence[Any]) -> dict[s
     return {"p50_ms": statistics.median(took), "p95_ms": took[int(0.95 * len(took))]}
 
 
-def search(engine: Engine) -> Callable[[list[str]], object]:
+def search(engine: Engine, filters: Filters) -> Callable[[list[str]], object]:
     """Return a function that searches in a new snapshot, as every query does."""
 
     def run(terms: list[str]) -> object:
         with engine.snapshot() as snapshot:
-            return snapshot.lexical.search(terms, FIELD_BOOSTS, Filters(), LIMIT)
+            return snapshot.lexical.search(terms, FIELD_BOOSTS, filters, LIMIT)
 
     return run
 
@@ -151,20 +155,27 @@ def keyword(server: PostgresServer, place: Path, documents: list[Entry]) -> dict
     figures["bytes per passage"]["plain table"] = plain_bytes / count
     figures["search"] = {}
     for name, terms in wanted.items():
-        run = search(postgres)
+        filters = Filters(collections=("kubernetes",)) if "filtered" in name else Filters()
+        run = search(postgres, filters)
 
         def cold(given: list[str], run: Callable[[list[str]], object] = run) -> object:
             postgres.lexical.cache.clear()  # type: ignore[attr-defined]
             return run(given)
 
         found = {
-            "embedded": milliseconds(search(embedded), [*terms, *terms]),
+            "embedded": milliseconds(search(embedded, filters), [*terms, *terms]),
             "postgres, nothing cached": milliseconds(cold, terms),
             "postgres, cached": milliseconds(run, [*terms, *terms]),
             "plain table": milliseconds(plain_search(server), terms),
         }
         ratio = found["postgres, cached"]["p50_ms"] / found["embedded"]["p50_ms"]
         figures["search"][name] = {**found, "postgres over embedded": ratio}
+    figures["first search of an engine"] = {
+        "postgres": milliseconds(lambda terms: first_search(address, terms), wanted["mixed"][:9]),
+        "embedded": milliseconds(
+            lambda terms: first_search(place / "embedded", terms), wanted["mixed"][:9]
+        ),
+    }
     changed = random.Random(5).sample(documents, 30)
     figures["commit of one document"] = {
         "postgres": milliseconds(lambda entry: change(postgres, entry), changed),
@@ -173,6 +184,12 @@ def keyword(server: PostgresServer, place: Path, documents: list[Entry]) -> dict
     postgres.close()
     embedded.close()
     return figures
+
+
+def first_search(address: str | Path, terms: list[str]) -> None:
+    engine = engines.open(address)
+    search(engine, Filters())(terms)
+    engine.close()
 
 
 def change(engine: Engine, entry: Entry) -> None:

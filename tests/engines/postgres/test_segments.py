@@ -238,6 +238,27 @@ def test_passages_of_documents_are_found_whatever_their_order() -> None:
     assert passages.of_documents(np.array([], np.int64)).tolist() == [False] * 4
 
 
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 30), st.integers(0, 9)), max_size=12, unique_by=lambda x: x[0]
+    ),
+    st.sets(st.integers(0, 30)),
+)
+def test_masks_select_what_is_in_a_list(pairs: list[tuple[int, int]], chosen: set[int]) -> None:
+    pairs.sort()
+    rows, documents = (
+        np.array(column, np.int64) for column in ([r for r, _ in pairs], [d for _, d in pairs])
+    )
+    passages = Passages(rows, documents, np.zeros((len(FIELDS), len(pairs)), np.uint8))
+    numbers = np.array(sorted(chosen), np.int64)
+    assert passages.of_rows(numbers).tolist() == [row in chosen for row, _ in pairs]
+    assert passages.of_documents(numbers).tolist() == [own in chosen for _, own in pairs]
+    offsets, known = passages.offsets(numbers)
+    assert (
+        rows[offsets].tolist() == numbers[known].tolist() == sorted(chosen & {r for r, _ in pairs})
+    )
+
+
 @given(st.binary(max_size=200), st.integers(0, 200), st.binary(max_size=8))
 def test_damaged_bytes_are_reported_and_never_read_as_postings(
     garbage: bytes, at: int, patch: bytes

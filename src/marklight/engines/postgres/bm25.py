@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from marklight.engines.lexical import K1, PHRASE_FIELDS, WHOLE, B, idf
 from marklight.engines.postgres.posting_blocks import Postings
-from marklight.engines.postgres.segments import FIELDS, LENGTHS, Ints, Passages
+from marklight.engines.postgres.segments import FIELDS, LENGTHS, Ints, Passages, contains
 
 SCORE_DIGITS = 4
 """Decimals of a score: summing the same numbers in another order changes later ones, which must not change ranks."""
@@ -249,15 +249,6 @@ def held_terms(
     in_title = np.zeros((len(offsets), len(terms)), bool)
     for column, term in enumerate(terms):
         if postings := get(segment, term):
-            anywhere[:, column] = _contains(postings.of(_WHOLE), offsets)
-            in_title[:, column] = _contains(postings.of(_TITLE), offsets)
+            anywhere[:, column] = contains(postings.of(_WHOLE), offsets)
+            in_title[:, column] = contains(postings.of(_TITLE), offsets)
     return anywhere, in_title
-
-
-def _contains(ascending: Ints, values: Ints) -> Mask:
-    """Return which values a sorted array contains."""
-    if not len(ascending):
-        return np.zeros(len(values), bool)
-    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
-    found: Mask = ascending[at] == values
-    return found

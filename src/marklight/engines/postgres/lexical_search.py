@@ -26,7 +26,6 @@ from marklight.engines.postgres.segments import (
     FIELDS,
     NO_ROWS,
     DamagedSegment,
-    Ints,
     Passages,
     term_key,
 )
@@ -98,6 +97,7 @@ class PostgresLexicalReader:
         self._passages = 0
         self._totals: tuple[int, ...] = ()
         self._last = _LastSearch((), 0, [])
+        self._last_masks: tuple[RowFilter, list[bm25.Mask | None]] | None = None
         self._rows: dict[str, int] = {}
         """Rows of passages that this reader returned, by id."""
 
@@ -128,7 +128,7 @@ class PostgresLexicalReader:
             terms,
             boosts,
             postings.get,
-            [_mask(segment, rows) for segment in segments],
+            self._masks(rows),
             limit,
         )
         return self._named(best, limit)
@@ -177,11 +177,30 @@ class PostgresLexicalReader:
     def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> list[int]:
         """Return the rows of all passages with all of these terms in one field, in no order."""
         postings = self._postings(terms)
+        segments = self._open()
         found = [
-            bm25.rows_with_all(segment, terms, postings.get, _mask(segment, rows))
-            for segment in self._open()
+            bm25.rows_with_all(segment, terms, postings.get, mask)
+            for segment, mask in zip(segments, self._masks(rows), strict=True)
         ]
         return np.concatenate(found).tolist() if found else []
+
+    def _masks(self, rows: RowFilter | None) -> list[bm25.Mask | None]:
+        """Return which passages of each segment match a filter, None for all; those of the last filter are kept."""
+        segments = self._open()
+        if rows is None:
+            return [None] * len(segments)
+        last = self._last_masks  # another thread may replace it meanwhile
+        if last is None or last[0] is not rows:
+            numbers = np.unique(np.array(rows.rows, np.int64))
+            inside = [
+                each.passages.of_rows(numbers)
+                if rows.column == "row"
+                else each.passages.of_documents(numbers)
+                for each in segments
+            ]
+            last = rows, [~mask if rows.exclude else mask for mask in inside]
+            self._last_masks = last
+        return last[1]
 
     def _named(self, best: Sequence[tuple[int, float]], limit: int) -> list[ScoredChunk]:
         """Return the results with their ids, equal scores ordered by id."""
@@ -323,16 +342,6 @@ class _TermPostings:
 
     def get(self, segment: bm25.Segment, term: str) -> bm25.KeyedPostings | None:
         return self._found.get((segment.id, self._keys[term]))
-
-
-def _mask(segment: bm25.Segment, rows: RowFilter | None) -> bm25.Mask | None:
-    """Return which passages of a segment match a filter; None for all."""
-    if rows is None:
-        return None
-    numbers: Ints = np.array(rows.rows, np.int64)
-    passages = segment.passages
-    inside = passages.of_rows(numbers) if rows.column == "row" else passages.of_documents(numbers)
-    return ~inside if rows.exclude else inside
 
 
 def _selected(terms: Sequence[str], held: bytes) -> list[str]:

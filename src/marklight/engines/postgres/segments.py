@@ -44,6 +44,15 @@ class Passage(NamedTuple):
     terms: Mapping[str, Sequence[str]]
 
 
+def contains(ascending: Ints, values: Ints) -> NDArray[np.bool_]:
+    """Return which values a sorted array contains."""
+    if not len(ascending):
+        return np.zeros(len(values), bool)
+    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    found: NDArray[np.bool_] = ascending[at] == values
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Passages:
     """The passages of a segment, ordered by row."""
@@ -91,7 +100,9 @@ class Passages:
         return self.documents[order], order
 
     def of_documents(self, documents: Ints) -> NDArray[np.bool_]:
-        """Return a mask of the passages of some documents."""
+        """Return a mask of the passages of some documents, given in ascending order."""
+        if len(documents) > len(self):
+            return contains(documents, self.documents)
         every, order = self._by_document
         begin = np.searchsorted(every, documents, "left")
         end = np.searchsorted(every, documents, "right")
@@ -106,18 +117,17 @@ class Passages:
         return mask
 
     def of_rows(self, rows: Ints) -> NDArray[np.bool_]:
-        """Return a mask of the passages with these rows."""
+        """Return a mask of the passages with these rows, given in ascending order."""
+        if len(rows) > len(self):
+            return contains(rows, self.rows)
         mask = np.zeros(len(self), bool)
         mask[self.offsets(rows)[0]] = True
         return mask
 
     def offsets(self, rows: Ints) -> tuple[Ints, NDArray[np.bool_]]:
         """Return the offsets of those rows that the segment has, and a mask of them."""
-        if not len(self):
-            return np.empty(0, np.int64), np.zeros(len(rows), bool)
-        at = np.searchsorted(self.rows, rows)
-        known = self.rows[np.minimum(at, len(self) - 1)] == rows
-        return at[known], known
+        known = contains(self.rows, rows)
+        return np.searchsorted(self.rows, rows[known]), known
 
 
 @dataclass(frozen=True, eq=False)
