@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from marklight.errors import ReadOnly, StoreError
+from marklight.library.embedding_worker import EmbeddingWorker
 from tests.library.conftest import PAGES, paths
 from tests.making import library, write
 from tests.servers.postgres import PostgresServer, new_server
@@ -69,6 +70,20 @@ def test_a_reader_only_searches(server: PostgresServer, indexed: Path) -> None:
             lib.index()
     assert refused(server, "ben", "DELETE FROM docs.documents")
     assert refused(server, "ben", "UPDATE docs.state SET generation = 0")
+
+
+def test_a_worker_embeds(server: PostgresServer, indexed: Path) -> None:
+    write(indexed, {"lion.md": "# Lion\n\nA lion has a mane.\n"})
+    queue = {"embed": "workers"}
+    with library(indexed, engine=address(server, "ann"), queue=queue) as lib:
+        report = lib.index()
+        assert report.index.pending == 1
+        assert lib.status()["queue"]["waiting"] == 1
+    with library(indexed, engine=address(server, "embedder"), queue=queue) as lib:
+        EmbeddingWorker(lib, print).run(drain=True)
+        status = lib.status()
+        assert (status["pending"], status["queue"]["waiting"]) == (0, 0)
+    (indexed / "lion.md").unlink()
 
 
 @pytest.mark.usefixtures("indexed")

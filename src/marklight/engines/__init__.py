@@ -143,7 +143,7 @@ class QueueSettings:
     """The queue of passages to embed, in PostgreSQL, and the workers that take from it."""
 
     embed: str = "here"
-    """Process that embeds new passages: `here` (the one that indexes them) or `workers` (processes of the command `worker`)."""
+    """Process that embeds new passages: `here` (the one that indexes them) or `workers` (`marklight worker`)."""
     batch_passages: Annotated[int, Within(1, 10_000)] = 64
     """Passages that a worker takes at once."""
     lease_seconds: Annotated[float, Within(1, A_DAY_SECONDS)] = 120.0
