@@ -77,9 +77,13 @@ def test_a_folder_inside_a_library_is_no_end_of_a_copy(
             marklight.copy_index(*(tmp_path / end for end in ends))
 
 
-def test_an_index_is_not_copied_onto_itself(source: marklight.Library) -> None:
-    with pytest.raises(UsageError, match="both source and target"):
-        marklight.copy_index(source, source.engine.describe())
+def test_an_index_is_not_copied_onto_itself(
+    source: marklight.Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path / "source")
+    for same in (source.engine.describe(), "file:.marklight", "."):
+        with pytest.raises(UsageError, match="both source and target"):
+            marklight.copy_index(source, same)
 
 
 def test_nothing_is_created_for_a_source_without_an_index(tmp_path: Path) -> None:

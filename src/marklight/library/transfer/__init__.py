@@ -99,6 +99,8 @@ def open_end(
             yield End(library.engine, lambda: library.commits_engine, library)
         return
     address, machine = engines.parse_address(place), ownership.machine_id()
+    if address.folder is not None:
+        address = address._replace(folder=address.folder.expanduser().resolve())
     settings = (
         server_settings(other.settings, machine) if other else ServerSettings(machine=machine)
     )
