@@ -306,16 +306,28 @@ def same_ranking(
         }
 
 
-@pytest.mark.parametrize("kind", OPENED)
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
-@given(
+arguments = given(
     steps=steps,
     query_filters=st.lists(filters | phrase_filters, min_size=4, max_size=4),
     limit=st.integers(1, 12),
     max_exact_vectors=st.sampled_from([MAX_EXACT_VECTORS, 0]),
     max_links_resolved=st.sampled_from([links.MAX_LINKS_RESOLVED, 0]),
 )
-def test_a_filtered_search_equals_brute_force(
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@arguments
+def test_a_filtered_search_of_files_equals_brute_force(**drawn: Any) -> None:
+    compare_with_memory("embedded", **drawn)
+
+
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@arguments
+def test_a_filtered_search_of_a_server_equals_brute_force(**drawn: Any) -> None:
+    compare_with_memory("postgresql", **drawn)
+
+
+def compare_with_memory(
     kind: str,
     steps: list[tuple[Batch, int]],
     query_filters: list[Filters],
