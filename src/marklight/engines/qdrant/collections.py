@@ -20,6 +20,7 @@ from marklight.engines.qdrant.points import (
     dense_point,
     point_ids,
     portions,
+    selector,
 )
 from marklight.engines.vector_math import unit_rows
 from marklight.errors import StoreError
@@ -116,6 +117,13 @@ def upsert(cluster: Cluster, name: str, points: Sequence[Any]) -> None:
     """Write points, and wait until searches find them; existing ones are replaced."""
     for part in portions(points, POINTS_PER_REQUEST):
         cluster.write("Upsert", api.UpsertPoints(collection_name=name, wait=True, points=part))
+
+
+def delete_points(cluster: Cluster, name: str, rows: Sequence[int]) -> None:
+    """Delete points; those that do not exist are no error."""
+    for part in portions(rows, ROWS_PER_PAGE):
+        request = api.DeletePoints(collection_name=name, wait=True, points=selector(part))
+        cluster.write("Delete", request)
 
 
 def get(cluster: Cluster, name: str, rows: Sequence[int], *, vectors: bool, payload: bool) -> Any:

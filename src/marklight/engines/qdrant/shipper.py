@@ -38,7 +38,6 @@ from marklight.engines.qdrant.points import (
     integers,
     microseconds,
     portions,
-    selector,
     sparse_point,
     stored_terms,
 )
@@ -335,10 +334,8 @@ def purge(session: PostgresSession, cluster: Cluster) -> None:
             [batches],
         )
         removed = [chunk for kind, chunk, _, _ in rows if kind == REMOVE]
-        for part in portions(removed, ROWS_AT_ONCE):
-            for name in names:
-                request = api.DeletePoints(collection_name=name, wait=True, points=selector(part))
-                cluster.write("Delete", request)
+        for name in names:
+            collections.delete_points(cluster, name, removed)
         for document, date in {each[2]: each[3] for each in rows if each[0] == DATE}.items():
             if date is not None:
                 _set_dates(cluster, names, document, microseconds(date), keep=False)
