@@ -177,9 +177,9 @@ def test_closing_while_the_index_is_being_opened_leaves_nothing_open(
     lib = library(pages, engine=address)
     opening, closed, opened = threading.Event(), threading.Event(), list[Engine]()
 
-    def slowly(address: str) -> Engine:
+    def slowly(*arguments: Any) -> Engine:
         opening.set()
-        opened.append(engines_open(address))
+        opened.append(engines_open(*arguments))
         closed.wait(0.2)  # who closes meanwhile waits for this
         return opened[0]
 
@@ -187,7 +187,7 @@ def test_closing_while_the_index_is_being_opened_leaves_nothing_open(
     monkeypatch.setattr(engines, "open", slowly)
     with ThreadPoolExecutor(1) as threads:
         asking = threads.submit(lib.search, "orchard", refresh=False)
-        opening.wait()
+        assert opening.wait(60)
         lib.close()
         closed.set()
         with pytest.raises(MarklightError, match="closed"):
