@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from marklight.engines.postgres import schema
 from marklight.engines.postgres.connections import Connections, ServerAddress
 from marklight.engines.postgres.indexes import Change, LexicalIndex, VectorIndex
 from marklight.engines.postgres.jobs import JobQueue
+from marklight.engines.postgres.replicas import ReplicaReaders, primary_dsn, split_hosts
 from marklight.engines.postgres.server_errors import MissingLibrary
 from marklight.engines.postgres.session import PostgresSession, open_snapshot
 from marklight.engines.postgres.snapshot import PostgresSnapshot
@@ -54,6 +55,15 @@ class Readers(Protocol):
     def failed(self, connections: Connections) -> None:
         """Record that no snapshot could be opened on a server."""
 
+    def committed(self, session: PostgresSession) -> None:
+        """Let the next snapshots of this process see what it has just committed."""
+
+    def take_notices(self) -> list[str]:
+        """Return and clear notices about the servers that were read from."""
+
+    def status(self) -> Sequence[Mapping[str, Any]]:
+        """Return facts about each of several servers as JSON values."""
+
     def close(self) -> None:
         """Close all connections."""
 
@@ -69,6 +79,15 @@ class PrimaryReaders:
 
     def failed(self, connections: Connections) -> None:
         """Do nothing: there is no other server."""
+
+    def committed(self, session: PostgresSession) -> None:
+        """Do nothing: a commit is visible at once."""
+
+    def take_notices(self) -> list[str]:
+        return []
+
+    def status(self) -> Sequence[Mapping[str, Any]]:
+        return ()
 
     def close(self) -> None:
         self._connections.close()
@@ -92,7 +111,7 @@ class PostgresEngine:
         writing = max(1, total // 4)
         self.primary = self._connections(writing)
         self.maintenance = self._connections(_MAINTENANCE_CONNECTIONS)
-        self.readers = readers or PrimaryReaders(self._connections(max(1, total - writing)))
+        self.readers = readers or self._readers(max(1, total - writing))
         self.lexical, self.vectors = open_indexes(address, self.settings)
         self.writers = Writers(self.primary, lambda: self._prepare_indexes(self.maintenance))
         self.caches = Caches()
@@ -100,14 +119,21 @@ class PostgresEngine:
         self._notices: deque[str] = deque()
         self._read_only: bool | None = None
 
+    def _readers(self, size: int) -> Readers:
+        dsn, settings = self.address.dsn, self.settings.postgres
+        if len(split_hosts(dsn)) == 1:
+            return PrimaryReaders(self._connections(size))
+        server = ServerAddress(dsn, self.address.library)
+        return ReplicaReaders(server, settings.staleness_seconds, size, settings.connect_seconds)
+
     def _connections(self, size: int) -> Connections:
-        server = ServerAddress(self.address.dsn, self.address.library, str(self.address))
+        dsn = primary_dsn(self.address.dsn)
+        server = ServerAddress(dsn, self.address.library, str(self.address))
         wait_seconds = self.settings.postgres.connect_seconds
         return Connections(server, max_size=size, wait_seconds=wait_seconds)
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
-        self._prepare_indexes(self.readers.choose())
         opened = self._open_snapshot()
         if opened is None:
             from marklight.engines.memory import MemoryEngine
@@ -125,6 +151,7 @@ class PostgresEngine:
         for attempt in range(1, _SNAPSHOT_ATTEMPTS + 1):
             connections = self.readers.choose()
             try:
+                self._prepare_indexes(connections)
                 session, state = open_snapshot(
                     connections, self.settings.postgres.statement_seconds
                 )
@@ -135,7 +162,11 @@ class PostgresEngine:
                 raise
             except StoreError as error:
                 self.readers.failed(connections)
-                if attempt == _SNAPSHOT_ATTEMPTS or not isinstance(error, ConnectionLost):
+                # The next server may respond; a server that is alone is asked again after a lost connection only.
+                others = self.readers.choose() is not connections
+                if attempt == _SNAPSHOT_ATTEMPTS or not (
+                    others or isinstance(error, ConnectionLost)
+                ):
                     raise
         raise AssertionError("unreachable")
 
@@ -185,6 +216,10 @@ class PostgresEngine:
         return generation
 
     def _after_commit(self) -> None:
+        with suppress(
+            StoreError
+        ):  # the primary is gone, and what it committed is on no other server
+            self.readers.committed(self.writers.session)
         for index in self._indexes:
             try:
                 index.after_commit(self.maintenance)
@@ -270,7 +305,7 @@ class PostgresEngine:
                 notices.append(self._notices.popleft())
         for index in self._indexes:
             notices += index.take_notices()
-        return notices
+        return notices + self.readers.take_notices()
 
     def describe(self) -> str:
         return str(self.address)
@@ -299,11 +334,19 @@ class PostgresEngine:
                 "pgvector": pgvector,
                 "library": self.address.library,
                 "role": role,
-                "access": "read" if self.read_only() else "write",
+                "access": self._access(),
             }
             if schema.read_version(connection) is not None:
                 facts["last_write"] = session.value(_LAST_WRITE)
+        if hosts := self.readers.status():
+            facts["hosts"] = list(hosts)
         return facts
+
+    def _access(self) -> str:
+        try:
+            return "read" if self.read_only() else "write"
+        except StoreError:  # the primary does not answer, but a replica does
+            return "read"
 
     def _exists(self) -> bool:
         with self.primary.connection() as connection:
