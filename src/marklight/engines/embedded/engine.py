@@ -83,7 +83,7 @@ class EmbeddedSnapshot(RelationalSnapshot):
 
     @once
     def status(self) -> EmbeddedStatus:
-        return EmbeddedStatus(self.session)
+        return EmbeddedStatus(self)
 
     def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> Sequence[int]:
         return self.lexical.rows_with_terms(terms, rows)
@@ -92,19 +92,21 @@ class EmbeddedSnapshot(RelationalSnapshot):
 class EmbeddedStatus(RelationalStatus):
     """Counts, manifest, failures and integrity of the tables."""
 
-    _session: SqliteSession
+    def __init__(self, snapshot: EmbeddedSnapshot) -> None:
+        super().__init__(snapshot)
+        self._checked = snapshot.session
 
     def damaged_chunks(self, ids: Sequence[str]) -> set[DocumentId]:
         from marklight.engines.embedded.checksums import damaged_passages
 
-        return damaged_passages(self._session, ids)
+        return damaged_passages(self._checked, ids)
 
     def damaged_documents(self, documents: Iterable[DocumentId]) -> set[DocumentId]:
         from marklight.engines.embedded import checksums
         from marklight.engines.relational.documents import column
 
-        rows: Mapping[DocumentId, int] = column(self._session, "row", documents)
-        damaged = set(checksums.damaged_documents(self._session, list(rows.values())))
+        rows: Mapping[DocumentId, int] = column(self._checked, "row", documents)
+        damaged = set(checksums.damaged_documents(self._checked, list(rows.values())))
         return {id for id, row in rows.items() if row in damaged}
 
 

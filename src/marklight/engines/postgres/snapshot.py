@@ -77,7 +77,7 @@ class PostgresStatus(RelationalStatus):
     """Counts, manifest and remarks of the library, and the failures of this machine."""
 
     def __init__(self, snapshot: PostgresSnapshot) -> None:
-        super().__init__(snapshot.session)
+        super().__init__(snapshot)
         self._failures_session = snapshot.session
         self._machine = snapshot.engine.settings.machine
 

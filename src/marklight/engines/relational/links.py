@@ -62,7 +62,7 @@ class RelationalLinks:
     def neighbours(
         self, documents: Sequence[DocumentId], limit: int
     ) -> Mapping[DocumentId, Sequence[DocumentId]]:
-        if not is_up_to_date(self._session):
+        if not self._has_edges():
             from marklight.engines.relational import link_resolution
 
             return link_resolution.neighbours(self._session, documents, limit)
@@ -78,7 +78,7 @@ class RelationalLinks:
         return cache.get(documents, lambda missing: self._degrees(missing, limit))
 
     def _degrees(self, documents: Sequence[DocumentId], limit: int) -> Mapping[DocumentId, int]:
-        if not is_up_to_date(self._session):
+        if not self._has_edges():
             from marklight.engines.relational import link_resolution
 
             return link_resolution.degrees(self._session, documents, limit)
@@ -89,7 +89,7 @@ class RelationalLinks:
         return counts
 
     def edges(self) -> Iterator[tuple[DocumentId, DocumentId]]:
-        if not is_up_to_date(self._session):
+        if not self._has_edges():
             from marklight.engines.relational import link_resolution
 
             yield from link_resolution.edges(self._session)
@@ -101,7 +101,7 @@ class RelationalLinks:
             yield DocumentId(*row[:2]), DocumentId(*row[2:])
 
     def orphans(self) -> list[DocumentId]:
-        if not is_up_to_date(self._session):
+        if not self._has_edges():
             from marklight.engines.relational import link_resolution
 
             return link_resolution.orphans(self._session)
@@ -111,6 +111,12 @@ class RelationalLinks:
             " AND NOT EXISTS (SELECT 1 FROM edges WHERE target = d.row) ORDER BY 1, 2"
         )
         return [DocumentId(*row) for row in rows]
+
+    def _has_edges(self) -> bool:
+        cache = self._snapshot.cache
+        if cache.has_edges is None:
+            cache.has_edges = is_up_to_date(self._session)
+        return cache.has_edges
 
     def communities(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
         facts = document_facts(self._snapshot, documents)

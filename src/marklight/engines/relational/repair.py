@@ -45,7 +45,7 @@ def repair_tables(session: Session) -> list[str]:
     rebuilt = list(
         filter(None, [_repair_titles(session), _repair_terms(session), _repair_edges(session)])
     )
-    if rebuilt:
+    if findings or rebuilt:
         # A new generation, so that no reader continues with cached values.
         session.run("UPDATE state SET generation = generation + 1")
     return [*findings, *rebuilt]

@@ -86,6 +86,14 @@ class SnapshotCache:
         self.documents: BoundedCache[DocumentId, DocumentFacts] = BoundedCache(MAX_DOCUMENTS)
         self.ids: BoundedCache[int, str] = BoundedCache(MAX_VECTORS)
         """Ids of passages by row."""
+        self.counts: dict[str, Counts] = {}
+        """Counts by model."""
+        self.keys: BoundedCache[str, bool] = BoundedCache(MAX_DOCUMENTS)
+        """Frontmatter keys that exist or do not."""
+        self.manifest: Mapping[str, str] | None = None
+        self.models: Mapping[str, int] | None = None
+        self.has_edges: bool | None = None
+        """True if the edge table is up to date."""
         self._degrees: dict[int, BoundedCache[DocumentId, int]] = {}
         self._vectors: dict[tuple[int, int], VectorCache] = {}
 
@@ -168,7 +176,7 @@ class RelationalSnapshot:
 
     @once
     def status(self) -> RelationalStatus:
-        return RelationalStatus(self.session)
+        return RelationalStatus(self)
 
     def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> Sequence[int]:
         """Return the rows of all passages with all of these terms in one field, by the lexical index; some may be deleted."""
@@ -212,7 +220,10 @@ class RelationalMetadata:
 
     def has_key(self, key: str) -> bool:
         known = "SELECT 1 FROM metadata WHERE key = ? LIMIT 1"
-        return bool(self._session.value(known, [normalize_key(key)]))
+        key = normalize_key(key)
+        return self._snapshot.cache.keys.get(
+            [key], lambda keys: {each: bool(self._session.value(known, [each])) for each in keys}
+        )[key]
 
     def values(self, key: str, limit: int) -> Mapping[str, int]:
         rows = self._session.all(
@@ -237,18 +248,19 @@ class RelationalStatus:
     Damage is reported by a subclass, if the database itself does not detect it.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._counts: dict[str, Counts] = {}
+    def __init__(self, snapshot: RelationalSnapshot) -> None:
+        self._session = snapshot.session
+        self._cache = snapshot.cache
 
     def counts(self, model: str) -> Counts:
         # From counters that every commit updates: the size of the library does not matter.
-        if model not in self._counts:
+        known = self._cache.counts
+        if model not in known:
             documents, chunks, generation = self._session.all(
                 "SELECT documents, chunks, generation FROM state"
             )[0]
             embedded = "SELECT embedded FROM models WHERE name = ?"
-            self._counts[model] = Counts(
+            known[model] = Counts(
                 documents=documents,
                 chunks=chunks,
                 embedded=self._session.value(embedded, [model]) or 0,
@@ -256,16 +268,22 @@ class RelationalStatus:
                 generation=generation,
                 model=model,
             )
-        return self._counts[model]
+        return known[model]
 
     def _count_failures(self) -> int:
         return int(self._session.value("SELECT count(*) FROM failures"))
 
     def models(self) -> Mapping[str, int]:
-        return dict(self._session.all("SELECT name, embedded FROM models WHERE embedded > 0"))
+        if self._cache.models is None:
+            rows = self._session.all("SELECT name, embedded FROM models WHERE embedded > 0")
+            self._cache.models = dict(rows)
+        return dict(self._cache.models)
 
     def manifest(self) -> Mapping[str, str]:
-        return dict(self._session.all("SELECT key, value FROM manifest"))
+        if self._cache.manifest is None:
+            rows = self._session.all("SELECT key, value FROM manifest")
+            self._cache.manifest = dict(rows)
+        return dict(self._cache.manifest)
 
     @records.raises_damaged
     def failures(self) -> Sequence[Failure]:
