@@ -7,8 +7,8 @@ vectors one by one in all engines: then equal order is expected, but for passage
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,10 @@ EXACT = ("postgres.exact_below=10000000", "qdrant.exact=true")
 """Settings with which no approximate index is used."""
 TOLERANCE = 2e-4
 """Difference of two scores that counts as a tie: scores of keyword search are rounded to four decimals."""
-SERVERS = {"postgresql": new_library, "qdrant": new_fleet_library}
+SERVERS: Mapping[str, Callable[[], AbstractContextManager[str]]] = {
+    "postgresql": new_library,
+    "qdrant": new_fleet_library,
+}
 METRICS = ("ndcg@10", "success@1", "recall@10", "ece", "abstained")
 
 
