@@ -122,7 +122,9 @@ class PostgresLexical:
                     if session is None:
                         return
                     with session.transaction():
-                        rebuild(session)
+                        # Another process may have done it meanwhile.
+                        if is_outdated(session):
+                            rebuild(session)
                 self._notices.append(REBUILT)
                 self.after_commit(connections)
             self._is_prepared = True

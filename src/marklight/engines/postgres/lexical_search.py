@@ -298,8 +298,10 @@ class PostgresLexicalReader:
     def _visible(self, stored: Mapping[int, StoredSegment]) -> list[bm25.Segment]:
         if any(each.analyzer != analyzer_fingerprint() for each in stored.values()):
             raise StoreError(
-                f"Another version of Marklight wrote the lexical index of {self._session.connections.address}",
-                "Use the same version on all machines; `marklight doctor` rebuilds the index for this one",
+                f"Another version of Marklight wrote the lexical index of {self._session.connections.address},"
+                " and it could not be rebuilt now",
+                "Try again in a moment, in case another process is rebuilding it."
+                " Otherwise use the same version on all machines, or run `marklight doctor`",
             )
         self._passages = sum(each.net_passages for each in stored.values())
         lengths = [each.net_lengths for each in stored.values()]
