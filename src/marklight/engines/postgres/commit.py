@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from marklight.engines.postgres import file_states, nodes, vector_table
+from marklight.engines.postgres import file_states, vector_table
 from marklight.engines.postgres.indexes import Change, IndexedEntry
 from marklight.engines.postgres.session import PostgresSession
 from marklight.engines.postgres.text_codec import encode
@@ -35,7 +37,7 @@ def apply(engine: PostgresEngine, session: PostgresSession, batch: Batch) -> int
         file_states.add(session, machine, states)
         change = _change(session, batch, rows, file_states.touch(session, machine, batch.touched))
         file_states.replace_failures(session, machine, _replaced(batch), batch.failures)
-        nodes.add(session, change.inserted)
+        _add_nodes(session, change.inserted)
         added = vector_table.add_vectors(session, batch.vectors)
         vector_table.add_term_vectors(session, batch.concepts)
         for index in (engine.lexical, engine.vectors):
@@ -72,6 +74,43 @@ def _change(
         sorted(rows.deleted_chunks),
         sorted(column(session, "row", touched).values()),
     )
+
+
+def _add_nodes(session: PostgresSession, inserted: Iterable[IndexedEntry]) -> None:
+    """Insert the trees of new documents: document, sections, paragraphs, list items, code and tables, one row each."""
+    session.insert(
+        "nodes",
+        "document, path, parent, position, kind, headings, first_line, last_line, metadata",
+        (
+            (
+                item.document,
+                node.path,
+                node.parent or None,
+                node.position,
+                str(node.kind),
+                list(node.headings),
+                *node.lines,
+                _encode_json(node.metadata),
+            )
+            for item in inserted
+            for node in item.entry.nodes
+        ),
+    )
+
+
+def _encode_json(value: Any) -> str:
+    """Encode as JSON without characters that PostgreSQL cannot store; they are escaped as in text columns."""
+    return json.dumps(_escaped(value), allow_nan=False)
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        return encode(value)
+    if isinstance(value, dict):
+        return {encode(str(key)): _escaped(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_escaped(inner) for inner in value]
+    return value
 
 
 def without_long_paths(batch: Batch) -> tuple[Batch, int]:

@@ -24,10 +24,10 @@ _LOCK_SECONDS = 60.0
 
 
 def _create_tables() -> str:
-    from marklight.engines.postgres import job_tables, lexical_index, tables, vector_table
+    from marklight.engines.postgres import lexical_index, tables, vector_table
     from marklight.engines.qdrant import tables as qdrant_tables
 
-    modules = (tables, lexical_index, vector_table, job_tables, qdrant_tables)
+    modules = (tables, lexical_index, vector_table, qdrant_tables)
     return ";\n".join(module.TABLES for module in modules)
 
 
