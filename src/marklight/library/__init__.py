@@ -15,17 +15,10 @@ from marklight.errors import UsageError
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.ingest.recipe import Chunker
+from marklight.library import configuration
 from marklight.library.collections import CollectionFiles, scope_of
 from marklight.library.concurrency import SearchThreadPool, SingleFlight
-from marklight.library.configuration import (
-    Index,
-    Serve,
-    Terminal,
-    check_engine,
-    compose_pipeline,
-    read_settings,
-    server_settings,
-)
+from marklight.library.configuration import Index, Serve, Terminal, compose_pipeline
 from marklight.library.model_selection import ModelSelection
 from marklight.library.refresh import IndexUpdater, RefreshResult, ScanCursor
 from marklight.library.search import search as search_documents
@@ -70,11 +63,13 @@ class Library:
     ) -> None:
         self.place: Place = locate(Path(folder) if folder is not None else None)
         self._given, self._assignments = dict(given or {}), tuple(assignments)
-        self.settings: Settings = read_settings(self.place.folder, assignments, self._given)
+        self.settings: Settings = configuration.read_settings(
+            self.place.folder, assignments, self._given
+        )
         self.pipeline = compose_pipeline(self.settings)
         address, self.notice = index_address(self.place.folder, self.settings["engine"])
         self.address = engines.parse_address(address)
-        check_engine(self.settings, self.address)
+        configuration.check_engine(self.settings, self.address)
         self.history_notice = ""
         self.models = ModelSelection(self.settings)
         self.threads = SearchThreadPool()
@@ -82,6 +77,10 @@ class Library:
         self.embedding, self.embedding_commits = Lock(), Lock()
         self.repositories: Mapping[str, Repository] = {}
         """Git repositories of the collections, once they are known."""
+        self.has_documents = False
+        """True once the index was seen with documents."""
+        self.embedded_generation = 0
+        """The last generation in which nothing waited for a vector."""
         self.watcher: Watcher | None = None
         """The watcher of the files, while one runs; it may stop at any time."""
 
@@ -126,7 +125,7 @@ class Library:
         """Return the settings of an engine on a server; None for others."""
         if not self.address.is_server:
             return None
-        return server_settings(self.settings, ownership.machine_id())
+        return configuration.server_settings(self.settings, ownership.machine_id())
 
     @once
     def shared(self) -> SharedIndex | None:
@@ -198,7 +197,7 @@ class Library:
                 "Open a library with these settings",
             )
         written = (*self._assignments, *assignments)
-        return read_settings(self.place.folder, written, self._given, changed)
+        return configuration.read_settings(self.place.folder, written, self._given, changed)
 
     def pipeline_of(self, settings: Settings) -> Pipeline:
         """Return the search pipeline that some settings describe."""

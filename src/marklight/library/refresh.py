@@ -20,7 +20,7 @@ from marklight.answer import Query
 from marklight.errors import Busy, ConnectionLost, ModelServerError, NotFound, StoreError
 from marklight.library.collections import shown_folder, unlisted_notice
 from marklight.library.model_selection import EMBEDDING_MODES
-from marklight.model import Batch, DocumentId
+from marklight.model import Batch, Counts, DocumentId
 from marklight.ports import INCOMPLETE, Engine, PathRange, Progress, Snapshot
 from marklight.private_files import read_private, write_private
 from marklight.report import Report
@@ -105,6 +105,8 @@ class RefreshResult(NamedTuple):
     unread: int = 0
     """Files that changed and are not indexed yet."""
     report: Report = Report()
+    generation: int = 0
+    """Generation of the index that equals the disk, as far as it was compared; 0 if there was a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,9 @@ class IndexUpdater:
             ingest.update_communities()
         unread = [PathRange(*id) for id in report.unread[:1]]
         self.cursor.save(unread[0] if unread else diff.stopped)
-        return RefreshResult(tuple(self._notices(diff, report)), len(report.unread), report)
+        generation = 0 if diff else diff.generation
+        notices = tuple(self._notices(diff, report))
+        return RefreshResult(notices, len(report.unread), report, generation)
 
     def index_changes(
         self,
@@ -238,8 +242,9 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
     if library.shared and not library.shared.indexes_here:
         return RefreshResult(library.shared.not_indexed_notices())
     watcher = library.watcher
-    before = library.text_ingest.counts()
-    new = not before.documents
+    before = Counts() if library.has_documents else library.text_ingest.counts()
+    library.has_documents = library.has_documents or before.documents > 0
+    new = not library.has_documents
     if watcher and new:
         finished = watcher.wait_for_text()
         new = not library.text_ingest.counts().documents
@@ -256,7 +261,7 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
             watcher.notify(result.report)
         return result
 
-    nested = [] if before.generation else library.nested_libraries()
+    nested = library.nested_libraries() if new and not before.generation else []
     result = library.refreshes.run(scan, limits.wait_seconds if new else SHORT_WAIT_SECONDS)
     if result is None:
         running = watcher.progress if watcher else None
@@ -266,6 +271,11 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
     if nested:
         result = result._replace(notices=(*result.notices, *nested))
     if query is None or query.mode not in EMBEDDING_MODES or not embeds_here(library):
+        return result
+    if result.generation and result.generation == library.embedded_generation:
+        return result
+    if not library.ingest.has_pending():
+        library.embedded_generation = result.generation
         return result
     if watcher and library.ingest.counts().pending > FEW_PASSAGES:
         return result  # the watcher embeds them
