@@ -89,7 +89,8 @@ class PostgresSettings:
     """Edges of a node in the vector index (HNSW); applies to an index that is built from now on."""
     hnsw_ef_construction: Annotated[int, Within(4, 1000)] = 64
     """Candidates that are compared when a vector is added to the vector index; at least twice `hnsw_m`."""
-    hnsw_ef_search: Annotated[int, Within(1, 1000)] = 40
+    # Of the best 20 of the Kubernetes pages, 40 miss 1.6 of 100 (2.2 with a filter), and 120 miss 0.6 (1.4).
+    hnsw_ef_search: Annotated[int, Within(1, 1000)] = 120
     """Candidates beyond those requested that a search of the vector index compares; more find more and take longer."""
     staleness_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 30.0
     """Maximum time that a replica may be behind; searches leave out one that is further behind."""
