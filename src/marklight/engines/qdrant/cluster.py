@@ -24,6 +24,8 @@ LEFT_OUT_SECONDS = 5.0
 """Seconds for which a node that did not answer is asked last."""
 FIRST_TRY_SECONDS = 2.0
 """Time limit of a read if another node can answer it too: a node behind a network split never answers."""
+FIRST_WRITE_SECONDS = 5.0
+"""The same for a change, which takes longer."""
 PAUSE_SECONDS = 0.2
 """Pause before all nodes are tried again: after the loss of a node, a cluster needs a moment to notice it."""
 MAX_MESSAGE_BYTES = 256 << 20
@@ -107,7 +109,9 @@ class Cluster:
 
     def write(self, method: str, request: Any, service: str = "points") -> Any:
         """Send an idempotent change; try again, at other nodes too, while the time limit lasts."""
-        return self._call(service, method, request, [self.settings.timeout_seconds])
+        limit = self.settings.timeout_seconds
+        first = min(limit, FIRST_WRITE_SECONDS) if len(self._nodes) > 1 else limit
+        return self._call(service, method, request, [first, limit])
 
     def _call(self, service: str, method: str, request: Any, limits: Sequence[float]) -> Any:
         end = time.monotonic() + self.settings.timeout_seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from marklight.engines.lexical import analyzer_fingerprint
+from marklight.engines.postgres.server_errors import MissingLibrary
 from marklight.engines.postgres.session import PostgresSession
 from marklight.engines.postgres.vector_index import PostgresVectors
 from marklight.engines.qdrant import collections, outbox, rebuild, shipper
@@ -28,6 +30,11 @@ REBUILT = (
     "The terms in Qdrant were written again, because this version of Marklight analyzes text differently;"
     " that happens once after an update"
 )
+
+WAIT_SECONDS = 1.0
+"""Time that a search waits for a commit that is being shipped."""
+PAUSE_SECONDS = 5.0
+"""Time for which searches do not wait again after that was in vain."""
 
 
 def open_indexes(
@@ -66,31 +73,33 @@ class QdrantLexicalIndex:
 
     def __init__(self, shared: _Shared) -> None:
         self._shared = shared
-        self._is_prepared = False
-        self._has_failed = False
+        self._next_wait = 0.0
         self._notices: deque[str] = deque()
 
     def prepare(self, connections: Connections) -> None:
-        """Ship what an earlier attempt left, and rebuild the terms if another analyzer wrote them.
+        """Wait a moment for commits that are being shipped, and ship those that nobody ships.
 
-        Checked once for each process, and again after a failure.
+        A document that was replaced is not found until its commit is shipped. If that takes long, as while no node can be
+        reached, searches go on with the last generation that was shipped, and do not wait again for a while.
         """
-        if self._is_prepared and not self._has_failed:
+        if time.monotonic() < self._next_wait:
             return
-        with suppress(StoreError):
+        try:
             with connections.connection() as connection:
-                session = PostgresSession(connections, connection)
-                state = outbox.read_state(session)
-                is_behind = shipper.is_behind(session)
-            self._is_prepared = True
-            if state is not None and state.analyzer != analyzer_fingerprint():
-                with shipper.shipping(connections, wait_seconds=0.0) as own:
-                    if own is not None:
-                        rebuild.rebuild(own, self._shared.cluster)
+                backlog = shipper.read_backlog(PostgresSession(connections, connection))
+            if backlog.analyzer not in ("", analyzer_fingerprint()) and backlog.may_ship:
+                with shipper.shipping(connections, wait_seconds=0.0) as session:
+                    if session is not None:
+                        rebuild.rebuild(session, self._shared.cluster)
                         self._notices.append(REBUILT)
-            elif is_behind:
-                shipper.ship(connections, self._shared.cluster, wait_seconds=0.0)
-            self._has_failed = False
+            elif backlog.is_behind and backlog.may_ship:
+                shipper.ship(connections, self._shared.cluster, WAIT_SECONDS)
+            elif backlog.is_behind:
+                shipper.wait(connections, WAIT_SECONDS)
+        except MissingLibrary:
+            return
+        except StoreError:
+            self._next_wait = time.monotonic() + PAUSE_SECONDS
 
     def apply(self, session: PostgresSession, change: Change) -> None:
         """Write the changes of a commit to the outbox."""
@@ -105,7 +114,7 @@ class QdrantLexicalIndex:
         try:
             shipper.ship(connections, self._shared.cluster)
         except StoreError as error:
-            self._has_failed = True
+            self._next_wait = time.monotonic() + PAUSE_SECONDS
             self._notices.append(
                 f"The changes are saved, but searches do not find them yet. {error}"
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qdrant_client import grpc as api
 
@@ -104,6 +104,35 @@ def is_behind(session: PostgresSession) -> bool:
             "SELECT s.generation > coalesce((SELECT q.generation FROM qdrant_state q), 0) FROM state s"
         )
     )
+
+
+class Backlog(NamedTuple):
+    """Whether commits wait in the outbox, and whether this role may ship them."""
+
+    is_behind: bool
+    may_ship: bool
+    analyzer: str
+    """Fingerprint of the analyzer that produced the terms in Qdrant; empty if there are none."""
+
+
+def read_backlog(session: PostgresSession) -> Backlog:
+    """Return the state of the outbox, in one query."""
+    row = session.one(
+        "SELECT s.generation > coalesce(q.generation, 0), NOT pg_is_in_recovery()"
+        " AND has_table_privilege('outbox', 'DELETE'), coalesce(q.analyzer, '')"
+        " FROM state s LEFT JOIN qdrant_state q ON true"
+    )
+    return Backlog(*row) if row else Backlog(False, False, "")
+
+
+def wait(connections: Connections, wait_seconds: float) -> None:
+    """Wait until other processes have shipped everything; raise Busy if that takes longer."""
+    end = time.monotonic() + wait_seconds
+    with connections.connection() as connection:
+        while is_behind(PostgresSession(connections, connection)):
+            if time.monotonic() > end:
+                raise Busy("Commits are being written to Qdrant", "Try again in a moment")
+            time.sleep(POLL_SECONDS)
 
 
 def ship_pending(session: PostgresSession, cluster: Cluster) -> None:
