@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 
 from marklight.engines import EngineAddress, ServerSettings
 from marklight.engines.postgres import schema
 from marklight.engines.postgres.connections import Connections, ServerAddress
 from marklight.engines.postgres.indexes import Change, LexicalIndex, VectorIndex
 from marklight.engines.postgres.jobs import JobQueue
-from marklight.engines.postgres.replicas import ReplicaReaders, primary_dsn, split_hosts
+from marklight.engines.postgres.replicas import (
+    PrimaryReaders,
+    Readers,
+    ReplicaReaders,
+    primary_dsn,
+    split_hosts,
+)
 from marklight.engines.postgres.server_errors import MissingLibrary
 from marklight.engines.postgres.session import PostgresSession, open_snapshot
 from marklight.engines.postgres.snapshot import PostgresSnapshot
@@ -46,53 +52,6 @@ _SCHEMA_BYTES = (
 )
 
 
-class Readers(Protocol):
-    """Servers that searches read from: the primary alone, or replicas of it."""
-
-    def choose(self) -> Connections:
-        """Return the connections to the server for the next snapshot."""
-
-    def failed(self, connections: Connections) -> None:
-        """Record that no snapshot could be opened on a server."""
-
-    def committed(self, session: PostgresSession) -> None:
-        """Let the next snapshots of this process see what it has just committed."""
-
-    def take_notices(self) -> list[str]:
-        """Return and clear notices about the servers that were read from."""
-
-    def status(self) -> Sequence[Mapping[str, Any]]:
-        """Return facts about each of several servers as JSON values."""
-
-    def close(self) -> None:
-        """Close all connections."""
-
-
-class PrimaryReaders:
-    """Reads from one server."""
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-
-    def choose(self) -> Connections:
-        return self._connections
-
-    def failed(self, connections: Connections) -> None:
-        """Do nothing: there is no other server."""
-
-    def committed(self, session: PostgresSession) -> None:
-        """Do nothing: a commit is visible at once."""
-
-    def take_notices(self) -> list[str]:
-        return []
-
-    def status(self) -> Sequence[Mapping[str, Any]]:
-        return ()
-
-    def close(self) -> None:
-        self._connections.close()
-
-
 class PostgresEngine:
     """An index in a schema of a PostgreSQL database.
 
@@ -115,7 +74,7 @@ class PostgresEngine:
         self.lexical, self.vectors = open_indexes(address, self.settings)
         self.writers = Writers(self.primary, lambda: self._prepare_indexes(self.maintenance))
         self.caches = Caches()
-        self.queue = JobQueue(self.maintenance, self.settings.queue)
+        self.queue = JobQueue(self.maintenance, self.settings.queue, self.readers.choose)
         self._notices: deque[str] = deque()
         self._read_only: bool | None = None
 
@@ -227,6 +186,11 @@ class PostgresEngine:
                 self._notices.append(str(error))
 
     def _refuse_writing(self) -> ReadOnly:
+        if not self.readers.primary_answers():
+            return ReadOnly(
+                f"The primary server of {self.address} does not answer, so the index cannot be changed",
+                "Searches continue from replicas. Check that one of the servers is a primary, and try again",
+            )
         return ReadOnly(
             f"This role may read {self.address} but not change it",
             "Search without updating the index: --no-refresh, or use a role that may write",
@@ -260,8 +224,9 @@ class PostgresEngine:
             index.finish(session, Change(Batch(), (), (), ()), generation)
 
     def sizes(self) -> Mapping[str, int]:
-        with self.primary.connection() as connection:
-            session = PostgresSession(self.primary, connection)
+        connections = self.readers.choose()
+        with connections.connection() as connection:
+            session = PostgresSession(connections, connection)
             if schema.read_version(connection) is None:
                 return {}
             sizes: dict[str, int] = {}
@@ -318,6 +283,8 @@ class PostgresEngine:
         self.maintenance.close()
 
     def read_only(self) -> bool:
+        if not self.readers.primary_answers():
+            return True
         if self._read_only is None:
             with self.maintenance.connection() as connection:
                 row = connection.execute(_MAY_ONLY_READ, [self.address.library]).fetchone()
@@ -334,19 +301,13 @@ class PostgresEngine:
                 "pgvector": pgvector,
                 "library": self.address.library,
                 "role": role,
-                "access": self._access(),
+                "access": "read" if self.read_only() else "write",
             }
             if schema.read_version(connection) is not None:
                 facts["last_write"] = session.value(_LAST_WRITE)
         if hosts := self.readers.status():
-            facts["hosts"] = list(hosts)
+            facts["hosts"] = dict(hosts)
         return facts
-
-    def _access(self) -> str:
-        try:
-            return "read" if self.read_only() else "write"
-        except StoreError:  # the primary does not answer, but a replica does
-            return "read"
 
     def _exists(self) -> bool:
         with self.primary.connection() as connection:

@@ -6,7 +6,7 @@ differs from the index. All times are those of the server, whatever the clocks o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from marklight.engines import QueueSettings
@@ -15,6 +15,7 @@ from marklight.engines.postgres.indexes import Change
 from marklight.engines.postgres.schema import lock_key
 from marklight.engines.postgres.server_errors import MissingLibrary
 from marklight.engines.postgres.session import PostgresSession
+from marklight.errors import StoreError
 from marklight.ports.jobs import FailedJob, Job, QueueStatus
 
 MAX_SHOWN_FAILURES = 20
@@ -35,14 +36,22 @@ _LEASE_END = "now() + ?::double precision * interval '1 second'"
 class JobQueue:
     """The queue of one library. The primary server holds it; every method is a short transaction of its own."""
 
-    def __init__(self, connections: Connections, settings: QueueSettings | None = None) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        settings: QueueSettings | None = None,
+        choose_reader: Callable[[], Connections] | None = None,
+    ) -> None:
         self.connections = connections
         self.settings = settings or QueueSettings()
+        self._choose_reader = choose_reader
+        """Returns a server for the status while the primary does not answer."""
 
     @contextmanager
-    def _session(self) -> Iterator[PostgresSession]:
-        with self.connections.connection() as connection:
-            session = PostgresSession(self.connections, connection)
+    def _session(self, reader: Connections | None = None) -> Iterator[PostgresSession]:
+        connections = reader or self.connections
+        with connections.connection() as connection:
+            session = PostgresSession(connections, connection)
             with session.transaction():
                 yield session
 
@@ -179,9 +188,13 @@ class JobQueue:
             return self._status(model)
         except MissingLibrary:
             return QueueStatus()
+        except StoreError:
+            if self._choose_reader is None:
+                raise
+            return self._status(model, self._choose_reader())
 
-    def _status(self, model: str) -> QueueStatus:
-        with self._session() as session:
+    def _status(self, model: str, reader: Connections | None = None) -> QueueStatus:
+        with self._session(reader) as session:
             counts = session.one(
                 "SELECT count(*) FILTER (WHERE failed_at IS NULL AND (worker IS NULL OR leased_until < now())),"
                 " count(*) FILTER (WHERE worker IS NOT NULL AND leased_until >= now()),"

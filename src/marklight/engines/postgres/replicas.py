@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from threading import Condition, Event, Thread
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -44,6 +44,59 @@ _PROBE = (
     " extract(epoch FROM now() - pg_last_xact_replay_timestamp())::float8"
 )
 _COMMITTED = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
+
+
+class Readers(Protocol):
+    """Servers that searches read from: the primary alone, or replicas of it."""
+
+    def choose(self) -> Connections:
+        """Return the connections to the server for the next snapshot."""
+
+    def failed(self, connections: Connections) -> None:
+        """Record that no snapshot could be opened on a server."""
+
+    def committed(self, session: PostgresSession) -> None:
+        """Let the next snapshots of this process see what it has just committed."""
+
+    def take_notices(self) -> list[str]:
+        """Return and clear notices about the servers that were read from."""
+
+    def primary_answers(self) -> bool:
+        """Return false if it is known that no server accepts changes now."""
+
+    def status(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return facts about each of several servers as JSON values."""
+
+    def close(self) -> None:
+        """Close all connections."""
+
+
+class PrimaryReaders:
+    """Reads from one server."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def choose(self) -> Connections:
+        return self._connections
+
+    def failed(self, connections: Connections) -> None:
+        """Do nothing: there is no other server."""
+
+    def committed(self, session: PostgresSession) -> None:
+        """Do nothing: a commit is visible at once."""
+
+    def take_notices(self) -> list[str]:
+        return []
+
+    def primary_answers(self) -> bool:
+        return True
+
+    def status(self) -> Mapping[str, Mapping[str, Any]]:
+        return {}
+
+    def close(self) -> None:
+        self._connections.close()
 
 
 def split_hosts(dsn: str) -> list[str]:
@@ -213,29 +266,34 @@ class ReplicaReaders:
             notice, self._notice = self._notice, ""
         return [notice] if notice else []
 
-    def status(self) -> list[Mapping[str, Any]]:
-        """Return the role and the lag of each server as JSON values."""
-        self.choose()
+    def primary_answers(self) -> bool:
+        """Return true if the primary answered a probe lately."""
         with self._changed:
+            self._start_probes()
+            self._changed.wait_for(lambda: self._primary() or self._all_tried(), FIRST_SECONDS)
+            return self._primary() is not None
+
+    def status(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the role and the lag of each server as JSON values."""
+        with self._changed:
+            self._start_probes()
             self._changed.wait_for(self._all_tried, FIRST_SECONDS)
-            self._notice = ""
             primary, fresh = self._primary(), self._fresh()
-            return [self._describe(host, primary, fresh) for host in self._hosts]
+            return {host.name: self._describe(host, primary, fresh) for host in self._hosts}
 
     def _describe(
         self, host: ProbedHost, primary: ProbedHost | None, fresh: Sequence[ProbedHost]
     ) -> dict[str, Any]:
         if not host.is_reachable(time.monotonic()):
-            return {"host": host.name, "role": "unreachable", "problem": host.problem}
-        if host.role == "primary":
-            return {"host": host.name, "role": host.role}
-        behind = max(0, primary.position - host.position) if primary else None
-        seconds = 0.0 if behind == 0 else host.replayed_seconds
+            return {"role": "unreachable", "problem": host.problem}
+        if host.role == "primary" or primary is None:
+            return {"role": host.role}
+        behind = max(0, primary.position - host.position)
+        seconds = host.replayed_seconds if behind else 0.0
         return {
-            "host": host.name,
             "role": host.role,
             "searched": host in fresh,
-            **({} if behind is None else {"behind_bytes": behind}),
+            "behind_bytes": behind,
             **({} if seconds is None else {"behind_seconds": round(seconds, 1)}),
         }
 
