@@ -101,7 +101,7 @@ class PostgresVectors:
             session.run(
                 "UPDATE models m SET embedded_to = coalesce("
                 " (SELECT c.row - 1 FROM chunks c WHERE c.row > m.embedded_to AND NOT EXISTS"
-                "  (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = m.row)"
+                "  (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = m.row OFFSET 0)"
                 "  ORDER BY c.row LIMIT 1), (SELECT max(c.row) FROM chunks c), 0) WHERE m.name = ?",
                 [change.batch.vectors.model],
             )
@@ -265,6 +265,7 @@ class PostgresVectors:
             f" WITH (m = {settings.hnsw_m}, ef_construction = {settings.hnsw_ef_construction})"
             f" WHERE model = {row}"
         ).format(sql.Identifier(index_name(row)))
+        connection.execute("ANALYZE vectors (digest, model)")
         try:
             connection.execute(statement)
         except _BUILD_ERRORS:

@@ -42,7 +42,8 @@ _SETTINGS = (
     "SELECT set_config('hnsw.ef_search', $1, true), set_config('hnsw.max_scan_tuples', $2, true),"
     " set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.scan_mem_multiplier', '8', true)"
 )
-_LACKING = "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = ?)"
+_LACKING = "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = ? OFFSET 0)"
+"""OFFSET makes it a look-up for each passage: a join by statistics from before a model's vectors would compare all pairs."""
 
 
 Candidates = list[tuple[str, bytes]]
@@ -164,7 +165,7 @@ class PostgresVectorReader:
             ):
                 ids.setdefault(digest, id)
         while len(ids) < limit:
-            # In pages with a LIMIT, so that the planner follows the rows and does not compare all of them first.
+            # In pages, since several passages may have the same text.
             page = self._session.all(
                 "SELECT c.id, c.digest, c.row FROM chunks c"
                 f" WHERE c.row > ? AND {_LACKING} ORDER BY c.row LIMIT {int(limit)}",
