@@ -235,6 +235,13 @@ def test_a_difference_is_reported_and_the_target_stays_incomplete(
         assert snapshot.status.manifest()[INCOMPLETE] == "incomplete"
 
 
+def test_a_document_that_the_target_cannot_store_is_named_as_the_reason(make: Make) -> None:
+    source, target = make("memory"), make("postgresql")
+    put(source, entry("short.md", "text"), entry(f"{'long' * 600}.md", "text"))
+    with pytest.raises(StoreError, match=r"2 and 1\).*paths are too long for PostgreSQL"):
+        copy_between(source, target)
+
+
 def test_a_merge_join_pairs_equal_keys() -> None:
     pairs = merge([1, 3, 4, 9], [2, 3, 9, 10, 11], lambda value: value)
     assert [*pairs] == [(1, None), (None, 2), (3, 3), (4, None), (9, 9), (None, 10), (None, 11)]

@@ -146,7 +146,8 @@ def copy_index(
                 progress=progress,
             )
         commits = _copy_history(own, other, replace, progress)
-        return _report(own.name, other.name, transfer, started, commits=commits)
+        notices = tuple(other.engine.take_notices())
+        return _report(own.name, other.name, transfer, started, commits=commits, notices=notices)
 
 
 def _copy_history(own: End, other: End, replace: bool, progress: Progress) -> int:
@@ -223,14 +224,16 @@ def import_index(
             wait_seconds=other.wait_seconds,
             progress=progress,
         )
-        notices = tuple(_import_notices(other.library, transfer)) if other.library else ()
-        report = _report(str(path), other.name, transfer, started, notices=notices)
+        notices = list(_import_notices(other.library, transfer)) if other.library else []
+        notices += other.engine.take_notices()
+        report = _report(str(path), other.name, transfer, started, notices=tuple(notices))
         return dataclasses.replace(report, digest=archive.digest, size=path.stat().st_size)
 
 
 def _import_notices(library: Library, transfer: Transfer) -> Iterator[str]:
     """Return what of an archive does not fit a library, and what the next run does about it."""
-    if unknown := sorted(transfer.collections - library.collections.keys()):
+    unknown = sorted(transfer.collections - library.collections.keys())
+    if unknown and not library.shared:
         names = ", ".join(unknown[:MAX_NAMED]) + " and others" * (len(unknown) > MAX_NAMED)
         yield (
             f"The archive has documents of collections that this library does not have: {names};"

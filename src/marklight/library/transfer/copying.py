@@ -67,9 +67,10 @@ def copy(
             # Another version may have written the archive, with another vocabulary.
             differences = [part for part in differences if not part.startswith("term vectors")]
         if differences:
+            known = ". ".join(target.take_notices())
             raise StoreError(
                 f"The copy differs from its source in {', '.join(differences)}",
-                "Another process may have changed the target meanwhile. Run the command again",
+                known or "Another process may have changed the target. Run the command again",
             )
         target.commit(Batch(manifest={INCOMPLETE: ""}))
     return transfer
