@@ -25,13 +25,13 @@ from marklight.engines.qdrant import cluster, collections, rebuild, shipper
 from marklight.engines.qdrant.cluster import Cluster
 from marklight.engines.qdrant.filters import living_filter
 from marklight.engines.qdrant.outbox import read_state
-from marklight.engines.qdrant.server_errors import MissingCollection
+from marklight.engines.qdrant.server_errors import MissingCollection, Unreachable
 from marklight.model import Batch, FileState
 from marklight.ports import FIELD_BOOSTS, Engine
 from tests.contracts.builders import commit, embedding, entry, find, id_of, put, vector
 from tests.faults.committing import batches
 from tests.servers.proxy import Proxy
-from tests.servers.qdrant import new_fleet_library, shared_node
+from tests.servers.qdrant import free_port, new_fleet_library, shared_node
 
 EXACT = ServerSettings(qdrant=QdrantSettings(exact=True, timeout_seconds=2.0))
 KILLS = int(os.environ.get("MARKLIGHT_KILLS", "2"))
@@ -228,6 +228,26 @@ def test_commits_without_qdrant_are_shipped_later(address: str) -> None:
         assert sorted(find(snapshot, "apple")) == ["a.md", "b.md"]
 
 
+def test_a_library_that_was_never_shipped_is_an_error_not_an_empty_answer(address: str) -> None:
+    alone = address.partition("&vectors=")[0]
+    before = engines.open(alone)
+    put(before, entry("a.md", "apple"))
+    before.close()
+    with (
+        opened(f"{alone}&vectors=qdrant://127.0.0.1:{free_port()}") as engine,
+        engine.snapshot() as snapshot,
+    ):
+        for search in (
+            lambda: find(snapshot, "apple"),
+            lambda: snapshot.vectors.search(vector("q"), "m", Filters(), 9),
+            lambda: snapshot.lexical.existing_terms(["appl"]),
+        ):
+            with pytest.raises(Unreachable, match="Cannot connect to Qdrant"):
+                search()
+    with opened(address) as engine, engine.snapshot() as snapshot:
+        assert find(snapshot, "apple") == ["a.md"]
+
+
 def test_while_qdrant_is_unreachable_commits_are_saved_and_shown_later_as_a_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -240,7 +260,7 @@ def test_while_qdrant_is_unreachable_commits_are_saved_and_shown_later_as_a_whol
             proxy.split()
             assert put(engine, entry("b.md", "apple pear"), entry("c.md", "apple")) == 2
             (notice,) = engine.take_notices()
-            assert "saved, but searches do not find them yet" in notice
+            assert notice.startswith("Searches do not find the newest changes yet. ")
             proxy.heal()
             with opened(address) as other, other.snapshot() as snapshot:
                 assert len(find(snapshot, "apple")) == 3

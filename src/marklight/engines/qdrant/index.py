@@ -51,6 +51,8 @@ class _Shared:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.caches = Caches()
+        self.failure: StoreError | None = None
+        """Why the last attempt to ship failed."""
         self._lock = Lock()
         self._readers: WeakValueDictionary[int, SharedReader] = WeakValueDictionary()
 
@@ -59,7 +61,7 @@ class _Shared:
         with self._lock:
             reader = self._readers.get(id(snapshot))
             if reader is None or reader.snapshot is not snapshot:
-                reader = SharedReader(snapshot, self.cluster, self.caches)
+                reader = SharedReader(snapshot, self.cluster, self.caches, lambda: self.failure)
                 self._readers[id(snapshot)] = reader
             return reader
 
@@ -98,8 +100,17 @@ class QdrantLexicalIndex:
                 shipper.wait(connections, WAIT_SECONDS)
         except MissingLibrary:
             return
-        except StoreError:
-            self._next_wait = time.monotonic() + PAUSE_SECONDS
+        except StoreError as error:
+            self._fail(error)
+        else:
+            self._shared.failure = None
+
+    def _fail(self, error: StoreError) -> None:
+        """Let searches go on, and report once why they do not find the newest changes."""
+        self._next_wait = time.monotonic() + PAUSE_SECONDS
+        if self._shared.failure is None:
+            self._notices.append(f"Searches do not find the newest changes yet. {error}")
+        self._shared.failure = error
 
     def apply(self, session: PostgresSession, change: Change) -> None:
         """Write the changes of a commit to the outbox."""
@@ -114,10 +125,9 @@ class QdrantLexicalIndex:
         try:
             shipper.ship(connections, self._shared.cluster)
         except StoreError as error:
-            self._next_wait = time.monotonic() + PAUSE_SECONDS
-            self._notices.append(
-                f"The changes are saved, but searches do not find them yet. {error}"
-            )
+            self._fail(error)
+        else:
+            self._shared.failure = None
 
     def reader(self, snapshot: Any) -> QdrantLexicalReader:
         """Return the reader for a snapshot."""

@@ -23,6 +23,7 @@ from marklight.engines.qdrant.filters import (
 from marklight.engines.qdrant.outbox import IndexState, read_state
 from marklight.engines.qdrant.points import stored_terms
 from marklight.engines.qdrant.terms import StoredTerms
+from marklight.errors import StoreError
 
 if TYPE_CHECKING:
     from marklight.engines.qdrant.cluster import Cluster
@@ -89,8 +90,16 @@ class Caches:
 class SharedReader:
     """What lexical and vector reader of one snapshot share."""
 
-    def __init__(self, snapshot: Any, cluster: Cluster, caches: Caches) -> None:
+    def __init__(
+        self,
+        snapshot: Any,
+        cluster: Cluster,
+        caches: Caches,
+        failure: Callable[[], StoreError | None],
+    ) -> None:
+        """`failure` returns why the index could not be brought up to date, if that was so."""
         self.snapshot = snapshot
+        self._failure = failure
         self.session = snapshot.session
         self.cluster = cluster
         self._caches = caches
@@ -100,11 +109,19 @@ class SharedReader:
 
     @property
     def state(self) -> IndexState | None:
-        """Return the state of the index in this snapshot, read once; None if nothing was shipped yet."""
+        """Return the state of the index in this snapshot, read once; None if there is no passage to find.
+
+        Raises StoreError if there are passages, but none was ever shipped: no answer would be a wrong answer.
+        """
         with self._lock:
             if self._state is None:
                 self._state = (read_state(self.session),)
-            return self._state[0]
+        if self._state[0] is None and self.snapshot.chunk_count:
+            raise self._failure() or StoreError(
+                f"The passages of this library are not in Qdrant at {self.cluster} yet",
+                "Run `marklight index` with a role that may write: it copies them from PostgreSQL",
+            )
+        return self._state[0]
 
     def condition(self, state: IndexState, filters: Filters) -> Any:
         """Return the condition for Qdrant; None if no passage can match."""
