@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from marklight import engines
 from marklight.answer import Filters
-from marklight.engines.postgres import lexical_index, lexical_merge
-from marklight.engines.postgres.lexical_cache import LexicalCache
+from marklight.engines.postgres.lexical import index, merge
+from marklight.engines.postgres.lexical.cache import LexicalCache
 from marklight.errors import StoreError
 from marklight.model import Batch, Entry
 from marklight.ports import FIELD_BOOSTS, Snapshot
@@ -117,8 +117,8 @@ def test_every_snapshot_equals_the_memory_engine(
         pytest.MonkeyPatch.context() as patch,
         ExitStack() as snapshots,
     ):
-        patch.setattr(lexical_merge, "MERGE_FACTOR", factor)
-        patch.setattr(lexical_merge, "MIN_DELETED", 0)
+        patch.setattr(merge, "MERGE_FACTOR", factor)
+        patch.setattr(merge, "MIN_DELETED", 0)
         opened = []
         for batch in steps:
             store.commit(batch)
@@ -135,7 +135,7 @@ def test_every_snapshot_equals_the_memory_engine(
 def test_merges_while_others_commit_lose_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lexical_merge, "MERGE_FACTOR", 2)
+    monkeypatch.setattr(merge, "MERGE_FACTOR", 2)
     put(store.engine, entry("0.md", "first"))  # creates the library
 
     def write(writer: int) -> None:
@@ -160,13 +160,13 @@ def test_an_interrupted_merge_changes_nothing(
 ) -> None:
     for at in range(3):
         store.put(entry(f"{at}.md", "apple"))
-    monkeypatch.setattr(lexical_merge, "MERGE_FACTOR", 2)
+    monkeypatch.setattr(merge, "MERGE_FACTOR", 2)
 
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(lexical_merge, "insert_postings", fail)
+        patch.setattr(merge, "insert_postings", fail)
         with pytest.raises(KeyboardInterrupt):
             put(store.engine, entry("3.md", "apple"))
     assert store.segments() == 4
@@ -182,13 +182,13 @@ def test_a_server_that_is_killed_during_a_merge_loses_nothing(
     with new_server() as server, new_store(server) as store:
         for at in range(4):
             store.put(entry(f"{at}.md", "apple pear", f"plum w{at}"))
-        monkeypatch.setattr(lexical_merge, "MERGE_FACTOR", 2)
+        monkeypatch.setattr(merge, "MERGE_FACTOR", 2)
 
         def kill(*_: object) -> None:
             server.kill()
 
         with monkeypatch.context() as patch:
-            patch.setattr(lexical_merge, "insert_postings", kill)
+            patch.setattr(merge, "insert_postings", kill)
             store.commit(Batch(removed=(id_of("0.md"),)))
         # The commit is stored; why the merge failed is a notice.
         assert any("connection" in notice for notice in store.engine.take_notices())
@@ -204,20 +204,20 @@ def test_a_server_that_is_killed_during_a_merge_loses_nothing(
 def test_many_commits_leave_few_segments_and_no_deleted_passages(store: Store) -> None:
     for at in range(70):
         store.put(entry("same.md", *[f"apple w{at}"] * 8))
-    assert store.segments() <= 2 * lexical_merge.MERGE_FACTOR
+    assert store.segments() <= 2 * merge.MERGE_FACTOR
     ((passages, living, tombstones),) = store.sql(
         "SELECT sum(passages)::int, sum(net_passages)::int, sum(length(deleted))::int / 8 FROM segments"
     )
     assert living == 8
     # Those of the last few commits remain: each tier has at most seven segments.
-    assert passages <= 8 * 2 * lexical_merge.MERGE_FACTOR
-    assert tombstones <= 2 * lexical_merge.MERGE_FACTOR
+    assert passages <= 8 * 2 * merge.MERGE_FACTOR
+    assert tombstones <= 2 * merge.MERGE_FACTOR
 
 
 def test_segments_with_many_deleted_passages_are_rewritten(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lexical_merge, "MIN_DELETED", 3)
+    monkeypatch.setattr(merge, "MIN_DELETED", 3)
     store.put(*(entry(f"{at}.md", "apple", "pear") for at in range(10)))
     store.commit(Batch(removed=tuple(id_of(f"{at}.md") for at in range(3))))
     # The tombstones stay until their own segment is merged.
@@ -229,7 +229,7 @@ def test_segments_with_many_deleted_passages_are_rewritten(
 def test_a_commit_of_many_passages_is_divided(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lexical_index, "MAX_PASSAGES", 4)
+    monkeypatch.setattr(index, "MAX_PASSAGES", 4)
     store.put(entry("a.md", *["apple"] * 6), entry("b.md", *["apple"] * 5))
     assert store.segments() == 3
     store.commit(Batch(entries=(entry("c.md", "pear"),), removed=(id_of("a.md"),)))
@@ -240,8 +240,8 @@ def test_a_commit_of_many_passages_is_divided(
 def test_merging_in_slices_gives_the_same_index(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lexical_merge, "MERGE_FACTOR", 2)
-    monkeypatch.setattr(lexical_merge, "SLICE_BYTES", 100)
+    monkeypatch.setattr(merge, "MERGE_FACTOR", 2)
+    monkeypatch.setattr(merge, "SLICE_BYTES", 100)
     words = [f"word{at}x" for at in range(900)]
     for at in range(3):
         store.put(entry(f"{at}.md", " ".join(words[at::2]), title="apple"))

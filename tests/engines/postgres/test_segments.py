@@ -14,9 +14,13 @@ from marklight.answer import Filters
 from marklight.engines import memory
 from marklight.engines.lexical import CODE, WHOLE, document_terms, passage_terms
 from marklight.engines.memory.search import stored_length
-from marklight.engines.postgres import bm25
-from marklight.engines.postgres.posting_blocks import decode_blocks, encode_blocks, find_postings
-from marklight.engines.postgres.segments import (
+from marklight.engines.postgres.lexical import bm25
+from marklight.engines.postgres.lexical.posting_blocks import (
+    decode_blocks,
+    encode_blocks,
+    find_postings,
+)
+from marklight.engines.postgres.lexical.segments import (
     FIELDS,
     LENGTHS,
     MAX_PASSAGES,

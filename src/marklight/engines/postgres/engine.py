@@ -322,7 +322,7 @@ def open_indexes(
         from marklight.engines.qdrant.index import open_indexes as open_qdrant
 
         return open_qdrant(address.vectors, settings)
-    from marklight.engines.postgres.lexical_index import PostgresLexical
+    from marklight.engines.postgres.lexical.index import PostgresLexical
     from marklight.engines.postgres.vector_index import PostgresVectors
 
     lexical = PostgresLexical(round(settings.postgres.lexical_cache_mb * 1_000_000))

@@ -24,7 +24,8 @@ _LOCK_SECONDS = 60.0
 
 
 def _create_tables() -> str:
-    from marklight.engines.postgres import lexical_index, tables, vector_table
+    from marklight.engines.postgres import tables, vector_table
+    from marklight.engines.postgres.lexical import index as lexical_index
     from marklight.engines.qdrant import tables as qdrant_tables
 
     modules = (tables, lexical_index, vector_table, qdrant_tables)

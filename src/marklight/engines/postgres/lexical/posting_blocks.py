@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marklight.engines.postgres.segments import (
+from marklight.engines.postgres.lexical.segments import (
     FIELDS,
     WHOLE_NUMBER,
     WHOLE_TIMES,

@@ -19,10 +19,10 @@ from marklight.engines.lexical import (
     rare_term_weight,
     term_weight,
 )
-from marklight.engines.postgres import bm25
-from marklight.engines.postgres.lexical_cache import Found, Key, LexicalCache, StoredSegment
-from marklight.engines.postgres.posting_blocks import find_postings
-from marklight.engines.postgres.segments import (
+from marklight.engines.postgres.lexical import bm25
+from marklight.engines.postgres.lexical.cache import Found, Key, LexicalCache, StoredSegment
+from marklight.engines.postgres.lexical.posting_blocks import find_postings
+from marklight.engines.postgres.lexical.segments import (
     FIELDS,
     NO_ROWS,
     DamagedSegment,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from marklight.engines.lexical import analyzer_fingerprint, passage_terms, shared_terms
-from marklight.engines.postgres.lexical_index import add_passages
-from marklight.engines.postgres.lexical_merge import living_passages, merge_key
-from marklight.engines.postgres.posting_blocks import decode_blocks
-from marklight.engines.postgres.segments import FIELDS, DamagedSegment, Passage, Passages
+from marklight.engines.postgres.lexical.index import add_passages
+from marklight.engines.postgres.lexical.merge import living_passages, merge_key
+from marklight.engines.postgres.lexical.posting_blocks import decode_blocks
+from marklight.engines.postgres.lexical.segments import FIELDS, DamagedSegment, Passage, Passages
 from marklight.engines.relational.records import CHUNK, chunk
 
 if TYPE_CHECKING:

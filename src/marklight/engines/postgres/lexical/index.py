@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from marklight.engines.lexical import analyzer_fingerprint, document_terms, passage_terms
-from marklight.engines.postgres.lexical_cache import LexicalCache
-from marklight.engines.postgres.posting_blocks import encode_blocks
-from marklight.engines.postgres.segments import (
+from marklight.engines.postgres.lexical.cache import LexicalCache
+from marklight.engines.postgres.lexical.posting_blocks import encode_blocks
+from marklight.engines.postgres.lexical.segments import (
     FIELDS,
     MAX_PASSAGES,
     Ints,
@@ -32,7 +32,7 @@ from marklight.errors import StoreError
 if TYPE_CHECKING:
     from marklight.engines.postgres.connections import Connections
     from marklight.engines.postgres.indexes import Change
-    from marklight.engines.postgres.lexical_search import FilteringSnapshot, PostgresLexicalReader
+    from marklight.engines.postgres.lexical.search import FilteringSnapshot, PostgresLexicalReader
 
 TABLES = """
 CREATE TABLE segments (
@@ -111,7 +111,7 @@ class PostgresLexical:
         """Rebuild the index if another analyzer wrote it; checked once, where the library exists and the role may write."""
         if self._is_prepared:
             return
-        from marklight.engines.postgres.lexical_repair import REBUILT, is_outdated, rebuild
+        from marklight.engines.postgres.lexical.repair import REBUILT, is_outdated, rebuild
         from marklight.engines.postgres.writers import try_exclusive
 
         with suppress(StoreError):
@@ -144,13 +144,13 @@ class PostgresLexical:
 
     def after_commit(self, connections: Connections) -> None:
         """Merge segments where there are many of one size."""
-        from marklight.engines.postgres.lexical_merge import merge_all
+        from marklight.engines.postgres.lexical.merge import merge_all
 
         merge_all(connections)
 
     def reader(self, snapshot: FilteringSnapshot) -> PostgresLexicalReader:
         """Return the reader for a snapshot."""
-        from marklight.engines.postgres.lexical_search import PostgresLexicalReader
+        from marklight.engines.postgres.lexical.search import PostgresLexicalReader
 
         return PostgresLexicalReader(snapshot, self.cache)
 
@@ -160,9 +160,9 @@ class PostgresLexical:
 
     def check(self, session: PostgresSession) -> list[str]:
         """Compare the index with the passages, rebuild it if it differs, and return the problems found."""
-        from marklight.engines.postgres import lexical_repair
+        from marklight.engines.postgres.lexical import repair
 
-        return lexical_repair.check(session)
+        return repair.check(session)
 
     def sizes(self, session: PostgresSession) -> Mapping[str, int]:
         """Return the bytes of the index."""

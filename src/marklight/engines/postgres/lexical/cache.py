@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 from typing import NamedTuple
 
-from marklight.engines.postgres.bm25 import KeyedPostings, ScoreTable
-from marklight.engines.postgres.segments import Ints, Passages
+from marklight.engines.postgres.lexical.bm25 import KeyedPostings, ScoreTable
+from marklight.engines.postgres.lexical.segments import Ints, Passages
 
 _EMPTY_BYTES = 256
 """Memory of an entry for a term that a segment does not have."""

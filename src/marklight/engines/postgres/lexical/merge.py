@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from marklight.engines.lexical import analyzer_fingerprint
-from marklight.engines.postgres.lexical_index import NewSegment, insert_postings
-from marklight.engines.postgres.posting_blocks import decode_blocks, encode_blocks
-from marklight.engines.postgres.schema import lock_key
-from marklight.engines.postgres.segments import (
+from marklight.engines.postgres.lexical.index import NewSegment, insert_postings
+from marklight.engines.postgres.lexical.posting_blocks import decode_blocks, encode_blocks
+from marklight.engines.postgres.lexical.segments import (
     MAX_PASSAGES,
     NO_ROWS,
     Ints,
@@ -24,6 +23,7 @@ from marklight.engines.postgres.segments import (
     PostingTable,
     merge,
 )
+from marklight.engines.postgres.schema import lock_key
 from marklight.engines.postgres.session import PostgresSession
 
 if TYPE_CHECKING:

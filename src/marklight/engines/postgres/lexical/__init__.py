@@ -1,0 +1,1 @@
+"""Lexical index in PostgreSQL: immutable segments of postings in tables, merged by tiers, scored with numpy."""
