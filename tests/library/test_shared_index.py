@@ -48,7 +48,7 @@ def test_a_search_indexes_and_finds_and_leaves_no_files(folder: Path, address: s
         assert paths(answer)[0] == "auth.md"
         assert answer.notices == []
         write(folder, {"new.md": "# Zebra\n\nA zebra has stripes.\n"})
-        assert paths(lib.search("zebra stripes")) == ["new.md"]
+        assert paths(lib.search("zebra stripes"))[0] == "new.md"
         (folder / "new.md").unlink()
         assert "new.md" not in paths(lib.search("zebra stripes", min_confidence=0.0))
         assert lib.get("auth.md").text.startswith("---")
@@ -61,7 +61,7 @@ def test_a_folder_inside_is_part_of_the_same_library(folder: Path, address: str)
         lib.index()
     with opened(folder / "deploy", address) as lib:
         assert lib.place.folder == folder
-        assert paths(lib.search("undo command")) == ["deploy/rollback.md"]
+        assert paths(lib.search("undo command"))[0] == "deploy/rollback.md"
         assert paths(lib.search("espresso machine", min_confidence=0.0)) != ["notes.txt"]
 
 
