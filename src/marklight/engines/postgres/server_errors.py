@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import psycopg
 from psycopg import errors
 
@@ -11,6 +13,8 @@ _FULL = (errors.DiskFull, errors.OutOfMemory, errors.InsufficientResources)
 _LOGIN = (errors.InvalidPassword, errors.InvalidAuthorizationSpecification)
 _LOGIN_MESSAGES = ("password authentication failed", "no password supplied", "pg_hba.conf")
 """Texts by which a failed login is recognised: libpq reports no code for an error during connecting."""
+_ATTEMPT = re.compile(r'connection to server (?:at|on socket) "([^"]*)"[^\n]*? failed: ([^\n]*)')
+"""One host in a message of libpq about a failed connection, and the reason."""
 _UNCHANGED = "The index is unchanged since the last commit"
 
 
@@ -91,8 +95,17 @@ def is_lost(error: BaseException) -> bool:
 
 
 def first_line(error: psycopg.Error) -> str:
-    """Return the message of the server without its details, in one line."""
-    message = error.diag.message_primary or str(error) or type(error).__name__
-    # libpq reports a failed attempt for each host that it tried, the last is the most recent.
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return lines[0] if error.diag.message_primary else "; ".join(lines[:3])
+    """Return the message of the server without its details; for a failed connection, the reason for each host."""
+    if error.diag.message_primary:
+        return error.diag.message_primary.splitlines()[0]
+    text = str(error).removeprefix("consuming input failed: ") or type(error).__name__
+    if attempts := list(dict.fromkeys(_ATTEMPT.findall(text))):
+        reasons = [str(reason).removeprefix("FATAL:").strip() for _, reason in attempts]
+        if len(attempts) == 1:
+            return reasons[0]
+        return "; ".join(
+            f"{host}: {reason}" for (host, _), reason in zip(attempts, reasons, strict=True)
+        )
+    # libpq adds questions such as "Is the server running on that host?".
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if not line.endswith("?")), lines[0]).rstrip(".")
