@@ -10,13 +10,14 @@ import pytest
 from psycopg import sql
 
 from marklight.answer import Filters
+from marklight.engines import PostgresSettings
 from marklight.engines.postgres.indexes import Change, IndexedEntry
 from marklight.engines.postgres.schema import lock_key
 from marklight.engines.postgres.session import PostgresSession
 from marklight.model import Batch
 from tests.contracts.builders import entry
 from tests.engines.postgres.vector_library import VectorLibrary, brute_force, near_topics
-from tests.servers.postgres import new_library, shared_server
+from tests.servers.postgres import new_library, replicated, shared_server
 
 NO_FILTERS = Filters()
 
@@ -185,6 +186,38 @@ def test_a_role_that_does_not_own_the_table_does_not_try_to_build(reopen: Open) 
         finally:
             connection.execute(sql.SQL("DROP OWNED BY {}").format(role))
             connection.execute(sql.SQL("DROP ROLE {}").format(role))
+
+
+def test_opening_a_library_builds_an_index_that_others_could_not_build(reopen: Open) -> None:
+    library, matrix = reopen(exact_below=10**6), near_topics(120)
+    library.add(matrix)
+    owner = reopen(exact_below=100)
+    for _ in range(2):
+        owner.index.prepare(owner.connections)
+        owner.build()
+        assert owner.indexes() == {"vectors_hnsw_1": True}
+
+
+def test_a_replica_builds_no_index() -> None:
+    matrix = near_topics(120)
+    with replicated(1) as server:
+        primary = VectorLibrary(server.address(), exact_below=10**6)
+        primary.add(matrix)
+        server.wait_for_replicas()
+        replica = VectorLibrary(server.replicas[0].address(), exact_below=100)
+        replica.index.prepare(replica.connections)
+        replica.build()
+        assert replica.indexes() == {}
+        assert replica.search(matrix[0], 3) == brute_force(matrix, matrix[0], 3)
+        # An index of the primary is used there too.
+        owner = VectorLibrary(server.address(), exact_below=100)
+        owner.index.prepare(owner.connections)
+        owner.build()
+        server.wait_for_replicas()
+        with replica.reader(settings=PostgresSettings(exact_below=0)) as reader:
+            assert reader.search(matrix[0], "m", NO_FILTERS, 1) == brute_force(matrix, matrix[0], 1)
+        for library in (primary, replica, owner):
+            library.close()
 
 
 def test_commits_that_become_visible_late_make_passages_pending_again(reopen: Open) -> None:

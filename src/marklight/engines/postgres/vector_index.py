@@ -39,7 +39,10 @@ _INDEXES = (
     "SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
     " WHERE i.indrelid = to_regclass('vectors') AND starts_with(c.relname, $1)"
 )
-_IS_OWNER = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('vectors')"
+_IS_OWNER = (
+    "SELECT pg_has_role(relowner, 'USAGE') AND NOT pg_is_in_recovery() FROM pg_class"
+    " WHERE oid = to_regclass('vectors')"
+)
 
 
 def index_name(model_row: int) -> str:
@@ -74,13 +77,14 @@ class PostgresVectors:
         self.settings = settings
         self._lock = Lock()
         self._due = True
-        """True if the indexes may need work: at first, and after commits with vectors."""
+        """True if the indexes may need work: when the engine is opened, and after commits with vectors."""
         self._builder: Thread | None = None
         self._notices: list[str] = []
         self._models: ModelCache | None = None
 
     def prepare(self, connections: Connections) -> None:
-        """Do nothing: the tables are all that a transaction needs."""
+        """Build an index that is missing although nothing is committed: others, who may not build it, embedded the passages."""
+        self.after_commit(connections)
 
     def apply(self, session: PostgresSession, change: Change) -> None:
         """Do nothing: `vector_table.add_vectors` inserts the vectors, for every kind of vector index."""
@@ -110,10 +114,11 @@ class PostgresVectors:
         """Build the index of a model that has become large, and delete unusable ones, in a thread of its own."""
         if not self._due:
             return
-        self._due = False
         with connections.connection() as connection:
-            if not self._work(connection):
-                return
+            has_work = bool(self._work(connection))
+        self._due = False
+        if not has_work:
+            return
         with self._lock:
             if self._builder is not None and self._builder.is_alive():
                 self._due = True  # it may be about to end
@@ -200,7 +205,7 @@ class PostgresVectors:
     def _work(self, connection: AnyConnection) -> _Work:
         """Return what has to be done: unusable indexes, and those of deleted models; large models without one.
 
-        A role that does not own the table can do nothing about them, so it has no work.
+        A role that does not own the table can do nothing about them, so it has no work; nor is there any on a replica.
         """
         owner = connection.execute(_IS_OWNER).fetchone()
         if not owner or not owner[0]:
