@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,8 @@ from marklight.model import Batch
 from marklight.ports import INCOMPLETE
 from tests.making import library, write
 from tests.repository import Repository
+from tests.servers.postgres import new_library
+from tests.servers.qdrant import new_fleet_library
 
 FILES = {f"{name}.md": f"# {name}\n\nA note on {name}.\n" for name in ("rope", "sail", "mast")}
 
@@ -65,6 +70,37 @@ def test_the_index_of_the_commits_is_copied_too(tmp_path: Path) -> None:
         assert lib.status()["history"]["commits"] == 3
         commits = lib.commits("Describe sail", mode="keyword", min_confidence=0.0, refresh=False)
         assert "sail" in commits.hits[0].chunk.text
+
+
+@pytest.mark.parametrize("new", [new_library, new_fleet_library], ids=["postgresql", "qdrant"])
+def test_an_index_is_the_same_on_a_server_and_back(
+    tmp_path: Path, new: Callable[[], AbstractContextManager[str]]
+) -> None:
+    words = "rope sail mast keel anchor harbour lantern chart compass rudder".split()
+    chance = random.Random(3)  # different texts, so that no two have the same score
+    files = {
+        f"{at}.md": f"# {words[at % 10]} {at}\n\n{' '.join(chance.choices(words, k=5 + at))} [[{at // 2}]]\n"
+        for at in range(40)
+    }
+    settings = {"search": {"recency": {"strength": 0.0}}, "qdrant": {"exact": True}}
+    with new() as address, library(write(tmp_path / "source", files), **settings) as lib:
+        lib.index()
+        there = marklight.copy_index(lib, address)
+        back = marklight.copy_index(address, f"file:{tmp_path / 'back'}")
+        assert (there.documents, there.digest) == (40, back.digest)
+        for engine in (address, f"file:{tmp_path / 'back'}"):
+            with library(tmp_path / "source", engine=engine, **settings) as other:
+                report = other.index()
+                assert (*report.added, *report.changed, *report.removed) == ()
+                assert report.newly_embedded == 0
+                for query in ("the rope near the mast", "harbour lantern", "keel 3"):
+                    ours, theirs = (each.search(query, min_confidence=0.0) for each in (lib, other))
+                    assert [hit.chunk.id for hit in ours.hits] == [
+                        hit.chunk.id for hit in theirs.hits
+                    ]
+                    assert [hit.score for hit in ours.hits] == pytest.approx(
+                        [hit.score for hit in theirs.hits], abs=1e-6
+                    )
 
 
 def test_a_folder_inside_a_library_is_no_end_of_a_copy(
