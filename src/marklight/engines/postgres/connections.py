@@ -38,8 +38,8 @@ CONNECT_SECONDS = 10
 _PROBE_SECONDS = 0.05
 """Interval at which a waiting caller looks for an error of connecting, which the pool does not report."""
 
-# Failures are raised as our own errors; without a handler, Python would print the pool's warnings too.
-logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+# Failures are raised as our own errors; without a handler, Python would print the warnings of psycopg too.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 AnyConnection = Connection[tuple[Any, ...]]
 
