@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
+from psycopg import errors, sql
 
 from marklight.answer import Filters
 from marklight.engines import PostgresSettings
 from marklight.engines.postgres.indexes import Change, IndexedEntry
 from marklight.engines.postgres.schema import lock_key
 from marklight.engines.postgres.session import PostgresSession
+from marklight.engines.postgres.vector_index import PostgresVectors
 from marklight.model import Batch
 from tests.contracts.builders import entry
 from tests.engines.postgres.vector_library import VectorLibrary, brute_force, near_topics
@@ -186,6 +188,35 @@ def test_a_role_that_does_not_own_the_table_does_not_try_to_build(reopen: Open) 
         finally:
             connection.execute(sql.SQL("DROP OWNED BY {}").format(role))
             connection.execute(sql.SQL("DROP ROLE {}").format(role))
+
+
+class SmallSharedMemory:
+    """A connection to a server whose shared memory is too small for a parallel build."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+        self.is_parallel = True
+
+    def execute(self, statement: Any, parameters: Sequence[Any] = ()) -> None:
+        text = statement if isinstance(statement, str) else statement.as_string()
+        self.statements.append(" ".join(text.split()[:3]))
+        if text.startswith("SET max_parallel_maintenance_workers = 0"):
+            self.is_parallel = False
+        if text.startswith("CREATE") and self.is_parallel:
+            raise errors.OutOfMemory("could not resize shared memory segment")
+
+
+def test_a_server_with_little_shared_memory_builds_the_index_in_one_process() -> None:
+    connection: Any = SmallSharedMemory()
+    PostgresVectors(PostgresSettings())._create(connection, 1, 384, 100_000)
+    assert connection.statements[-4:] == [
+        "CREATE INDEX CONCURRENTLY",
+        "DROP INDEX CONCURRENTLY",
+        "SET max_parallel_maintenance_workers =",
+        "CREATE INDEX CONCURRENTLY",
+    ]
 
 
 def test_opening_a_library_builds_an_index_that_others_could_not_build(reopen: Open) -> None:

@@ -27,7 +27,8 @@ MAX_DIMENSION = 4000
 """Most numbers of a vector that pgvector indexes in half precision."""
 _CLOSE_SECONDS = 2.0
 """Seconds that closing waits for a build; the server completes the statement that it has begun without us."""
-_MAX_BUILD_MEMORY_MB = 1024
+_MIN_BUILD_KB, _MAX_BUILD_KB = 64 * 1024, 1024 * 1024
+"""Memory for a build; the maximum is larger on a server whose own setting is."""
 _MIN_EMBEDDED_SHARE = 0.8
 """Share of the passages that must have a vector: adding them one by one takes three to six times as long as building the
 index at once (benchmarks/pgvector.py)."""
@@ -42,6 +43,10 @@ _INDEXES = (
 _IS_OWNER = (
     "SELECT pg_has_role(relowner, 'USAGE') AND NOT pg_is_in_recovery() FROM pg_class"
     " WHERE oid = to_regclass('vectors')"
+)
+_SET_MEMORY = (
+    "SELECT set_config('maintenance_work_mem', least($1, greatest($2, setting::bigint)) || 'kB', false)"
+    " FROM pg_settings WHERE name = 'maintenance_work_mem'"
 )
 
 
@@ -261,10 +266,10 @@ class PostgresVectors:
     def _create(self, connection: AnyConnection, row: int, dimension: int, passages: int) -> None:
         """Build the index of a model while commits and searches go on."""
         settings = self.settings
-        # In memory a node has its vector, and two edges of 8 bytes with as much overhead for each of m.
-        needed = passages * (2 * dimension + 32 * settings.hnsw_m + 300) // 1_000_000
-        memory = sql.Literal(f"{min(max(64, needed), _MAX_BUILD_MEMORY_MB)}MB")
-        connection.execute(sql.SQL("SET maintenance_work_mem = {}").format(memory))
+        # In memory a node has its vector, and two edges of 8 bytes with as much overhead for each of m. A parallel build
+        # reserves all of the memory that it is given, so it gets no more than it needs.
+        needed = passages * (2 * dimension + 32 * settings.hnsw_m + 300) // 1000
+        connection.execute(_SET_MEMORY, [max(_MIN_BUILD_KB, needed), _MAX_BUILD_KB])
         statement = sql.SQL(
             f"CREATE INDEX CONCURRENTLY {{}} ON vectors USING hnsw ({unit_halfvec(dimension)} halfvec_ip_ops)"
             f" WITH (m = {settings.hnsw_m}, ef_construction = {settings.hnsw_ef_construction})"
