@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,9 @@ from marklight.engines.postgres.replicas import primary_dsn, split_hosts
 from marklight.errors import ReadOnly, StoreError
 from marklight.model import Batch
 from tests.contracts.builders import entry
+from tests.making import library, write
 from tests.servers.postgres import PostgresServer, replicated
+from tests.servers.proxy import Proxy
 from tests.waiting import until
 
 Open = Callable[..., PostgresEngine]
@@ -198,6 +201,24 @@ def _can_put(engine: PostgresEngine) -> bool:
     return True
 
 
+def test_a_library_is_searched_with_a_notice_while_the_primary_is_gone(
+    cluster: PostgresServer, open_engine: Open, tmp_path: Path
+) -> None:
+    folder = write(tmp_path / "docs", {"a.md": "# Zebra\n\nA zebra has stripes.\n"})
+    address = str(open_engine().address)
+    with library(folder, engine=address) as indexing:
+        indexing.index()
+    cluster.wait_for_replicas()
+    cluster.kill()
+    with library(folder, engine=address) as searching:
+        answer = searching.search("zebra stripes")
+        assert [hit.chunk.path for hit in answer.hits] == ["a.md"]
+        assert any("primary server does not answer" in notice for notice in answer.notices)
+        with pytest.raises(ReadOnly, match="does not answer, so the index cannot be changed"):
+            searching.index()
+        assert searching.status()["documents"] == 1
+
+
 def test_the_attributes_of_the_address_choose_the_servers(open_engine: Open) -> None:
     generation = put(open_engine(), "a.md")
     assert read(open_engine(target_session_attrs="primary")) == (generation, False)
@@ -217,6 +238,35 @@ def test_a_promoted_replica_receives_the_commits() -> None:
         until(lambda: _can_put(engine))
         assert read(engine)[0] == generation + 1
         engine.close()
+
+
+def test_searches_continue_when_the_network_to_a_replica_is_split(cluster: PostgresServer) -> None:
+    """Nothing arrives from one replica, not even the end of the connection; also for a search that waits for it."""
+    proxies = [Proxy(server.port) for server in (cluster, *cluster.replicas)]
+    login = cluster.tcp_address().removeprefix("postgresql://").partition("@")[0]
+    hosts = ",".join(f"127.0.0.1:{proxy.port}" for proxy in proxies)
+    name = f"test_{time.monotonic_ns()}"
+    engine = engines.open(f"postgresql://{login}@{hosts}/postgres?library={name}")
+    assert isinstance(engine, PostgresEngine)
+    generation = put(engine, "a.md")
+    until(lambda: len({engine.readers.choose() for _ in range(4)}) == 2)
+    for _ in range(4):
+        read(engine)
+    proxies[1].split()
+    started = time.monotonic()
+    for _ in range(6):
+        with suppress(StoreError):  # the library repeats a search whose connection was lost
+            assert read(engine)[0] == generation
+    assert time.monotonic() - started < 20
+    assert [read(engine) for _ in range(6)] == [(generation, True)] * 6
+    problem = engine.server()["hosts"][f"127.0.0.1:{proxies[1].port}"]
+    assert problem["role"] == "unreachable"
+    proxies[1].heal()
+    until(lambda: len({engine.readers.choose() for _ in range(4)}) == 2)
+    assert [read(engine)[0] for _ in range(6)] == [generation] * 6
+    engine.close()
+    for proxy in proxies:
+        proxy.close()
 
 
 def test_no_thread_and_no_connection_is_left_after_closing(

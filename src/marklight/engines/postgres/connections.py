@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from threading import Lock
+from socket import SHUT_RDWR, socket
+from threading import Lock, Thread
 from typing import Any, NamedTuple
 
 import psycopg
@@ -87,6 +89,7 @@ class Connections:
         self.wait_seconds = wait_seconds
         self._lock = Lock()
         self._pool: ConnectionPool[AnyConnection] | None = None
+        self._borrowed: set[AnyConnection] = set()
         self._failure: psycopg.Error | None = None
         self._has_lost = False
         """Whether a connection was lost since the idle ones were checked: a server that restarts ends all of them."""
@@ -117,7 +120,9 @@ class Connections:
         while True:
             remaining = max(0.0, deadline - time.monotonic())
             try:
-                return pool.getconn(timeout=max(0.001, min(remaining, _PROBE_SECONDS)))
+                connection = pool.getconn(timeout=max(0.001, min(remaining, _PROBE_SECONDS)))
+                self._borrowed.add(connection)
+                return connection
             except PoolTimeout:
                 if (failure := self._failure) is not None:
                     raise server_errors.explain_connecting(failure, str(self.address)) from None
@@ -130,6 +135,7 @@ class Connections:
 
     def give_back(self, connection: AnyConnection) -> None:
         """Return a connection; the pool rolls back its transaction, or closes it if it is broken."""
+        self._borrowed.discard(connection)
         pool = self._pool
         if pool is None or pool.closed:
             connection.close()
@@ -137,7 +143,10 @@ class Connections:
             if connection.info.transaction_status != TransactionStatus.IDLE:
                 with suppress(psycopg.Error):
                     connection.rollback()
-            pool.putconn(connection)
+            try:
+                pool.putconn(connection)
+            except ValueError:  # it is of the pool before `abort`
+                connection.close()
 
     def explain(self, error: psycopg.Error) -> StoreError:
         """Return the error to raise in place of one of PostgreSQL."""
@@ -156,6 +165,20 @@ class Connections:
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
+
+    def abort(self) -> None:
+        """End all connections, also those that wait for an answer of a server that does not respond; return at once."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        for connection in tuple(self._borrowed):
+            # libpq then reads the end of the stream, and the thread that waits gets an error.
+            with (
+                suppress(OSError, psycopg.Error),
+                socket(fileno=os.dup(connection.fileno())) as shared,
+            ):
+                shared.shutdown(SHUT_RDWR)
+        if pool is not None:
+            Thread(target=pool.close, name="marklight-abort", daemon=True).start()
 
     def _open(self) -> ConnectionPool[AnyConnection]:
         with self._lock:

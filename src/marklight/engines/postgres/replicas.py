@@ -337,6 +337,7 @@ class ReplicaReaders:
                 connection, row = None, (None, first_line(error), None)
             with self._changed:
                 self._record(host, started, *row)
+                self._abort_silent()
                 self._changed.notify_all()
                 idle = time.monotonic() - self._used_at > IDLE_SECONDS
                 if self._closed or idle:
@@ -346,6 +347,14 @@ class ReplicaReaders:
             host.wake.clear()
         if connection:
             connection.close()
+
+    def _abort_silent(self) -> None:
+        """End the searches on servers whose probes get no answer, as in a network that loses all packets."""
+        now = time.monotonic()
+        for host in self._hosts:
+            if host.role and not host.is_reachable(now):
+                host.role, host.problem = "", "It does not answer"
+                host.connections.abort()
 
     def _record(
         self,

@@ -77,6 +77,11 @@ def explain_connecting(error: psycopg.Error, where: str) -> StoreError:
             f"The server of {where} has no free connection: {reason}",
             "Try again in a moment, or raise max_connections on the server",
         )
+    if "session is read-only" in str(error):
+        return StoreError(
+            f"None of the servers of {where} accepts changes: the primary does not answer",
+            "Check that one of the servers is a primary",
+        )
     return StoreError(
         f"Cannot connect to {where}: {reason}",
         "Check that the server is running and that the address is right",
