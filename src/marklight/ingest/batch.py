@@ -88,11 +88,20 @@ class FileBatch:
             self._remove(scanned.id, Failure(scanned.id, str(refused), state) if exists else None)
             return
         source = replace(source, file=stored_state(source.file, read_ns, before))
-        if known and not rebuild and self._same_text(known, source):
+        if (
+            known
+            and not rebuild
+            and (self._same_text(known, source) or self._is_older(known, source))
+        ):
             if source.file != known.file:
                 self.touched.append((scanned.id, source.file))
         else:
             self.parse(scanned.id, source)
+
+    def _is_older(self, known: IndexedFile, source: Source) -> bool:
+        """Return true if another machine indexed a later version: else two clones would replace each other's text for ever."""
+        older = source.file.mtime_ns < known.file.mtime_ns
+        return known.file.is_elsewhere and older and known.recipe == self.recipe
 
     def _same_text(self, known: IndexedFile, source: Source) -> bool:
         return (known.digest, known.recipe) == (digest(source.text), self.recipe)
