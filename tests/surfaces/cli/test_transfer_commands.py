@@ -59,6 +59,8 @@ def test_an_index_is_copied(folder: Path, capsys: pytest.CaptureFixture[str]) ->
         (["copy", ".", "nowhere"], 2, "No such folder"),
         (["copy", ".", "postgresql://ada:secret@127.0.0.1/db"], 2, "contains a password"),
         (["copy", "postgresql://ada:secret@127.0.0.1/db", "."], 2, "contains a password"),
+        (["copy", "file:a", "file:b", "--set", "quokka=1"], 2, "Unknown setting"),
+        (["copy", "file:a", "file:b"], 1, "Nothing is indexed in file:"),
         (["export", "espresso.md"], 2, "is not an archive of Marklight"),
         (["export", "nowhere/file"], 3, "No such file or directory"),
         (["import", "espresso.md"], 2, "already contains an index"),

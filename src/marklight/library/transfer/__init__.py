@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marklight import engines, ownership
-from marklight.engines import ServerSettings
 from marklight.errors import NotFound, UsageError
 from marklight.ingest.recipe import PARSERS
 from marklight.library.transfer.contents import SnapshotSource, Summary
@@ -81,9 +80,9 @@ class End:
 def open_end(
     place: str | Path | Library, assignments: Sequence[str] = (), other: Library | None = None
 ) -> Iterator[End]:
-    """Open an index by the folder of a library or by an engine address, which takes the settings of `other`."""
+    """Open an index by the folder of a library, or by an engine address with the settings of `other` or the user."""
     from marklight.library import Library
-    from marklight.library.configuration import server_settings
+    from marklight.library.configuration import read_settings, server_settings
     from marklight.library.history import open_engine
 
     if isinstance(place, Library):
@@ -101,9 +100,8 @@ def open_end(
     address, machine = engines.parse_address(place), ownership.machine_id()
     if address.folder is not None:
         address = address._replace(folder=address.folder.expanduser().resolve())
-    settings = (
-        server_settings(other.settings, machine) if other else ServerSettings(machine=machine)
-    )
+    values = other.settings if other else read_settings(None, assignments)
+    settings = server_settings(values, machine)
     history: list[Engine] = []
 
     def open_history() -> Engine:
