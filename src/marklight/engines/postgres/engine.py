@@ -116,6 +116,8 @@ class PostgresEngine:
                 )
                 return PostgresSnapshot(self, session, state)
             except MissingLibrary:
+                with connections.connection() as connection:
+                    schema.check_usage(connections, connection)
                 return None
             except Busy:
                 raise
@@ -193,7 +195,7 @@ class PostgresEngine:
             )
         return ReadOnly(
             f"This role may read {self.address} but not change it",
-            "Search without updating the index: --no-refresh, or use a role that may write",
+            "Searches work. To index documents, connect as a role that may write",
         )
 
     def clean(self, keep: Iterable[str]) -> int:

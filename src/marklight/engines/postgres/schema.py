@@ -80,6 +80,21 @@ def read_version(connection: AnyConnection) -> int | None:
     return row[0] if row else None
 
 
+def check_usage(connections: Connections, connection: AnyConnection) -> None:
+    """Raise StoreError if the library exists but this role may not use it: to such a role it looks missing."""
+    library = connections.address.library
+    row = connection.execute(
+        "SELECT current_user FROM pg_namespace"
+        " WHERE nspname = $1 AND NOT has_schema_privilege(oid, 'USAGE')",
+        [library],
+    ).fetchone()
+    if row is not None:
+        raise StoreError(
+            f"The role {row[0]} may not use the library {library} in {connections.address}",
+            f'Ask an administrator to run in this database: GRANT USAGE ON SCHEMA "{library}" TO "{row[0]}"',
+        )
+
+
 def prepare(connections: Connections, connection: AnyConnection) -> None:
     """Create the schema of a library or migrate it to the current version; does nothing if it has that version."""
     where, library = str(connections.address), connections.address.library
@@ -89,6 +104,7 @@ def prepare(connections: Connections, connection: AnyConnection) -> None:
         return
     try:
         if version is None:
+            check_usage(connections, connection)
             _create_schema(connections, connection, library)
         for number in range(1, current_version() + 1):
             with connection.transaction():
