@@ -167,6 +167,20 @@ def test_vectors_that_no_passage_uses_are_never_results(make: Make) -> None:
         assert reader.search(query, "m", Filters(), 5) == brute_force(matrix, query, 5)
 
 
+def test_a_text_that_is_repeated_often_does_not_displace_other_results(make: Make) -> None:
+    library, matrix = make(), near_topics(60)
+    library.add(matrix)
+    with library.session() as session:  # the passages 10 to 49 have the text of passage 10
+        session.run("UPDATE chunks SET digest = 'digest000010' WHERE row BETWEEN 11 AND 50")
+    library.embed(matrix[:1])  # counts again
+    matrix[10:50] = matrix[10]
+    for query, limit in ((matrix[10], 5), (matrix[10], 45), (matrix[55], 20)):
+        expected = brute_force(matrix, query, limit)
+        assert library.search(query, limit) == expected
+        with library.reader(settings=ALWAYS) as reader:
+            assert reader.search(query, "m", Filters(), limit) == expected
+
+
 numbers = st.floats(-10, 10, width=32).map(lambda number: round(number, 1))
 model_names = map(str, itertools.count())
 

@@ -107,7 +107,8 @@ class PostgresVectorReader:
         candidates: Candidates = []
         if self._uses_index(known, rows, limit):
             candidates = self._approximate(known, query, rows, limit)
-        if len(candidates) < _candidate_count(limit):  # the scan ended before it found enough
+        if len({stored for _, stored in candidates}) < _candidate_count(limit):
+            # There is no index, or its scan ended before it found enough vectors.
             candidates = self._exact(known, query, rows, limit)
         return self._scored(model, known, query, candidates)[:limit]
 
@@ -216,7 +217,7 @@ class PostgresVectorReader:
             f"WITH nearest AS MATERIALIZED (SELECT v.digest, {STORED} AS stored FROM vectors v"
             f" WHERE v.model = {model.row}{matches}"
             f" ORDER BY {unit_halfvec(model.dimension)} <#> ?::vector::halfvec({model.dimension}) LIMIT {count})"
-            f" SELECT c.id, n.stored FROM nearest n JOIN chunks c ON c.digest = n.digest WHERE {condition}"
+            f" SELECT p.id, n.stored FROM nearest n JOIN LATERAL ({_passages(condition, limit)}) p ON true"
         )
         statement = translate(nearest)
         filtering = values if matches else []
@@ -235,11 +236,11 @@ class PostgresVectorReader:
         """Return the nearest passages by a comparison of all that match."""
         count = limit + EXTRA_CANDIDATES
         if rows is None:
-            # One pass over the vectors without looking at passages; several passages may have the same vector, or none.
+            # One pass over the vectors without looking at passages; a vector may have several of them, or none.
             candidates = self._session.all(
                 f"WITH nearest AS MATERIALIZED (SELECT v.digest FROM vectors v WHERE v.model = {model.row}"
                 f" ORDER BY {_DISTANCE}, v.digest LIMIT {count + min(self._snapshot.unused_vectors, count)})"
-                f" SELECT c.id, {STORED} FROM nearest n JOIN chunks c ON c.digest = n.digest"
+                f" SELECT p.id, {STORED} FROM nearest n JOIN LATERAL ({_passages('true', limit)}) p ON true"
                 f" JOIN vectors v ON v.digest = n.digest AND v.model = {model.row}",
                 [pack_vector(query)],
             )
@@ -307,6 +308,11 @@ class PostgresVectorReader:
 def _candidate_count(limit: int) -> int:
     """Return the number of candidates that the HNSW index has to find."""
     return limit + limit // 2 + EXTRA_CANDIDATES
+
+
+def _passages(condition: str, limit: int) -> str:
+    """Return the query for the passages of a vector `n`: no more than can be results, should many have the same text."""
+    return f"SELECT c.id FROM chunks c WHERE c.digest = n.digest AND {condition} ORDER BY c.id LIMIT {limit}"
 
 
 def _condition(rows: RowFilter | None) -> tuple[str, list[Any]]:
