@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ PARTS = {
     "tree of nodes": ("nodes",),
 }
 SEARCHES = 20
+BUILD_SECONDS = 300
 
 
 def add_vectors(engine: Engine, documents: list[Entry]) -> None:
@@ -58,6 +60,19 @@ def table_bytes(server: PostgresServer, library: str) -> dict[str, int]:
     return tables
 
 
+def wait_for_index(server: PostgresServer) -> None:
+    """Wait until the vector index, which is built in the background, is complete."""
+    query = (
+        "SELECT count(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
+        " JOIN pg_am a ON a.oid = c.relam WHERE a.amname = 'hnsw' AND i.indisvalid AND i.indisready"
+    )
+    deadline = time.monotonic() + BUILD_SECONDS
+    while server.sql(query) != [(1,)]:
+        if time.monotonic() > deadline:
+            sys.exit("the vector index was not built in time")
+        time.sleep(0.5)
+
+
 def private_bytes(pid: int) -> int:
     """Return the memory that a process shares with no other."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
@@ -76,6 +91,7 @@ def main(passages: int) -> None:
         load(engine, documents)
         add_vectors(engine, documents)
         engine.check()
+        wait_for_index(server)
         engine.close()
         engine = engines.open(server.address(library="sizing"), settings)
         for _ in range(SEARCHES):

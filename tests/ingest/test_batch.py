@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 from marklight.ingest.batch import (
     BATCH_BYTES,
     BATCH_FILES,
     SMALL_BATCH_BYTES,
     SMALL_BATCH_FILES,
+    FileBatch,
     batches,
 )
 from marklight.ingest.discover import ScannedFile
 from marklight.ingest.index_diff import IndexDiff, plan
+from marklight.ingest.recipe import PARSERS
 from marklight.model import DocumentId, FileState
 from marklight.ports import IndexedFile, no_progress
+from marklight.text import digest
 
 
 def diff(count: int, size: int, known: int = 0) -> IndexDiff:
@@ -56,3 +60,17 @@ def test_batches_of_an_indexed_library_are_large() -> None:
 def test_with_a_time_limit_batches_are_small_and_there_is_at_least_one() -> None:
     assert set(sizes(diff(500, 1, known=1), math.inf)) == {SMALL_BATCH_FILES}
     assert sizes(diff(500, 1), 0.0) == [SMALL_BATCH_FILES]
+
+
+def test_a_file_that_is_older_than_the_version_of_another_machine_is_not_indexed(
+    tmp_path: Path,
+) -> None:
+    path, id = tmp_path / "a.md", DocumentId("c", "a.md")
+    path.write_text("here")
+    file = FileState.from_stat(path.stat())
+    for step, touched, parsed in ((1, 1, 0), (-1, 0, 1)):
+        away = FileState.elsewhere(9, file.mtime_ns + step)
+        known = {id: IndexedFile(away, digest("elsewhere"), "r")}
+        batch = FileBatch(PARSERS, "r", 1000, known, {})
+        batch.read(ScannedFile(id, file, str(path)), rebuild=False)
+        assert (len(batch.touched), len(batch.parsed)) == (touched, parsed)

@@ -37,6 +37,12 @@ def test_deleted_files_are_removed() -> None:
     assert plan({}, {at("a"): known()}, (), (), "r").removed == (at("a"),)
 
 
+def test_a_document_that_this_machine_never_had_is_not_removed() -> None:
+    away = known(FileState.elsewhere(OLD.size, OLD.mtime_ns))
+    assert not plan({}, {at("a"): away}, (), (), "r")
+    assert plan({at("a"): OLD}, {at("a"): away}, (), (), "r").read == (at("a"),)
+
+
 def test_a_failed_file_is_read_again_only_when_it_changed() -> None:
     failed = [Failure(at("a"), "bad", OLD)]
     assert not plan({at("a"): OLD}, {}, failed, (), "r")
