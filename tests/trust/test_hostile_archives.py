@@ -10,6 +10,8 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import reduce
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -19,8 +21,10 @@ import numpy as np
 import pytest
 
 import marklight
-from marklight.errors import MarklightError, StoreError, UsageError
+from marklight.errors import MarklightError, NotFound, StoreError, UsageError
 from marklight.library.transfer import archive_reader
+from marklight.text import digest
+from marklight.text.markdown import embedding_text
 from tests.making import library, write
 
 Members = dict[str, bytes]
@@ -193,6 +197,61 @@ def test_a_line_that_is_no_document_is_refused(
 ) -> None:
     data = members[DOCUMENTS] + b"\n" + line
     refuse(target, forged(tmp_path / "archive", {**members, DOCUMENTS: data}))
+
+
+JUNK: list[Any] = [
+    *(None, True, 0, 1, -1, 2**62, 1.5, "", "x", "\0", "\n" * 5, "\u202e", "é" * 300, "0" * 16),
+    *("code", "table", "1-path", "2026-01-01", "9999-99-99", [], {}, [[]], ["a"], [1, 1], [2, 5]),
+    *([0, 0], ["a"] * 50, {"a": 1}, {"": {}}, {"a": {"b": [1, {"c": None}]}}),
+]
+
+
+def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the keys that lead to every value inside a JSON value."""
+    keys = (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    )
+    for key in keys:
+        yield (*above, key)
+        yield from places(value[key], (*above, key))
+
+
+def test_a_document_with_random_values_is_refused_or_usable(
+    members: Members, tmp_path: Path
+) -> None:
+    chance, accepted = random.Random(20261117), 0
+    for number in range(40):
+        lines = [json.loads(line) for line in members[DOCUMENTS].split(b"\n")]
+        document = chance.choice(lines)
+        *above, last = chance.choice(list(places(document)))
+        owner = reduce(lambda value, key: value[key], above, document)
+        similar = [each for each in JUNK if type(each) is type(owner[last])]
+        owner[last] = chance.choice(similar if similar and chance.random() < 0.9 else JUNK)
+        with suppress(Exception):  # right digests, as an attacker would write them
+            document["digest"] = digest(document["text"])
+            for each in document["passages"]:
+                text = embedding_text(each["title"], tuple(each["headings"]), each["text"])
+                each["digest"] = digest(text)
+        data = b"\n".join(json.dumps(line).encode() for line in lines)
+        kept = {
+            name: members[name] for name in members if not name.startswith(("vectors", "terms"))
+        }
+        path = forged(tmp_path / "archive", {**kept, DOCUMENTS: data})
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with library(folder) as lib:
+            try:
+                marklight.import_index(path, lib)
+            except StoreError:
+                continue
+            accepted += 1
+            assert lib.engine.check() == []
+            lib.search("about one", refresh=False, min_confidence=0.0, parents=True, context=1)
+            lib.links()
+            with suppress(NotFound, UsageError):
+                lib.get(document["path"])
+                lib.page(document["path"])
+    assert accepted
 
 
 def test_documents_and_passages_are_not_repeated(
