@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 
@@ -47,6 +48,18 @@ def test_a_server_that_does_not_run_is_reported_with_its_address() -> None:
 
 def test_a_host_that_does_not_exist_is_reported() -> None:
     assert "Cannot connect" in connecting("postgresql://me:secret@host.invalid/db")
+
+
+def test_a_server_that_does_not_answer_is_reported_after_the_time_limit() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        dsn = f"postgresql://me:secret@127.0.0.1:{silent.getsockname()[1]}/db"
+        connections = Connections(ServerAddress(dsn, "x"), wait_seconds=0.5)
+        started = time.monotonic()
+        with pytest.raises(StoreError, match=r"does not answer \(waited 0.5 s\)") as raised:
+            connections.borrow()
+        assert time.monotonic() - started < 2.0
+        assert "secret" not in str(raised.value)
+    connections.close()
 
 
 def test_more_callers_than_connections_wait_for_each_other(server: PostgresServer) -> None:

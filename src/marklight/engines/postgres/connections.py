@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from socket import SHUT_RDWR, socket
 from threading import Lock, Thread
@@ -37,6 +37,15 @@ WAIT_SECONDS = 30.0
 """Seconds that a caller waits for a free connection."""
 CONNECT_SECONDS = 10
 """Seconds for one attempt to connect, unless the address has its own `connect_timeout`."""
+_KEEPALIVE: Mapping[str, int] = {
+    "keepalives_idle": 20,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}
+"""A server that the network no longer reaches is noticed within 40 seconds, and not after two hours as by default."""
+_CLOSE_SECONDS = 1.0
+"""Seconds to wait for a connection that is being opened when the pool is closed."""
 _PROBE_SECONDS = 0.05
 """Interval at which a waiting caller looks for an error of connecting, which the pool does not report."""
 
@@ -126,6 +135,11 @@ class Connections:
             except PoolTimeout:
                 if (failure := self._failure) is not None:
                     raise server_errors.explain_connecting(failure, str(self.address)) from None
+                if remaining == 0.0 and len(self._borrowed) < self.max_size:
+                    raise StoreError(
+                        f"{self.address} does not answer (waited {wait:g} s)",
+                        "Check that the server is running and that no firewall is in between",
+                    ) from None
                 if remaining == 0.0:
                     raise Busy(
                         f"All {self.max_size} connections to {self.address} are in use"
@@ -164,7 +178,7 @@ class Connections:
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
-            pool.close()
+            pool.close(_CLOSE_SECONDS)
 
     def abort(self) -> None:
         """End all connections, also those that wait for an answer of a server that does not respond; return at once."""
@@ -203,6 +217,7 @@ class Connections:
         given = conninfo_to_dict(self.address.dsn)
         defaults: dict[str, Any] = {
             "connect_timeout": CONNECT_SECONDS,
+            **_KEEPALIVE,
             "application_name": "marklight",
             "client_encoding": "UTF8",
         }
