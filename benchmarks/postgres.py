@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
 import statistics
 import sys
@@ -141,6 +142,7 @@ def keyword(server: PostgresServer, place: Path, documents: list[Entry]) -> dict
     wanted = queries(documents)
     figures: dict[str, Any] = {
         "passages": count,
+        "load average before": os.getloadavg()[0],
         "extensions for full text": full_text_extensions(server),
         "load": {"postgres_s": load(postgres, documents), "embedded_s": load(embedded, documents)},
     }
@@ -181,6 +183,7 @@ def keyword(server: PostgresServer, place: Path, documents: list[Entry]) -> dict
         "postgres": milliseconds(lambda entry: change(postgres, entry), changed),
         "embedded": milliseconds(lambda entry: change(embedded, entry), changed),
     }
+    figures["load average after"] = os.getloadavg()[0]
     postgres.close()
     embedded.close()
     return figures

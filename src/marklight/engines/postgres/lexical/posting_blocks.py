@@ -1,8 +1,8 @@
 """Encoding of postings: blocks of some 2 kB, sorted by term, with all postings in columns.
 
 A block is a row of a table, so a commit of one document writes some ten rows and not one for each of a thousand terms. A posting
-takes 3 bytes: an offset within the segment and a term frequency. All tables of the index take 490 bytes per passage; a table with a
-row for each term and passage takes 4,250, and 36 ms for five common terms (benchmarks/postgres.py).
+takes 3 bytes: an offset within the segment and a term frequency. All tables of the index take 380 to 490 bytes per passage, depending
+on what merges left free; a table with a row for each term and passage takes 4,250, and 5 times as long for five common terms.
 """
 
 from __future__ import annotations
