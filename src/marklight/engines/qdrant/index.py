@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -14,7 +13,7 @@ from marklight.engines.lexical import analyzer_fingerprint
 from marklight.engines.postgres.server_errors import MissingLibrary
 from marklight.engines.postgres.session import PostgresSession
 from marklight.engines.postgres.vector_index import PostgresVectors
-from marklight.engines.qdrant import collections, outbox, rebuild, shipper
+from marklight.engines.qdrant import outbox, rebuild, shipper
 from marklight.engines.qdrant.cluster import Cluster
 from marklight.engines.qdrant.reading import Caches, SharedReader
 from marklight.errors import StoreError
@@ -180,21 +179,22 @@ class QdrantVectorIndex(PostgresVectors):
         self._shared = shared
 
     def after_commit(self, connections: Connections) -> None:
-        """Delete the collections of models that were cleaned away."""
+        """Drop the collections of models that were cleaned away; they are deleted when no reader can need them."""
         if not self._due:
             return
         self._due = False
-        with suppress(StoreError), connections.connection() as connection:
-            session = PostgresSession(connections, connection)
-            for model, name in session.all(
-                "SELECT q.model, q.collection FROM qdrant_models q LEFT JOIN models m ON m.row = q.model"
-                " WHERE m.row IS NULL"
-            ):
-                collections.delete(self._shared.cluster, name)
-                session.run("DELETE FROM qdrant_models WHERE model = ?", [model])
+        with connections.connection() as connection:
+            PostgresSession(connections, connection).run(
+                "WITH gone AS (DELETE FROM qdrant_models q WHERE NOT EXISTS"
+                " (SELECT 1 FROM models m WHERE m.row = q.model) RETURNING q.collection)"
+                " INSERT INTO qdrant_dropped (collection, dropped) SELECT collection, clock_timestamp() FROM gone"
+            )
 
     def reader(self, snapshot: Any) -> QdrantVectorReader:
         """Return the reader for a snapshot."""
+        from marklight.engines.postgres.vector_search import ModelCache
         from marklight.engines.qdrant.vectors import QdrantVectorReader
 
-        return QdrantVectorReader(self._shared.reader(snapshot), self.settings)
+        if self._models is None:
+            self._models = ModelCache()
+        return QdrantVectorReader(self._shared.reader(snapshot), self.settings, self._models)

@@ -18,6 +18,7 @@ from marklight.answer import Filters
 from marklight.engines.lexical import (
     CODE,
     PHRASE_FIELDS,
+    PROSE,
     WHOLE,
     analyzer_fingerprint,
     coverage,
@@ -106,9 +107,10 @@ class QdrantLexicalReader:
     def existing_terms(self, terms: Sequence[str]) -> set[str]:
         if self._state() is None:
             return set()
-        dimensions = {term: dimension(WHOLE, term) for term in terms}
-        frequencies = self._shared.frequencies(list(dimensions.values()))
-        return {term for term, own in dimensions.items() if frequencies.get(own, 0) > 0}
+        # Of all fields at once: a keyword search of the same terms follows.
+        every = [dimension(field, term) for term in terms for field in PROSE]
+        frequencies = self._shared.frequencies(every)
+        return {term for term in terms if frequencies.get(dimension(WHOLE, term), 0) > 0}
 
     def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> list[int]:
         """Return the rows of all passages with all of these terms in one field, in no order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from marklight.engines.postgres.indexes import Change
     from marklight.engines.postgres.session import PostgresSession
     from marklight.engines.qdrant.terms import Floats, Integers
+    from marklight.engines.relational.session import Row
 
 ADD, REMOVE, DATE, VECTOR = "add", "remove", "date", "vector"
 _HEADER = struct.Struct("<qI")
@@ -46,7 +48,10 @@ class Passage(NamedTuple):
 
 def fill(session: PostgresSession, change: Change) -> None:
     """Write what a commit changes, in its transaction; `seal` gives it a place in the order of commits."""
-    batch = session.value("SELECT nextval('outbox_batches')")
+    # Kept for the rest of the transaction only.
+    batch = int(
+        session.value("SELECT set_config('marklight.batch', nextval('outbox_batches')::text, true)")
+    )
     rows = ((batch, *row) for row in _rows(change))
     session.insert("outbox", "batch, kind, chunk, document, model, digest, data", rows)
 
@@ -75,9 +80,10 @@ def _rows(change: Change) -> Iterator[tuple[Any, ...]]:
 
 
 def seal(session: PostgresSession, generation: int) -> None:
-    """Give the changes that this transaction wrote their place in the order of commits."""
+    """Give the changes that this transaction wrote, if any, their place in the order of commits."""
     session.run(
-        "INSERT INTO outbox_commits (generation, batch) VALUES (?, currval('outbox_batches'))",
+        "INSERT INTO outbox_commits (generation, batch) VALUES (?, coalesce("
+        "nullif(current_setting('marklight.batch', true), '')::bigint, nextval('outbox_batches')))",
         [generation],
     )
 
@@ -102,13 +108,25 @@ class IndexState(NamedTuple):
         return means
 
 
+_STATE = "q.collection, q.version, q.analyzer, q.generation, q.passages, q.lengths, q.reference"
+
+
 def read_state(session: PostgresSession) -> IndexState | None:
     """Return the state of the index; None before the first shipment."""
+    row = session.one(f"SELECT {_STATE} FROM qdrant_state q")
+    return _decode_state(row) if row else None
+
+
+def read_index(session: PostgresSession) -> tuple[IndexState | None, dict[str, str]]:
+    """Return the state of the index and the collections of models by name, in one query."""
     row = session.one(
-        "SELECT collection, version, analyzer, generation, passages, lengths, reference FROM qdrant_state"
+        f"SELECT {_STATE}, (SELECT json_object_agg(m.name, o.collection)::text"
+        " FROM qdrant_models o JOIN models m ON m.row = o.model) FROM qdrant_state q"
     )
-    if row is None:
-        return None
+    return (_decode_state(row[:-1]), json.loads(row[-1] or "{}")) if row else (None, {})
+
+
+def _decode_state(row: Row) -> IndexState:
     collection, version, analyzer, generation, passages, lengths, reference = row
     return IndexState(
         collection,

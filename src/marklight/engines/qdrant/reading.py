@@ -15,12 +15,13 @@ from marklight.engines.postgres.vector_table import STORED
 from marklight.engines.qdrant import collections
 from marklight.engines.qdrant.filters import (
     date_conditions,
+    has_dates,
     is_native,
     living_filter,
     native_filter,
     row_filter,
 )
-from marklight.engines.qdrant.outbox import IndexState, read_state
+from marklight.engines.qdrant.outbox import IndexState, read_index
 from marklight.engines.qdrant.points import stored_terms
 from marklight.engines.qdrant.terms import StoredTerms
 from marklight.errors import StoreError
@@ -105,6 +106,7 @@ class SharedReader:
         self._caches = caches
         self._lock = Lock()
         self._state: tuple[IndexState | None] | None = None
+        self._models: dict[str, str] = {}
         self._rows: dict[str, int] = {}
 
     @property
@@ -115,13 +117,18 @@ class SharedReader:
         """
         with self._lock:
             if self._state is None:
-                self._state = (read_state(self.session),)
+                state, self._models = read_index(self.session)
+                self._state = (state,)
         if self._state[0] is None and self.snapshot.chunk_count:
             raise self._failure() or StoreError(
                 f"The passages of this library are not in Qdrant at {self.cluster} yet",
                 "Run `marklight index` with a role that may write: it copies them from PostgreSQL",
             )
         return self._state[0]
+
+    def collection_of(self, model: str) -> str | None:
+        """Return the collection with the vectors of a model; None if it has none."""
+        return self._models.get(model) if self.state else None
 
     def condition(self, state: IndexState, filters: Filters) -> Any:
         """Return the condition for Qdrant; None if no passage can match."""
@@ -157,9 +164,14 @@ class SharedReader:
 
     def living(self, rows: Sequence[int], filters: Filters) -> dict[int, str]:
         """Return the ids of those rows that the snapshot has, with a date that matches."""
-        found = self._living("c.id", "", rows, [], filters)
-        self._rows.update((id, row) for row, id in found)
-        return dict(found)
+        cache = self.snapshot.cache.ids
+        ids: dict[int, str] = {} if has_dates(filters) else cache.known(rows)
+        missing = [row for row in rows if row not in ids]
+        found: dict[int, str] = dict(self._living("c.id", "", missing, [], filters))
+        cache.add(found)
+        ids.update(found)
+        self._rows.update((id, row) for row, id in ids.items())
+        return ids
 
     def living_vectors(
         self, rows: Sequence[int], filters: Filters, model: int

@@ -18,7 +18,7 @@ CREATE INDEX outbox_batch ON outbox (batch);
 
 CREATE TABLE outbox_commits (
     generation bigint PRIMARY KEY,
-    batch bigint NOT NULL,
+    batch bigint NOT NULL UNIQUE,
     shipped timestamptz
 );
 

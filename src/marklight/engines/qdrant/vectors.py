@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from qdrant_client import grpc as api
 
 from marklight.answer import Filters
-from marklight.engines.postgres.vector_search import PostgresVectorReader
+from marklight.engines.postgres.vector_search import Model, ModelCache, PostgresVectorReader
 from marklight.engines.vector_math import unit_rows
 from marklight.ports import ScoredChunk
 
@@ -31,16 +31,17 @@ ROUNDING = 1e-6
 class QdrantVectorReader(PostgresVectorReader):
     """Vector search in one snapshot."""
 
-    def __init__(self, shared: SharedReader, settings: PostgresSettings) -> None:
-        super().__init__(shared.snapshot, settings)
+    def __init__(
+        self, shared: SharedReader, settings: PostgresSettings, models: ModelCache
+    ) -> None:
+        super().__init__(shared.snapshot, settings, models)
         self._shared = shared
-        self._collections: dict[str, str | None] = {}
 
     def search(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[ScoredChunk]:
         state, own = self._shared.state, self._comparable(vector, model)
         if state is None or own is None or limit <= 0 or not state.passages:
             return []
-        name, condition = self._collection(model), self._shared.condition(state, filters)
+        name, condition = self._shared.collection_of(model), self._shared.condition(state, filters)
         if name is None or condition is None:
             return []
         query = unit_rows(vector)
@@ -80,12 +81,9 @@ class QdrantVectorReader(PostgresVectorReader):
         points: Sequence[Any] = self._shared.cluster.read("Query", request).result
         return points
 
-    def _collection(self, model: str) -> str | None:
-        """Return the collection of a model, read once; None if it has none."""
-        if model not in self._collections:
-            self._collections[model] = self._shared.session.value(
-                "SELECT q.collection FROM models m JOIN qdrant_models q ON q.model = m.row"
-                " WHERE m.name = ?",
-                [model],
-            )
-        return self._collections[model]
+    def _model(self, name: str) -> Model | None:
+        """Return the state of a model, read once for each commit: no index in PostgreSQL changes it."""
+        model = super()._model(name)
+        if model is not None:
+            self._known_models.add(name, self._version, model)
+        return model
