@@ -89,17 +89,21 @@ class JobQueue:
         with self._session() as session:
             self._see(session, model, worker)
             self._set_aside_expired(session, model)
+            # The limit is part of the text: for an unknown one, the plan would read the whole queue.
+            free = session.all(
+                f"SELECT digest, attempts FROM jobs WHERE model = ? AND {_FREE}"
+                f" ORDER BY row LIMIT {self.settings.batch_passages:d} FOR UPDATE SKIP LOCKED",
+                [model],
+            )
             # A job that was taken before comes alone: it may be the one that makes workers fail.
+            chosen = [digest for digest, attempts in free if attempts == 0]
+            if free and free[0][1] > 0:
+                chosen = [free[0][0]]
             taken = session.all(
-                f"WITH free AS (SELECT row, attempts FROM jobs WHERE model = ? AND {_FREE}"
-                " ORDER BY row LIMIT ? FOR UPDATE SKIP LOCKED),"
-                " first AS (SELECT row, attempts FROM free ORDER BY row LIMIT 1)"
-                f" UPDATE jobs j SET worker = ?, attempts = j.attempts + 1, leased_until = {_LEASE_END}"
-                " FROM free, first WHERE j.row = free.row AND j.model = ?"
-                " AND (free.row = first.row OR first.attempts = 0 AND free.attempts = 0)"
-                " RETURNING j.digest, j.attempts, j.row,"
+                f"UPDATE jobs j SET worker = ?, attempts = j.attempts + 1, leased_until = {_LEASE_END}"
+                " WHERE j.model = ? AND j.digest = ANY(?::text[]) RETURNING j.digest, j.attempts, j.row,"
                 " (SELECT min(c.id) FROM chunks c WHERE c.digest = j.digest)",
-                [model, self.settings.batch_passages, worker, self.settings.lease_seconds, model],
+                [worker, self.settings.lease_seconds, model, chosen],
             )
             gone = [digest for digest, _, _, chunk in taken if chunk is None]
             if gone:  # their documents have been changed or removed
@@ -144,7 +148,7 @@ class JobQueue:
             session.run(
                 "UPDATE jobs SET worker = NULL, leased_until = NULL, reason = ?,"
                 " failed_at = CASE WHEN attempts >= ? THEN now() END"
-                " WHERE model = ? AND worker = ? AND digest IN (SELECT t.value FROM texts(?) t)",
+                " WHERE model = ? AND worker = ? AND digest = ANY(?::text[])",
                 [reason[:MAX_REASON], self.settings.attempts, model, worker, list(digests)],
             )
 
@@ -265,6 +269,6 @@ class JobQueue:
 
 def _delete(session: PostgresSession, model: str, digests: list[str]) -> int:
     return session.run(
-        "DELETE FROM jobs WHERE model = ? AND digest IN (SELECT t.value FROM texts(?) t)",
+        "DELETE FROM jobs WHERE model = ? AND digest = ANY(?::text[])",
         [model, digests],
     )
