@@ -16,6 +16,7 @@ from marklight.library.shared_index import ELSEWHERE
 from tests.library.conftest import PAGES, paths
 from tests.making import library, write
 from tests.servers.postgres import PostgresServer, new_library, new_server, shared_server
+from tests.servers.qdrant import new_fleet_library
 
 
 @pytest.fixture
@@ -41,8 +42,15 @@ def opened(folder: Path, address: str, **settings: Any) -> Iterator[marklight.Li
         yield lib
 
 
+@pytest.fixture(params=["PostgreSQL", "Qdrant"])
+def any_address(request: pytest.FixtureRequest) -> Iterator[str]:
+    with new_library() if request.param == "PostgreSQL" else new_fleet_library() as made:
+        yield made
+
+
 @pytest.mark.usefixtures("machine")
-def test_a_search_indexes_and_finds_and_leaves_no_files(folder: Path, address: str) -> None:
+def test_a_search_indexes_and_finds_and_leaves_no_files(folder: Path, any_address: str) -> None:
+    address = any_address
     with opened(folder, address) as lib:
         answer = lib.search("refresh token")
         assert paths(answer)[0] == "auth.md"
