@@ -1,4 +1,4 @@
-"""Contract of engines: atomic commits, isolated snapshots, a single writer."""
+"""Contract of engines: atomic commits, isolated snapshots, the writer lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Protocol for engines: snapshots of one commit for readers, and a single writer."""
+"""Protocol for engines: snapshots of one commit for readers, atomic commits for writers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ class Snapshot(Protocol):
 
 
 class Engine(Protocol):
-    """Storage of an index. Any number of readers, one writer at a time.
+    """Storage of an index. Any number of readers; commits take effect one after another.
+
+    An index in files has one writer at a time. On a server many write at once, and those of one document wait for each other.
 
     Only a writer creates files: opening, reading or checking an index that does not exist leaves nothing behind.
     """
@@ -88,7 +90,7 @@ class Engine(Protocol):
         """Open a consistent view of the last commit."""
 
     def writing(self, wait_seconds: float) -> AbstractContextManager[None]:
-        """Hold the writer lock; raises Busy if another process holds it that long."""
+        """Hold the writer lock; raises Busy if another process keeps this one from it that long."""
 
     def commit(self, batch: Batch) -> int:
         """Apply a batch atomically and return the new generation; requires the writer lock.

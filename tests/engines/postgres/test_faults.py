@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from tests.faults.committing import answers, batches, expected_answers
 from tests.servers.postgres import PASSWORD, PostgresServer, new_library, new_server
 
 KILLS = 4
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -71,6 +73,36 @@ def test_a_server_killed_during_commits_loses_nothing() -> None:
             assert answers(snapshot) == expected[-1]
         assert engine.check() == []
         engine.close()
+
+
+RUN = """
+import sys
+from marklight import engines
+from tests.faults.committing import resume
+import numpy, psycopg
+print("ready", flush=True)
+resume(sys.argv[1])
+"""
+
+
+def test_a_program_killed_during_commits_loses_nothing_and_leaves_no_lock(address: str) -> None:
+    expected, chance = expected_answers(), random.Random(61)
+    engine = opened(address)
+    for _ in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-c", RUN, address], stdout=subprocess.PIPE, cwd=ROOT
+        ) as program:
+            assert program.stdout is not None
+            assert program.stdout.readline() == b"ready\n"
+            time.sleep(chance.uniform(0.1, 0.8))
+            program.kill()
+        with engine.snapshot() as snapshot:
+            assert answers(snapshot) == expected[snapshot.generation]
+    resume(engine)
+    with engine.snapshot() as snapshot:
+        assert answers(snapshot) == expected[-1]
+    assert engine.check() == []
+    engine.close()
 
 
 def test_a_connection_cut_during_a_search_is_reported_and_the_next_snapshot_works(
