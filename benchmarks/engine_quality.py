@@ -1,11 +1,12 @@
 """Compare the results of PostgreSQL and Qdrant with those of the embedded engine on the development sets.
 
-The index of each set is copied, so that all engines have the same passages and vectors. Arguments select sets. `exact` compares
+The index of each set is copied, so that all engines have the same passages and vectors. Arguments select sets; the results of others are kept. `exact` compares
 vectors one by one in all engines: then equal order is expected, but for passages whose scores differ by less than a rounding error.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +16,7 @@ from typing import Any
 from tests.servers.postgres import new_library
 from tests.servers.qdrant import new_fleet_library
 
-from benchmarks._measure import SETS, save, set_path
+from benchmarks._measure import SETS, result_path, save, set_path
 from marklight.eval.collection import Collection, open_collection, resolve_answers
 from marklight.eval.dataset import Dataset
 from marklight.eval.reading import read_dataset
@@ -87,17 +88,17 @@ def main() -> None:
     arguments = sys.argv[1:]
     exact = "exact" in arguments
     sets = [name for name in arguments if name != "exact"] or SETS
-    results = {name: measure(name, EXACT if exact else ()) for name in sets}
-    worst = {
+    result = "engine_quality_exact" if exact else "engine_quality"
+    path = result_path(result)
+    results = json.loads(path.read_text())["sets"] if path.exists() else {}
+    results.update({name: measure(name, EXACT if exact else ()) for name in sets})
+    largest = {
         engine: max(
             abs(each[engine]["ndcg@10"] - each["embedded"]["ndcg@10"]) for each in results.values()
         )
         for engine in SERVERS
     }
-    save(
-        "engine_quality_exact" if exact else "engine_quality",
-        {"sets": results, "largest difference of ndcg@10": worst},
-    )
+    save(result, {"sets": results, "largest difference of ndcg@10": largest})
 
 
 if __name__ == "__main__":
