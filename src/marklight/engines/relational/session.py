@@ -1,6 +1,6 @@
 """Protocol of a database session, and the SQL that both databases understand.
 
-The package writes each statement once, in SQL that SQLite runs and PostgreSQL runs after a few replacements. Rules:
+The package writes each statement once. A session turns it into the SQL of its database by a few replacements. Rules:
 
 - Parameters are `?`, unnumbered. A parameter is a text, an integer, a float, bytes, None, or a `list`, which is one parameter.
 - Lists are read by table functions, always with an alias: `texts(?) t` and `integers(?) t` with the columns `key` and `value`,
