@@ -15,7 +15,7 @@ from marklight.engines.qdrant.cluster import Cluster
 from marklight.engines.qdrant.server_errors import MissingCollection, Unreachable, check_version
 from marklight.errors import Busy, StoreError
 from tests.servers.proxy import Proxy
-from tests.servers.qdrant import Node, free_port
+from tests.servers.qdrant import Node, free_port, running_nodes
 
 SETTINGS = QdrantSettings(timeout_seconds=5.0)
 
@@ -39,6 +39,17 @@ def test_a_dead_node_is_skipped(node: Node) -> None:
     nodes = open_cluster(free_port(), node.grpc_port)
     assert not exists(nodes)
     assert len(nodes.unreachable_nodes()) == 1
+
+
+def test_a_node_that_is_back_answers_the_next_request(node: Node) -> None:
+    with running_nodes() as (victim,):
+        nodes = open_cluster(victim.grpc_port)
+        assert not exists(nodes)
+        victim.kill()
+        with pytest.raises(Unreachable):
+            exists(nodes)
+        victim.start()
+        assert not exists(nodes)
 
 
 def test_without_any_node_the_message_names_the_hosts() -> None:

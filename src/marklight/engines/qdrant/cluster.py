@@ -77,11 +77,16 @@ class _Node:
                 self._stubs = {name: stub(self._channel) for name, stub in _STUBS.items()}
             return self._stubs
 
-    def close(self) -> None:
+    def forget(self) -> None:
+        """Open another channel for the next request; requests of other threads end on this one."""
         with self._lock:
-            if self._channel is not None:
-                self._channel.close()
-            self._channel, self._stubs = None, {}
+            self._channel, self._stubs, self._is_checked = None, {}, False
+
+    def close(self) -> None:
+        channel = self._channel
+        self.forget()
+        if channel is not None:
+            channel.close()
 
 
 class Cluster:
@@ -126,6 +131,8 @@ class Cluster:
                     if not server_errors.concerns_one_node(error):
                         raise self._explain(error) from error
                     node.left_out_until = time.monotonic() + LEFT_OUT_SECONDS
+                    if error.code() is grpc.StatusCode.UNAVAILABLE:
+                        node.forget()  # else the channel refuses requests for a while when the node is back
                     last = error
                 else:
                     node.left_out_until = 0.0

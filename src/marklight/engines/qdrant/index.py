@@ -178,6 +178,9 @@ class QdrantVectorIndex(PostgresVectors):
         super().__init__(settings)
         self._shared = shared
 
+    def prepare(self, connections: Connections) -> None:
+        """Do nothing: the lexical index ships for both."""
+
     def after_commit(self, connections: Connections) -> None:
         """Drop the collections of models that were cleaned away; they are deleted when no reader can need them."""
         if not self._due:
