@@ -216,6 +216,30 @@ def test_a_full_disk_stops_a_commit_and_loses_nothing() -> None:
         engine.close()
 
 
+def test_the_error_of_a_full_disk_during_a_commit_loses_nothing(
+    server: PostgresServer, address: str
+) -> None:
+    """Raise the server's error in the middle of a commit: this needs no root, unlike a disk that is full."""
+    engine = opened(address)
+    put(engine, entry("a.md", "apple"))
+    with engine.snapshot() as snapshot:
+        before = answers(snapshot)
+    library = engine.address.library
+    server.sql(
+        f"CREATE FUNCTION {library}.fail() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$BEGIN RAISE 'could not extend file: No space left' USING ERRCODE = '53100'; END$$",
+        f"CREATE TRIGGER fail BEFORE INSERT ON {library}.chunks EXECUTE FUNCTION {library}.fail()",
+    )
+    with pytest.raises(StoreError, match="no space or memory left"):
+        put(engine, entry("a.md", "pear"), entry("b.md", "plum"))
+    with engine.snapshot() as snapshot:
+        assert answers(snapshot) == before
+    server.sql(f"DROP TRIGGER fail ON {library}.chunks")
+    put(engine, entry("a.md", "pear"), entry("b.md", "plum"))
+    assert engine.check() == []
+    engine.close()
+
+
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
     """Mount a file system of 160 MB."""
