@@ -253,14 +253,14 @@ def test_mcp_clients_are_notified_of_changes_from_every_process(shared: Workers)
 
 def test_a_new_document_is_found_by_the_next_search_of_every_process(shared: Workers) -> None:
     with shared.connections(2) as held:
-        for number in range(6):
+        for number in range(10):
             path = shared.folder / f"new-{number}.md"
             path.write_text(f"# Visit\n\nThe visitor zyxw{number}vut arrives.\n")
             target = f"/api/search?q=zyxw{number}vut"
             while not (found := _call(held[number % 2], "GET", target))["results"]:
                 # On a busy machine another process may hold the writer lock for longer than a search waits.
-                assert found["notices"], found
-            assert [hit["path"] for hit in found["results"]] == [path.name]
+                assert any("index" in notice for notice in found["notices"]), found
+            assert found["results"][0]["path"] == path.name
             path.unlink()
 
 
