@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import base64
+import ctypes
 import hashlib
 import importlib
 import os
@@ -94,6 +95,11 @@ def _packaged_npm() -> list[str]:
     return [str(home / "bin/node"), str(home / "lib/node_modules/npm/bin/npm-cli.js")]
 
 
+def _end_with_parent() -> None:
+    """Let the system end the server when the test process is killed."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -150,6 +156,7 @@ class Node:
                     user=NOBODY if other_user else None,
                     group=NOBODY if other_user else None,
                     extra_groups=[] if other_user else None,
+                    preexec_fn=_end_with_parent,
                 )
         finally:
             os.close(program)
