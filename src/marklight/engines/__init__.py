@@ -76,7 +76,7 @@ class PostgresSettings:
     """The engine on PostgreSQL, for `engine = "postgresql://…"`."""
 
     connections: Annotated[int, Within(2, 1000)] = 8
-    """Maximum number of connections of one process."""
+    """Maximum number of connections of one process for searches and commits; maintenance opens up to three more for a moment."""
     connect_seconds: Annotated[float, Within(1, 600)] = 10.0
     """Time limit for connecting to the server, and for waiting for a free connection."""
     statement_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 30.0
