@@ -82,18 +82,18 @@ class PostgresSettings:
     statement_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 30.0
     """Time limit of one statement of a search; 0 for none. Writing has no limit."""
     lexical_cache_mb: Annotated[float, Within(0, 100_000)] = 64.0
-    """Memory of one process for parts of the lexical index."""
+    """Maximum memory of one process for its cache of the lexical index."""
     exact_below: Annotated[int, Within(0, 100_000_000)] = 10_000
     """Number of passages below which a library has no vector index (HNSW), and all vectors are compared; 0 always uses the index."""
     hnsw_m: Annotated[int, Within(2, 100)] = 16
-    """Edges of a node in the vector index (HNSW); applies to an index that is built from now on."""
+    """Edges of a node in the vector index (HNSW); applies to indexes that are built after a change."""
     hnsw_ef_construction: Annotated[int, Within(4, 1000)] = 64
     """Candidates that are compared when a vector is added to the vector index; at least twice `hnsw_m`."""
     # Of the best 20 of the Kubernetes pages, 40 miss 1.6 of 100 (2.2 with a filter), and 120 miss 0.6 (1.4).
     hnsw_ef_search: Annotated[int, Within(1, 1000)] = 120
-    """Candidates beyond those requested that a search of the vector index compares; more find more and take longer."""
+    """Candidates beyond those requested that a search of the vector index compares; a higher value misses fewer of the best passages and takes longer."""
     staleness_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 30.0
-    """Maximum time that a replica may be behind; searches leave out one that is further behind."""
+    """Maximum time that a replica may be behind the primary; searches do not use a replica that is further behind."""
 
     def __post_init__(self) -> None:
         if self.hnsw_ef_construction < 2 * self.hnsw_m:
@@ -148,11 +148,11 @@ class QueueSettings:
     batch_passages: Annotated[int, Within(1, 10_000)] = 64
     """Passages that a worker takes at once."""
     lease_seconds: Annotated[float, Within(1, A_DAY_SECONDS)] = 120.0
-    """Time after which other workers may take the passages of one that does not report back."""
+    """Duration of a worker's lease on its passages; if the worker does not renew it in time, other workers may take them."""
     attempts: Annotated[int, Within(1, 100)] = 3
-    """Number of attempts to embed a passage; then it is set aside with the reason."""
+    """Maximum number of attempts to embed a passage; if all fail, it is set aside with the reason."""
     poll_seconds: Annotated[float, Within(0.05, 3600)] = 2.0
-    """Time between two looks at an empty queue."""
+    """Time between two checks of an empty queue."""
 
     def __post_init__(self) -> None:
         _check_choice("queue.embed", self.embed, EMBEDDING_PLACES)
@@ -195,7 +195,7 @@ def parse_address(address: str) -> EngineAddress:
 
 
 def shown_address(address: str) -> str:
-    """Return an address as it may be printed, without its password; `…` if that cannot be told apart."""
+    """Return an address as it may be printed, without its password; `…` if the password cannot be identified."""
     if not address.startswith(tuple(f"{scheme}:" for scheme in SERVER_SCHEMES)):
         return "…" if "@" in address and "://" in address else address
     try:

@@ -48,7 +48,7 @@ REDRAW_SECONDS = 0.2
     "--workers",
     type=click.IntRange(1, 64),
     metavar="N",
-    help="Answer requests by N processes (default: serve.workers, 1); one per core makes use of all cores.",
+    help="Serve with N processes (default: serve.workers, 1); one per core is enough.",
 )
 @click.option("--detach", is_flag=True, help="Run in the background; return once it is ready.")
 @click.option("--leave-idle", is_flag=True, hidden=True)

@@ -65,7 +65,7 @@ def export(
 ) -> int:
     """Write the index of the library in PATH into FILE, an archive that `marklight import` reads.
 
-    The archive contains the text and the vectors of all documents; commits are not in it. PATH can also be the address of
+    The archive contains the text and the vectors of all documents, but no git commits. PATH can also be the address of
     an engine.
     """
     from marklight.library.transfer import export_index
@@ -88,7 +88,7 @@ def export(
 @IN_PATH
 @REPLACE
 @click.option(
-    "--digest", default="", metavar="HEX", help="Refuse an archive with another digest than this."
+    "--digest", default="", metavar="HEX", help="Refuse the archive unless it has this digest."
 )
 @AS_JSON
 @SET

@@ -18,7 +18,7 @@ from marklight.surfaces.cli.output import note, show
 @IN_PATH
 @click.option("--drain", is_flag=True, help="Stop when the queue is empty.")
 @click.option(
-    "--retry-failed", is_flag=True, help="First queue the texts again that were set aside."
+    "--retry-failed", is_flag=True, help="First put the failed texts back into the queue."
 )
 @SET
 def worker(
@@ -30,9 +30,9 @@ def worker(
 ) -> int:
     """Embed the queued passages of a shared index, until stopped.
 
-    For an index on a server with `queue.embed = "workers"`. Any number of workers run at once, on any machine that has
-    the model; the documents are not needed, only the settings of the library. SIGTERM and Ctrl-C stop a worker after the texts that it has in hand; a second
-    signal stops it at once. `marklight status` shows the queue.
+    For an index on a server with `queue.embed = "workers"`. Any number of workers can run at once, on any machine that has
+    the model; they need the settings of the library, but not its documents. On SIGTERM or Ctrl-C, a worker finishes its
+    current batch and stops; a second signal stops it at once. `marklight status` shows the queue.
     """
     from marklight.library.embedding_worker import EmbeddingWorker
 
@@ -40,7 +40,7 @@ def worker(
         embedding = EmbeddingWorker(library, note)
         if retry_failed:
             count = embedding.queue.retry_failed(embedding.model)
-            note(f"Queued {count:,} texts again that were set aside")
+            note(f"Put {count:,} failed texts back into the queue")
         show(f"embedding for {library.engine.describe()} as {embedding.name}")
         _stop_on_signals(embedding.stop)
         embedding.run(drain=drain)
@@ -49,7 +49,7 @@ def worker(
 
 
 def _stop_on_signals(stop: Callable[[], None]) -> None:
-    """Stop in order at the first SIGINT or SIGTERM, at once at the second."""
+    """Stop after the current batch at the first SIGINT or SIGTERM, at once at the second."""
 
     def handle(number: int, _: Any) -> None:
         stop()
