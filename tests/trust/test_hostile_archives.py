@@ -283,9 +283,9 @@ def test_invalid_vectors_are_refused(
         ({KEYS: json.dumps([*keys[:-1], keys[0]]).encode()}, "repeated or out of order"),
         ({KEYS: json.dumps([*keys[:-1], "f" * 32]).encode()}, "belongs to no passage"),
         ({KEYS: json.dumps([*keys[:-1], "z"]).encode()}, "invalid key"),
-        ({KEYS: json.dumps([*keys[:-1], None]).encode()}, "not a list of texts"),
-        ({KEYS: b"[]"}, "not a list of texts"),
-        ({KEYS: b'{"a": 1}'}, "not a list of texts"),
+        ({KEYS: json.dumps([*keys[:-1], None]).encode()}, "not a list of strings"),
+        ({KEYS: b"[]"}, "not a list of strings"),
+        ({KEYS: b'{"a": 1}'}, "not a list of strings"),
         ({KEYS: b"["}, "not valid JSON"),
         ({"communities/000000.jsonl": b'["default", "one.md", "x"]'}, "community has invalid"),
         ({"communities/000000.jsonl": b"[1]"}, "community cannot be parsed"),
@@ -381,7 +381,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(
     bomb = {f"documents/{at:06}.jsonl": b"a" * 60_000_000 for at in range(3)}
     forged(path, {**bomb, "manifest.json": members["manifest.json"]})
     assert path.stat().st_size < 1_000_000
-    assert "larger than its size allows" in refuse(target, path)
+    assert "too much data for the size of the file" in refuse(target, path)
     # A header that promises more than any member has.
     data = bytearray(forged(path, members).read_bytes())
     data[22:26] = struct.pack("<L", 2**32 - 1)
@@ -457,12 +457,12 @@ def test_a_file_that_is_no_archive_is_refused(target: marklight.Library, tmp_pat
         "nothing": b"PK\5\6" + bytes(18),
     }.items():
         (tmp_path / name).write_bytes(data)
-        assert "no archive of Marklight" in refuse(target, tmp_path / name)
+        assert "not an archive of Marklight" in refuse(target, tmp_path / name)
     plain = BytesIO()
     with zipfile.ZipFile(plain, "w") as archive:
         archive.writestr("readme.txt", "hello")
     (tmp_path / "zip").write_bytes(plain.getvalue())
-    assert "no archive of Marklight" in refuse(target, tmp_path / "zip")
+    assert "not an archive of Marklight" in refuse(target, tmp_path / "zip")
     os.mkfifo(tmp_path / "fifo")
     assert "not a regular file" in refuse(target, tmp_path / "fifo")
     assert "not a regular file" in refuse(target, tmp_path)

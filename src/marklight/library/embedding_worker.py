@@ -183,7 +183,7 @@ class EmbeddingWorker:
 
     def _fail(self, digests: Sequence[str], reason: str) -> None:
         self.queue.fail(self.model, self.name, digests, reason)
-        texts = "A text" if len(digests) == 1 else f"One of {len(digests)} texts"
+        texts = "1 text" if len(digests) == 1 else f"{len(digests)} texts"
         self.notify(f"{texts} could not be embedded: {reason}")
 
     def _refill(self) -> bool:

@@ -64,7 +64,7 @@ def test_an_index_is_copied(folder: Path, capsys: pytest.CaptureFixture[str]) ->
         (["export", "espresso.md"], 2, "is not an archive of Marklight"),
         (["export", "nowhere/file"], 3, "No such file or directory"),
         (["import", "espresso.md"], 2, "already contains an index"),
-        (["import", "espresso.md", "--replace"], 3, "no archive of Marklight"),
+        (["import", "espresso.md", "--replace"], 3, "not an archive of Marklight"),
         (["import", "nowhere"], 2, "cannot be read"),
     ],
 )

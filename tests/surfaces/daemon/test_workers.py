@@ -282,7 +282,9 @@ def test_a_crashed_process_is_started_again_while_others_answer(folder: Path) ->
         until(lambda: workers.get("/api/search?q=zebra&refresh=false")["results"])
         workers.process.terminate()
         _, printed = workers.process.communicate(timeout=PATIENCE_SECONDS)
-    assert printed.decode().count("ended unexpectedly (signal 9). It is started again") == 3
+    assert (
+        printed.decode().count("ended unexpectedly (signal 9). The process is started again") == 3
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

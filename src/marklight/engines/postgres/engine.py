@@ -156,7 +156,7 @@ class PostgresEngine:
         batch, left_out = without_long_paths(batch)
         if left_out:
             self._notices.append(
-                f"{left_out} documents were left out: their paths are too long for PostgreSQL"
+                f"Documents not indexed because their paths are too long for PostgreSQL: {left_out}"
             )
         attempt = 1
         while True:
@@ -169,7 +169,7 @@ class PostgresEngine:
                 attempt += 1
             except ConnectionLost as error:
                 raise StoreError(
-                    f"{error.message}, during a commit",
+                    f"{error.message} (during a commit)",
                     "The commit was stored completely or not at all."
                     " Run `marklight index`, which continues from there",
                 ) from error

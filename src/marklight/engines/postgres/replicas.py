@@ -208,7 +208,10 @@ class ReplicaReaders:
                 " and may lack the last changes"
             )
         else:
-            self._notice = f"All replicas are more than {self.staleness_seconds:g} s behind"
+            self._notice = (
+                f"All replicas are more than {self.staleness_seconds:g} s behind the primary;"
+                " results come from the most recent one"
+            )
         return best
 
     def _fresh(self) -> list[ProbedHost]:

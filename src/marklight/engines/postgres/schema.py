@@ -118,7 +118,7 @@ def prepare(connections: Connections, connection: AnyConnection) -> None:
         raise _missing_rights(error, library, where, version) from error
     except errors.LockNotAvailable as error:
         raise Busy(
-            f"Other processes are writing to {where}, which needs a new version of its schema",
+            f"{where} has to be migrated to a new schema, but other processes are writing to it",
             "Wait until they have finished, and try again",
         ) from error
 

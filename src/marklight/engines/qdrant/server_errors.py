@@ -34,8 +34,8 @@ def explain(error: grpc.RpcError, where: str, key_variable: str) -> StoreError:
     code, reason = error.code(), reason_of(error)
     if code is grpc.StatusCode.NOT_FOUND:
         return MissingCollection(
-            f"A collection of Qdrant at {where} is missing: {reason}",
-            "Run `marklight doctor`: it rebuilds the collection from PostgreSQL, nothing is embedded again",
+            f"A Qdrant collection at {where} is missing: {reason}",
+            "Run `marklight doctor`: it rebuilds the collection from PostgreSQL; nothing is embedded again",
         )
     if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
         return StoreError(

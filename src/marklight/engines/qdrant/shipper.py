@@ -131,7 +131,7 @@ def wait(connections: Connections, wait_seconds: float) -> None:
     with connections.connection() as connection:
         while is_behind(PostgresSession(connections, connection)):
             if time.monotonic() > end:
-                raise Busy("Commits are being written to Qdrant", "Try again in a moment")
+                raise Busy("The last commits are not in Qdrant yet", "Try again in a moment")
             time.sleep(POLL_SECONDS)
 
 

@@ -93,7 +93,7 @@ def open_end(
             if library.place.part is not None:
                 raise UsageError(
                     f"{library.place.part} is inside the library {library.place.folder}, which has one index",
-                    "Name the folder of the library",
+                    f"Use the folder of the library: {library.place.folder}",
                 )
             yield End(library.engine, lambda: library.commits_engine, library)
         return
@@ -131,7 +131,7 @@ def copy_index(
         open_end(target, assignments, own.library) as other,
     ):
         if own.name == other.name:
-            raise UsageError(f"{own.name} is both source and target", "Name two different indexes")
+            raise UsageError(f"{own.name} is both source and target", "Give two different indexes")
         with own.engine.snapshot() as snapshot:
             if snapshot.generation == 0:
                 raise _nothing_indexed(own)
@@ -234,8 +234,8 @@ def _import_notices(library: Library, transfer: Transfer) -> Iterator[str]:
     if unknown and not library.shared:
         names = ", ".join(unknown[:MAX_NAMED]) + " and others" * (len(unknown) > MAX_NAMED)
         yield (
-            f"The archive has documents of collections that this library does not have: {names};"
-            f" the next run removes them. It has: {', '.join(library.collections)}"
+            f"The archive has documents of collections that this library does not have: {names}."
+            f" The next run removes them. Collections of this library: {', '.join(library.collections)}"
         )
     if transfer.recipes - {library.text_ingest.recipe}:
         yield (
@@ -246,7 +246,8 @@ def _import_notices(library: Library, transfer: Transfer) -> Iterator[str]:
     models = transfer.models
     if fingerprint and models and fingerprint not in models:
         yield (
-            "The archive has vectors of another model than the one of this library, so the next run embeds all passages"
+            "The vectors in the archive are those of another model than this library uses,"
+            " so the next run embeds all passages"
         )
 
 

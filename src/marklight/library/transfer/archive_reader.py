@@ -99,7 +99,7 @@ class Archive:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
-            raise UsageError(f"{path} is not a regular file", "Name an archive")
+            raise UsageError(f"{path} is not a regular file", "Give the path of an archive")
         self._file: BinaryIO = os.fdopen(descriptor, "rb")
         self._size = status.st_size
         self._members: dict[str, _Member] = {}
@@ -140,10 +140,10 @@ class Archive:
         while member := _next_member(self._file, position):
             progress("Verifying archive", position, self._size)
             if MANIFEST in self._members or member.name in self._members:
-                raise invalid("it has members after its manifest, or twice the same")
+                raise invalid("it has a member after its manifest, or the same member twice")
             unpacked += member.size
             if len(found) >= MAX_MEMBERS or unpacked > FREE_BYTES + MAX_RATIO * self._size:
-                raise invalid("it is larger than its size allows")
+                raise invalid("it has too many members, or too much data for the size of the file")
             self._members[member.name] = member
             data = self._unpack(member)
             digest = sha256(data).hexdigest()
@@ -153,7 +153,7 @@ class Archive:
                 found.append([member.name, member.size, digest])
             position = member.start + member.compressed
         if MANIFEST not in self._members:
-            raise invalid("it is incomplete, or no archive of Marklight")
+            raise invalid("it is incomplete, or not an archive of Marklight")
         version = self._manifest.get("version")
         if isinstance(version, int) and version > VERSION:
             raise StoreError(
@@ -287,11 +287,11 @@ def _next_member(file: BinaryIO, position: int) -> _Member | None:
     if header[:4] == b"PK\x01\x02" and position:
         return None
     if len(header) < _HEADER.size or header[:4] != b"PK\x03\x04":
-        raise invalid("it is incomplete, or no archive of Marklight")
+        raise invalid("it is incomplete, or not an archive of Marklight")
     _, _, flags, method, _, _, _, compressed, size, length, extra = _HEADER.unpack(header)
     name = file.read(min(length, _MAX_MEMBER_NAME)).decode("ascii", "replace")
     if flags or extra or method not in (_STORED, _DEFLATED) or not _MEMBER.fullmatch(name):
-        raise invalid("it is no archive of Marklight")
+        raise invalid("it is not an archive of Marklight")
     # Data that cannot be compressed grows by less than a percent.
     if (
         size > _MAX_SIZES.get(name.rpartition(".")[2], MAX_PAGE)
@@ -307,7 +307,7 @@ def _manifest(data: bytes) -> dict[str, Any]:
     except InvalidRecord as error:
         raise invalid(f"its manifest {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise invalid("it is no archive of Marklight")
+        raise invalid("it is not an archive of Marklight")
     return manifest
 
 
@@ -346,7 +346,7 @@ def _check_documents(archive: Archive, progress: Progress) -> NDArray[Any]:
         ids += b"".join(_hash(chunk.id) for chunk in entry.chunks)
         digests += b"".join(_hash(chunk.digest) for chunk in entry.chunks)
     if (documents, passages) != archive.counts():
-        raise invalid("it has other counts than its manifest")
+        raise invalid("its number of documents or passages differs from its manifest")
     if len(_sorted(ids)) != passages:
         raise invalid("two passages have the same id")
     return _sorted(digests)

@@ -337,7 +337,7 @@ def decode_keys(data: bytes, name: str) -> tuple[str, ...]:
     except InvalidRecord as error:
         raise invalid(f"{name} {error}") from error
     if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
-        raise invalid(f"{name} is not a list of texts")
+        raise invalid(f"{name} is not a list of strings")
     return tuple(keys)
 
 

@@ -1,8 +1,8 @@
 """Supervisor of worker processes that serve one library from one listening socket (`serve --workers N`).
 
 The supervisor binds the address and starts the processes, starts one that crashes again, relays messages between
-them, and stops all when it is stopped. The first process watches the files and serves IPC clients; when it ends
-in order, everything ends. If the supervisor is killed, its workers notice that their channels are closed, and stop.
+them, and stops all when it is stopped. The first process watches the files and serves IPC clients; when it exits
+normally, everything stops. If the supervisor is killed, its workers notice that their channels are closed, and stop.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RESTART_SECONDS, MAX_RESTART_SECONDS = 0.5, 30.0
 STABLE_SECONDS = 60.0
 """A process that ran for so long starts again after the shortest pause."""
 STOP_SECONDS = 10.0
-"""Time for the processes to end in order."""
+"""Time that the processes have to exit; then they are killed."""
 RESTARTING = "The process that watches the files has ended; it is being started again"
 
 
@@ -88,7 +88,7 @@ Event = tuple[int, Message | Ended | StopSignal]
 
 
 class Supervisor:
-    """Runs worker processes until one of them ends in order or a signal arrives."""
+    """Runs worker processes until the first one exits normally or a signal arrives."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class Supervisor:
                 [*PROGRAM, "serve", "--worker-sockets", ",".join(map(str, numbers))],
                 stdin=subprocess.DEVNULL,
                 pass_fds=numbers,
-                # Ctrl-C in a terminal reaches the supervisor only, which stops the others in order.
+                # Ctrl-C in a terminal reaches the supervisor only, which stops the others.
                 process_group=0,
             )
         worker.channel, worker.started_at = Channel(ours), time.monotonic()
@@ -236,7 +236,7 @@ class Supervisor:
         worker.pause_seconds = min(2 * worker.pause_seconds, MAX_RESTART_SECONDS)
         message = str(self._error(worker, code))
         if message != worker.reported:
-            self.notify(f"{message}. It is started again")
+            self.notify(f"{message}. The process is started again")
         worker.reported = message
 
     def _error(self, worker: Worker, code: int) -> MarklightError:
@@ -249,7 +249,7 @@ class Supervisor:
         return StoreError(f"Worker process {worker.number + 1} ended unexpectedly ({how})")
 
     def _stop(self) -> None:
-        """Ask all processes to end; those that wait for another start do not start."""
+        """Send SIGTERM to all processes; those that wait to be started again are not started."""
         if self._stopping_since is None:
             self._stopping_since = time.monotonic()
         for worker in self.workers:
