@@ -23,7 +23,7 @@ MAX_REASON = 500
 """Characters of a reason that are stored."""
 RATE_MINUTES = 10
 """Minutes over which the rate is measured."""
-NO_ANSWER = "its worker stopped without an answer"
+NO_ANSWER = "the worker ended without a result"
 
 _WITHOUT_VECTOR = (
     "NOT EXISTS (SELECT 1 FROM models m JOIN vectors v ON v.model = m.row"
