@@ -129,7 +129,7 @@ def test_a_role_without_rights_learns_what_an_administrator_must_run(
 ) -> None:
     server.sql("CREATE EXTENSION IF NOT EXISTS vector")
     connections = Connections(ServerAddress(server.tcp_address(user=role), library))
-    with pytest.raises(StoreError, match=f'CREATE SCHEMA "{library}" AUTHORIZATION'):
+    with pytest.raises(StoreError, match=f'CREATE SCHEMA "{library}" AUTHORIZATION "{role}"'):
         prepare(connections)
     server.sql(f"CREATE SCHEMA {library} AUTHORIZATION {role}")
     assert prepare(connections) == schema.current_version()

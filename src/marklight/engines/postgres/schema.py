@@ -115,7 +115,7 @@ def prepare(connections: Connections, connection: AnyConnection) -> None:
                 if version < number:
                     _migrate(connection, number)
     except errors.InsufficientPrivilege as error:
-        raise _missing_rights(error, library, where, version) from error
+        raise _missing_rights(error, library, where, version, connection.info.user) from error
     except errors.LockNotAvailable as error:
         raise Busy(
             f"{where} has to be migrated to a new schema, but other processes are writing to it",
@@ -197,7 +197,7 @@ def _migrate(connection: AnyConnection, number: int) -> None:
 
 
 def _missing_rights(
-    error: psycopg.Error, library: str, where: str, version: int | None
+    error: psycopg.Error, library: str, where: str, version: int | None, role: str
 ) -> StoreError:
     if version:
         return StoreError(
@@ -207,5 +207,5 @@ def _missing_rights(
         )
     return StoreError(
         f"{where} does not exist yet, and this role may not create it ({error.diag.message_primary})",
-        f'Ask an administrator to run in this database: CREATE SCHEMA "{library}" AUTHORIZATION "the role"',
+        f'Ask an administrator to run in this database: CREATE SCHEMA "{library}" AUTHORIZATION "{role}"',
     )

@@ -214,7 +214,7 @@ def find_difference(session: PostgresSession, cluster: Cluster) -> str:
         if expected - found:
             return f"{len(expected - found)} of {len(expected)} passages were missing"
         if found - expected:
-            return f"{len(found - expected)} passages are deleted ones"
+            return f"it had {len(found - expected)} deleted passages"
     if state.passages != len(stored):
         return "the number of its passages is wrong"
     return ""

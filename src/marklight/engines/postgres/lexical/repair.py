@@ -85,9 +85,9 @@ def find_difference(session: PostgresSession) -> str:
     ).reshape(-1, 2)
     order = np.argsort(rows)
     if len(rows) != len(stored):
-        return f"it has {len(rows)} passages instead of {len(stored)}"
+        return f"it had {len(rows)} passages instead of {len(stored)}"
     if (rows[order] != stored[:, 0]).any() or (documents[order] != stored[:, 1]).any():
-        return "it has other passages"
+        return "it had other passages than the database"
     return _different_sums(session, len(stored)) or _damaged_postings(session)
 
 
@@ -122,4 +122,4 @@ def _damaged_postings(session: PostgresSession) -> str:
         if reason := passages.compare_lengths(sums):
             return reason
     orphans = "SELECT 1 FROM postings p WHERE NOT EXISTS (SELECT 1 FROM segments s WHERE s.id = p.segment) LIMIT 1"
-    return "it has postings of no segment" if session.value(orphans) else ""
+    return "it had postings without a segment" if session.value(orphans) else ""
