@@ -287,6 +287,17 @@ def test_a_crashed_process_is_started_again_while_others_answer(folder: Path) ->
     )
 
 
+def test_the_server_comes_back_after_all_processes_crashed_at_once(folder: Path) -> None:
+    with serving(folder) as workers:
+        before = workers.children()
+        for pid in before:
+            os.kill(pid, signal.SIGKILL)
+        for pid in before:
+            _wait_for_end(pid)
+        until(lambda: len(workers.children()) == 2)
+        assert workers.get("/api/search?q=token")["results"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_all_processes_in_order(folder: Path, number: int) -> None:
     with serving(folder) as workers:

@@ -130,7 +130,7 @@ class Supervisor:
             try:
                 for worker in self.workers:
                     self._launch(worker)
-                while any(worker.process for worker in self.workers):
+                while any(worker.process or worker.restart_at for worker in self.workers):
                     number, event = self._next_event()
                     if isinstance(event, Started) and event.state:
                         state = State(*event.state)
