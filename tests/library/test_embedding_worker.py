@@ -257,7 +257,7 @@ def test_texts_do_not_fail_while_the_server_of_the_model_is_away(
         return FakeEmbedder().embed_passages(texts)
 
     notices: list[str] = []
-    with using(open_shared(folder, address, attempts=1), embed) as shared:
+    with using(open_shared(folder, address, attempts=2), embed) as shared:
         shared.index()
         worker = EmbeddingWorker(shared, notices.append)
         thread = Thread(target=worker.run)

@@ -149,8 +149,8 @@ class QueueSettings:
     """Passages that a worker takes at once."""
     lease_seconds: Annotated[float, Within(1, A_DAY_SECONDS)] = 120.0
     """Duration of a worker's lease on its passages; if the worker does not renew it in time, other workers may take them."""
-    attempts: Annotated[int, Within(1, 100)] = 3
-    """Maximum number of attempts to embed a passage; if all fail, it is set aside with the reason."""
+    attempts: Annotated[int, Within(2, 100)] = 3
+    """Maximum number of attempts to embed a passage; if all fail, it is set aside with the reason. The first may fail because of another passage in the same batch."""
     poll_seconds: Annotated[float, Within(0.05, 3600)] = 2.0
     """Time between two checks of an empty queue."""
 
