@@ -33,6 +33,15 @@ print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 """
 
 
+@pytest.mark.parametrize(
+    "address", ["password=s3cret host=h", "s3cret", "s3cret:", "u s3cret:x@h/d"]
+)
+def test_a_password_in_an_unknown_kind_of_address_is_not_printed(address: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        engines.parse_address(address)
+    assert "s3cret" not in str(error.value)
+
+
 def test_memory_and_folders_are_addresses(tmp_path: Path) -> None:
     assert engines.open("memory:").describe() == "memory:"
     for address in (f"file:{tmp_path}/a", tmp_path / "a", str(tmp_path / "a")):

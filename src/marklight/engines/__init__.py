@@ -190,7 +190,9 @@ def parse_address(address: str) -> EngineAddress:
         from marklight.engines.server_address import parse
 
         return parse(address)
-    # Without the address, which may contain a password after a mistyped scheme.
+    # Without the address, which may contain a password after a mistyped scheme, or be `password=… host=…` without one.
+    if not location or not scheme.replace("+", "").isalnum():
+        raise SettingsError("engine is not an address with a scheme", KNOWN)
     raise SettingsError(f"engine has an unknown scheme: {scheme[:20]!r}", KNOWN)
 
 
