@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from qdrant_client import QdrantClient, models
+import pytest
+from qdrant_client import QdrantClient, grpc, models
 
+from marklight.engines import Host, QdrantSettings
+from marklight.engines.qdrant.cluster import Cluster
+from marklight.engines.qdrant.server_errors import Unreachable
 from tests.servers.qdrant import NOBODY, VERSION, Node, running_nodes
 
 
@@ -28,3 +32,11 @@ def test_points_survive_a_kill(node: Node) -> None:  # the fixture skips where t
         victim.restart()
         (point,) = client(victim).retrieve("c", [7])
     assert point.payload == {"added": 1}
+
+
+def test_the_port_for_http_is_recognised(node: Node) -> None:
+    cluster = Cluster([Host("127.0.0.1", node.http_port)], QdrantSettings())
+    with pytest.raises(Unreachable) as error:
+        cluster.read("List", grpc.ListCollectionsRequest(), "collections")
+    cluster.close()
+    assert "gRPC port" in error.value.hint

@@ -42,6 +42,11 @@ def explain(error: grpc.RpcError, where: str, key_variable: str) -> StoreError:
             f"Qdrant at {where} refuses the API key: {reason}",
             f"Put the key into the environment variable {key_variable}",
         )
+    if code is grpc.StatusCode.UNAVAILABLE and "HTTP/2" in reason:
+        return Unreachable(
+            f"Qdrant at {where} does not answer over gRPC: {reason}",
+            f"Give the gRPC port of each node (6334 unless changed), not the one for HTTP (6333). {_SAVED}",
+        )
     if code is grpc.StatusCode.UNAVAILABLE:
         return Unreachable(
             f"Cannot connect to Qdrant at {where}: {reason}",
