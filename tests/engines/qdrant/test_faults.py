@@ -125,3 +125,24 @@ def test_a_network_split_to_one_node_delays_but_loses_nothing(
             same_searches(engine, memory)
             equals_a_rebuild(engine)  # type: ignore[arg-type]
     proxy.close()
+
+
+def test_the_status_counts_replicas_of_shards_and_names_silent_nodes(cluster: list[Node]) -> None:
+    with new_fleet_library(cluster) as address, opened(address) as engine:
+        own = entry("a.md", "apple")
+        commit(engine, Batch(entries=(own,), vectors=embedding(own).vectors))
+        status = engine.server()["qdrant"]
+        # A collection of terms and one of vectors, with three shards and two replicas each.
+        assert status == {
+            "nodes": 3,
+            "unreachable": "none",
+            "unshipped_commits": 0,
+            "shards": {"active": 12},
+        }
+        cluster[1].kill()
+        try:
+            status = engine.server()["qdrant"]
+            assert status["unreachable"] == cluster[1].address
+            assert sum(status["shards"].values()) == 12
+        finally:
+            cluster[1].start()

@@ -307,6 +307,7 @@ class PostgresEngine:
             }
             if schema.read_version(connection) is not None:
                 facts["last_write"] = session.value(_LAST_WRITE)
+                facts.update(self.lexical.status(session))
         if hosts := self.readers.status():
             facts["hosts"] = dict(hosts)
         return facts

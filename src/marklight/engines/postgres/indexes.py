@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from marklight.ports import LexicalReader, VectorReader
 
@@ -73,6 +73,9 @@ class DerivedIndex(Protocol[Reader]):
 
     def sizes(self, session: PostgresSession) -> Mapping[str, int]:
         """Return bytes by part, such as {"vectors": 1000}."""
+
+    def status(self, session: PostgresSession) -> Mapping[str, Any]:
+        """Return what `marklight status` shows of a server of its own; empty if it has none."""
 
     def take_notices(self) -> list[str]:
         """Return and clear notices about automatic repairs."""

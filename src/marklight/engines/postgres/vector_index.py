@@ -191,6 +191,10 @@ class PostgresVectors:
         )
         return {"vectors": int(size)}
 
+    def status(self, session: PostgresSession) -> Mapping[str, Any]:  # noqa: ARG002
+        """Return nothing: the index is in PostgreSQL."""
+        return {}
+
     def take_notices(self) -> list[str]:
         """Return and clear the notices about builds that failed."""
         with self._lock:

@@ -6,7 +6,8 @@ there is any model, and a change of the model must not write the terms again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from qdrant_client import grpc as api
@@ -111,6 +112,17 @@ def exists(cluster: Cluster, name: str) -> bool:
     """Return true if there is a collection of this name."""
     request = api.CollectionExistsRequest(collection_name=name)
     return bool(cluster.read("CollectionExists", request, "collections").result.exists)
+
+
+def shard_states(cluster: Cluster, names: Iterable[str]) -> dict[str, int]:
+    """Return the number of replicas of shards by their state, such as active or dead, over some collections."""
+    states: Counter[str] = Counter()
+    for name in names:
+        request = api.CollectionClusterInfoRequest(collection_name=name)
+        info = cluster.read("CollectionClusterInfo", request, "collections")
+        for shard in (*info.local_shards, *info.remote_shards):
+            states[api.ReplicaState.Name(shard.state).lower()] += 1
+    return dict(sorted(states.items()))
 
 
 def upsert(cluster: Cluster, name: str, points: Sequence[Any]) -> None:

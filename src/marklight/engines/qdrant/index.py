@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -13,7 +14,7 @@ from marklight.engines.lexical import analyzer_fingerprint
 from marklight.engines.postgres.server_errors import MissingLibrary
 from marklight.engines.postgres.session import PostgresSession
 from marklight.engines.postgres.vector_index import PostgresVectors
-from marklight.engines.qdrant import outbox, rebuild, shipper
+from marklight.engines.qdrant import collections, outbox, rebuild, shipper
 from marklight.engines.qdrant.cluster import Cluster
 from marklight.engines.qdrant.reading import Caches, SharedReader
 from marklight.errors import StoreError
@@ -159,6 +160,22 @@ class QdrantLexicalIndex:
         tables = ("outbox", "outbox_commits", "term_frequencies")
         total = " + ".join(f"pg_total_relation_size('{table}')" for table in tables)
         return {"lexical": session.value(f"SELECT {total}")}
+
+    def status(self, session: PostgresSession) -> Mapping[str, Any]:
+        """Return nodes, commits that are not shipped, and the replicas of shards by state."""
+        cluster, unreachable = self._shared.cluster, self._shared.cluster.unreachable_nodes()
+        state, of_models = outbox.read_index(session)
+        generation = session.value("SELECT generation FROM state")
+        status: dict[str, Any] = {
+            "nodes": cluster.size,
+            "unreachable": ", ".join(unreachable) or "none",
+            "unshipped_commits": generation - (state.generation if state else 0),
+        }
+        if state and len(unreachable) < cluster.size:
+            with suppress(StoreError):  # a collection that was deleted is reported by searches
+                names = (state.collection, *of_models.values())
+                status["shards"] = collections.shard_states(cluster, names)
+        return {"qdrant": status}
 
     def take_notices(self) -> list[str]:
         """Return and clear the notices about changes that were not shipped, and about rebuilds."""

@@ -11,7 +11,7 @@ import secrets
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -169,6 +169,10 @@ class PostgresLexical:
         tables = ("segments", "postings", "document_lengths")
         total = " + ".join(f"pg_total_relation_size('{table}')" for table in tables)
         return {"lexical": session.value(f"SELECT {total}")}
+
+    def status(self, session: PostgresSession) -> Mapping[str, Any]:  # noqa: ARG002
+        """Return nothing: the index is in PostgreSQL."""
+        return {}
 
     def take_notices(self) -> list[str]:
         """Return and clear notices about automatic repairs."""
