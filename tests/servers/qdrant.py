@@ -180,7 +180,11 @@ class Node:
         end = time.monotonic() + START_SECONDS
         while True:
             try:
-                with urllib.request.urlopen(f"{self.url}/readyz", timeout=1) as answer:
+                # The gRPC port may open later than the HTTP port.
+                with (
+                    urllib.request.urlopen(f"{self.url}/readyz", timeout=1) as answer,
+                    socket.create_connection(("127.0.0.1", self.grpc_port), timeout=1),
+                ):
                     if answer.status == 200:
                         return
             except (urllib.error.URLError, OSError):
@@ -265,7 +269,7 @@ def new_fleet_library(
     with new_library(server) as address:
         yield f"{address}&vectors=qdrant://{hosts}"
     node = next(node for node in nodes if node.is_running)
-    client = QdrantClient(url=node.url, check_compatibility=False)
+    client = QdrantClient(url=node.url, check_compatibility=False, timeout=60)
     for collection in client.get_collections().collections:
         client.delete_collection(collection.name)
     client.close()

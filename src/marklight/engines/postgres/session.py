@@ -27,6 +27,14 @@ _READ_ONLY = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _cursor_names = itertools.count(1)
 
 
+def _close(cursor: RawServerCursor[Row]) -> None:
+    """Close a cursor, also on a connection that is lost."""
+    try:
+        cursor.close()
+    except psycopg.Error:
+        cursor.close()  # the connection is closed now, so that nothing is sent
+
+
 class PostgresSession:
     """Statements on one connection; its errors are `StoreError`s. Several threads may use it, one at a time.
 
@@ -75,8 +83,12 @@ class PostgresSession:
         statement = translate(sql)
         with self.locked() as connection:
             cursor = RawServerCursor(connection, f"rows_{next(_cursor_names)}")
-            cursor.execute(statement.sql.encode(), statement.parameters(values), binary=True)
-            rows = cursor.fetchmany(_FETCH_ROWS)
+            try:
+                cursor.execute(statement.sql.encode(), statement.parameters(values), binary=True)
+                rows = cursor.fetchmany(_FETCH_ROWS)
+            except BaseException:
+                _close(cursor)
+                raise
         try:
             while rows:
                 yield from rows
@@ -84,8 +96,7 @@ class PostgresSession:
                     rows = cursor.fetchmany(_FETCH_ROWS) if len(rows) == _FETCH_ROWS else []
         finally:
             with self.locked_again(connection):
-                if not connection.closed:
-                    cursor.close()
+                _close(cursor)
 
     @contextmanager
     def locked_again(self, connection: AnyConnection) -> Iterator[None]:

@@ -35,6 +35,8 @@ _OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.enable_http_proxy", 0),
+    # Otherwise a new channel shares the connection, and its pause after a failure, with the one that it replaces.
+    ("grpc.use_local_subchannel_pool", 1),
 )
 _STUBS: dict[str, Any] = {
     "points": api.PointsStub,
