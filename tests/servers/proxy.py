@@ -17,6 +17,7 @@ class Proxy:
         self._open = Event()
         self._open.set()
         self._sockets: list[socket.socket] = []
+        self._closed = False
         Thread(target=self._accept, daemon=True).start()
 
     def split(self) -> None:
@@ -28,10 +29,11 @@ class Proxy:
         self._open.set()
 
     def close(self) -> None:
+        self._closed = True
         self._open.set()
         for each in (self._listener, *self._sockets):
-            with suppress(OSError):
-                each.close()
+            _end(each)
+            each.close()
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -40,6 +42,8 @@ class Proxy:
                 with suppress(OSError):
                     server = socket.create_connection(("127.0.0.1", self._target))
                     self._sockets += [client, server]
+                    if self._closed:
+                        self.close()
                     for source, target in ((client, server), (server, client)):
                         Thread(target=self._forward, args=(source, target), daemon=True).start()
                     continue
@@ -50,6 +54,11 @@ class Proxy:
             while data := source.recv(65536):
                 self._open.wait()
                 target.sendall(data)
-        for each in (source, target):
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+        _end(source)
+        _end(target)
+
+
+def _end(connection: socket.socket) -> None:
+    """End a connection in both directions: closing alone sends nothing while a thread reads from it."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
