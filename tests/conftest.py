@@ -20,6 +20,10 @@ settings.load_profile("unhurried")
 # Where the tests run in the background interrupts are ignored, and all that they start would do so too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Children of tests that fork would print messages of gRPC, which a test of Qdrant in the same process has loaded.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
 # What this user keeps on this machine stays as it is: which indexes are theirs, and what they trust.
 _DATA = tempfile.TemporaryDirectory(prefix="marklight-data-")
 os.environ["MARKLIGHT_DATA_DIR"] = _DATA.name
