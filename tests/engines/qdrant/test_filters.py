@@ -1,4 +1,4 @@
-"""Which filters Qdrant evaluates, and labels of documents."""
+"""Tests of the filters that Qdrant evaluates, and of the labels of documents."""
 
 from __future__ import annotations
 

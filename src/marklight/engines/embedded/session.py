@@ -50,7 +50,7 @@ _REPLACEMENTS = (
     ("document_ids(?)", _PAIRS.format("collection", "path")),
     ("counts(?)", _PAIRS.format("value", "count")),
 )
-"""What SQLite writes differently from the SQL of `engines/relational/session.py`, in the order of replacement."""
+"""Replacements that turn the SQL of `engines/relational/session.py` into that of SQLite, in order."""
 
 
 @lru_cache(maxsize=1024)

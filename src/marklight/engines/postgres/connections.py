@@ -101,7 +101,7 @@ class Connections:
         self._borrowed: set[AnyConnection] = set()
         self._failure: psycopg.Error | None = None
         self._has_lost = False
-        """Whether a connection was lost since the idle ones were checked: a server that restarts ends all of them."""
+        """True if a connection was lost since the idle ones were checked: a server that restarts ends all of them."""
 
     @contextmanager
     def connection(self, wait_seconds: float | None = None) -> Iterator[AnyConnection]:

@@ -28,7 +28,7 @@ class IndexedEntry(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a commit changes, with the row numbers that its tables use."""
+    """The changes of a commit, with the row numbers that its tables use."""
 
     batch: Batch
     inserted: Sequence[IndexedEntry]

@@ -25,7 +25,7 @@ LEFT_OUT_SECONDS = 5.0
 FIRST_TRY_SECONDS = 2.0
 """Time limit of a read if another node can answer it too: a node behind a network split never answers."""
 FIRST_WRITE_SECONDS = 5.0
-"""The same for a change, which takes longer."""
+"""Time limit of a change if another node can accept it too; it takes longer than a read."""
 PAUSE_SECONDS = 0.2
 """Pause before all nodes are tried again: after the loss of a node, a cluster needs a moment to notice it."""
 MAX_MESSAGE_BYTES = 256 << 20

@@ -52,7 +52,7 @@ class _Shared:
         self.cluster = cluster
         self.caches = Caches()
         self.failure: StoreError | None = None
-        """Why the last attempt to ship failed."""
+        """Error of the last attempt to ship."""
         self._lock = Lock()
         self._readers: WeakValueDictionary[int, SharedReader] = WeakValueDictionary()
 

@@ -29,7 +29,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Payload(NamedTuple):
-    """What filters compare."""
+    """Values that filters compare."""
 
     document: int
     labels: Sequence[int]

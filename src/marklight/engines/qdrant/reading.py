@@ -89,7 +89,7 @@ class Caches:
 
 
 class SharedReader:
-    """What lexical and vector reader of one snapshot share."""
+    """State that the lexical and the vector reader of one snapshot share."""
 
     def __init__(
         self,

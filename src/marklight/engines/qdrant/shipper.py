@@ -107,7 +107,7 @@ def is_behind(session: PostgresSession) -> bool:
 
 
 class Backlog(NamedTuple):
-    """Whether commits wait in the outbox, and whether this role may ship them."""
+    """State of the outbox: commits that wait in it, and the right of this role to ship them."""
 
     is_behind: bool
     may_ship: bool

@@ -49,7 +49,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class WrittenArchive(NamedTuple):
-    """What an archive contains."""
+    """Contents of an archive."""
 
     documents: int
     passages: int

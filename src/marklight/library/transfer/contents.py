@@ -20,7 +20,7 @@ _Item = TypeVar("_Item")
 
 
 class Source(Protocol):
-    """What a copy reads: a snapshot of an engine, or an archive."""
+    """Source of a copy: a snapshot of an engine, or an archive."""
 
     @property
     def has_file_states(self) -> bool:

@@ -51,7 +51,7 @@ FileStatus = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class WorkerSockets:
-    """What a worker process shares with the others of the same server."""
+    """State that a worker process shares with the others of the same server."""
 
     number: int
     ports: Sequence[int]

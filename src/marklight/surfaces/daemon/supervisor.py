@@ -65,7 +65,7 @@ class Worker:
     pause_seconds: float = RESTART_SECONDS
     restart_at: float | None = None
     failure: Failed | None = None
-    """Why the current process could not start."""
+    """Error that kept the current process from starting."""
     reported: str = ""
     """Last message about a failed start, which is not repeated."""
 

@@ -31,7 +31,7 @@ class StoredSegment(NamedTuple):
     net_passages: int
     """Passages that its commits added, minus those that they deleted: the sum over all segments is exact."""
     net_lengths: tuple[int, ...]
-    """The same for the sums of the lengths of each field."""
+    """Change of the total length of each field."""
     analyzer: str
 
 

@@ -65,7 +65,7 @@ UNION ALL (SELECT row, id FROM chunks WHERE row = ANY($2::bigint[]) ORDER BY id 
 
 
 class FilteringSnapshot(Protocol):
-    """What the reader needs of a snapshot."""
+    """The part of a snapshot that the reader uses."""
 
     @property
     def session(self) -> PostgresSession: ...

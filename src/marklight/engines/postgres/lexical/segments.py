@@ -26,7 +26,7 @@ MAX_TERM_BYTES = 255
 
 WHOLE_NUMBER = FIELDS.index(WHOLE)
 WHOLE_TIMES = {FIELDS.index(field): TITLE_TIMES if field == "title" else 1 for field in PROSE}
-"""How often `whole` repeats each prose field, by number; of itself, what the others do not explain."""
+"""Number of times that `whole` repeats each prose field; for `whole` itself, the difference that remains."""
 
 Ints = NDArray[np.int64]
 NO_ROWS: Ints = np.empty(0, np.int64)
