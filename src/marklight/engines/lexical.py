@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
+from typing import NamedTuple
 
 from marklight.model import Chunk, Document
-from marklight.ports import FIELD_BOOSTS, TermCoverage
+from marklight.ports import FIELD_BOOSTS, ScoredChunk, TermCoverage
 from marklight.text import MAX_QUERY_TERMS, analyze, code_terms, digest, identifier_parts
 
 PROSE = tuple(FIELD_BOOSTS)
@@ -20,6 +21,9 @@ TITLE_TIMES = 3
 By nDCG@10, mean of eight development sets: .670 once, .677 twice, .681 three times. Other fields occur
 once: with headings, keywords, description and tags twice it is .002 less.
 """
+
+SCORE_DIGITS = 4
+"""Decimals of a score: summing the same numbers in another order changes later ones, which must not change ranks."""
 
 SHARED = ("keywords", "description", "tags", "aliases", "author")
 """The fields that all passages of a document share."""
@@ -114,3 +118,11 @@ def coverage(
         math.fsum(weights[term] for term in in_title) / total,
         math.fsum(weights[term] for term in held if weights[term] >= rare) / total,
     )
+
+
+class LastSearch(NamedTuple):
+    """The last search: several retrievers of one query repeat it, some with a lower limit."""
+
+    key: tuple[object, ...]
+    limit: int
+    results: list[ScoredChunk]

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import tantivy
 from tantivy import Occur, Query
@@ -29,7 +29,9 @@ from marklight.engines.embedded.lexical_index import (
 from marklight.engines.lexical import (
     CODE,
     PHRASE_FIELDS,
+    SCORE_DIGITS,
     WHOLE,
+    LastSearch,
     coverage,
     distinct_terms,
     rare_term_weight,
@@ -43,17 +45,6 @@ if TYPE_CHECKING:
     from marklight.engines.relational.filters import RowFilter
 
 Value = TypeVar("Value")
-
-SCORE_DIGITS = 4
-"""Decimals of a score: summing the same numbers in another order changes later ones, which must not change ranks."""
-
-
-class LastSearch(NamedTuple):
-    """The last search: several retrievers of one query repeat it, some with a lower limit."""
-
-    key: tuple[object, ...]
-    limit: int
-    results: list[ScoredChunk]
 
 
 class EmbeddedLexical:

@@ -9,7 +9,7 @@ never with those of Qdrant, which returned another first passage for 15 of 100 q
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from qdrant_client import grpc as api
@@ -19,7 +19,9 @@ from marklight.engines.lexical import (
     CODE,
     PHRASE_FIELDS,
     PROSE,
+    SCORE_DIGITS,
     WHOLE,
+    LastSearch,
     analyzer_fingerprint,
     coverage,
     distinct_terms,
@@ -43,24 +45,13 @@ if TYPE_CHECKING:
     from marklight.engines.qdrant.reading import SharedReader
     from marklight.engines.relational.filters import RowFilter
 
-SCORE_DIGITS = 4
-"""Decimals of a score: summing the same numbers in another order changes later ones, which must not change ranks."""
-
-
-class _LastSearch(NamedTuple):
-    """The last search: several retrievers of one query repeat it, some with a lower limit."""
-
-    key: tuple[object, ...]
-    limit: int
-    results: list[ScoredChunk]
-
 
 class QdrantLexicalReader:
     """Keyword search in one snapshot."""
 
     def __init__(self, shared: SharedReader) -> None:
         self._shared = shared
-        self._last = _LastSearch((), 0, [])
+        self._last = LastSearch((), 0, [])
 
     def search(
         self, terms: Sequence[str], boosts: Mapping[str, float], filters: Filters, limit: int
@@ -72,7 +63,7 @@ class QdrantLexicalReader:
         last = self._last  # another thread may replace it meanwhile
         if last.key != key or last.limit < limit:
             results = self._search(state, terms, boosts, filters, limit)
-            last = self._last = _LastSearch(key, limit, results)
+            last = self._last = LastSearch(key, limit, results)
         return last.results[:limit]
 
     def search_code(self, terms: Sequence[str], filters: Filters, limit: int) -> list[ScoredChunk]:

@@ -15,12 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marklight.engines.lexical import K1, PHRASE_FIELDS, WHOLE, B, idf
+from marklight.engines.lexical import K1, PHRASE_FIELDS, SCORE_DIGITS, WHOLE, B, idf
 from marklight.engines.postgres.lexical.posting_blocks import Postings
 from marklight.engines.postgres.lexical.segments import FIELDS, LENGTHS, Ints, Passages, contains
 
-SCORE_DIGITS = 4
-"""Decimals of a score: summing the same numbers in another order changes later ones, which must not change ranks."""
 MAX_TABLE_FREQUENCY = 31
 """Higher term frequencies are computed without the table: they are one posting in thousands."""
 
