@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,9 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 _DATA = tempfile.TemporaryDirectory(prefix="marklight-data-")
 os.environ["MARKLIGHT_DATA_DIR"] = _DATA.name
 
+_SHOWN_LINES, _SHOWN_WIDTH = 30, 200
+"""What is printed of a failure at once."""
+
 _DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "eval"
 
 
@@ -51,3 +55,11 @@ def address(does: Behaviour) -> Iterator[str]:
     """A server of models on this machine."""
     with serving(does) as address:
         yield address
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Print the end of a failure at once: a log that is cut off shows it, however long the example of a property test is."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        lines = [line[:_SHOWN_WIDTH] for line in report.longreprtext.splitlines()]
+        print("", report.nodeid, *lines[-_SHOWN_LINES:], "", sep="\n", file=sys.__stderr__)

@@ -14,10 +14,10 @@ from marklight import engines
 from marklight.engines import QdrantSettings, ServerSettings
 from marklight.engines.embedded.engine import MAX_EXACT_VECTORS, EmbeddedEngine
 from marklight.ports import Engine
+from tests.scratch import scratch_parent
 from tests.servers.postgres import new_library
 from tests.servers.qdrant import new_fleet_library
 
-SHM = Path("/dev/shm")
 ENGINES = ("memory", "embedded", "binary_vectors", "postgresql", "qdrant")
 """`binary_vectors` is the embedded engine with the first pass over binary vectors that large indexes have."""
 
@@ -47,8 +47,7 @@ def in_memory(_: Path) -> Iterator[Open]:
 
 @contextmanager
 def in_folder(tmp_path: Path, max_exact_vectors: int = MAX_EXACT_VECTORS) -> Iterator[Open]:
-    # In shared memory if the system has it: the disk does not matter here.
-    with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else tmp_path) as folder:
+    with tempfile.TemporaryDirectory(dir=scratch_parent() or tmp_path) as folder:
         yield lambda: EmbeddedEngine(Path(folder) / "library", max_exact_vectors)
 
 

@@ -20,7 +20,7 @@ from marklight.engines.relational import links
 from marklight.model import Batch, DocumentId, Entry, Failure, FileState
 from marklight.ports import FIELD_BOOSTS, Engine, ScoredChunk, Snapshot
 from tests.contracts.builders import entry, link, names_of, vector, vectors
-from tests.contracts.conftest import SHM
+from tests.scratch import scratch_parent
 from tests.servers.postgres import new_library
 
 VOCABULARY = "apple pear plum zebra run".split()
@@ -109,8 +109,7 @@ def both(
 
 @contextmanager
 def embedded(max_exact_vectors: int) -> Iterator[Engine]:
-    # In shared memory if the system has it: the disk does not matter here.
-    with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
+    with tempfile.TemporaryDirectory(dir=scratch_parent()) as folder:
         yield EmbeddedEngine(Path(folder) / "library", max_exact_vectors)
 
 

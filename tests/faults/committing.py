@@ -28,6 +28,7 @@ from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Snapshot
 from marklight.text import analyze
 from tests.contracts.builders import entry, id_of, link, vector, vectors
+from tests.scratch import scratch_parent
 
 LOADED = (tantivy, np)  # before the first fork, so that a child starts in a millisecond
 STEPS = 40
@@ -146,9 +147,8 @@ def watch(folder: Path, expected: list[object]) -> int:
 
 @contextmanager
 def in_memory(otherwise: Path) -> Iterator[Path]:
-    """Create a folder in shared memory if the system has it: a kill is the same, and no disk is waited for."""
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else otherwise) as folder:
+    """Create a folder in memory if the system has enough: a kill is the same, and no disk is waited for."""
+    with tempfile.TemporaryDirectory(dir=scratch_parent() or otherwise) as folder:
         yield Path(folder)
 
 

@@ -28,11 +28,13 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.scratch import scratch_parent
+
 USER, PASSWORD = "postgres", "a password: with / and @"
 START_SECONDS = 30.0
-_SHM = Path("/dev/shm")
 _SETTINGS: Mapping[str, str | int] = {
     "fsync": "off",
+    "dynamic_shared_memory_type": "mmap",  # in the data folder: a killed server would leave it elsewhere
     "full_page_writes": "off",
     "max_connections": 200,
     "max_wal_senders": 10,
@@ -294,8 +296,8 @@ def _create(settings: Mapping[str, str | int]) -> PostgresServer:
 
 def _make_folder() -> Path:
     # The path of a socket has at most 107 bytes.
-    parent = _SHM if _SHM.is_dir() and os.access(_SHM, os.W_OK) else None
-    folder = Path(tempfile.mkdtemp(prefix="marklight-pg-", dir=parent))
+    # Not below TMPDIR: only its owner may enter that.
+    folder = Path(tempfile.mkdtemp(prefix="marklight-pg-", dir=scratch_parent() or "/tmp"))
     _give_away(folder)
     return folder
 

@@ -29,6 +29,7 @@ from pathlib import Path
 import pytest
 from platformdirs import user_cache_path
 
+from tests.scratch import scratch_parent
 from tests.servers.postgres import PostgresServer, new_library
 
 VERSION = "1.16.3"
@@ -38,7 +39,6 @@ SHA512 = "hBw8z0aAOchJxmhy3NnefDcvPi25SteTrgdBSiSspZjCauS/PBRbKdtJuTUjkMsld2BpX7
 NOBODY = 65534
 """User and group that the server runs as where the tests run as root."""
 START_SECONDS = 60.0
-SHM = Path("/dev/shm")
 
 
 class Unavailable(Exception):
@@ -227,9 +227,9 @@ class Node:
 def running_nodes(count: int = 1) -> Iterator[list[Node]]:
     """Start one node, or a cluster of several; raise Unavailable where the server cannot be had."""
     server_program()
-    # Not below TMPDIR: only root may enter that.
+    # Not below TMPDIR: only its owner may enter that.
     with tempfile.TemporaryDirectory(
-        prefix="marklight-qdrant-", dir=SHM if SHM.is_dir() else "/tmp"
+        prefix="marklight-qdrant-", dir=scratch_parent() or "/tmp"
     ) as name:
         home = Path(name)
         home.chmod(0o755)
