@@ -69,16 +69,19 @@ def documents() -> Iterator[Entry]:
         yield Entry(replace(made.document, tags=tags, text=chunks[0].text), chunks)
 
 
-def variants(vectors: np.ndarray) -> np.ndarray:
-    """Real vectors, and as many variants of them as are needed."""
+def noisy(vectors: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield real vectors, then variants of them without end."""
     chance = np.random.default_rng(0)
-    blocks, count = [vectors[:PASSAGES]], len(vectors)
-    while count < PASSAGES:
-        block = vectors[: PASSAGES - count]
-        block = block + chance.normal(size=block.shape) * NOISE / np.sqrt(block.shape[1])
-        blocks.append(block / np.linalg.norm(block, axis=1, keepdims=True))
-        count += len(block)
-    return chance.permutation(np.concatenate(blocks).astype(np.float32))
+    yield from vectors
+    while True:
+        block = vectors + chance.normal(size=vectors.shape) * NOISE / np.sqrt(vectors.shape[1])
+        yield from (block / np.linalg.norm(block, axis=1, keepdims=True)).astype(np.float32)
+
+
+def variants(vectors: np.ndarray) -> np.ndarray:
+    """Return as many vectors as there are passages, in random order."""
+    chosen = np.stack(list(islice(noisy(vectors), PASSAGES)))
+    return np.random.default_rng(0).permutation(chosen)
 
 
 def fill(engine: Engine, entries: list[Entry], matrix: np.ndarray) -> dict[str, float]:

@@ -119,8 +119,11 @@ def milliseconds(work: Callable[[Any], object], inputs: Sequence[Any]) -> dict[s
         began = time.perf_counter()
         work(each)
         took.append((time.perf_counter() - began) * 1000)
-    took.sort()
-    return {"p50_ms": statistics.median(took), "p95_ms": took[int(0.95 * len(took))]}
+    return quantiles(took)
+
+
+def quantiles(took: Sequence[float]) -> dict[str, float]:
+    return {"p50_ms": statistics.median(took), "p95_ms": sorted(took)[int(0.95 * len(took))]}
 
 
 def search(engine: Engine, filters: Filters) -> Callable[[list[str]], object]:
