@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tarfile
@@ -21,7 +22,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -110,15 +111,24 @@ def free_port() -> int:
 class Node:
     """One server process with its own folder and ports; the folder is kept when it is killed."""
 
-    def __init__(self, folder: Path, cluster: bool = False, bootstrap: Node | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        cluster: bool = False,
+        bootstrap: Node | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
+        self._settings = settings or {}
+        """Further environment variables of the server."""
         self.http_port, self.grpc_port, self.p2p_port = free_port(), free_port(), free_port()
         self._cluster, self._bootstrap = cluster, bootstrap
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.http_port}"
+        scheme = "https" if "QDRANT__SERVICE__ENABLE_TLS" in self._settings else "http"
+        return f"{scheme}://127.0.0.1:{self.http_port}"
 
     @property
     def address(self) -> str:
@@ -174,15 +184,19 @@ class Node:
             "QDRANT__CLUSTER__P2P__PORT": str(self.p2p_port),
             # Small and quick: a write-ahead log of 32 MB for each shard of each test would fill the memory.
             "QDRANT__STORAGE__WAL__WAL_CAPACITY_MB": "1",
+            **self._settings,
         }
 
     def _wait_until_ready(self) -> None:
         end = time.monotonic() + START_SECONDS
+        trusting = ssl._create_unverified_context() if self.url.startswith("https") else None
         while True:
             try:
                 # The gRPC port may open later than the HTTP port.
                 with (
-                    urllib.request.urlopen(f"{self.url}/readyz", timeout=1) as answer,
+                    urllib.request.urlopen(
+                        f"{self.url}/readyz", timeout=1, context=trusting
+                    ) as answer,
                     socket.create_connection(("127.0.0.1", self.grpc_port), timeout=1),
                 ):
                     if answer.status == 200:
@@ -224,7 +238,9 @@ class Node:
 
 
 @contextmanager
-def running_nodes(count: int = 1) -> Iterator[list[Node]]:
+def running_nodes(
+    count: int = 1, settings: Mapping[str, str] | None = None
+) -> Iterator[list[Node]]:
     """Start one node, or a cluster of several; raise Unavailable where the server cannot be had."""
     server_program()
     # Not below TMPDIR: only its owner may enter that.
@@ -236,7 +252,7 @@ def running_nodes(count: int = 1) -> Iterator[list[Node]]:
         nodes: list[Node] = []
         try:
             for at in range(count):
-                node = Node(home / str(at), cluster=count > 1, bootstrap=nodes[0] if at else None)
+                node = Node(home / str(at), count > 1, nodes[0] if at else None, settings)
                 nodes.append(node)
                 node.start()
             yield nodes

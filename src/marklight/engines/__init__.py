@@ -111,6 +111,8 @@ class QdrantSettings:
     """Environment variable that contains the API key of the server; do not put the key itself in a settings file."""
     tls: bool = False
     """Connect with TLS (https)."""
+    ca_file: str = ""
+    """File with the certificates (PEM) of the authorities that sign those of the nodes; empty for the usual public ones."""
     timeout_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 10.0
     """Time limit of one request."""
     shards: Annotated[int, Within(0, 10_000)] = 0
@@ -125,7 +127,7 @@ class QdrantSettings:
     """Edges of a node in the vector index (HNSW) of a new collection."""
     hnsw_ef_construction: Annotated[int, Within(4, 1000)] = 100
     """Candidates that are compared when a vector is added to the vector index."""
-    hnsw_ef_search: Annotated[int, Within(1, 10_000)] = 128
+    hnsw_ef_search: Annotated[int, Within(1, 10_000)] = 256
     """Candidates that are compared in a search of the vector index."""
     exact: bool = False
     """Compare all vectors in every search, without the vector index."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import grpc
 from qdrant_client import grpc as api
 
 from marklight.engines.qdrant import server_errors
+from marklight.errors import StoreError
 
 if TYPE_CHECKING:
     from marklight.engines import Host, QdrantSettings
@@ -48,10 +50,10 @@ _STUBS: dict[str, Any] = {
 class _Node:
     """One host: its channel is opened on first use, its version is checked once."""
 
-    def __init__(self, host: Host, tls: bool) -> None:
+    def __init__(self, host: Host, credentials: grpc.ChannelCredentials | None) -> None:
         self.host = host
         self.left_out_until = 0.0
-        self._tls = tls
+        self._credentials = credentials
         self._lock = Lock()
         self._channel: grpc.Channel | None = None
         self._stubs: dict[str, Any] = {}
@@ -72,8 +74,8 @@ class _Node:
             if self._channel is None:
                 target = str(self.host)
                 self._channel = (
-                    grpc.secure_channel(target, grpc.ssl_channel_credentials(), _OPTIONS)
-                    if self._tls
+                    grpc.secure_channel(target, self._credentials, _OPTIONS)
+                    if self._credentials
                     else grpc.insecure_channel(target, _OPTIONS)
                 )
                 self._stubs = {name: stub(self._channel) for name, stub in _STUBS.items()}
@@ -91,12 +93,27 @@ class _Node:
             channel.close()
 
 
+def _tls_credentials(settings: QdrantSettings) -> grpc.ChannelCredentials | None:
+    """Return the certificates that a node is checked with; None for connections without TLS."""
+    if not settings.tls:
+        return None
+    try:
+        authorities = Path(settings.ca_file).expanduser().read_bytes() if settings.ca_file else None
+    except OSError as error:
+        raise StoreError(
+            f"The certificates in {settings.ca_file} cannot be read: {error.strerror}",
+            "Correct qdrant.ca_file, or remove it to use the usual public authorities",
+        ) from error
+    return grpc.ssl_channel_credentials(authorities)
+
+
 class Cluster:
     """All nodes of a cluster: each answers for the others, so any one will do."""
 
     def __init__(self, hosts: Sequence[Host], settings: QdrantSettings) -> None:
         self.settings = settings
-        self._nodes = [_Node(host, settings.tls) for host in hosts]
+        credentials = _tls_credentials(settings)
+        self._nodes = [_Node(host, credentials) for host in hosts]
         key = os.environ.get(settings.key_variable, "")
         self._metadata = (("api-key", key),) if key else ()
 

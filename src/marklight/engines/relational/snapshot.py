@@ -5,6 +5,7 @@ Snapshots of the same commit share a cache, so that a search does not read again
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -131,7 +132,7 @@ class Caches:
         self._snapshots.clear()
 
 
-class RelationalSnapshot:
+class RelationalSnapshot(ABC):
     """Consistent view of one commit; its readers import what they need when they are first used.
 
     A subclass adds the readers of its lexical index and its vectors.
@@ -178,9 +179,9 @@ class RelationalSnapshot:
     def status(self) -> RelationalStatus:
         return RelationalStatus(self)
 
+    @abstractmethod
     def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> Sequence[int]:
         """Return the rows of all passages with all of these terms in one field, by the lexical index; some may be deleted."""
-        raise NotImplementedError
 
     def row_filter(self, filters: Filters) -> RowFilter | None:
         """Return the rows that match, found once for all retrievers of a query; None if all match."""
