@@ -247,6 +247,8 @@ class Answer:
     levels: Mapping[str, Sequence[Level]] = field(default_factory=dict)
     """Context levels of each hit, by passage id."""
     abstained: str | None = None
+    nearest: Hits = ()
+    """The closest passages, best first, where the search abstained: candidates below the threshold."""
     stats: Mapping[str, int] = field(default_factory=dict)
     steps: Sequence[Step] = ()
     notices: Sequence[str] = ()
@@ -260,6 +262,11 @@ class Answer:
     """Candidates were left out by the default threshold, not by one of the caller."""
     dates: Mapping[DocumentId, float] = field(default_factory=dict)
     """Dates of documents in seconds since the epoch: their own date, else the modification time."""
+
+    @property
+    def passages(self) -> Hits:
+        """Return the hits or, where the search abstained, the closest passages."""
+        return self.hits or self.nearest
 
     def empty_reason(self, shows_all: str) -> str | None:
         """Return why there are no results and which option, called `shows_all`, shows the closest passages."""
@@ -282,6 +289,7 @@ class Answer:
             },
             "results": [self._result(rank, hit) for rank, hit in enumerate(self.hits, 1)],
             "abstained": self.abstained,
+            "nearest": [self._result(rank, hit) for rank, hit in enumerate(self.nearest, 1)],
             "advice": self.advice("min_confidence 0"),
             "stats": dict(self.stats),
             "steps": [

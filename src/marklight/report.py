@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from marklight.answer import Answer, Hit, Level, iso_time
+from marklight.answer import Answer, Hit, Hits, Level, iso_time
 from marklight.model import Counts, DocumentId, Failure, FileState, Heading, ResolvedLink
 
 SHORT_HASH = 7
@@ -361,12 +361,22 @@ class Commits(Answer):
     @property
     def ranked(self) -> Sequence[tuple[Commit, Hit]]:
         """Return each commit with the passage that matched, best first."""
-        return [(self.known[hit.chunk.document], hit) for hit in self.hits]
+        return self._with_commits(self.hits)
+
+    def _with_commits(self, hits: Hits) -> Sequence[tuple[Commit, Hit]]:
+        return [(self.known[hit.chunk.document], hit) for hit in hits]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as JSON: as that of a search, with commits as results."""
         answer = Answer.to_dict(self)
-        results = [
+        return {
+            **answer,
+            "results": self._results(answer["results"], self.hits),
+            "nearest": self._results(answer["nearest"], self.nearest),
+        }
+
+    def _results(self, results: Sequence[Mapping[str, Any]], hits: Hits) -> list[dict[str, Any]]:
+        return [
             {
                 "rank": result["rank"],
                 "score": result["score"],
@@ -376,9 +386,8 @@ class Commits(Answer):
                 "content": result["content"],
                 "why": result["why"],
             }
-            for result, (commit, hit) in zip(answer["results"], self.ranked, strict=True)
+            for result, (commit, hit) in zip(results, self._with_commits(hits), strict=True)
         ]
-        return {**answer, "results": results}
 
 
 def commit_part(hit: Hit) -> str:

@@ -64,6 +64,7 @@ def test_a_result_has_all_fields_of_a_commit(
             "query",
             "results",
             "abstained",
+            "nearest",
             "stats",
             "steps",
             "index",

@@ -219,3 +219,27 @@ def test_a_deprecated_setting_of_a_call_works_and_has_a_notice(folder: Path) -> 
         for notice in few.notices
     )
     assert not any("Deprecated" in notice for notice in many.notices)
+
+
+def test_where_a_search_abstains_the_closest_passages_are_apart_from_the_results(
+    folder: Path, engine: str
+) -> None:
+    with library(folder, engine=engine) as lib:
+        answer = lib.search("token", min_confidence=1.0)
+        assert not answer.hits
+        assert answer.abstained
+        shown = lib.search("token", min_confidence=0.0, limit=3)
+        assert [hit.chunk.id for hit in answer.nearest] == [hit.chunk.id for hit in shown.hits]
+        entry = answer.to_dict()
+        assert entry["results"] == []
+        assert [one["path"] for one in entry["nearest"]] == paths(shown)
+        assert entry["nearest"][0]["levels"]
+        assert not shown.nearest
+        assert len(lib.search("token", min_confidence=1.0, limit=1).nearest) == 1
+
+
+def test_there_is_no_closest_passage_where_no_passage_matches(folder: Path, engine: str) -> None:
+    with library(folder, engine=engine) as lib:
+        answer = lib.search("token", path="missing/**")
+        assert answer.abstained
+        assert not answer.nearest

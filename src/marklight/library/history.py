@@ -308,7 +308,7 @@ def _search(
     notices += index.notices()
     with library.threads.search_slot() as alone, library.commits_engine.snapshot() as snapshot:
         answer = run(library, prepared, snapshot, alone=alone)
-        known = index.commits(snapshot, [hit.chunk.document for hit in answer.hits])
+        known = index.commits(snapshot, [hit.chunk.document for hit in answer.passages])
         modified = snapshot.documents.modified_times(known)
     notices += [
         *answer.notices,

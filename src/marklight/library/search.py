@@ -101,7 +101,7 @@ def search(
         ],
         explain=request.explain,
         several_collections=len(
-            {*library.collections, *(hit.chunk.collection for hit in answer.hits)}
+            {*library.collections, *(hit.chunk.collection for hit in answer.passages)}
         )
         > 1,
     )
@@ -144,15 +144,13 @@ def _search_documents(
             answer = run(library, prepared, snapshot, alone=alone, exists=exists, rest=rest)
             damaged.append(_damaged_documents(answer, snapshot))
             if damaged[-1]:
-                intact = tuple(hit for hit in answer.hits if hit.chunk.document not in damaged[-1])
-                reason = answer.abstained if intact else DAMAGED
-                answer = replace(answer, hits=intact, abstained=reason)
-            documents = {hit.chunk.document for hit in answer.hits}
+                answer = _without(answer, damaged[-1], DAMAGED)
+            documents = {hit.chunk.document for hit in answer.passages}
             answer = replace(
                 answer,
                 modified=snapshot.documents.modified_times(documents),
                 dates=snapshot.documents.dates(documents),
-                levels=levels((hit.chunk for hit in answer.hits), OpenDocuments(snapshot)),
+                levels=levels((hit.chunk for hit in answer.passages), OpenDocuments(snapshot)),
                 abstained=UNREADABLE if denied and answer.abstained == GONE else answer.abstained,
                 notices=[
                     *answer.notices,
@@ -243,8 +241,8 @@ def _damaged_documents(answer: Answer, snapshot: Snapshot) -> set[DocumentId]:
     """Return the documents of hits that do not match their checksums: of the passages, or of all that is shown around them."""
     query = answer.query
     if query.parents or query.context or query.expand_context:
-        return snapshot.status.damaged_documents({hit.chunk.document for hit in answer.hits})
-    return snapshot.status.damaged_chunks([hit.chunk.id for hit in answer.hits])
+        return snapshot.status.damaged_documents({hit.chunk.document for hit in answer.passages})
+    return snapshot.status.damaged_chunks([hit.chunk.id for hit in answer.passages])
 
 
 def _damage_notices(damaged: list[set[DocumentId]]) -> list[str]:
@@ -266,14 +264,19 @@ def _without_deleted(
 ) -> Answer:
     """Remove hits of deleted files; add a notice about files that changed and could not be read again."""
     deleted = {id for id in stale if not exists(id)}
-    hits = tuple(hit for hit in answer.hits if hit.chunk.document not in deleted)
-    changed = len({hit.chunk.document for hit in hits}.intersection(stale))
-    return replace(
-        answer,
-        hits=hits,
-        abstained=answer.abstained if hits else GONE,
-        notices=[*answer.notices, *stale_notice(changed)],
+    answer = _without(answer, deleted, GONE)
+    changed = len({hit.chunk.document for hit in answer.passages}.intersection(stale))
+    return replace(answer, notices=[*answer.notices, *stale_notice(changed)])
+
+
+def _without(answer: Answer, documents: set[DocumentId], reason: str) -> Answer:
+    """Return the answer without passages of some documents; `reason` is why none is left."""
+    hits, nearest = (
+        tuple(hit for hit in passages if hit.chunk.document not in documents)
+        for passages in (answer.hits, answer.nearest)
     )
+    abstained = answer.abstained if hits or nearest else reason
+    return replace(answer, hits=hits, nearest=nearest, abstained=abstained)
 
 
 def _not_repeated(notices: Iterable[str], others: Iterable[str]) -> list[str]:

@@ -132,7 +132,7 @@ def within_budget(answer: Answer) -> Answer:
     available = max_tokens * CHARACTERS_PER_TOKEN
     kept: list[Hit] = []
     is_cut = False
-    for hit in answer.hits:
+    for hit in answer.passages:
         if len(hit.chunk.text) <= available:
             kept.append(hit)
             available -= len(hit.chunk.text)
@@ -142,7 +142,7 @@ def within_budget(answer: Answer) -> Answer:
             kept.append(replace(hit, chunk=replace(hit.chunk, text=text)))
             is_cut = True
         break
-    omitted = answer.hits[len(kept) :]
+    omitted = answer.passages[len(kept) :]
     if not is_cut and not omitted:
         return answer
     results = "1 result" if len(omitted) == 1 else f"{len(omitted)} results"
@@ -152,4 +152,7 @@ def within_budget(answer: Answer) -> Answer:
         for hit in (omitted or kept[-1:])[:MAX_PLACES_NAMED]
     )
     notice = f"{change} to stay within {max_tokens} tokens; `marklight get` {SHOWS_WHOLE}{places}"
-    return replace(answer, hits=tuple(kept), notices=(*answer.notices, notice))
+    notices = (*answer.notices, notice)
+    if answer.hits:
+        return replace(answer, hits=tuple(kept), notices=notices)
+    return replace(answer, nearest=tuple(kept), notices=notices)

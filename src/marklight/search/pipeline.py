@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import TypeVar
@@ -68,6 +68,9 @@ STATS = {
 }
 """Keys of `stats`, each with the stage after which hits are counted; one that did not run has the count of the stage before."""
 
+MAX_NEAREST = 3
+"""Closest passages that are returned where a search abstains."""
+
 GONE = "All matches were in files that have since been deleted"
 
 
@@ -94,10 +97,23 @@ class Pipeline:
             query=query,
             hits=hits[: query.limit],
             abstained=reason,
+            nearest=self._nearest(steps, query, last, tools),
             below_threshold=below,
             stats=stats(steps),
             steps=tuple(steps),
         )
+
+    def _nearest(self, steps: list[Step], query: Query, last: Hits, tools: Tools) -> Hits:
+        """Return the closest passages where `confidence` dropped all of them, after the stages that follow it."""
+        if not any(step.stage == "confidence" and step.count == 0 for step in steps):
+            return ()
+        if any(step.stage == "existing_files" and step.count == 0 for step in steps):
+            return ()
+        names = list(self.refine)
+        query = replace(query, limit=min(query.limit, MAX_NEAREST))
+        for name in names[names.index("confidence") + 1 :]:
+            last = self.refine[name](query, last, tools)
+        return last[: query.limit]
 
     def _candidates(self, steps: list[Step], query: Query, tools: Tools) -> dict[str, Hits]:
         """Run the retrievers of the query's mode, in parallel if `tools.run_parallel` is a thread pool; return candidates by name."""

@@ -95,6 +95,7 @@ ANSWER = object_of(
         ),
         "results": _list(RESULT, "Results, best first."),
         "abstained": _or_null("string", "Why there are no results; null if there are some."),
+        "nearest": _list(RESULT, "The closest passages, if the search abstained; else empty."),
         "advice": _or_null("string", "How to see the results that were below the threshold."),
         "stats": _of(
             "object", "Number of candidates left after each step.", additionalProperties=INTEGER
@@ -129,7 +130,11 @@ COMMIT = object_of(
 )
 COMMITS = {
     **ANSWER,
-    "properties": {**ANSWER["properties"], "results": _list(COMMIT, "Commits, best first.")},
+    "properties": {
+        **ANSWER["properties"],
+        "results": _list(COMMIT, "Commits, best first."),
+        "nearest": _list(COMMIT, "The closest commits, if the search abstained; else empty."),
+    },
 }
 EXTRACT = object_of(
     {

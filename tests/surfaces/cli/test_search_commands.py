@@ -63,7 +63,8 @@ def test_search_json_has_the_documented_keys(
 ) -> None:
     answer = run_json(capsys, "search", "roll back", "--json", "--explain")
     assert set(answer) == {
-        "query", "results", "abstained", "advice", "stats", "steps", "index", "notices", "took_ms",
+        "query", "results", "abstained", "nearest", "advice",
+        "stats", "steps", "index", "notices", "took_ms",
     }  # fmt: skip
     assert set(answer["query"]) == {"text", "kind", "expanded_with", "filters"}
     result = answer["results"][0]
