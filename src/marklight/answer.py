@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
@@ -126,6 +126,8 @@ class Query:
     """Neighbouring passages to show on each side."""
     expand_context: bool = False
     """Show the whole section."""
+    all: bool = False
+    """Return duplicates as results of their own, in place of `Hit.similar`."""
 
     def candidate_count(self, per_result: int, minimum: int) -> int:
         """Return the number of candidates that a retriever with these settings fetches."""
@@ -161,6 +163,33 @@ class Why(NamedTuple):
         return entry
 
 
+class SimilarHit(NamedTuple):
+    """A passage that duplicate removal merged into a better hit."""
+
+    chunk_id: str
+    document: DocumentId
+    title: str
+    anchor: str
+    lines: tuple[int, int]
+    score: float
+
+    @property
+    def path(self) -> str:
+        return self.document.path
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the passage for JSON."""
+        return {
+            "chunk_id": self.chunk_id,
+            "path": self.document.path,
+            "collection": self.document.collection,
+            "title": self.title,
+            "anchor": self.anchor,
+            "lines": list(self.lines),
+            "score": round(self.score, 4),
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A passage with its score, higher is better, and what stages hand on about it."""
@@ -177,6 +206,22 @@ class Hit:
     """The passage contains the query as typed."""
     exact_match: bool = False
     """The query is a title, heading or keyword of the document, and the score was raised for it."""
+    similar: tuple[SimilarHit, ...] = ()
+    """The duplicates that were merged into it, best first."""
+
+    def merged_with(self, others: Iterable[Hit]) -> Hit:
+        """Return the hit with its duplicates, and those that were merged into them, as `similar`."""
+        merged = [*self.similar]
+        for other in others:
+            chunk = other.chunk
+            merged.append(
+                SimilarHit(
+                    chunk.id, chunk.document, chunk.title, chunk.anchor, chunk.lines, other.score
+                )
+            )
+            merged += other.similar
+        ordered = sorted(merged, key=lambda each: (-each.score, each.chunk_id))
+        return replace(self, similar=tuple(ordered))
 
     def rescored(self, score: float, by: str, formula: str = "", **inputs: float) -> Hit:
         """Return the hit with a new score and a trace entry for the stage that set it."""
@@ -188,6 +233,7 @@ class Hit:
             self.rank_sum,
             self.contains_query,
             self.exact_match,
+            self.similar,
         )
 
     def __str__(self) -> str:
@@ -341,6 +387,7 @@ class Answer:
             "modified": iso_time(self.modified.get(chunk.document, 0)),
             "dated": iso_seconds(self.dates.get(chunk.document, 0.0)),
             "levels": [level.to_dict() for level in self.levels.get(chunk.id, ())],
+            "similar": [each.to_dict() for each in hit.similar],
             "why": [entry.to_dict() for entry in (hit.why if self.explain else ())],
         }
 

@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from marklight import engines
-from marklight.answer import Hit, Hits, Query, best_first
+from marklight.answer import Answer, Hit, Hits, Query, best_first
 from marklight.errors import SettingsError
 from marklight.model import Batch, DocumentId, Vectors
 from marklight.models.fake import FakeEmbedder
-from marklight.ports import Tools
+from marklight.ports import Refine, Tools
 from marklight.search.duplicates import signatures
 from marklight.search.refine.diversity import Diversity
 from marklight.search.refine.exact_duplicates import ExactDuplicates
@@ -41,8 +41,9 @@ def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 def reported(texts: list[str]) -> Hits:
-    """A hit for each text, the first one best."""
-    return tuple(Hit(chunk(f"{at:03}", text), 1 - at / 1000) for at, text in enumerate(texts))
+    """A hit for each text, in documents of the same title, the first one best."""
+    chunks = [replace(chunk(f"{at:03}", text), title="same") for at, text in enumerate(texts)]
+    return tuple(Hit(each, 1 - at / 1000) for at, each in enumerate(chunks))
 
 
 same_or_not = st.lists(
@@ -91,29 +92,61 @@ def test_a_dropped_passage_drops_no_other() -> None:
 DAY = "Walked to the office along the river, wrote the report and cooked pasta in the evening"
 
 
-def test_a_near_duplicate_with_a_query_term_that_all_before_it_lack_is_kept() -> None:
+def test_a_near_duplicate_with_a_query_term_that_the_better_one_lacks_is_kept() -> None:
     days = [f"{DAY}.", f"{DAY} with Ann.", f"{DAY} with quince.", f"{DAY} with quinces!"]
     near = [jaccard(trigrams(normalize(days[0])), trigrams(normalize(day))) for day in days]
     assert min(near) > 0.7
     found = NearDuplicates()(Query("pasta with quince"), reported(days), TOOLS)
     assert [hit.chunk.text for hit in found] == [days[0], days[2]]
-    # The word need not stand in what it is near to: that one before it has it is enough.
-    other = "A quince is a fruit that looks like a pear and is yellow."
-    found = NearDuplicates()(Query("pasta with quince"), reported([other, *days]), TOOLS)
-    assert [hit.chunk.text for hit in found] == [other, days[0]]
+    assert [[each.chunk_id for each in hit.similar] for hit in found] == [["001"], ["003"]]
 
 
-@pytest.mark.parametrize("place", ["title", "headings", "path"])
-def test_query_terms_in_path_title_and_headings_count_too(place: str) -> None:
+@pytest.mark.parametrize("place", ["headings", "path"])
+def test_query_terms_in_path_and_headings_count_too(place: str) -> None:
     first, second = reported([f"{DAY} 1", f"{DAY} 2"])
     changed = {
-        "title": replace(second.chunk, title="2026-03-05"),
         "headings": replace(second.chunk, headings=("2026-03-05",)),
         "path": replace(second.chunk, document=DocumentId("default", "2026-03-05.md")),
     }[place]
     hits = (first, replace(second, chunk=changed))
     assert NearDuplicates()(Query("what did I do on 2026-03-05"), hits, TOOLS) == hits
-    assert NearDuplicates()(Query("what did I do"), hits, TOOLS) == hits[:1]
+    assert names(NearDuplicates()(Query("what did I do"), hits, TOOLS)) == names(hits[:1])
+
+
+SIBLINGS = ["Shows the version and exits.", "Shows the version  and exits."]
+
+
+@pytest.mark.parametrize("stage", [ExactDuplicates(), NearDuplicates()])
+def test_documents_with_other_titles_are_never_merged(stage: Refine) -> None:
+    first, second = reported(SIBLINGS)
+    sibling = replace(second, chunk=replace(second.chunk, title="other"))
+    assert stage(Query("show the version"), (first, sibling), TOOLS) == (first, sibling)
+    # Two passages of one document may be merged, whatever its title.
+    own = replace(sibling, chunk=replace(sibling.chunk, document=first.chunk.document))
+    assert len(stage(Query("show the version"), (first, own), TOOLS)) == 1
+
+
+def test_merged_passages_are_the_similar_of_the_best_one() -> None:
+    texts = [
+        "Shows the version and exits.",
+        "Shows the version  and exits.",
+        "Shows the version and exits!",
+    ]
+    equal = ExactDuplicates()(QUERY, reported(texts), TOOLS)
+    assert [[each.path for each in hit.similar] for hit in equal] == [["001.md"], []]
+    (near,) = NearDuplicates()(QUERY, equal, TOOLS)
+    assert [(each.path, each.score) for each in near.similar] == [
+        ("001.md", 0.999),
+        ("002.md", 0.998),
+    ]
+    answer = Answer(QUERY, (near,)).to_dict()
+    assert [each["path"] for each in answer["results"][0]["similar"]] == ["001.md", "002.md"]
+
+
+@pytest.mark.parametrize("stage", [ExactDuplicates(), NearDuplicates()])
+def test_with_all_nothing_is_merged(stage: Refine) -> None:
+    hits = reported(SIBLINGS)
+    assert stage(Query("anything", all=True), hits, TOOLS) == hits
 
 
 def brute_force(texts: list[str], overlap: float) -> list[str]:
@@ -218,7 +251,9 @@ def test_a_cosine_of_one_keeps_even_equal_vectors() -> None:
     hits = tuple(Hit(each.chunks[0], 0.5) for each in twins)
     with engine.snapshot() as snapshot:
         assert SemanticDuplicates(1)(QUERY, hits, Tools(snapshot, model)) == hits
-        assert SemanticDuplicates(0.99)(QUERY, hits, Tools(snapshot, model)) == hits[:1]
+        (kept,) = SemanticDuplicates(0.99)(QUERY, hits, Tools(snapshot, model))
+        assert names((kept,)) == ["a"]
+        assert [each.path for each in kept.similar] == ["b.md"]
 
 
 def test_without_a_model_there_are_no_semantic_duplicates(

@@ -51,6 +51,7 @@ class SearchFlags(CommonFlags, total=False):
     parents: bool
     context: int
     expand_context: bool
+    all: bool
     hypothesis: str | None
     with_history: bool
     near: Path | None
@@ -109,6 +110,8 @@ class SearchRequest(Request):
     parents: bool = False
     context: int = 0
     expand_context: bool = False
+    all: bool = False
+    """Return duplicates as results of their own."""
     hypothesis: str | None = None
     with_history: bool = False
     near: Path | None = None
@@ -142,6 +145,7 @@ class SearchRequest(Request):
             parents=self.parents,
             context=integer("The context", self.context, 0, 20),
             expand_context=self.expand_context,
+            all=self.all,
             hypothesis="" if hypothesis is None else query_text(hypothesis, "hypothesis"),
             current_collection=collection_of(known, self.near or Path.cwd())
             if len(known) > 1

@@ -1,17 +1,17 @@
-"""Detect duplicates: shingling with character trigrams, Jaccard similarity, and query terms that only one passage has."""
+"""Detect duplicates: shingling with character trigrams, Jaccard similarity, which passages may be merged, and merging them."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from marklight.answer import Hit, Query
+from marklight.answer import Hit, Hits, Query
 from marklight.model import Chunk
-from marklight.text import fold, query_terms, surface_prefixes
+from marklight.text import fold, query_terms, surface_prefixes, title_key
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,12 +31,47 @@ VARIABLE_ENDINGS = "ie"
 
 def distinct(texts: Sequence[str]) -> list[int]:
     """Return the indexes of texts that differ from all before them in more than white space."""
+    first: dict[object, int] = {}
+    for index, key in enumerate(_white_space_keys(texts)):
+        first.setdefault(key, index)
+    return list(first.values())
+
+
+def equal_pairs(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the indexes of each text and of every one before it that differs in white space at most."""
+    before: dict[object, list[int]] = defaultdict(list)
+    for index, key in enumerate(_white_space_keys(texts)):
+        yield from ((index, earlier) for earlier in before[key])
+        before[key].append(index)
+
+
+def _white_space_keys(texts: Sequence[str]) -> Iterator[object]:
+    """Yield a key for each text, equal for texts that differ in white space at most."""
     prefixes = [tuple(text.split(None, PREFIX_WORDS)[:PREFIX_WORDS]) for text in texts]
     counts = Counter(prefixes)
-    first: dict[object, int] = {}
-    for index, (text, prefix) in enumerate(zip(texts, prefixes, strict=True)):
-        first.setdefault(prefix if counts[prefix] == 1 else " ".join(text.split()), index)
-    return list(first.values())
+    for text, prefix in zip(texts, prefixes, strict=True):
+        yield prefix if counts[prefix] == 1 else " ".join(text.split())
+
+
+def merge_pairs(query: Query, hits: Hits, pairs: Iterable[tuple[int, int]]) -> Hits:
+    """Merge each hit into the first better one that it duplicates and may be merged with.
+
+    `pairs` are indexes of a hit and of a better one, ordered. A hit that was merged is nobody's better one.
+    """
+    terms, merged = QueryTerms(query), dict[int, int]()
+    for worse, better in pairs:
+        if worse in merged or better in merged:
+            continue
+        if terms.mergeable(hits[worse], hits[better]):
+            merged[worse] = better
+    groups: dict[int, list[Hit]] = defaultdict(list)
+    for worse, better in merged.items():
+        groups[better].append(hits[worse])
+    return tuple(
+        hit.merged_with(groups[index]) if index in groups else hit
+        for index, hit in enumerate(hits)
+        if index not in merged
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +159,13 @@ class QueryTerms:
         self._text = query.text
         self._possible: dict[str, frozenset[str]] = {}
 
-    def adds(self, hit: Hit, to: Iterable[Hit]) -> bool:
-        """Return True if a passage has a query term that all others lack."""
-        own = self.possible_in(hit)
-        for other in to:
-            if not own:
-                return False  # usually after the first one
-            own -= self.possible_in(other)
-        return bool(own) and self.occur(own, hit)
+    def mergeable(self, worse: Hit, better: Hit) -> bool:
+        """Return True if a duplicate may be merged: documents with other titles, or other query terms, are kept apart."""
+        one, other = worse.chunk, better.chunk
+        if one.document != other.document and title_key(one.title) != title_key(other.title):
+            return False
+        added = self.possible_in(worse) - self.possible_in(better)
+        return not added or not self.occur(added, worse)
 
     def occur(self, terms: frozenset[str], hit: Hit) -> bool:
         """Return True if any of these terms occurs in a passage."""

@@ -40,6 +40,16 @@ PLACE: Mapping[str, Schema] = {
 LEVEL = object_of({"level": TEXT, "lines": LINES, "characters": INTEGER, "tokens": INTEGER})
 LEVELS = _list(LEVEL, "Context levels of the passage and their sizes.")
 
+SIMILAR = object_of(
+    {
+        "chunk_id": _of("string", "ID of the passage."),
+        **PLACE,
+        "title": _of("string", "Title of the document."),
+        "anchor": _of("string", "Anchor of the innermost heading."),
+        "lines": LINES,
+        "score": NUMBER,
+    }
+)
 RESULT = object_of(
     {
         "rank": INTEGER,
@@ -58,6 +68,7 @@ RESULT = object_of(
             "Date that the filters after and before use, in UTC: the document's own date, else the modification time.",
         ),
         "levels": LEVELS,
+        "similar": _list(SIMILAR, "Duplicates that were merged into this result."),
         "why": _list(
             object_of(
                 {

@@ -1,4 +1,4 @@
-"""Drop exact duplicates: of passages with the same text the best one is kept."""
+"""Merge exact duplicates: of passages with the same text the best one is kept."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from dataclasses import dataclass
 
 from marklight.answer import Hits, Query
 from marklight.ports import Tools
-from marklight.search.duplicates import distinct
+from marklight.search.duplicates import equal_pairs, merge_pairs
 
 
 @dataclass(frozen=True, slots=True)
 class ExactDuplicates:
-    """Keep one of the passages whose texts differ in white space only."""
+    """Merge passages whose texts differ in white space only; the best one is shown, the others are its `similar`.
+
+    Documents with different titles, or with different query terms, are never merged.
+    """
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        return tuple(hits[index] for index in distinct([hit.chunk.text for hit in hits]))
+        if query.all:
+            return hits
+        return merge_pairs(query, hits, equal_pairs([hit.chunk.text for hit in hits]))

@@ -1,14 +1,14 @@
-"""Drop near duplicates: passages with a high Jaccard similarity of their character trigrams (shingles)."""
+"""Merge near duplicates: passages with a high Jaccard similarity of their character trigrams (shingles)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Annotated, Any
 
 from marklight.answer import Hits, Query
 from marklight.ports import Tools
-from marklight.search.duplicates import QueryTerms, signatures
+from marklight.search.duplicates import merge_pairs, signatures
 from marklight.settings import ABOVE_ZERO, Within
 from marklight.text import normalize
 
@@ -18,17 +18,22 @@ ROUNDING_ERROR = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class NearDuplicates:
-    """Keep one of the passages whose trigram sets have a Jaccard similarity of 0.7 or more.
+    """Merge passages whose trigram sets have a Jaccard similarity of 0.7 or more.
 
-    The best one is kept. Others are kept only if they contain a query term that no higher-ranked result contains.
+    The best one is shown, the others are its `similar`. Documents with different titles, or with different query terms, are
+    never merged.
     """
 
     overlap: Annotated[float, Within(ABOVE_ZERO, 1)] = 0.7
     """Minimum Jaccard similarity of two near duplicates; 1 keeps all that differ."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        if len(hits) < 2:
+        if len(hits) < 2 or query.all:
             return hits
+        return merge_pairs(query, hits, self._near_pairs(hits))
+
+    def _near_pairs(self, hits: Hits) -> Iterator[tuple[int, int]]:
+        """Yield the indexes of each hit and of the better ones that it is a near duplicate of."""
         import numpy as np
 
         texts = signatures([normalize(hit.chunk.text) for hit in hits])
@@ -38,19 +43,12 @@ class NearDuplicates:
         longest = np.array([len(trigrams) for trigrams in texts.trigrams])
         differing = texts.differing
         near = differing <= self._max_difference(np.minimum(longest[:, None], longest))
-        terms, dropped = QueryTerms(query), set[int]()
         for worse, better in np.argwhere(np.tril(near, -1)).tolist():
-            if worse in dropped or better in dropped:
-                continue
             smaller = min(len(texts.unique_trigrams(worse)), len(texts.unique_trigrams(better)))
             if differing[worse, better] > self._max_difference(smaller):
                 continue
-            if texts.jaccard(worse, better) < self.overlap:
-                continue
-            before = (hits[index] for index in range(worse) if index not in dropped)
-            if not terms.adds(hits[worse], to=chain((hits[better],), before)):
-                dropped.add(worse)
-        return tuple(hit for index, hit in enumerate(hits) if index not in dropped)
+            if texts.jaccard(worse, better) >= self.overlap:
+                yield worse, better
 
     def _max_difference(self, size: Any) -> Any:
         """Return the most trigrams in which near duplicates differ, given the size of the smaller set."""
