@@ -83,6 +83,14 @@ def normalize_language(language: str) -> str:
     return bounded_key(language.lower())
 
 
+def matching_languages(filters: Filters) -> list[str]:
+    """Return all names, as they are stored, of the languages that a code block may have: `py` and `python3` for `python`."""
+    from marklight.text.code_languages import language_names
+
+    names = [name for language in filters.languages for name in language_names(language)]
+    return [normalize_language(name) for name in dict.fromkeys(names)]
+
+
 def required_pairs(filters: Filters) -> list[MetadataPair]:
     """Return the pairs of `where`, all of which a document must have."""
     return [(normalize_key(key), _plain(value)) for key, value in filters.where]

@@ -18,6 +18,7 @@ from marklight.engines.metadata_filters import (
     in_bounds,
     in_folders,
     matches_any_glob,
+    matching_languages,
     metadata_pairs,
     normalize_language,
     normalize_tag,
@@ -233,10 +234,7 @@ def matches(state: State, chunk: Chunk, filters: Filters) -> bool:
         )
         and (not authors or any(key == AUTHOR and _has(value, authors) for key, value in known))
         and in_bounds(when, time_bounds(filters))
-        and (
-            not filters.languages
-            or any(normalize_language(name) in languages for name in filters.languages)
-        )
+        and (not filters.languages or not languages.isdisjoint(matching_languages(filters)))
         and (not filters.documents or chunk.document in filters.documents)
         and matches_phrases(filters.phrases, filters.without, phrase_texts(chunk))
         and (not filters.also or matches(state, chunk, filters.also))

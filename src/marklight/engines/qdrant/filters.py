@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 from qdrant_client import grpc as api
 
 from marklight.answer import Filters
-from marklight.engines.metadata_filters import TAG, normalize_tag, required_pairs, time_bounds
+from marklight.engines.metadata_filters import (
+    TAG,
+    matching_languages,
+    normalize_tag,
+    required_pairs,
+    time_bounds,
+)
 from marklight.engines.qdrant.points import (
     ADDED,
     DATES,
@@ -122,7 +128,7 @@ def _conditions(filters: Filters) -> list[Any]:
     for pair in required_pairs(filters):
         any_of([pair_label(*pair)])
     if filters.languages:
-        any_of(language_label(language) for language in filters.languages)
+        any_of(map(language_label, matching_languages(filters)))
     begin, end = time_bounds(filters)
     if begin or end:
         # Wider by a second: Qdrant compares them as 64-bit floats. PostgreSQL compares the results exactly.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qdrant_client import grpc as api
 
+from marklight.engines.metadata_filters import normalize_language
 from marklight.engines.qdrant.terms import StoredTerms
 from marklight.model import DocumentId, digest
 
@@ -80,7 +81,7 @@ def pair_label(key: str, value: str) -> int:
 
 def language_label(language: str) -> int:
     """Return the label of passages with code in a language."""
-    return label("language", language.lower())
+    return label("language", normalize_language(language))
 
 
 def document_label(collection: str, path: str) -> int:

@@ -12,7 +12,7 @@ from marklight.engines.metadata_filters import (
     FILES,
     TAG,
     file_and_author_filters,
-    normalize_language,
+    matching_languages,
     normalize_tag,
     required_pairs,
     time_bounds,
@@ -104,12 +104,11 @@ def _by_metadata(session: Session, filters: Filters) -> RowFilter | None:
     conditions, values = _conditions(filters)
     documents = f"SELECT d.row FROM documents d WHERE {' AND '.join(conditions) or 'true'}"
     if filters.languages:
-        languages = [normalize_language(language) for language in filters.languages]
         rows = session.all(
             "SELECT DISTINCT c.row FROM languages l JOIN chunks c ON c.row = l.chunk"
             " WHERE l.language IN (SELECT value FROM texts(?) t)"
             f" AND c.document IN ({documents})",
-            [languages, *values],
+            [matching_languages(filters), *values],
         )
         return RowFilter("row", [row for (row,) in rows])
     matching = {row for (row,) in session.all(documents, values)}
