@@ -241,6 +241,11 @@ def same_results(
     assert actual.metadata.count_matching(query_filters) == expected.metadata.count_matching(
         query_filters
     )
+    for groups in ([], [["appl"]], [["appl", "pear"], ["plum"]], [["none"], ["appl"]]):
+        for field in ("whole", "title", "code"):
+            assert actual.metadata.documents_with_terms(
+                groups, field, query_filters
+            ) == expected.metadata.documents_with_terms(groups, field, query_filters)
     query = vector("q")
     close_to(
         actual.vectors.search(query, "m", query_filters, limit),

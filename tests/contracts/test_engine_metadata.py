@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from marklight.answer import Filters
 from marklight.errors import UsageError
-from marklight.model import Batch, FileState
-from marklight.ports import FIELD_BOOSTS, Engine
+from marklight.model import Batch, DocumentId, Entry, FileState
+from marklight.ports import FIELD_BOOSTS, DocumentMatch, Engine
+from marklight.text import analyze
 from tests.contracts.builders import commit, embedding, entry, find, id_of, put, vector
 
 FILTERED: dict[str, dict[str, Any]] = {
@@ -172,3 +174,121 @@ def test_texts_of_any_length_can_be_filtered_and_found(engine: Engine) -> None:
         for title in (long, f"HEADING  {long}"):
             (found,) = snapshot.documents.find_by_title(title, Filters(), 9)
             assert snapshot.documents.owners([found.chunk_id])[found.chunk_id] == id_of("a.md")
+
+
+def test_a_document_matches_if_its_passages_have_all_terms_together(engine: Engine) -> None:
+    put(
+        engine,
+        entry("a.md", "apple", "nothing", "pear and plum"),
+        entry("b.md", "apple", "apple pear"),
+        entry("c.md", "apple", title="Pear"),
+        entry("d.md", "plum"),
+    )
+    with engine.snapshot() as snapshot:
+        found = snapshot.metadata.documents_with_terms([["appl"], ["pear"]], "whole", Filters())
+        best = {
+            chunk.path: chunk.ordinal
+            for chunk in snapshot.documents.chunks([match.best for match in found.values()])
+        }
+    assert {id.path: match.passages for id, match in found.items()} == {
+        "a.md": 2,
+        "b.md": 2,
+        "c.md": 1,
+    }
+    assert best == {"a.md": 0, "b.md": 1, "c.md": 0}
+
+
+def test_one_term_of_a_group_is_enough(engine: Engine) -> None:
+    put(engine, entry("a.md", "apple"), entry("b.md", "pear plum"), entry("c.md", "plum"))
+    with engine.snapshot() as snapshot:
+        either = [["appl", "pear", "none"]]
+        found = snapshot.metadata.documents_with_terms(either, "whole", Filters())
+        missing = [["appl"], ["none"]]
+        assert not snapshot.metadata.documents_with_terms(missing, "whole", Filters())
+    assert {id.path for id in found} == {"a.md", "b.md"}
+
+
+def test_deleted_and_replaced_documents_are_not_listed(engine: Engine) -> None:
+    put(engine, entry("a.md", "apple"), entry("b.md", "apple", "apple"), entry("c.md", "apple"))
+    commit(engine, Batch(entries=(entry("b.md", "apple"),), removed=(id_of("a.md"),)))
+    with engine.snapshot() as snapshot:
+        for groups in ([["appl"]], []):
+            found = snapshot.metadata.documents_with_terms(groups, "whole", Filters())
+            assert {id.path: match.passages for id, match in found.items()} == {
+                "b.md": 1,
+                "c.md": 1,
+            }
+
+
+WORDS = "apple pear plum zebra quince the river stone cloud lamp".split()
+TAGS, FOLDERS, DATES = ("red", "blue"), ("guide", "notes"), ("2025-03-01", "2026-01-31")
+
+
+def random_entry(chance: random.Random, number: int) -> Entry:
+    return entry(
+        f"{chance.choice(FOLDERS)}/{number}.md",
+        *(
+            " ".join(chance.choices(WORDS, k=chance.randrange(1, 7)))
+            for _ in range(chance.randrange(0, 5))
+        ),
+        title=" ".join(chance.choices(WORDS, k=chance.randrange(0, 2))),
+        tags=tuple(chance.sample(TAGS, chance.randrange(0, 3))),
+        date=chance.choice(DATES),
+    )
+
+
+def random_filters(chance: random.Random) -> Filters:
+    return Filters(
+        paths=tuple(f"{name}/**" for name in chance.sample(FOLDERS, chance.choice([0, 0, 1]))),
+        tags=tuple(chance.sample(TAGS, chance.choice([0, 0, 1]))),
+        after=chance.choice([None, None, "2026"]),
+        phrases=tuple(chance.sample(WORDS, chance.choice([0, 0, 0, 1]))),
+        without=tuple(chance.sample(WORDS, chance.choice([0, 0, 0, 1]))),
+    )
+
+
+def brute_force(
+    entries: list[Entry], words: list[str], filters: Filters
+) -> dict[DocumentId, DocumentMatch]:
+    """Return what the documents that match contain, by reading all of their words."""
+    matching = {}
+    for each in entries:
+        document = each.document
+        if not (
+            all(document.id.path.startswith(glob.removesuffix("**")) for glob in filters.paths)
+            and (not filters.tags or set(filters.tags) & set(document.tags))
+            and (filters.after is None or (document.date or "") >= filters.after)
+        ):
+            continue
+        held: dict[str, set[str]] = {}
+        for chunk in each.chunks:
+            body = f"{chunk.title} {chunk.text}".split()
+            if not set(filters.phrases) <= set(body) or set(filters.without) & set(body):
+                continue
+            common = {*body, *document.tags} & set(words)
+            if common or not words:
+                held[chunk.id] = common
+        if held and set().union(*held.values()) == set(words):
+            matching[document.id] = DocumentMatch(
+                len(held), max(held, key=lambda chunk: len(held[chunk]))
+            )
+    return matching
+
+
+def test_documents_with_terms_are_those_that_brute_force_finds(engine: Engine) -> None:
+    chance = random.Random(17)
+    entries = [random_entry(chance, number) for number in range(40)]
+    put(engine, *entries)
+    found_some = 0
+    with engine.snapshot() as snapshot:
+        for _ in range(150):
+            words = chance.sample(
+                [*(word for word in WORDS if word != "the"), *TAGS], k=chance.randrange(0, 4)
+            )
+            filters = random_filters(chance)
+            found = snapshot.metadata.documents_with_terms(
+                [analyze(word) for word in words], "whole", filters
+            )
+            assert found == brute_force(entries, words, filters), (words, filters)
+            found_some += bool(found)
+    assert found_some > 50

@@ -6,7 +6,7 @@ from marklight.ports.documents import DocumentReader, IndexedFile, PathRange, Sc
 from marklight.ports.engine import INCOMPLETE, Engine, Snapshot, StatusReader
 from marklight.ports.lexical import FIELD_BOOSTS, FULL_COVERAGE, LexicalReader, TermCoverage
 from marklight.ports.links import LinkReader
-from marklight.ports.metadata import MetadataReader
+from marklight.ports.metadata import DocumentMatch, MetadataReader
 from marklight.ports.models import Embedder, Reranker, Unloadable
 from marklight.ports.stages import (
     Fuse,
@@ -26,6 +26,7 @@ __all__ = [
     "FULL_COVERAGE",
     "INCOMPLETE",
     "VOCABULARY_SIZE",
+    "DocumentMatch",
     "DocumentReader",
     "Embedder",
     "Engine",

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from marklight.answer import Filters
 from marklight.model import DocumentId
+
+
+class DocumentMatch(NamedTuple):
+    """Passages of one document that contain terms of a query."""
+
+    passages: int
+    """Number of passages with any of the terms."""
+    best: str
+    """Id of the passage with the most of them; of equals the first one."""
 
 
 class MetadataReader(Protocol):
@@ -17,6 +26,14 @@ class MetadataReader(Protocol):
 
     def count_matching(self, filters: Filters) -> int:
         """Return the number of passages that match; an estimate if more than a thousand documents do."""
+
+    def documents_with_terms(
+        self, groups: Sequence[Collection[str]], field: str, filters: Filters
+    ) -> Mapping[DocumentId, DocumentMatch]:
+        """Return the documents whose passages together have a term of every group in a field.
+
+        Only passages that match the filters count. Without groups, all of them match.
+        """
 
     def has_key(self, key: str) -> bool:
         """Return True if any document has this frontmatter key."""

@@ -88,6 +88,11 @@ class EmbeddedSnapshot(RelationalSnapshot):
     def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> Sequence[int]:
         return self.lexical.rows_with_terms(terms, rows)
 
+    def rows_by_term(
+        self, terms: Sequence[str], field: str, rows: RowFilter | None
+    ) -> Mapping[str, Sequence[int]]:
+        return self.lexical.rows_by_term(terms, field, rows)
+
 
 class EmbeddedStatus(RelationalStatus):
     """Counts, manifest, failures and integrity of the tables."""

@@ -127,12 +127,20 @@ class EmbeddedLexical:
             rows,
         )
 
-        def matching(index: OpenIndex) -> list[int]:
-            everything = max(1, index.searcher.num_docs)
-            hits = index.searcher.search(query, limit=everything, count=False).hits
-            return rows_at(index.searcher, [address for _, address in hits])
+        return self._run(lambda index: _all_rows(index.searcher, query))
 
-        return self._run(matching)
+    def rows_by_term(
+        self, terms: Sequence[str], field: str, rows: RowFilter | None
+    ) -> dict[str, list[int]]:
+        """Return all passages with each of these terms in a field, in no order; some may be deleted."""
+        if self._is_empty:
+            return {term: [] for term in terms}
+        queries = {
+            term: _restricted(Query.term_query(schema(), field, term), rows) for term in terms
+        }
+        return self._run(
+            lambda index: {term: _all_rows(index.searcher, each) for term, each in queries.items()}
+        )
 
     @property
     def _is_empty(self) -> bool:
@@ -270,6 +278,12 @@ def _restricted(query: Query, rows: RowFilter | None) -> Query:
     return Query.boolean_query(
         [(Occur.Must, query), (Occur.Must, Query.const_score_query(those, 0.0))]
     )
+
+
+def _all_rows(searcher: tantivy.Searcher, query: Query) -> list[int]:
+    """Return the rows of all passages that match a query, in no order."""
+    hits = searcher.search(query, limit=max(1, searcher.num_docs), count=False).hits
+    return rows_at(searcher, [address for _, address in hits])
 
 
 def best(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from marklight.answer import Filters, Level
-from marklight.engines.lexical import phrase_texts
+from marklight.engines.lexical import document_terms, passage_terms, phrase_texts
 from marklight.engines.memory.state import State
 from marklight.engines.metadata_filters import (
     AUTHOR,
@@ -38,7 +38,7 @@ from marklight.model import (
     Section,
     normalize_key,
 )
-from marklight.ports import IndexedFile, PathRange, ScoredChunk
+from marklight.ports import DocumentMatch, IndexedFile, PathRange, ScoredChunk
 from marklight.text import matches_phrases, title_key
 
 
@@ -137,6 +137,23 @@ class MemoryMetadata:
 
     def count_matching(self, filters: Filters) -> int:
         return sum(1 for _ in self._matching(filters))
+
+    def documents_with_terms(
+        self, groups: Sequence[Collection[str]], field: str, filters: Filters
+    ) -> Mapping[DocumentId, DocumentMatch]:
+        matching: dict[DocumentId, DocumentMatch] = {}
+        for id, entry in self.state.entries.items():
+            shared = document_terms(entry.document)
+            held: dict[str, set[int]] = {}
+            for chunk in sorted(entry.chunks, key=lambda chunk: chunk.ordinal):
+                own = set(passage_terms(shared, chunk)[field])
+                numbers = {at for at, group in enumerate(groups) if own.intersection(group)}
+                if (numbers or not groups) and matches(self.state, chunk, filters):
+                    held[chunk.id] = numbers
+            if held and len(set().union(*held.values())) == len(groups):
+                best = max(held, key=lambda chunk: len(held[chunk]))
+                matching[id] = DocumentMatch(len(held), best)
+        return matching
 
     def _matching(self, filters: Filters) -> Iterator[Chunk]:
         return (chunk for chunk in self.state.chunks() if matches(self.state, chunk, filters))

@@ -85,10 +85,15 @@ class DerivedIndex(Protocol[Reader]):
 
 
 class RowReader(LexicalReader, Protocol):
-    """Keyword search that also finds the candidates of phrase filters."""
+    """Keyword search that also returns rows: candidates of phrase filters, and all passages with a term."""
 
     def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> Sequence[int]:
         """Return the rows of all passages with all of these terms in one field; some may be deleted."""
+
+    def rows_by_term(
+        self, terms: Sequence[str], field: str, rows: RowFilter | None
+    ) -> Mapping[str, Sequence[int]]:
+        """Return the rows of all passages with each of these terms in a field; some may be deleted."""
 
 
 LexicalIndex = DerivedIndex[RowReader]

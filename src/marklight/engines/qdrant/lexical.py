@@ -108,9 +108,7 @@ class QdrantLexicalReader:
         state = self._state()
         if state is None or (rows is not None and rows.matches_nothing):
             return []
-        condition = (
-            living_filter(state.generation) if rows is None else row_filter(rows, state.generation)
-        )
+        condition = _condition(state, rows)
         fields = [
             [dimension(field, term) for term in dict.fromkeys(terms)] for field in PHRASE_FIELDS
         ]
@@ -127,6 +125,27 @@ class QdrantLexicalReader:
         request = api.QueryBatchPoints(collection_name=state.collection, query_points=queries)
         replies = self._shared.cluster.read("QueryBatch", request).result
         return list({point.id.num for reply in replies for point in reply.result})
+
+    def rows_by_term(
+        self, terms: Sequence[str], field: str, rows: RowFilter | None
+    ) -> dict[str, list[int]]:
+        """Return the rows of all passages with each of these terms in a field, in no order."""
+        state, found = self._state(), dict[str, list[int]]((term, []) for term in terms)
+        if state is None or (rows is not None and rows.matches_nothing):
+            return found
+        frequencies = self._shared.frequencies([dimension(field, term) for term in terms])
+        existing = [term for term in found if frequencies.get(dimension(field, term), 0) > 0]
+        if existing:
+            condition = _condition(state, rows)
+            queries = [
+                self._conjunction(state, [dimension(field, term)], frequencies, condition)
+                for term in existing
+            ]
+            request = api.QueryBatchPoints(collection_name=state.collection, query_points=queries)
+            replies = self._shared.cluster.read("QueryBatch", request).result
+            for term, reply in zip(existing, replies, strict=True):
+                found[term] = [point.id.num for point in reply.result]
+        return found
 
     def _conjunction(
         self,
@@ -229,6 +248,11 @@ class QdrantLexicalReader:
                 "Use the same version on all machines; `marklight doctor` rebuilds the index for this one",
             )
         return state if state and state.passages else None
+
+
+def _condition(state: IndexState, rows: RowFilter | None) -> Any:
+    """Return the condition of the living passages among the rows; None for all."""
+    return living_filter(state.generation) if rows is None else row_filter(rows, state.generation)
 
 
 def _sparse(indices: Sequence[int], values: Sequence[float]) -> Any:

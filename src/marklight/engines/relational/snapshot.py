@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from marklight.engines.relational.links import RelationalLinks
     from marklight.engines.relational.session import Session
     from marklight.engines.relational.vocabulary import RelationalVocabulary, TermVectors
+    from marklight.ports import DocumentMatch
 
 
 MAX_PASSAGES, MAX_DOCUMENTS, MAX_VECTORS = 4096, 8192, 16384
@@ -183,6 +184,12 @@ class RelationalSnapshot(ABC):
     def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> Sequence[int]:
         """Return the rows of all passages with all of these terms in one field, by the lexical index; some may be deleted."""
 
+    def rows_by_term(
+        self, terms: Sequence[str], field: str, rows: RowFilter | None
+    ) -> Mapping[str, Sequence[int]]:
+        """Return the rows of all passages with each of these terms in a field; some may be deleted."""
+        raise NotImplementedError
+
     def row_filter(self, filters: Filters) -> RowFilter | None:
         """Return the rows that match, found once for all retrievers of a query; None if all match."""
         if not filters:
@@ -218,6 +225,13 @@ class RelationalMetadata:
         from marklight.engines.relational.filters import count_matching
 
         return count_matching(self._session, self._snapshot.row_filter(filters))
+
+    def documents_with_terms(
+        self, groups: Sequence[Collection[str]], field: str, filters: Filters
+    ) -> Mapping[DocumentId, DocumentMatch]:
+        from marklight.engines.relational.term_matches import documents_with_terms
+
+        return documents_with_terms(self._snapshot, groups, field, filters)
 
     def has_key(self, key: str) -> bool:
         known = "SELECT 1 FROM metadata WHERE key = ? LIMIT 1"

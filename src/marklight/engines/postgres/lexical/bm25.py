@@ -239,6 +239,18 @@ def rows_with_all(
     return segment.passages.rows[found]
 
 
+def rows_with(segment: Segment, term: str, field: str, get: GetPostings, mask: Mask | None) -> Ints:
+    """Return the rows of living passages that have a term in a field."""
+    postings = get(segment, term)
+    if postings is None:
+        return segment.passages.rows[:0]
+    offsets = postings.of(FIELDS.index(field))
+    for selected in (segment.living, mask):
+        if selected is not None:
+            offsets = offsets[selected[offsets]]
+    return segment.passages.rows[offsets]
+
+
 def held_terms(
     segment: Segment, offsets: Ints, terms: Sequence[str], get: GetPostings
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -184,6 +184,21 @@ class PostgresLexicalReader:
         ]
         return np.concatenate(found).tolist() if found else []
 
+    def rows_by_term(
+        self, terms: Sequence[str], field: str, rows: RowFilter | None
+    ) -> dict[str, list[int]]:
+        """Return the rows of all passages with each of these terms in a field, in no order."""
+        postings = self._postings(terms)
+        segments = list(zip(self._open(), self._masks(rows), strict=True))
+        return {
+            term: [
+                row
+                for segment, mask in segments
+                for row in bm25.rows_with(segment, term, field, postings.get, mask).tolist()
+            ]
+            for term in terms
+        }
+
     def _masks(self, rows: RowFilter | None) -> list[bm25.Mask | None]:
         """Return which passages of each segment match a filter, None for all; those of the last filter are kept."""
         segments = self._open()
