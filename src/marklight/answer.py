@@ -52,10 +52,14 @@ class Filters:
     def __bool__(self) -> bool:
         return self != Filters()
 
+    def parts(self) -> list[Filters]:
+        """Return these filters and those that must match as well."""
+        return [self, *(self.also.parts() if self.also else ())]
+
     @property
     def restrict_passages(self) -> bool:
         """Return True if one passage of a document may match and another not."""
-        return bool(self.phrases or self.without or self.languages)
+        return any(part.phrases or part.without or part.languages for part in self.parts())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the filters that are set, for JSON."""

@@ -89,7 +89,14 @@ filters = st.builds(
     without=some(PHRASES),
     also=st.none() | st.builds(Filters, paths=some(["*.md", "guide/**"]), tags=some(["x", "q"])),
 )
-phrase_filters = st.builds(Filters, tags=some(["x"]), phrases=some(PHRASES), without=some(PHRASES))
+phrase_filters = st.builds(
+    Filters,
+    tags=some(["x"]),
+    phrases=some(PHRASES),
+    without=some(PHRASES),
+    also=st.none()
+    | st.builds(Filters, phrases=some(PHRASES), without=some(PHRASES), languages=some(["GO", "c"])),
+)
 """Separate from the others: combined they match nothing."""
 steps = st.lists(st.tuples(batches, st.integers(0, 3)), min_size=1, max_size=4)
 

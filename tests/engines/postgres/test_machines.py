@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from marklight import engines
 from marklight.answer import Filters
 from marklight.engines import ServerSettings, parse_address
 from marklight.engines.postgres.engine import PostgresEngine
-from marklight.model import Batch, Document, Entry, Failure, FileState, Node, NodeKind
+from marklight.model import Batch, Document, DocumentId, Entry, Failure, FileState, Node, NodeKind
 from marklight.ports import Engine
 from tests.contracts.builders import commit, entry, id_of, put
 from tests.servers.postgres import PostgresServer, new_library
@@ -22,9 +23,9 @@ A = id_of("a.md")
 def machines(server: PostgresServer) -> Iterator[list[PostgresEngine]]:
     with new_library(server) as address:
         parsed = parse_address(address)
-        engines = [PostgresEngine(parsed, ServerSettings(machine=name)) for name in ("one", "two")]
-        yield engines
-        for engine in engines:
+        opened = [PostgresEngine(parsed, ServerSettings(machine=name)) for name in ("one", "two")]
+        yield opened
+        for engine in opened:
             engine.close()
 
 
@@ -160,7 +161,29 @@ def test_no_text_is_read_as_sql(machines: list[PostgresEngine], text: str) -> No
         assert snapshot.documents.find_by_title(text, filters_of(text), 5) is not None
         assert snapshot.metadata.matching_documents(filters_of(text), 5) == [id]
         assert snapshot.lexical.search([text], {"body": 1.0}, filters_of(text), 5) == []
+        memory = engines.open("memory:")
+        commit(memory, Batch(entries=(hostile,)))
+        with memory.snapshot() as expected:
+            for filters in each_filter(text):
+                found, right = (
+                    each.metadata.matching_documents(filters, 5) for each in (snapshot, expected)
+                )
+                assert (filters, found) == (filters, right)
     assert engine.check() == []
+
+
+def each_filter(text: str) -> Iterator[Filters]:
+    """Yield a filter for each field that contains text of users, alone and beside another."""
+    one, pair = (text,), ((text, text),)
+    yield Filters(collections=one, paths=one, also=Filters(exclude=one))
+    yield Filters(tags=one, languages=one)
+    yield Filters(files=one)
+    yield Filters(authors=one)
+    yield Filters(phrases=one, also=Filters(phrases=(f"a {text}",)))
+    yield Filters(phrases=one)
+    yield Filters(without=(f"a {text}",), also=Filters(without=one))
+    yield Filters(where=pair, also=Filters(within=pair))
+    yield Filters(within=pair, documents=(DocumentId(text, text), DocumentId("docs", text)))
 
 
 def filters_of(text: str) -> Filters:

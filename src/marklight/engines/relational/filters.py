@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from marklight.answer import Filters
@@ -98,17 +98,20 @@ def count_matching(session: Session, rows: RowFilter | None) -> int:
 @raises_damaged
 def _by_metadata(session: Session, filters: Filters) -> RowFilter | None:
     """Return the rows that match the filters on documents and languages; None if all do."""
-    filters = replace(filters, phrases=(), without=())
-    if not filters:
-        return None
     conditions, values = _conditions(filters)
+    languages = [matching_languages(part) for part in filters.parts() if part.languages]
+    if not conditions and not languages:
+        return None
     documents = f"SELECT d.row FROM documents d WHERE {' AND '.join(conditions) or 'true'}"
-    if filters.languages:
+    if languages:
+        written_in = (
+            " AND c.row IN (SELECT l.chunk FROM languages l"
+            " WHERE l.language IN (SELECT value FROM texts(?) t))"
+        )
         rows = session.all(
-            "SELECT DISTINCT c.row FROM languages l JOIN chunks c ON c.row = l.chunk"
-            " WHERE l.language IN (SELECT value FROM texts(?) t)"
-            f" AND c.document IN ({documents})",
-            [matching_languages(filters), *values],
+            f"SELECT c.row FROM chunks c WHERE c.document IN ({documents})"
+            + written_in * len(languages),
+            [*values, *languages],
         )
         return RowFilter("row", [row for (row,) in rows])
     matching = {row for (row,) in session.all(documents, values)}
@@ -179,7 +182,8 @@ def _conditions(filters: Filters) -> tuple[list[str], list[Any]]:
         add("d.timestamp < ?", end)
     if filters.also:
         others, given_values = _conditions(filters.also)
-        add(" AND ".join(others) or "true", *given_values)
+        conditions += others
+        values += given_values
     return conditions, values
 
 
@@ -187,8 +191,9 @@ def _with_phrases(
     session: Session, filters: Filters, rows: RowFilter | None, rows_with_terms: RowsWithTerms
 ) -> RowFilter | None:
     """Keep the rows that contain all required phrases and none of the excluded ones."""
-    phrases = [phrase for phrase in filters.phrases if has_words(phrase)]
-    without = [phrase for phrase in filters.without if has_words(phrase)]
+    parts = filters.parts()
+    phrases = [phrase for part in parts for phrase in part.phrases if has_words(phrase)]
+    without = [phrase for part in parts for phrase in part.without if has_words(phrase)]
     if rows and rows.matches_nothing:
         return rows
     if phrases:
