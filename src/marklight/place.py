@@ -6,19 +6,24 @@ Imports little, so that a command finds its daemon before it loads anything else
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 from typing import NamedTuple
 
 from marklight import ownership
-from marklight.errors import SettingsError, UsageError
+from marklight.errors import NotFound, SettingsError, UsageError
 from marklight.ownership import Provenance
 from marklight.private_files import is_own
 
 INDEX_FOLDER = ".marklight"
 PROJECT_FILE = "marklight.toml"
 MAX_NAMED = 3
-"""Libraries that one notice names."""
+"""Libraries or similar names that one message names."""
+MIN_SIMILARITY = 0.75
+"""Share of matching characters of names that are suggested, as in `text.suggestions`."""
+_SUFFIX = re.compile(r"(:\d{1,9}(-\d{1,9})?|#[^/]*)$")
+"""Heading or lines after the path in a reference."""
 
 
 class Place(NamedTuple):
@@ -39,7 +44,10 @@ def locate(given: Path | None) -> Place:
     except RuntimeError as error:
         raise UsageError(f"{given}: {error}", "Write the path of the folder in full") from None
     if not _exists(start):
-        raise UsageError(f"No such folder: {start}", "Give the folder that contains the documents")
+        hint = _did_you_mean(_similar_entries(start))
+        raise UsageError(
+            f"No such folder: {start}", hint or "Give the folder that contains the documents"
+        )
     if not start.is_dir():
         raise UsageError(f"{start} is not a folder", "Give the folder that contains the file")
     start = start.resolve()
@@ -50,15 +58,64 @@ def locate(given: Path | None) -> Place:
 
 
 def around(folder: Path | None, name: str) -> Path | None:
-    """Return the folder to locate a library from: the given one; else, outside any library, that of the named file."""
-    if folder is not None or is_library(locate(None).folder):
+    """Return the folder to locate the library of a named document from; None for that of the current folder.
+
+    A path of a file elsewhere selects the library around the file. Raise `NotFound` for a mistyped path.
+    """
+    if folder is not None or not name:
         return folder
-    # `path`, `path#heading` or `path:10-40`; a file name may contain `#` and `:` as well.
-    for written in (name, name.rpartition("#")[0], name.rpartition(":")[0]):
-        file = Path(written)
-        if written and _exists(file) and file.is_file():
-            return locate(file.absolute().parent).folder
+    inside = is_library(locate(None).folder)
+    bare = _SUFFIX.sub("", name)
+    # A file name may contain `#` and `:` as well.
+    for path in map(_expanded, (name, bare)):
+        if _is_file(path):
+            found = locate(path.absolute().parent).folder
+            return None if inside and not (path.is_absolute() and is_library(found)) else found
+    path = _expanded(bare)
+    similar = _similar_entries(path) if path.is_absolute() or not inside else []
+    # Inside a library, `/guide/auth.md` may be a path from its root.
+    if similar or (
+        path.is_absolute() and (not inside or (len(path.parts) > 2 and _exists(path.parent)))
+    ):
+        raise NotFound(f"No such file: {path}", _did_you_mean(similar))
     return None
+
+
+def _expanded(written: str) -> Path:
+    """Return a path with `~` expanded, where its user exists."""
+    try:
+        return Path(written).expanduser()
+    except RuntimeError:
+        return Path(written)
+
+
+def is_other_folder(name: str) -> bool:
+    """Return true for the path of a folder that cannot be the name of a document of the current library."""
+    path = _expanded(name)
+    return _is_folder(path) and (path.is_absolute() or not is_library(locate(None).folder))
+
+
+def _did_you_mean(similar: list[str]) -> str:
+    return f"Did you mean {' or '.join(similar)}?" if similar else ""
+
+
+def _similar_entries(path: Path) -> list[str]:
+    """Return the paths most similar to one that does not exist: the first part of it that is wrong is corrected."""
+    from difflib import get_close_matches  # only needed for an error
+
+    parents = [path, *path.parents]
+    missing = [each for each in parents if not _exists(each)]
+    if not missing:
+        return []
+    wrong = missing[-1]
+    rest = path.relative_to(wrong)
+    try:
+        names = {name.casefold(): name for name in os.listdir(wrong.parent)}
+    except OSError:
+        return []
+    similar = get_close_matches(wrong.name.casefold(), names, MAX_NAMED, MIN_SIMILARITY)
+    corrected = [wrong.with_name(names[name]) / rest for name in similar]
+    return [str(each) for each in corrected if _exists(each)]
 
 
 def is_library(folder: Path) -> bool:
@@ -73,18 +130,29 @@ def is_library(folder: Path) -> bool:
 
 
 def _is_own_file(path: Path) -> bool:
-    try:
-        status = path.stat()
-    except (OSError, ValueError):
-        return False
-    return stat.S_ISREG(status.st_mode) and is_own(status)
+    status = _stat(path)
+    return status is not None and stat.S_ISREG(status.st_mode) and is_own(status)
 
 
 def _exists(path: Path) -> bool:
+    return _stat(path) is not None
+
+
+def _is_file(path: Path) -> bool:
+    status = _stat(path)
+    return status is not None and stat.S_ISREG(status.st_mode)
+
+
+def _is_folder(path: Path) -> bool:
+    status = _stat(path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
+
+
+def _stat(path: Path) -> os.stat_result | None:
     try:
-        return path.exists()
+        return path.stat()
     except (OSError, ValueError):  # too long, or a NUL in it
-        return False
+        return None
 
 
 def resolve_path(written: str, folder: Path, key: str) -> Path:

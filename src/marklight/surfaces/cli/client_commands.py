@@ -11,7 +11,7 @@ import click
 
 from marklight.errors import UsageError
 from marklight.formatting import one_line
-from marklight.surfaces.cli.options import completer
+from marklight.surfaces.cli.options import completer, in_library
 from marklight.surfaces.cli.output import close_sentence, note, show
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command("install-mcp", short_help="Connect an assistant to a library.")
 @click.argument("client", shell_complete=completer("clients"))
-@click.argument("path", required=False, type=click.Path(path_type=Path))
+@in_library
 @click.option("--project", is_flag=True, help="Configure only the project in the current folder.")
 @click.option(
     "--name", default="marklight", show_default=True, help="Register the server under this name."
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 )
 def install_mcp(
     client: str,
-    path: Path | None,
+    folder: Path | None,
     project: bool,
     name: str,
     file: Path | None,
@@ -67,14 +67,14 @@ def install_mcp(
     if remove:
         _remove(known, name, config, skill_file, dry_run)
         return 0
-    folder = _served_folder(path, client)
-    entry = known.entry(clients.server_command(folder))
+    served = _served_folder(folder, client)
+    entry = known.entry(clients.server_command(served))
     if dry_run:
         _print_entry(known, name, config, skill_file, entry)
         return 0
     if not (project or file or config.parent.is_dir()):
         note(f"{config.parent} does not exist yet. Is {known.title} installed?")
-    _install(known, name, config, folder, entry)
+    _install(known, name, config, served, entry)
     if skill_file:
         from marklight.surfaces.setup.config_file import write_skill
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -143,6 +144,6 @@ def _library(context: click.Context) -> Iterator[Library]:
     from marklight.surfaces.cli.options import open_own
 
     given = context.params
-    folder = given.get("folder") or (given.get("path") if context.info_name == "search" else None)
-    with open_own(folder) as library:
+    folder = given.get("folder") or given.get("path")
+    with open_own(folder and Path(folder), given.get("assignments") or ()) as library:
         yield library

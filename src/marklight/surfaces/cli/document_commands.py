@@ -9,14 +9,14 @@ import click
 
 from marklight.formatting import one_line, without_controls
 from marklight.formatting import path as path_text
-from marklight.place import around
+from marklight.place import around, is_other_folder
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import (
     AS_JSON,
     COLOR,
-    IN_LIBRARY,
     SET,
     completer,
+    in_library,
     open_library,
     style_of,
 )
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Print a document or a part of it.")
 @click.argument("reference", metavar="REF", shell_complete=completer("references"))
+@in_library
 @click.option(
     "--level",
     help="How much to print, smallest first: passage, neighbours (one passage on each side), block (the whole table or code block), parent (neighbouring passages up to chunk.parent_chars), section or document.",
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     metavar="N",
     help="Include N passages before and after the one REF names.",
 )
-@IN_LIBRARY
 @AS_JSON
 @COLOR
 @SET
@@ -53,7 +53,7 @@ def get(
 ) -> int:
     """Print a document or a part of it.
 
-    REF is a path, a title, path#heading, path:10-40 or a passage id (from --json). On a terminal, a header is printed and
+    REF is a path, a title, path#heading, path:10-40 or a passage id (from --json). PATH is the folder of the library. On a terminal, a header is printed and
     the text is quoted; redirected output is the text only.
     """
     with (
@@ -77,18 +77,18 @@ def get(
 
 
 @click.command()
-@click.argument("path", shell_complete=completer("documents"))
-@IN_LIBRARY
+@click.argument("document", shell_complete=completer("documents"))
+@in_library
 @AS_JSON
 @COLOR
 @SET
-def outline(path: str, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
+def outline(document: str, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """List the headings of a document with their lines and anchors."""
     with (
-        open_library(around(folder, path), assignments) as library,
+        open_library(around(folder, document), assignments) as library,
         Bar(library.place.folder) as bar,
     ):
-        found = library.outline(path, near=Path.cwd(), progress=bar)
+        found = library.outline(document, near=Path.cwd(), progress=bar)
     for notice in found.notices:
         note(notice)
     if as_json:
@@ -99,26 +99,32 @@ def outline(path: str, folder: Path | None, as_json: bool, assignments: tuple[st
 
 
 @click.command()
-@click.argument("path", required=False, shell_complete=completer("documents"))
+@click.argument("document", required=False, shell_complete=completer("documents"))
+@in_library
 @click.option(
     "-n", "--limit", default=100, show_default=True, help="Show at most this many links per list."
 )
-@IN_LIBRARY
 @AS_JSON
 @COLOR
 @SET
 def links(
-    path: str | None, limit: int, folder: Path | None, as_json: bool, assignments: tuple[str, ...]
+    document: str | None,
+    limit: int,
+    folder: Path | None,
+    as_json: bool,
+    assignments: tuple[str, ...],
 ) -> int:
     """List the links and backlinks of a document.
 
-    Without PATH, list the broken links of the library and the documents without links.
+    Without DOCUMENT, list the broken links of the library and the documents without links.
     """
+    if folder is None and document and is_other_folder(document):
+        folder, document = Path(document), None
     with (
-        open_library(around(folder, path or ""), assignments) as library,
+        open_library(around(folder, document or ""), assignments) as library,
         Bar(library.place.folder) as bar,
     ):
-        found = library.links(path, limit=limit, near=Path.cwd(), progress=bar)
+        found = library.links(document, limit=limit, near=Path.cwd(), progress=bar)
     for notice in found.notices:
         note(notice)
     if as_json:
@@ -126,12 +132,13 @@ def links(
     elif text := links_text(found, len(library.collections) > 1, style_of(library)):
         show(text)
     else:
-        note("No links" if path else "No broken links and no documents without links")
+        note("No links" if document else "No broken links and no documents without links")
     return 0
 
 
 @click.command(short_help="List related documents, with reasons.")
-@click.argument("path", shell_complete=completer("documents"))
+@click.argument("document", shell_complete=completer("documents"))
+@in_library
 @click.option(
     "-n",
     "--limit",
@@ -139,19 +146,18 @@ def links(
     show_default=True,
     help="Show at most this many documents, 1 to 100.",
 )
-@IN_LIBRARY
 @AS_JSON
 @COLOR
 @SET
 def related(
-    path: str, limit: int, folder: Path | None, as_json: bool, assignments: tuple[str, ...]
+    document: str, limit: int, folder: Path | None, as_json: bool, assignments: tuple[str, ...]
 ) -> int:
-    """List documents related to PATH by links, tags and meaning, with reasons."""
+    """List documents related to DOCUMENT by links, tags and meaning, with reasons."""
     with (
-        open_library(around(folder, path), assignments) as library,
+        open_library(around(folder, document), assignments) as library,
         Bar(library.place.folder) as bar,
     ):
-        found = library.related(path, limit=limit, near=Path.cwd(), progress=bar)
+        found = library.related(document, limit=limit, near=Path.cwd(), progress=bar)
     for notice in found.notices:
         note(notice)
     if as_json:

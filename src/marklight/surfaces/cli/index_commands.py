@@ -10,7 +10,14 @@ import click
 
 from marklight.formatting import one_line
 from marklight.surfaces import render
-from marklight.surfaces.cli.options import AS_JSON, IN_LIBRARY, IN_PATH, SET, open_library, open_own
+from marklight.surfaces.cli.options import (
+    AS_JSON,
+    IN_PATH,
+    SET,
+    in_library,
+    open_library,
+    open_own,
+)
 from marklight.surfaces.cli.output import Bar, note, show, show_json
 
 if TYPE_CHECKING:
@@ -26,6 +33,7 @@ MAX_NAMES = 10
 
 @click.command(short_help="Bring the index up to date.")
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
+@IN_PATH
 @click.option(
     "--rebuild", is_flag=True, help="Read all files again; embeddings of unchanged text are kept."
 )
@@ -44,6 +52,7 @@ MAX_NAMES = 10
 @SET
 def index(
     paths: tuple[Path, ...],
+    folder: Path | None,
     rebuild: bool,
     history: bool | None,
     watching: bool,
@@ -51,6 +60,8 @@ def index(
     assignments: tuple[str, ...],
 ) -> int:
     """Bring the index up to date; unchanged files are not read again."""
+    if folder is not None and folder not in paths:
+        paths = (*paths, folder)
     if watching:
         if len(paths) > 1:
             raise click.UsageError("--watch accepts only one PATH")
@@ -135,15 +146,12 @@ def _print_notices(report: Report) -> None:
 
 
 @click.command()
-@click.argument("path", required=False, type=click.Path(path_type=Path))
-@IN_PATH
+@in_library
 @AS_JSON
 @SET
-def status(
-    path: Path | None, folder: Path | None, as_json: bool, assignments: tuple[str, ...]
-) -> int:
+def status(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """Show what is indexed, what is pending and what failed."""
-    with open_library(folder or path, assignments) as library:
+    with open_library(folder, assignments) as library:
         values = library.status()
         if daemon := _daemon(library):
             values["daemon"] = daemon
@@ -196,25 +204,25 @@ def _daemon(library: Library | RemoteLibrary) -> dict[str, Any] | None:
 
 
 @click.command(short_help="Show whether a file is ignored, and by which rule.")
-@click.argument("path", type=click.Path(path_type=Path))
-@IN_LIBRARY
+@click.argument("file", type=click.Path(path_type=Path))
+@in_library
 @AS_JSON
 @SET
-def ignored(path: Path, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
+def ignored(file: Path, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """Show whether a file is left out of the index, and by which rule."""
-    if folder is None and not path.absolute().is_relative_to(Path.cwd()):
-        folder = next((parent for parent in path.absolute().parents if parent.is_dir()), None)
+    if folder is None and not file.absolute().is_relative_to(Path.cwd()):
+        folder = next((parent for parent in file.absolute().parents if parent.is_dir()), None)
     with open_own(folder, assignments) as library:
-        reason = library.ignored(path)
+        reason = library.ignored(file)
     if as_json:
-        show_json({"path": str(path), "ignored": bool(reason), "reason": reason})
+        show_json({"path": str(file), "ignored": bool(reason), "reason": reason})
     else:
-        show(one_line(f"{path}: {reason or 'not ignored'}"))
+        show(one_line(f"{file}: {reason or 'not ignored'}"))
     return 0
 
 
 @click.command(short_help="Check and repair the installation and the index.")
-@IN_LIBRARY
+@in_library
 @AS_JSON
 @SET
 def doctor(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,17 +109,28 @@ COLOR = click.option(
 )
 
 
-def _in_option(help: str) -> Callable[[Any], Any]:
-    return click.option(
-        "--in", "folder", type=click.Path(path_type=Path), metavar="FOLDER", help=help
-    )
-
-
-IN_LIBRARY = _in_option(
-    "Use the library in FOLDER (default: the one that contains the current folder)."
+IN_PATH = click.option(
+    "--in", "folder", type=click.Path(path_type=Path), metavar="PATH", help="Same as PATH."
 )
-IN_PATH = _in_option("Same as PATH.")
-IN_FOLDER = _in_option("Same as the argument FOLDER.")
+
+
+def in_library(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the folder of the library to a command, as argument PATH and as `--in PATH`; it receives `folder`."""
+
+    @click.argument("path", required=False, type=click.Path(path_type=Path))
+    @IN_PATH
+    @wraps(command)
+    def run(*, path: Path | None, folder: Path | None, **options: Any) -> int:
+        return command(folder=one_folder(path, folder), **options)
+
+    return run
+
+
+def one_folder(path: Path | None, folder: Path | None) -> Path | None:
+    """Return the folder given as PATH or as `--in`; raise UsageError if both are given and differ."""
+    if path is not None and folder is not None and path != folder:
+        raise click.UsageError(f"Two folders are given: {path} and --in {folder}")
+    return path if folder is None else folder
 
 
 def completer(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:

@@ -24,6 +24,7 @@ from marklight.surfaces.cli.options import (
     SET,
     SHOW_ALL,
     completer,
+    in_library,
     open_library,
     style_of,
 )
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Search a folder.")
 @click.argument("query")
-@click.argument("path", required=False, type=click.Path(path_type=Path))
+@in_library
 @click.option(
     "-n", "--limit", default=5, show_default=True, help="Show at most this many results, 1 to 100."
 )
@@ -118,7 +119,7 @@ if TYPE_CHECKING:
 @SET
 def search(
     query: str,
-    path: Path | None,
+    folder: Path | None,
     format: str,
     as_json: bool,
     assignments: tuple[str, ...],
@@ -132,7 +133,7 @@ def search(
     """
     format = "json" if as_json else format
     with (
-        open_library(path, assignments, searching=True) as library,
+        open_library(folder, assignments, searching=True) as library,
         Bar(library.place.folder) as bar,
     ):
         answer = library.search(query, path=paths, refresh=not no_refresh, progress=bar, **options)
@@ -166,7 +167,7 @@ def search(
 
 @click.command(short_help="Search commits by message and diff.")
 @click.argument("query")
-@click.argument("path", required=False, type=click.Path(path_type=Path))
+@in_library
 @click.option(
     "-n", "--limit", default=5, show_default=True, help="Show at most this many commits, 1 to 100."
 )
@@ -204,7 +205,7 @@ def search(
 @SET
 def commits(
     query: str,
-    path: Path | None,
+    folder: Path | None,
     format: str,
     as_json: bool,
     assignments: tuple[str, ...],
@@ -213,7 +214,7 @@ def commits(
 ) -> int:
     """Search commits by message and diff. A new repository is indexed first."""
     format = "json" if as_json else format
-    with open_library(path, assignments, searching=True) as library, Bar() as bar:
+    with open_library(folder, assignments, searching=True) as library, Bar() as bar:
         answer = library.commits(query, refresh=not no_refresh, progress=bar, **options)
     _print_commits(answer, format, style_of(library), options["explain"])
     return 0 if answer.hits else 1
@@ -238,7 +239,7 @@ def _print_commits(answer: Commits, format: str, style: render.Style, explain: b
 
 
 @click.command()
-@click.argument("path", required=False, type=click.Path(path_type=Path))
+@in_library
 @click.option(
     "-n",
     "--limit",
@@ -250,7 +251,7 @@ def _print_commits(answer: Commits, format: str, style: render.Style, explain: b
 @MODE
 @COLOR
 @SET
-def query(path: Path | None, limit: int, mode: str, assignments: tuple[str, ...]) -> int:
+def query(folder: Path | None, limit: int, mode: str, assignments: tuple[str, ...]) -> int:
     """Start an interactive session: search, read results, refine.
 
     Queries can also be piped in, one per line. Type :help for a list of commands.
@@ -258,7 +259,7 @@ def query(path: Path | None, limit: int, mode: str, assignments: tuple[str, ...]
     from marklight.surfaces.cli.interactive import HINT, Session
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    with open_library(path, assignments, searching=True) as library:
+    with open_library(folder, assignments, searching=True) as library:
         session = Session(library, limit=limit, mode=mode, terminal=terminal)
         _prepare(library, mode, terminal)
         if not terminal:

@@ -11,7 +11,15 @@ import click
 
 from marklight.errors import NotFound, UsageError
 from marklight.surfaces import render
-from marklight.surfaces.cli.options import AS_JSON, IN_PATH, SET, completer, open_own
+from marklight.surfaces.cli.options import (
+    AS_JSON,
+    IN_PATH,
+    SET,
+    completer,
+    in_library,
+    one_folder,
+    open_own,
+)
 from marklight.surfaces.cli.output import Bar, note, show, show_json
 
 if TYPE_CHECKING:
@@ -78,42 +86,39 @@ def serve(
 
         return run(worker_sockets, _monitor())
     if path == "status":
-        return _print_daemons(folder or served, as_json)
+        return _print_daemons(one_folder(served, folder), as_json)
     if path == "stop":
-        return _stop(folder or served, False)
+        return _stop(one_folder(served, folder), False)
     if served:
         raise UsageError(
             f"Cannot serve two folders: {path} and {served}",
             "Combine folders with `[collections]` in marklight.toml",
         )
     given = {name: value for name, value in options.items() if value is not None}
-    library = folder or (Path(path) if path else None)
+    library = one_folder(Path(path) if path else None, folder)
     if detach:
         return _detach(library, given, assignments, as_json)
     return _serve(library, given, assignments, leave_idle, as_json)
 
 
 @click.command()
-@click.argument("path", required=False, type=click.Path(path_type=Path))
-@IN_PATH
+@in_library
 @click.option("--all", "every", is_flag=True, help="Stop all your daemons.")
-def stop(path: Path | None, folder: Path | None, every: bool) -> int:
+def stop(folder: Path | None, every: bool) -> int:
     """Stop the daemon of a library; the index is kept."""
-    return _stop(folder or path, every)
+    return _stop(folder, every)
 
 
 @click.command(short_help="Serve a library to an assistant over MCP.")
-@click.argument("path", required=False, type=click.Path(path_type=Path))
-@IN_PATH
+@in_library
 @SET
-def mcp(path: Path | None, folder: Path | None, assignments: tuple[str, ...]) -> int:
+def mcp(folder: Path | None, assignments: tuple[str, ...]) -> int:
     """Serve a library to an assistant over MCP, on standard input and output."""
     from marklight.surfaces.daemon.mcp_proxy import make_proxy
 
-    served = folder or path
-    if proxy := make_proxy(served, assignments, note):
+    if proxy := make_proxy(folder, assignments, note):
         return proxy.run(sys.stdin.buffer, sys.stdout.buffer)
-    library = open_own(served, assignments)
+    library = open_own(folder, assignments)
     from marklight.surfaces.mcp.stdio import serve_stdio
 
     return serve_stdio(library)

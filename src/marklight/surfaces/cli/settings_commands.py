@@ -11,7 +11,7 @@ import click
 
 from marklight.formatting import one_line
 from marklight.surfaces import render
-from marklight.surfaces.cli.options import AS_JSON, IN_FOLDER, IN_LIBRARY, SET, open_own
+from marklight.surfaces.cli.options import AS_JSON, SET, in_library, open_own
 from marklight.surfaces.cli.output import note, show, show_json
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ SECRETS = ("serve.token",)
 
 
 @click.command()
-@IN_LIBRARY
+@in_library
 @AS_JSON
 @SET
 def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
@@ -88,26 +88,23 @@ def ignored_values(ignored: Iterable[Ignored]) -> dict[str, dict[str, Any]]:
 
 
 @click.command(short_help="Trust the settings file of a folder.")
-@click.argument("path", required=False, type=click.Path(path_type=Path), metavar="[FOLDER]")
-@IN_FOLDER
+@in_library
 @click.option("--revoke", is_flag=True, help="Stop trusting the folder.")
 @click.option("--list", "list_all", is_flag=True, help="List trusted folders.")
 @AS_JSON
-def trust(
-    path: Path | None, folder: Path | None, revoke: bool, list_all: bool, as_json: bool
-) -> int:
+def trust(folder: Path | None, revoke: bool, list_all: bool, as_json: bool) -> int:
     """Trust the settings file of a folder, and print the settings this enables.
 
     Until then, a folder's marklight.toml or pyproject.toml can change only ranking, passage sizes and which
     documents are indexed. Models, servers, the location of the index, paths outside the folder and all
-    other settings are ignored. Run this command again after the file changes. FOLDER defaults to the
+    other settings are ignored. Run this command again after the file changes. PATH defaults to the
     library that contains the current folder.
     """
     if revoke and list_all:
         raise click.UsageError("--revoke and --list cannot be used together")
     if list_all:
         return _list_trusted(as_json)
-    return (_revoke if revoke else _trust)(folder or path, as_json)
+    return (_revoke if revoke else _trust)(folder, as_json)
 
 
 def _trust(path: Path | None, as_json: bool) -> int:

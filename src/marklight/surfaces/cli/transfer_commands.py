@@ -132,6 +132,8 @@ class _Progress(Bar):
 
 
 def _place(path: str | None, folder: Path | None) -> str:
+    if path is not None and folder is not None and path != str(folder):
+        raise click.UsageError(f"Two folders are given: {path} and --in {folder}")
     return str(folder) if folder is not None else path if path is not None else "."
 
 

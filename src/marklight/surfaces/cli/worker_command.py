@@ -9,20 +9,18 @@ from typing import Any
 
 import click
 
-from marklight.surfaces.cli.options import IN_PATH, SET, open_own
+from marklight.surfaces.cli.options import SET, in_library, open_own
 from marklight.surfaces.cli.output import note, show
 
 
 @click.command(short_help="Embed the queued passages of a shared index.")
-@click.argument("path", required=False, type=click.Path(path_type=Path))
-@IN_PATH
+@in_library
 @click.option("--drain", is_flag=True, help="Stop when the queue is empty.")
 @click.option(
     "--retry-failed", is_flag=True, help="First put the failed texts back into the queue."
 )
 @SET
 def worker(
-    path: Path | None,
     folder: Path | None,
     drain: bool,
     retry_failed: bool,
@@ -36,7 +34,7 @@ def worker(
     """
     from marklight.library.embedding_worker import EmbeddingWorker
 
-    with open_own(folder or path, assignments) as library:
+    with open_own(folder, assignments) as library:
         embedding = EmbeddingWorker(library, note)
         if retry_failed:
             count = embedding.queue.retry_failed(embedding.model)

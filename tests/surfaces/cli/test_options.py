@@ -1,0 +1,120 @@
+"""The folder of a library on the command line: PATH or --in, in every command, and names of documents elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from marklight.surfaces.cli.app import COMMANDS
+from tests.making import write
+from tests.surfaces.command_line import PAGES, run_cli
+
+WITHOUT_LIBRARY = {"copy", "models", "eval", "completion"}
+"""Commands that name no library: copy has FROM and TO, the others use none."""
+READING = [
+    ("search", "tokens expire"),
+    ("get", "espresso.md"),
+    ("outline", "guide/auth.md"),
+    ("related", "guide/auth.md"),
+    ("links", "guide/auth.md"),
+    ("ignored", "espresso.md"),
+    ("links",),
+    ("status",),
+    ("doctor",),
+    ("settings",),
+    ("index",),
+    ("export", "archive"),
+]
+"""Commands that end, with what they need beside the folder."""
+
+
+@pytest.fixture
+def beside(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Path:
+    """Return the folder of an indexed library, whose parent is the current folder."""
+    assert run_cli(capsys, "index")[0] == 0
+    monkeypatch.chdir(folder.parent)
+    return folder
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - WITHOUT_LIBRARY))
+def test_every_command_on_a_library_accepts_path_and_in(name: str) -> None:
+    command = COMMANDS[name]
+    options = {word for each in command.params for word in each.opts}
+    places = [
+        each.human_readable_name.upper()
+        for each in command.params
+        if isinstance(each, click.Argument)
+    ]
+    assert "--in" in options
+    assert any("PATH" in place for place in places)
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+@pytest.mark.parametrize("option", [(), ("--in",)], ids=["PATH", "--in"])
+def test_commands_work_on_the_library_that_is_named(
+    beside: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    option: tuple[str, ...],
+) -> None:
+    code, _, err = run_cli(capsys, *words, *option, "docs")
+    assert code in (0, 1), err
+    assert "marklight:" not in err
+    assert not (beside.parent / ".marklight").exists()
+
+
+def test_two_different_folders_are_refused(
+    beside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run_cli(capsys, "get", "espresso.md", "docs", "--in", "other")
+    assert code == 2
+    assert "Two folders are given: docs and --in other" in err
+    assert run_cli(capsys, "get", "espresso.md", "docs", "--in", "docs")[0] == 0
+
+
+@pytest.mark.parametrize("command", ["get", "outline", "links", "related"])
+def test_a_mistyped_path_names_the_similar_file(
+    beside: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    code, _, err = run_cli(capsys, command, str(beside / "guide" / "auht.md"))
+    assert code == 1
+    assert err == (
+        f"marklight: No such file: {beside / 'guide' / 'auht.md'}."
+        f" Did you mean {beside / 'guide' / 'auth.md'}?\n"
+    )
+    code, _, err = run_cli(capsys, command, "dosc/guide/auth.md:1-3")
+    assert code == 1
+    assert "No such file: dosc/guide/auth.md. Did you mean docs/guide/auth.md?" in err
+
+
+def test_a_mistyped_path_is_found_from_inside_another_library(
+    beside: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = write(beside.parent / "other", PAGES)
+    run_cli(capsys, "index", "other")
+    monkeypatch.chdir(other)
+    assert run_cli(capsys, "get", str(beside / "espresso.md"))[0] == 0
+    code, _, err = run_cli(capsys, "get", f"{beside / 'expresso.md'}#top")
+    assert code == 1
+    assert f"Did you mean {beside / 'espresso.md'}?" in err
+    assert run_cli(capsys, "get", "/espresso.md")[0] == 0, "a path from the library's root"
+
+
+def test_a_mistyped_folder_names_the_similar_one(
+    beside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run_cli(capsys, "search", "tokens", "dosc")
+    assert code == 2
+    assert err == "marklight: No such folder: dosc. Did you mean docs?\n"
+
+
+def test_links_of_a_folder_are_those_of_its_library(
+    beside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run_cli(capsys, "links", "docs")
+    assert code == 0
+    assert "documents without links" in out
