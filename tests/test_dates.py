@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.dates import modification_time, parse_date_range
+from marklight.dates import modification_time, parse_date_range, validate_date
+from marklight.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -72,3 +74,30 @@ def test_every_modification_time_can_be_converted(time_ns: int) -> None:
 
 def test_modification_times_count_from_1970() -> None:
     assert modification_time(86_400_000_000_000) == datetime(1970, 1, 2, tzinfo=UTC)
+
+
+def test_a_filter_takes_other_notations_and_words() -> None:
+    assert validate_date("2026-01-31") == "2026-01-31"
+    assert validate_date("2026/01/31") == "2026-01-31"
+    assert validate_date("March 2026") == "2026-03"
+    assert validate_date("Q1 2026") == "2026-01-01"
+    assert validate_date("q1-2026", last=True) == "2026-03-31"
+    yesterday = datetime.now().date() - timedelta(days=1)
+    assert validate_date("yesterday") == yesterday.isoformat()
+    for text in ("lunch", "yesterday morning", "2026-13", "03/04/2026"):
+        with pytest.raises(UsageError, match="date"):
+            validate_date(text)
+
+
+def test_days_without_a_zone_are_local_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "EST5")
+    time.tzset()
+    try:
+        begin, end = parse_date_range("2026-01-31", local=True)
+        assert (begin.isoformat(), end - begin) == ("2026-01-31T05:00:00+00:00", timedelta(days=1))
+        assert parse_date_range("2026-01-31T10Z", local=True) == parse_date_range("2026-01-31T10Z")
+        assert parse_date_range("0001", local=True)[0].tzinfo is UTC
+        assert parse_date_range("9999", local=True)[1].tzinfo is UTC
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -33,6 +33,8 @@ class Filters:
     after: str | None = None
     before: str | None = None
     """ISO dates, both inclusive; compared with the document's date, else its file time."""
+    dated: tuple[tuple[str, str], ...] = ()
+    """First and last days of periods, ISO dates; any date of the document, in its path or in its title may match."""
     languages: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     """Globs of files that a commit changed, case-insensitive."""

@@ -1,9 +1,9 @@
-"""Parse dates of any precision (year, month, day, time) into ranges in UTC."""
+"""Parse dates of any precision (year, month, day, time) into ranges in UTC, and the dates of filters, also in words."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from marklight.errors import UsageError
 
@@ -18,38 +18,66 @@ _DATE = re.compile(
 )
 
 
-def parse_date_range(text: str) -> tuple[datetime, datetime]:
+def parse_date_range(text: str, *, local: bool = False) -> tuple[datetime, datetime]:
     """Return the start and the exclusive end of a date in UTC; raise ValueError if it is not a date.
 
-    `2026` is that whole year, `2026-01-31T10:30` one minute; without a zone it is in UTC.
+    `2026` is that whole year, `2026-01-31T10:30` one minute. Without a zone it is in UTC, or with `local` in
+    the time zone of this process.
     """
     match = _DATE.fullmatch(text.strip())
     if not match:
         raise ValueError(f"Not a date: {text!r}")
     groups = match.groupdict()
     part = groups.pop("part") or ""
-    zone = groups.pop("zone") or "Z"
+    zone = groups.pop("zone") or ""
     numbers = [int(group) for group in groups.values() if group is not None]
     try:
         begin = datetime(*(*numbers, 1, 1)[: max(3, len(numbers))], tzinfo=UTC)  # type: ignore[misc,arg-type]
-        begin += timedelta(microseconds=int(part[:6].ljust(6, "0"))) - _offset(zone)
+        begin += timedelta(microseconds=int(part[:6].ljust(6, "0"))) - _offset(zone or "Z")
     except (ValueError, OverflowError):
         raise ValueError(f"No such date: {text!r}") from None
     try:
-        return begin, _end(begin, len(numbers), bool(part))
+        end = _end(begin, len(numbers), bool(part))
     except (ValueError, OverflowError):
-        return begin, _LAST
+        end = _LAST
+    return (_from_local(begin), _from_local(end)) if local and not zone else (begin, end)
 
 
-def validate_date(text: str) -> str:
-    """Return the text; raise UsageError if it is not a date."""
+def has_zone(text: str) -> bool:
+    """Return true if a date is written with a time zone."""
+    match = _DATE.fullmatch(text.strip())
+    return match is not None and match["zone"] is not None
+
+
+def validate_date(text: str, *, last: bool = False) -> str:
+    """Return a date of a filter as ISO 8601; raise UsageError if it is none.
+
+    Other notations and words are accepted: `2026/01/31`, `march 2026`, `yesterday`. Of a period such as `last week`
+    the first day is returned, or with `last` the last one.
+    """
     try:
         parse_date_range(text)
-    except (ValueError, AttributeError) as error:
+        return text
+    except ValueError as error:
+        if iso := _from_words(text, last):
+            return iso
         raise UsageError(
             f"{error}", "Write it as 2026, 2026-01, 2026-01-31 or with a time"
         ) from None
-    return text
+    except AttributeError:
+        raise UsageError(f"Not a date: {text!r}", "Write it as 2026-01-31") from None
+
+
+def _from_words(text: str, last: bool) -> str | None:
+    from marklight.text.dates import find_date_expressions, parse_written_date
+
+    if iso := parse_written_date(text):
+        return iso
+    text = " ".join(text.replace("-", " ").split())
+    for found in find_date_expressions(text, date.today()):
+        if (found.start, found.end) == (0, len(text)):
+            return (found.last if last else found.first).isoformat()
+    return None
 
 
 def modification_time(mtime_ns: int) -> datetime:
@@ -58,6 +86,14 @@ def modification_time(mtime_ns: int) -> datetime:
         return _EPOCH + timedelta(microseconds=mtime_ns // 1000)
     except OverflowError:
         return _LAST if mtime_ns > 0 else _FIRST
+
+
+def _from_local(moment: datetime) -> datetime:
+    """Convert a moment whose clock shows the local time to UTC; the first and the last moment stay as they are."""
+    try:
+        return moment.replace(tzinfo=None).astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        return moment
 
 
 def _offset(zone: str) -> timedelta:

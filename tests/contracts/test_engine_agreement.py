@@ -25,7 +25,7 @@ from tests.servers.postgres import new_library
 
 VOCABULARY = "apple pear plum zebra run".split()
 WORDS = "apple pear plum the 日本 日本語 zebra_x c++ run".split()
-PATHS = ["a.md", "b.md", "guide/a.md", "guide/deep/c.md", "notes/ü.md"]
+PATHS = ["a.md", "b.md", "2026-01.md", "guide/a.md", "guide/deep/c.md", "notes/ü.md"]
 COLLECTIONS = ["docs", "other"]
 PHRASES = ["Apple pear", "pear", "the", "the plum", "日本", "本", "本 語", "C++", "zebra_x", "!"]
 DATES = [None, "2025-12-31", "2026-01", "2026-01-15T10:00:00Z", "2026-01-15T23:30-08:00"]
@@ -50,7 +50,9 @@ def entries(draw: st.DrawFn) -> Entry:
         tags=tuple(draw(st.lists(st.sampled_from(["x", "x/y", "X/Z", "q"]), **few))),  # type: ignore[arg-type]
         date=draw(st.sampled_from(DATES)),
         mtime_ns=draw(st.sampled_from([0, 1_768_500_000_000_000_000])),
-        metadata=draw(st.sampled_from([{}, {"s": "A"}, {"s": ["b", "a"], "t": 1}])),
+        metadata=draw(
+            st.sampled_from([{}, {"s": "A"}, {"s": ["b", "a"], "t": 1, "due": "2024-03-12"}])
+        ),
         keywords=(draw(texts),),
         links=tuple(link(key) for key in draw(st.lists(st.sampled_from("abc"), max_size=2))),
         names=names_of(id.path, *draw(st.lists(st.sampled_from("abc"), max_size=1))),
@@ -83,6 +85,7 @@ filters = st.builds(
     where=some([("s", "a"), ("S", "B"), ("t", "1")]),
     after=st.sampled_from([None, None, "2026", "2026-01-15", "2026-01-15T12:00+02:00"]),
     before=st.sampled_from([None, None, "2026-01-15", "2025", "2026-01-16T07:30"]),
+    dated=some([("2026-01-01", "2026-01-31"), ("2024-03-12", "2025-12-31")]),
     languages=some(["GO", "c"]),
     documents=st.lists(ids, max_size=3).map(tuple),
     phrases=some(PHRASES),

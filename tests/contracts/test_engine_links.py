@@ -81,6 +81,31 @@ def test_a_link_prefers_its_own_collection(engine: Engine) -> None:
     ]
 
 
+def test_a_link_prefers_its_own_folder(engine: Engine) -> None:
+    put(
+        engine,
+        entry("from.md", "x", links=(link("dup"),)),
+        entry("one/from.md", "x", links=(link("dup"), link("deep/dup"))),
+        entry("two/from.md", "x", links=(link("dup"),)),
+        entry("dup.md", "y"),
+        entry("one/dup.md", "y"),
+        entry("one/deep/dup.md", "y"),
+        entry("deep/dup.md", "y"),
+        entry("two/other.md", "y", names=[Name("dup", NameStrength.ALIAS)]),
+    )
+    root, one, deep = map(id_of, ("dup.md", "one/dup.md", "one/deep/dup.md"))
+    assert targets(engine, "from.md") == [root]
+    assert targets(engine, "one/from.md") == [one, deep]
+    assert targets(engine, "two/from.md") == [root]
+    with engine.snapshot() as snapshot:
+        assert list(snapshot.links.edges()) == [
+            (id_of("from.md"), root),
+            (id_of("one/from.md"), deep),
+            (id_of("one/from.md"), one),
+            (id_of("two/from.md"), root),
+        ]
+
+
 def test_keys_resolve_without_a_link(engine: Engine) -> None:
     put(engine, entry("a/b.md", "x", names=[Name("über", NameStrength.ALIAS), *names_of("a/b.md")]))
     with engine.snapshot() as snapshot:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -32,7 +34,13 @@ FILTERED: dict[str, dict[str, Any]] = {
         "date": "2026-02",
     },
     "c.md": {
-        "metadata": {"status": ["done", "draft"], "n": {"x": 3}, "files": ["docs/x.md"]},
+        "metadata": {
+            "status": ["done", "draft"],
+            "n": {"x": 3},
+            "files": ["docs/x.md"],
+            "Authors": "Di, Cy",
+            "Published": "March 12, 2024",
+        },
         "category": "howto",
     },
     "[odd] (name).md": {"languages": ("Python", "c++"), "date": "2025-12-31T23:30:00-08:00"},
@@ -65,11 +73,18 @@ CASES = [
     (Filters(after="2026"), "abo"),
     (Filters(after="2026-01-31", before="2026-01-31"), "a"),
     (Filters(after="2026-02"), "b"),
-    (Filters(before="2025-12-31"), "c"),
-    (Filters(after="2026-01-01T07", before="2026-01-01T07:30"), "o"),
+    (Filters(before="2025-12-31"), "co"),
+    (Filters(after="2025-12-31", before="2025-12-31"), "o"),
+    (Filters(after="2025-12-31T23", before="2025-12-31T23"), "o"),
     (Filters(after="2026-01-01T08:30+01:00", before="2025-12-31T23:30-08:00"), "o"),
     (Filters(after="2026-01-01T07:30:01Z", before="2026-01"), "a"),
-    (Filters(before="2026-01-01T07:29"), "c"),
+    (Filters(before="2026-01-01T07:29Z"), "c"),
+    (Filters(dated=(("2026-01-01", "2026-01-31"),)), "a"),
+    (Filters(dated=(("2026-02-01", "2026-02-28"), ("2024-03-12", "2024-03-12"))), "bc"),
+    (Filters(dated=(("2025-12-31", "2025-12-31"),)), "o"),
+    (Filters(dated=(("2024-03-01", "2024-03-31"),), tags=("web",)), ""),
+    (Filters(where=(("author", "bo"),)), "b"),
+    (Filters(where=(("author", "cy"),)), "c"),
     (Filters(languages=("python",)), "o"),
     (Filters(languages=("C++", "go")), "o"),
     (Filters(languages=("py",)), "o"),
@@ -137,6 +152,40 @@ def test_a_document_with_an_invalid_date_has_its_file_time(engine: Engine) -> No
     commit(engine, Batch(touched=((id_of("a.md"), state),)))
     with engine.snapshot() as snapshot:
         assert find(snapshot, "word", Filters(after="2023-11-14", before="2023-11-14")) == ["a.md"]
+
+
+@pytest.fixture
+def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Set the time zone of this process: five hours behind UTC in winter."""
+    monkeypatch.setenv("TZ", "EST5")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("new_york")
+def test_a_day_is_one_of_the_users_time_zone_or_as_the_document_writes_it(engine: Engine) -> None:
+    late = 86_400 + 4 * 3600 + 1800  # 04:30 UTC on 2 January 1970, 23:30 on the 1st in New York
+    put(
+        engine,
+        entry("file.md", "word", mtime_ns=late * 10**9),
+        entry("day.md", "word", date="1970-01-01"),
+        entry("zone.md", "word", date="1970-01-02T04:30:00Z"),
+        entry("local.md", "word", date="1970-01-01T23:30:00-05:00"),
+        entry("1970-01-01.md", "word", date="1970-01-03"),
+    )
+    first, second = ((Filters(after=day, before=day)) for day in ("1970-01-01", "1970-01-02"))
+    with engine.snapshot() as snapshot:
+        assert sorted(find(snapshot, "word", first)) == ["day.md", "file.md", "local.md", "zone.md"]
+        assert find(snapshot, "word", second) == ["zone.md"]
+        dated = Filters(dated=(("1970-01-01", "1970-01-01"),))
+        assert sorted(find(snapshot, "word", dated)) == [
+            "1970-01-01.md",
+            "day.md",
+            "file.md",
+            "local.md",
+        ]
 
 
 def test_texts_of_any_length_can_be_filtered_and_found(engine: Engine) -> None:

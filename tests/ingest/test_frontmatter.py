@@ -34,6 +34,60 @@ def test_every_known_field_is_read_and_every_other_is_kept() -> None:
     assert page.remarks == ()
 
 
+def test_keys_count_in_any_case() -> None:
+    page = document(
+        "---\nTitle: A title\nTags: [One, two]\nALIASES: Other\nAuthors: [Ada, Bob]\nDate: 2026-01-02\n---\n"
+    )
+    assert (page.title, page.tags, page.aliases) == ("A title", ("One", "two"), ("Other",))
+    assert (page.author, page.date) == ("Ada, Bob", "2026-01-02")
+    assert page.metadata["Authors"] == ["Ada", "Bob"]
+    assert document("---\nTitle: Upper\ntitle: lower\n---\n").title == "lower"
+    assert document("---\ntitle: lower\nTitle: Upper\n---\n").title == "lower"
+
+
+@pytest.mark.parametrize(
+    "values, date",
+    [
+        ("published: 2025-03-04", "2025-03-04"),
+        ("date: March 4, 2025", "2025-03-04"),
+        ("date: 2025/03/04", "2025-03-04"),
+        ("date: 20250304", "2025-03-04"),
+        ("date: 2025-03", "2025-03"),
+        ("date: 2025", "2025"),
+        ("date: '[[2025-03-04]]'", "2025-03-04"),
+        ("date: [[2025-03-04]]", "2025-03-04"),
+        ("date: 2025-03-04 (draft)", "2025-03-04"),
+        ("last_modified: 2025-03-04\ndate: 2020-01-01", "2025-03-04"),
+        ("due: 2025-03-04\ncreated: 2020-01-01", "2020-01-01"),
+        ("year: 2025", None),
+        ("id: 20250304", None),
+        ("published: true", None),
+        ("date:", None),
+    ],
+)
+def test_dates_are_read_in_common_notations_of_any_key(values: str, date: str | None) -> None:
+    page = document(f"---\n{values}\n---\n")
+    assert (page.date, page.remarks) == (date, ())
+
+
+@pytest.mark.parametrize(
+    "value", ["someday", "03/04/2025", "2025-13-45", "'2025-02-30'", "x" * 1000]
+)
+def test_an_unreadable_date_is_a_remark(value: str) -> None:
+    page = document(f"---\nDate: {value}\n---\n")
+    assert page.date is None
+    (remark,) = page.remarks
+    assert "is not a date that can be read; write it as 2026-01-31" in remark
+    assert len(remark) < 200
+
+
+def test_a_day_in_the_path_or_the_title_dates_a_document_without_another_date() -> None:
+    assert document("# Standup", "daily/2024-03-12.md").date == "2024-03-12"
+    assert document("# Meeting of 12 March 2024", "a.md").date == "2024-03-12"
+    assert document("---\nupdated: 2025-01-01\n---\n# X", "2024-03-12.md").date == "2025-01-01"
+    assert document("# Plans for March 2024", "2024/03/a.md").date is None
+
+
 def test_toml_frontmatter_is_parsed() -> None:
     page = document('+++\ntitle = "A"\ndate = 2026-01-02T03:04:05Z\n[extra]\nn = 1\n+++\ntext')
     assert (page.title, page.date) == ("A", "2026-01-02T03:04:05+00:00")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from marklight.answer import Filters
 from marklight.errors import UsageError
@@ -15,6 +15,9 @@ MetadataPair = tuple[str, str]
 
 TAG = "#"
 """Key of the pairs of tags; no frontmatter key is a bare `#`."""
+
+DATE = "@"
+"""Key of the pairs of dates: all that the frontmatter, the path and the title of a document contain, as ISO 8601."""
 
 MAX_VALUE, VALUE_START = 400, 300
 """Characters of a value that is stored unchanged, and of the start of a longer one: an index of PostgreSQL has at most 2,704 bytes a row."""
@@ -39,11 +42,42 @@ def metadata_pairs(document: Document) -> set[MetadataPair]:
         ("aliases", document.aliases),
     ):
         pairs.update((key, _plain(value)) for value in values)
+    pairs.update((AUTHOR, _plain(name)) for name in _authors(document.metadata))
+    pairs.update((DATE, date) for date in written_dates(document))
     for tag in document.tags:
         steps = _tag(tag).split("/")
         # One pair per level of a nested tag, so that a filter is one comparison.
         pairs.update((TAG, _bounded("/".join(steps[:depth]))) for depth in range(1, len(steps) + 1))
     return pairs
+
+
+def _authors(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each author of a list or of a text with commas; the whole text is a value of its own."""
+    for key, value in metadata.items():
+        if key.strip().lower() in ("author", "authors"):
+            for item in value if isinstance(value, list | tuple) else [value]:
+                name = item.get("name") if isinstance(item, dict) else item
+                if isinstance(name, str):
+                    yield from (part for part in (name, *name.split(",")) if part.strip())
+
+
+def written_dates(document: Document) -> set[str]:
+    """Return the days and months in the frontmatter, the path and the title of a document, and its own date."""
+    from marklight.text.dates import find_dates, parse_written_date
+
+    dates = {found.iso for text in (document.id.path, document.title) for found in find_dates(text)}
+    for _, value in _flatten("", document.metadata):
+        # Digits alone are a number as often as a date.
+        if not value.isdecimal() and (date := parse_written_date(value)):
+            dates.add(date[: len("2026-01-31")])
+    if is_dated(document.date):
+        dates.add(str(document.date)[: len("2026-01-31")])
+    return dates
+
+
+def is_dated(date: str | None) -> bool:
+    """Return true for a document's own date, and not for a text that is none: the file time counts then."""
+    return date is not None and "0" <= date[:1] <= "9"
 
 
 def _flatten(prefix: str, value: Any) -> Iterator[MetadataPair]:
@@ -121,32 +155,95 @@ def epoch_seconds(when: str) -> float:
     return datetime.fromisoformat(when).timestamp()
 
 
-def time_bounds(filters: Filters) -> tuple[str | None, str | None]:
-    """Return the half-open range of timestamps that match; None where it is unbounded."""
-    after, before = _bounds(filters.after), _bounds(filters.before)
-    return after and after[0], before and before[1]
+class TimeBounds(NamedTuple):
+    """Half-open ranges of times that match, None where they are unbounded."""
+
+    instants: tuple[str | None, str | None]
+    """Timestamps in UTC."""
+    written: tuple[str | None, str | None] | None
+    """Dates as documents write them; None if a bound has a time zone, so that only instants are compared."""
 
 
-def _bounds(date: str | None) -> tuple[str, str] | None:
-    if date is None:
+def time_bounds(filters: Filters) -> TimeBounds | None:
+    """Return the times that match; None if all do.
+
+    Days without a time zone are days of the user's time zone for file times, and days as written for dates in
+    documents: a commit of 23:30 -05:00 is of the day that it is printed with.
+    """
+    if filters.after is None and filters.before is None:
         return None
-    from marklight.dates import parse_date_range
+    from marklight.dates import has_zone, parse_date_range
 
+    given = [date for date in (filters.after, filters.before) if date is not None]
     try:
-        begin, end = parse_date_range(date)
+        as_written = {date: parse_date_range(date) for date in given}
     except ValueError as error:
         raise UsageError(str(error), "Write it as 2026-01-31, 2026-01 or 2026") from None
-    return _text(begin), _text(end)
+    local = {date: parse_date_range(date, local=True) for date in given}
+    instants = (
+        filters.after and _text(local[filters.after][0]),
+        filters.before and _text(local[filters.before][1]),
+    )
+    if any(map(has_zone, given)):
+        return TimeBounds(instants, None)
+    return TimeBounds(
+        instants,
+        (
+            filters.after and _shortest(as_written[filters.after][0]),
+            filters.before and _shortest(as_written[filters.before][1]),
+        ),
+    )
+
+
+def day_range(first: str, last: str) -> TimeBounds:
+    """Return the times from one day to another, both included."""
+    bounds = time_bounds(Filters(after=first, before=last))
+    assert bounds is not None
+    return bounds
 
 
 def _text(moment: datetime) -> str:
     return moment.isoformat(timespec="microseconds")
 
 
-def in_bounds(when: str, bounds: tuple[str | None, str | None]) -> bool:
-    """Return True if a timestamp is in such a range."""
+def _shortest(moment: datetime) -> str:
+    """Return a moment without the parts that are at their beginning: as text it is not after any date of that time.
+
+    `2026-01-01` becomes `2026`, so that dates of any precision compare as text.
+    """
+    text = moment.replace(tzinfo=None).isoformat()
+    for beginning in (":00", ":00", "T00", "-01", "-01"):
+        if not text.endswith(beginning):
+            break
+        text = text.removesuffix(beginning)
+    return text
+
+
+def in_bounds(date: str | None, when: str, bounds: TimeBounds | None) -> bool:
+    """Return True if a document with this own date and this timestamp is in such a range."""
+    if bounds is None:
+        return True
+    if bounds.written is None or not is_dated(date):
+        return _within(when, bounds.instants)
+    text = str(date)
+    return _within(text, bounds.written) or (_has_zone(text) and _within(when, bounds.instants))
+
+
+def is_in_days(document: Document, when: str, days: tuple[str, str]) -> bool:
+    """Return True if a date of a document is in a range of days; one without a date of its own has its file time."""
+    bounds = day_range(*days)
+    if bounds.written and any(_within(date, bounds.written) for date in written_dates(document)):
+        return True
+    return not is_dated(document.date) and _within(when, bounds.instants)
+
+
+def _within(value: str, bounds: tuple[str | None, str | None]) -> bool:
     begin, end = bounds
-    return (begin is None or when >= begin) and (end is None or when < end)
+    return (begin is None or value >= begin) and (end is None or value < end)
+
+
+def _has_zone(date: str) -> bool:
+    return date[-1:] == "Z" or (len(date) > 16 and date[-6:-5] in ("+", "-"))
 
 
 MIN_NS, MAX_NS = -(2**63), 2**63 - 1

@@ -78,12 +78,16 @@ class LinkCandidate(NamedTuple):
 
 
 def resolve_link(
-    keys: Sequence[str], collection: str, candidates: Iterable[LinkCandidate]
+    keys: Sequence[str],
+    collection: str,
+    candidates: Iterable[LinkCandidate],
+    folder: str | None = None,
 ) -> DocumentId | None:
     """Return the target of a link: its own collection first, then its best key, then path before suffix before alias.
 
-    Own collection first, so that adding a collection never changes the links of another.
-    Among equals the shortest path wins, as in Obsidian.
+    Own collection first, so that adding a collection never changes the links of another. A document that the
+    key reaches from the link's own folder comes before others with this name; among equals the
+    shortest path wins, as in Obsidian.
     """
     rank = {key: at for at, key in reversed(list(enumerate(keys)))}
     best = min(
@@ -91,6 +95,7 @@ def resolve_link(
             (
                 candidate.document.collection != collection,
                 rank[candidate.key],
+                not _is_near(candidate, folder),
                 candidate.strength,
                 candidate.document.path.count("/"),
                 len(candidate.document.path),
@@ -102,3 +107,16 @@ def resolve_link(
         default=None,
     )
     return best[-1] if best else None
+
+
+def _is_near(candidate: LinkCandidate, folder: str | None) -> bool:
+    """Return True if the key is the path of a document relative to a folder."""
+    if folder is None or candidate.strength is NameStrength.ALIAS:
+        return False
+    components = candidate.key.count("/") + 1
+    return candidate.document.path.split("/")[:-components] == (folder.split("/") if folder else [])
+
+
+def folder_of(path: str) -> str:
+    """Return the folder of a document; empty for the top of its collection."""
+    return path.rpartition("/")[0]

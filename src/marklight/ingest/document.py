@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -14,12 +13,15 @@ from marklight.ingest.read import Source
 from marklight.ingest.recipe import PARSERS, parser_for
 from marklight.model import Document, DocumentId, Heading, Kind
 from marklight.text import digest
+from marklight.text.dates import find_dates, parse_written_date
 
 _TITLE_CHARS = 300
 """A longer title is cut: it is repeated in front of every passage."""
-_ISO_DATE = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
-)
+_DATE_KEYS = ("modified", "updated", "lastmod", "lastmodified", "lastupdated", "date", "created")
+"""Frontmatter keys of a document's date, best first: the last change comes before the creation. Then any other key counts."""
+_ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d(?!\d)")
+_REMARK_CHARS = 80
+"""A longer value is cut in a remark."""
 
 
 def parse_document(
@@ -29,7 +31,7 @@ def parse_document(
     text = source.text
     lines = text.split("\n")
     front = frontmatter.split(text)
-    values = front.values
+    values = _lower_keys(front.values)
     parser_name = parser_for(id.path, parsers) or "plain"
     structure = parser(parser_name).parse(lines, front.lines)
     if front.remark and front.lines:
@@ -39,9 +41,11 @@ def parse_document(
         for name in _list_field(values, "related")
     ]
     aliases = _list_field(values, "aliases", "alias")
+    title = _title(id, values, structure)
+    dates = {key: _date_value(value) for key, value in values.items()}
     document = Document(
         id=id,
-        title=_title(id, values, structure),
+        title=title,
         text=text,
         file=source.file,
         digest=digest(text),
@@ -52,13 +56,18 @@ def parse_document(
         aliases=aliases,
         author=", ".join(_list_field(values, "author", "authors", split=False)),
         category=_text_field(values, "category", "type"),
-        date=_date_field(values),
-        metadata=values,
+        date=_own_date(values, dates) or _day_in(id.path) or _day_in(title),
+        metadata=front.values,
         outline=_outline(structure, len(lines) - text.endswith("\n")),
         links=links.links_for([*related, *structure.mentions], structure.titles, id),
         names=links.names_for(id.path, aliases),
         blocks={name: line + 1 for name, line in structure.marks.items()},
-        remarks=(*source.remarks, *filter(None, [front.remark]), *structure.remarks),
+        remarks=(
+            *source.remarks,
+            *filter(None, [front.remark]),
+            *_unreadable_dates(values, dates),
+            *structure.remarks,
+        ),
     )
     starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
     starts[-1] = len(text)
@@ -132,14 +141,48 @@ def _unique_tags(*lists: Iterable[str]) -> tuple[str, ...]:
     return tuple(tags.values())
 
 
-def _date_field(values: Mapping[str, Any]) -> str | None:
-    """Return the document's own date; the date of the last change comes before that of creation."""
-    for key in ("modified", "updated", "lastmod", "date", "created"):
-        if match := _ISO_DATE.match(str(values.get(key, ""))):
-            date = match[0].replace(" ", "T")
-            try:
-                datetime.fromisoformat(date)
-            except ValueError:
-                continue
-            return date
-    return None
+def _lower_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values by key in lower case; of `Title` and `title` the latter counts."""
+    lowered: dict[str, Any] = {}
+    for key, value in values.items():
+        if key.islower() or key.lower() not in lowered:
+            lowered[key.strip().lower()] = value
+    return lowered
+
+
+def _date_value(value: object) -> str | None:
+    """Return a frontmatter value that is a date, also in a list or as `[[2026-01-31]]`, as ISO 8601."""
+    while isinstance(value, list) and value:
+        value = value[0]
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    text = _without_brackets(str(value))
+    first = _ISO_DAY.match(text)
+    return parse_written_date(text) or (parse_written_date(first[0]) if first else None)
+
+
+def _own_date(values: Mapping[str, Any], dates: Mapping[str, str | None]) -> str | None:
+    """Return the document's own date: that of the best key. Digits alone, such as `id: 20260131`, need one of these keys."""
+    named = {_letters(key): date for key, date in dates.items() if date}
+    others = (date for key, date in dates.items() if date and not str(values[key]).isdecimal())
+    return next(filter(None, map(named.get, _DATE_KEYS)), None) or next(others, None)
+
+
+def _unreadable_dates(values: Mapping[str, Any], dates: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield a remark for each key that should have a date and has another text."""
+    for key, value in values.items():
+        name = _letters(key)
+        expected = name in _DATE_KEYS or name == "published" or name.endswith("date")
+        text = str(value).strip() if isinstance(value, str | int) else ""
+        if expected and text and dates[key] is None and not isinstance(value, bool):
+            shown = text if len(text) <= _REMARK_CHARS else f"{text[:_REMARK_CHARS]}…"
+            yield f"{key}: {shown!r} is not a date that can be read; write it as 2026-01-31"
+
+
+def _letters(key: str) -> str:
+    return re.sub(r"[\s_-]", "", key)
+
+
+def _day_in(text: str) -> str | None:
+    """Return the first day that a path or a title contains; a month or a year alone does not date a document."""
+    return next((found.iso for found in find_dates(text) if found.first == found.last), None)

@@ -137,7 +137,7 @@ class SearchRequest(Request):
             tags=tuple(tag.removeprefix("#") for tag in texts(self.tag)),
             where=pairs(self.where),
             after=moment(self.after),
-            before=moment(self.before),
+            before=moment(self.before, last=True),
             within=scope_of(known, self.part) if self.part else scope,
         )
         return self._query(
@@ -168,7 +168,7 @@ class CommitRequest(Request):
             files=globs(self.files),
             authors=tuple(name.strip() for name in texts(self.author) if name.strip()),
             after=moment(self.after),
-            before=moment(self.before),
+            before=moment(self.before, last=True),
         )
         return self._query(filters)
 
@@ -304,10 +304,10 @@ def search_mode(mode: str) -> Mode:
         raise UsageError(f"No such mode: {mode!r}", f"Known: {', '.join(Mode)}") from None
 
 
-def moment(day: Day) -> str | None:
-    """Return a day, or a time of day, in the form that filters compare."""
+def moment(day: Day, *, last: bool = False) -> str | None:
+    """Return a day, or a time of day, in the form that filters compare; of a period its first or its last day."""
     if day is None:
         return None
     from marklight.dates import validate_date
 
-    return validate_date(day.isoformat() if isinstance(day, date) else _text(day))
+    return validate_date(day.isoformat() if isinstance(day, date) else _text(day), last=last)

@@ -6,7 +6,7 @@ import pytest
 
 from marklight.answer import Filters
 from marklight.engines.metadata_filters import metadata_pairs
-from marklight.engines.qdrant.filters import date_conditions, is_native, native_filter
+from marklight.engines.qdrant.filters import exact_dates, is_native, native_filter
 from marklight.engines.qdrant.points import (
     document_label,
     document_labels,
@@ -24,7 +24,9 @@ from tests.contracts.builders import entry
         (Filters(), True),
         (Filters(collections=("a",), tags=("t",), where=(("k", "v"),)), True),
         (Filters(within=(("a", "b"),), languages=("c",), documents=(DocumentId("a", "b"),)), True),
-        (Filters(after="2026", before="2027"), True),
+        (Filters(after="2026-01-01T00:00Z", before="2027-01-01T00:00+01:00"), True),
+        (Filters(after="2026", before="2027"), False),
+        (Filters(dated=(("2026-01-01", "2026-01-31"),)), False),
         (Filters(also=Filters(tags=("t",))), True),
         (Filters(paths=("*.md",)), False),
         (Filters(exclude=("*.md",)), False),
@@ -71,9 +73,12 @@ def test_text_of_users_reaches_qdrant_as_numbers_only() -> None:
 
 
 def test_dates_of_all_filters_are_compared_exactly_by_postgresql() -> None:
-    filters = Filters(after="2026", also=Filters(before="2026-03"))
-    sql, values = date_conditions(filters)
-    assert sql.count("?") == len(values) == 2
+    filters = Filters(
+        after="2026-01-01T00:00:00Z",
+        also=Filters(before="2026-03-31T23:59Z", dated=(("2026-01-01", "2026-01-31"),)),
+    )
+    sql, values = exact_dates(filters)
+    assert sql.count("?") == len(values)
     assert values[0].startswith("2026-01-01")
     assert values[1].startswith("2026-04-01")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from marklight.engines.memory.state import State
-from marklight.engines.names import LinkCandidate, resolve_link
+from marklight.engines.names import LinkCandidate, folder_of, resolve_link
 from marklight.model import DocumentId, ResolvedLink
 
 
@@ -29,12 +29,17 @@ class MemoryLinks:
         return [link for link in self._links() if link.target is None]
 
     def resolve(self, keys: Sequence[str], collection: str) -> DocumentId | None:
+        return self._resolved(keys, collection)
+
+    def _resolved(
+        self, keys: Sequence[str], collection: str, folder: str | None = None
+    ) -> DocumentId | None:
         claims = (
             LinkCandidate(name.key, name.strength, document.id)
             for document in self.state.documents()
             for name in document.names
         )
-        return resolve_link(keys, collection, claims)
+        return resolve_link(keys, collection, claims, folder)
 
     def neighbours(
         self, documents: Sequence[DocumentId], limit: int
@@ -62,7 +67,8 @@ class MemoryLinks:
         """Yield all links, ordered by document."""
         for id in sorted(self.state.entries):
             for link in self.state.entries[id].document.links:
-                yield ResolvedLink(id, link, self.resolve(link.keys, id.collection))
+                target = self._resolved(link.keys, id.collection, folder_of(id.path))
+                yield ResolvedLink(id, link, target)
 
     def _ends(self, id: DocumentId, limit: int) -> tuple[list[DocumentId], list[DocumentId]]:
         """Return the documents that a document links to, and those that link to it."""

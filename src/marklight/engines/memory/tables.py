@@ -17,6 +17,7 @@ from marklight.engines.metadata_filters import (
     file_and_author_filters,
     in_bounds,
     in_folders,
+    is_in_days,
     matches_any_glob,
     matching_languages,
     metadata_pairs,
@@ -250,7 +251,8 @@ def matches(state: State, chunk: Chunk, filters: Filters) -> bool:
             or any(key == FILES and matches_any_glob(value, files) for key, value in known)
         )
         and (not authors or any(key == AUTHOR and _has(value, authors) for key, value in known))
-        and in_bounds(when, time_bounds(filters))
+        and in_bounds(document.date, when, time_bounds(filters))
+        and (not filters.dated or any(is_in_days(document, when, days) for days in filters.dated))
         and (not filters.languages or not languages.isdisjoint(matching_languages(filters)))
         and (not filters.documents or chunk.document in filters.documents)
         and matches_phrases(filters.phrases, filters.without, phrase_texts(chunk))

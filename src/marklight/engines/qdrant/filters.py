@@ -1,6 +1,6 @@
 """Filters as conditions of Qdrant: collections, folders, tags, metadata pairs, languages, documents and dates.
 
-Globs, authors and phrases have no equivalent: PostgreSQL evaluates them, and the matching rows become the condition.
+Globs, authors, phrases and days without a time zone have no equivalent: PostgreSQL evaluates them, and the matching rows become the condition.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from marklight.engines.qdrant.points import (
     pair_label,
     point_ids,
 )
+from marklight.engines.relational.filters import date_conditions
 
 if TYPE_CHECKING:
     from marklight.engines.relational.filters import RowFilter
@@ -48,23 +49,32 @@ def is_native(filters: Filters) -> bool:
         filters.authors,
         filters.phrases,
         filters.without,
+        filters.dated,
+        _has_local_days(filters),
     )
     return not any(other) and (not filters.also or is_native(filters.also))
 
 
+def _has_local_days(filters: Filters) -> bool:
+    """Return true if days without a time zone are compared: with dates as written, or with file times."""
+    bounds = time_bounds(filters)
+    return bounds is not None and bounds.written is not None
+
+
 def has_dates(filters: Filters) -> bool:
     """Return true if a filter compares dates, which can change without a new passage."""
-    return any(time_bounds(filters)) or bool(filters.also and has_dates(filters.also))
+    own = bool(filters.after or filters.before or filters.dated)
+    return own or bool(filters.also and has_dates(filters.also))
 
 
-def date_conditions(filters: Filters) -> tuple[str, list[str]]:
+def exact_dates(filters: Filters) -> tuple[str, list[str]]:
     """Return the filters on dates as an SQL condition on a document `d`."""
-    begin, end = time_bounds(filters)
-    conditions = [(" AND d.timestamp >= ?", begin), (" AND d.timestamp < ?", end)]
-    sql = "".join(condition for condition, value in conditions if value)
-    values = [value for _, value in conditions if value]
+    sql, values = "", []
+    for condition, given in date_conditions(filters):
+        sql += f" AND {condition}"
+        values += given
     if filters.also:
-        more, others = date_conditions(filters.also)
+        more, others = exact_dates(filters.also)
         return sql + more, values + others
     return sql, values
 
@@ -129,8 +139,8 @@ def _conditions(filters: Filters) -> list[Any]:
         any_of([pair_label(*pair)])
     if filters.languages:
         any_of(map(language_label, matching_languages(filters)))
-    begin, end = time_bounds(filters)
-    if begin or end:
+    if bounds := time_bounds(filters):
+        begin, end = bounds.instants
         # Wider by a second: Qdrant compares them as 64-bit floats. PostgreSQL compares the results exactly.
         limits = {"gte": (begin, -SECOND), "lte": (end, SECOND)}
         conditions.append(

@@ -14,7 +14,7 @@ from marklight.answer import Filters
 from marklight.engines.postgres.vector_table import STORED
 from marklight.engines.qdrant import collections
 from marklight.engines.qdrant.filters import (
-    date_conditions,
+    exact_dates,
     has_dates,
     is_native,
     living_filter,
@@ -187,7 +187,7 @@ class SharedReader:
     ) -> list[Any]:
         if not rows:
             return []
-        dates, limits = date_conditions(filters)
+        dates, limits = exact_dates(filters)
         if dates:
             join += " CROSS JOIN documents d ON d.row = c.document"
         found: list[Any] = self.session.all(

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from marklight.answer import Filters
 from marklight.engines.metadata_filters import (
     AUTHOR,
+    DATE,
     FILES,
     TAG,
+    day_range,
     file_and_author_filters,
     matching_languages,
     normalize_tag,
@@ -175,16 +177,54 @@ def _conditions(filters: Filters) -> tuple[list[str], list[Any]]:
             " ON instr(p.value, j.value) > 0))",
             *(AUTHOR, AUTHOR, authors),
         )
-    begin, end = time_bounds(filters)
-    if begin:
-        add("d.timestamp >= ?", begin)
-    if end:
-        add("d.timestamp < ?", end)
+    for condition, given_dates in date_conditions(filters):
+        add(condition, *given_dates)
     if filters.also:
         others, given_values = _conditions(filters.also)
         conditions += others
         values += given_values
     return conditions, values
+
+
+_HAS_DATE = "substr(d.date, 1, 1) BETWEEN '0' AND '9'"
+_HAS_ZONE = (
+    "(substr(d.date, length(d.date), 1) = 'Z' OR (length(d.date) > 16"
+    " AND substr(d.date, length(d.date) - 5, 1) IN ('+', '-')))"
+)
+
+
+def date_conditions(filters: Filters) -> Iterator[tuple[str, list[str]]]:
+    """Yield the filters on dates as SQL conditions on a document `d`, as `in_bounds` and `is_in_days` compare them."""
+    if bounds := time_bounds(filters):
+        instants, values = _range("d.timestamp", bounds.instants)
+        if bounds.written is None:
+            yield instants, values
+        else:
+            written, given = _range("d.date", bounds.written)
+            yield (
+                f"CASE WHEN {_HAS_DATE} THEN ({written} OR ({_HAS_ZONE} AND {instants}))"
+                f" ELSE {instants} END",
+                [*given, *values, *values],
+            )
+    if filters.dated:
+        conditions: list[str] = []
+        parameters: list[str] = []
+        for bounds in (day_range(*days) for days in filters.dated):
+            written, given = _range("value", bounds.written or bounds.instants)
+            instants, values = _range("d.timestamp", bounds.instants)
+            conditions.append(
+                f"d.row IN (SELECT document FROM metadata WHERE key = ? AND {written})"
+                f" OR (CASE WHEN {_HAS_DATE} THEN false ELSE {instants} END)"
+            )
+            parameters += [DATE, *given, *values]
+        yield f"({' OR '.join(conditions)})", parameters
+
+
+def _range(column: str, bounds: tuple[str | None, str | None]) -> tuple[str, list[str]]:
+    """Return the condition that a column is in a half-open range, with its values."""
+    begin, end = bounds
+    conditions = [f"{column} >= ?"] * bool(begin) + [f"{column} < ?"] * bool(end)
+    return f"({' AND '.join(conditions)})", [value for value in bounds if value]
 
 
 def _with_phrases(

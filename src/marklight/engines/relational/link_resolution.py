@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from marklight.engines.names import LinkCandidate, resolve_link
+from marklight.engines.names import LinkCandidate, folder_of, resolve_link
 from marklight.engines.relational import records
 from marklight.engines.relational.documents import GIVEN_DOCUMENTS, document_row
 from marklight.engines.relational.records import decode_texts
@@ -83,25 +83,26 @@ def resolve(session: Session, keys: Sequence[str], collection: str) -> DocumentI
 
 
 class Targets:
-    """Targets of links, resolved once for all links with the same keys in the same collection."""
+    """Targets of links, resolved once for all links with the same keys in the same folder."""
 
     def __init__(self, session: Session, links: Iterable[Row]) -> None:
         """Resolve links, given as rows that end in the source's collection and path and the stored keys."""
-        wanted = {(link[-3], link[-1]) for link in links}
-        keys = {stored: decode_texts(stored) for _, stored in wanted}
+        wanted = {(link[-3], folder_of(link[-2]), link[-1]) for link in links}
+        keys = {stored: decode_texts(stored) for *_, stored in wanted}
         named = _candidates(session, {key for own in keys.values() for key in own})
         self._targets = {
-            (collection, stored): resolve_link(
+            (collection, folder, stored): resolve_link(
                 keys[stored],
                 collection,
                 [each for key in keys[stored] for each in named.get(key, ())],
+                folder,
             )
-            for collection, stored in wanted
+            for collection, folder, stored in wanted
         }
 
     def of(self, link: Sequence[str]) -> DocumentId | None:
         """Return the target of one of the links."""
-        return self._targets[link[-3], link[-1]]
+        return self._targets[link[-3], folder_of(link[-2]), link[-1]]
 
 
 @records.raises_damaged
@@ -116,6 +117,7 @@ def _resolved(session: Session, rows: list[Row]) -> list[ResolvedLink]:
                 link.keys,
                 source.collection,
                 [each for key in link.keys for each in named.get(key, ())],
+                folder_of(source.path),
             ),
         )
         for source, link in links

@@ -122,11 +122,14 @@ class _Parsed:
         if not value.strip("#") or value.startswith((":", "//")):
             return False
         if key in ("after", "before"):
-            if not value[0].isdigit():
-                return False
             from marklight.dates import validate_date
 
-            day = validate_date(value)
+            try:
+                day = validate_date(value, last=key == "before")
+            except UsageError:
+                if value[0].isdigit():
+                    raise
+                return False  # `after:lunch` is text
             more = Filters(after=day) if key == "after" else Filters(before=day)
             self.filters = _combined(self.filters, more)
         elif key in _FIELDS:

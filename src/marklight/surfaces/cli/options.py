@@ -54,11 +54,11 @@ def _strictest(
         return dates[0] if dates else None
     from marklight.dates import parse_date_range, validate_date
 
-    for date in dates:
-        validate_date(date)
-    if parameter.name == "after":
-        return max(dates, key=lambda date: parse_date_range(date)[0])
-    return min(dates, key=lambda date: parse_date_range(date)[1])
+    is_after = parameter.name == "after"
+    valid = [validate_date(date, last=not is_after) for date in dates]
+    if is_after:
+        return max(valid, key=lambda date: parse_date_range(date)[0])
+    return min(valid, key=lambda date: parse_date_range(date)[1])
 
 
 AFTER = click.option(
