@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._measure import corpus, result_path
+from benchmarks._vault_questions import VaultWithQuestions
 from marklight.answer import Answer, Hit
 from marklight.eval.collection import open_collection
 from marklight.eval.dataset import Dataset
 from marklight.library import Library
+from marklight.models.converted import cache_folder
 
 QUESTIONS = Path(__file__).parent / "questions"
 RESULTS = 10
@@ -31,6 +33,10 @@ RESULTS = 10
 CONFIDENT = 0.5
 """An off-topic query that is answered with this score or more misleads a person."""
 OFF_TOPIC, BROAD = "off-topic", "broad"
+VAULT = "vault"
+"""The set and the collection that are generated: 400 notes from six templates."""
+SEED = 20240501
+"""Seed of the vault; any number gives another one of the same kind."""
 _MARKUP = re.compile(r"^#+\s+|[`*_]|\s+")
 
 
@@ -89,7 +95,10 @@ class Outcome:
 
 
 def read_questions(name: str) -> dict[str, list[Question]]:
-    """Return the questions of a file by collection."""
+    """Return the questions of a file, or of the vault, by collection."""
+    if name == VAULT:
+        asked = written_vault().questions()
+        return {VAULT: [Question(text, kind, dict(answers)) for kind, text, answers in asked]}
     values = tomllib.loads((QUESTIONS / f"{name}.toml").read_text("utf-8"))
     by_collection: dict[str, list[Question]] = {}
     for value in values["question"]:
@@ -101,12 +110,29 @@ def read_questions(name: str) -> dict[str, list[Question]]:
 
 
 def names() -> list[str]:
-    return sorted(path.stem for path in QUESTIONS.glob("*.toml"))
+    return sorted([VAULT, *(path.stem for path in QUESTIONS.glob("*.toml"))])
+
+
+def vault_folder() -> Path:
+    return cache_folder() / "eval" / "vault-notes" / VAULT
+
+
+def written_vault() -> VaultWithQuestions:
+    """Generate the vault, and write the notes that are missing or differ."""
+    vault = VaultWithQuestions(SEED)
+    vault.build()
+    for path, note in vault.notes.items():
+        file, text = vault_folder() / path, note["text"] + "\n"
+        if not file.exists() or file.read_text("utf-8") != text:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, "utf-8")
+    return vault
 
 
 @contextmanager
 def opened(collection: str) -> Iterator[Library]:
-    dataset = Dataset(collection, (), folder=corpus(collection).resolve())
+    folder = vault_folder() if collection == VAULT else corpus(collection)
+    dataset = Dataset(collection, (), folder=folder.resolve())
     with open_collection(dataset, "hybrid") as opened:
         yield opened.library
 
