@@ -20,6 +20,8 @@ INDEX_FOLDER = ".marklight"
 PROJECT_FILE = "marklight.toml"
 MAX_NAMED = 3
 """Libraries or similar names that one message names."""
+INDEX_COMMAND = "`marklight index`"
+"""The command as messages name it that are written where the folder of the library is not known."""
 MIN_SIMILARITY = 0.75
 """Share of matching characters of names that are suggested, as in `text.suggestions`."""
 _SUFFIX = re.compile(r"(:\d{1,9}(-\d{1,9})?|#[^/]*)$")
@@ -199,20 +201,43 @@ def _why_not_beside(folder: Path, beside: Path) -> str:
     return f"{folder} can be written by everybody" if everybody else ""
 
 
+def complete_commands(text: str, folder: Path) -> str:
+    """Add the folder of a library to `marklight index` in a message: without it, the command indexes the current folder."""
+    import shlex
+
+    if INDEX_COMMAND not in text:
+        return text
+    return text.replace(INDEX_COMMAND, f"`marklight index {shlex.quote(str(folder))}`")
+
+
+def is_nested(folder: Path) -> bool:
+    """Return true for a folder with an index of this user; the library around it does not index its documents."""
+    return ownership.origin(folder / INDEX_FOLDER) not in (Provenance.NONE, Provenance.FOREIGN)
+
+
+def libraries_below(folder: Path) -> list[str]:
+    """Return the folders below a folder that are libraries of this user."""
+    return sorted(str(other) for other in _recorded_libraries() if folder in other.parents)
+
+
+def _recorded_libraries() -> list[Path]:
+    return [index.parent for index in ownership.recorded_folders() if index.name == INDEX_FOLDER]
+
+
 def nested_libraries(folder: Path) -> list[str]:
     """Return notices about the libraries of this user that are above and below a folder."""
-    others = [index.parent for index in ownership.recorded_folders() if index.name == INDEX_FOLDER]
-    above = [str(other) for other in others if other in folder.parents]
-    below = sorted(str(other) for other in others if folder in other.parents)
+    above = [str(other) for other in _recorded_libraries() if other in folder.parents]
+    below = libraries_below(folder)
     notices = []
     if above:
         notices.append(
-            f"{folder} is inside the library {max(above, key=len)}, which indexes it too"
+            f"{folder} is inside the library {max(above, key=len)}, which leaves it out from now on"
         )
     if below:
         more = f" and {len(below) - MAX_NAMED} more" if len(below) > MAX_NAMED else ""
         names = ", ".join(below[:MAX_NAMED])
         notices.append(
-            f"{folder} contains other libraries: {names}{more}. Commands in those folders use their own index"
+            f"{folder} contains other libraries, which keep their own index and are left out: {names}{more}."
+            " To search them here too, list them under [collections] in marklight.toml"
         )
     return notices

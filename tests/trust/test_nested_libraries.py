@@ -21,10 +21,10 @@ def above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_command_that_indexes_names_the_folder(above: Path) -> None:
     done = marklight(above, "search", "otter")
-    assert f"Indexing {above} …" in done.stderr
+    assert f"Indexing {above}: 2 files …" in done.stderr
     write(above, {"c.md": "# C\n\nA heron.\n"})
     done = marklight(above / "below", "index")
-    assert f"Indexing {above} …" in done.stderr
+    assert f"Indexing {above}: 1 file …" in done.stderr
     assert done.stdout.rstrip().endswith(f"in {above}")
     assert json.loads(marklight(above / "below", "index", "--json").stdout)["folder"] == str(above)
 
@@ -33,7 +33,10 @@ def test_every_command_that_indexes_names_the_folder(above: Path) -> None:
 def test_a_library_made_above_others_names_them(above: Path, command: tuple[str, ...]) -> None:
     assert marklight(above, "index", "below").returncode == 0
     done = marklight(above, *command)
-    assert f"{above} contains other libraries: {above / 'below'}. Commands" in done.stderr
+    assert (
+        f"{above} contains other libraries, which keep their own index and are left out: {above / 'below'}."
+        in done.stderr
+    )
     assert "contains" not in marklight(above, *command).stderr
 
 
@@ -42,7 +45,44 @@ def test_a_library_made_inside_another_names_it(above: Path, command: tuple[str,
     assert marklight(above, "index").returncode == 0
     write(above / "below", {"marklight.toml": ""})
     done = marklight(above / "below", *command)
-    assert f"{above / 'below'} is inside the library {above}, which indexes it too" in done.stderr
+    assert (
+        f"{above / 'below'} is inside the library {above}, which leaves it out from now on"
+        in done.stderr
+    )
+
+
+def test_a_nested_library_is_never_indexed_by_the_one_around_it(above: Path) -> None:
+    assert marklight(above, "index", "below").returncode == 0
+    assert marklight(above, "index").returncode == 0
+    assert paths(above) == ["a.md"]
+    assert paths(above / "below") == ["b.md"]
+    assert (
+        "below/ is a library with an index of its own"
+        in marklight(above, "ignored", "below/b.md").stdout
+    )
+    # A library that becomes nested leaves the one around it; without its index it returns.
+    shutil.rmtree(above / "below" / ".marklight")
+    assert paths(above) == ["a.md", "below/b.md"]
+    write(above / "below", {"marklight.toml": ""})
+    assert marklight(above / "below", "index").returncode == 0
+    assert paths(above) == ["a.md"]
+
+
+def test_a_nested_library_that_is_named_as_a_collection_is_indexed(above: Path) -> None:
+    assert marklight(above, "index", "below").returncode == 0
+    write(above, {"marklight.toml": '[collections]\nall = "."\nbelow = "below"\n'})
+    assert paths(above) == ["a.md", "b.md"]
+
+
+def test_an_index_of_somebody_else_does_not_hide_documents(above: Path) -> None:
+    write(above, {"below/.marklight/library.db": "of somebody else", "below/marklight.toml": ""})
+    assert paths(above) == ["a.md", "below/b.md"]
+
+
+def paths(folder: Path) -> list[str]:
+    """Return the paths of all documents that a search in a folder finds."""
+    found = marklight(folder, "search", "a wombat an otter", "--json", "--min-confidence", "0")
+    return sorted(each["path"] for each in json.loads(found.stdout)["results"])
 
 
 @pytest.mark.parametrize("command", [("index",), ("search", "otter"), ("status",)])

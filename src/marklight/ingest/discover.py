@@ -29,6 +29,7 @@ from marklight.ingest.path_filter import (
 )
 from marklight.ingest.recipe import PARSERS, with_defaults
 from marklight.model import DocumentId, Failure, FileState
+from marklight.place import INDEX_FOLDER, is_nested
 from marklight.ports import PathRange
 
 if TYPE_CHECKING:
@@ -324,7 +325,6 @@ class Walk:
 
     def _open(self, folder: str, relative: str, rules: Rules) -> Folder:
         """List a folder and read its ignore files; folders sort by their name with a slash."""
-        self.folders.append(folder)
         try:
             with os.scandir(folder) as entries:
                 listed = [
@@ -337,7 +337,11 @@ class Walk:
         except OSError as error:
             self._add_unreadable(relative or "/", f"cannot be listed: {error.strerror or error}")
             return Folder(relative, rules, iter(()))
-        if not self.ignore_files.isdisjoint([key for key, _ in listed]):
+        names = {key for key, _ in listed}
+        if relative and f"{INDEX_FOLDER}/" in names and is_nested(Path(folder)):
+            return Folder(relative, rules, iter(()))
+        self.folders.append(folder)
+        if not self.ignore_files.isdisjoint(names):
             rules = (*rules, *rules_in(folder, relative, self.filter.options.ignore_files))
         kept = [each for each in listed if each[0][0] != "." or self._includes_hidden(each[1].name)]
         kept.sort(key=itemgetter(0))

@@ -10,9 +10,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.ingest.recipe import OFF, matches_pattern, parser_for
+from marklight.place import is_nested
 
 if TYPE_CHECKING:
     from marklight.ingest.discover import Discover
@@ -235,6 +237,8 @@ class PathFilter:
             return f"{relative} is hidden, and the setting files.hidden is off"
         if reason := self._excluded_by(relative, rules):
             return reason
+        if relative.endswith("/") and is_nested(Path(path)):
+            return f"{relative} is a library with an index of its own"
         return f"{relative} {self._link_reason(path)}" if os.path.islink(path) else None
 
     def _no_parser(self, folder: str, name: str) -> str | None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from marklight import ownership
 from marklight.errors import ModelServerError
 from marklight.ingest.discover import OUTSIDE, Discover
 from marklight.library.concurrency import repeat_if_lost
 from marklight.library.history import index_history
 from marklight.library.refresh import embeds_here, forget_incomplete_copy, incomplete_notices
 from marklight.model import DocumentId
+from marklight.ownership import Provenance
+from marklight.place import libraries_below
 from marklight.ports import Progress
 from marklight.report import Report
 
@@ -22,6 +26,38 @@ if TYPE_CHECKING:
     from marklight.library import Library
 
 TEXT_IS_INDEXED = "All text is indexed and keyword search finds it; the next run embeds the rest"
+
+
+FIRST_SCAN_SECONDS = 2.0
+"""Time to count the files of a folder before its first run is confirmed."""
+
+
+class FirstRun(NamedTuple):
+    """What the first indexing run of a folder would index."""
+
+    folder: Path
+    files: int
+    complete: bool
+    """False if there are more files: counting them stopped after `FIRST_SCAN_SECONDS`."""
+    libraries: Sequence[str]
+    """Other libraries below the folder; they are left out."""
+
+    @property
+    def is_home(self) -> bool:
+        """Return true for the home folder of this user, or a folder above it."""
+        home = Path(os.path.expanduser("~")).resolve()
+        return self.folder in (home, *home.parents)
+
+
+def first_run(library: Library) -> FirstRun | None:
+    """Return what the first run would index; None for a folder that has an index, or whose index is on a server."""
+    folder = library.address.folder
+    if folder is None or ownership.origin(folder) not in (Provenance.NONE, Provenance.FOREIGN):
+        return None
+    until = time.monotonic() + FIRST_SCAN_SECONDS
+    scan = library.settings.build(Discover, "files")(library.collections, until=until)
+    below = libraries_below(library.place.folder)
+    return FirstRun(library.place.folder, len(scan.files), scan.stopped is None, below)
 
 
 def index(library: Library, *, rebuild: bool, history: bool | None, progress: Progress) -> Report:

@@ -299,7 +299,7 @@ def refresh_existing(library: Library, progress: Progress) -> tuple[str, ...]:
         if snapshot.generation == 0:
             raise NotFound(
                 f"Nothing is indexed in {library.place.folder} yet",
-                "Name the library's folder with --in, or run `marklight index`",
+                "Name the library's folder, or run `marklight index`",
             )
     return (*library.settings.notices, *refresh(library, None, progress).notices)
 

@@ -26,6 +26,7 @@ from marklight.library.refresh import (
 )
 from marklight.library.validation import SearchRequest
 from marklight.model import DocumentId
+from marklight.place import complete_commands
 from marklight.ports import Embedder, Progress, Reranker, Snapshot, Tools
 from marklight.search.context import OpenDocuments, levels, within_budget
 from marklight.search.pipeline import GONE, Pipeline
@@ -93,11 +94,14 @@ def search(
         answer,
         index=replace(answer.index, unread=fresh.unread),
         notices=[
-            *library.notices(settings),
-            *_not_repeated(fresh.notices, answer.notices),
-            *answer.notices,
-            *prepared.first_use_notices(library),
-            *library.engine.take_notices(),
+            complete_commands(notice, library.place.folder)
+            for notice in (
+                *library.notices(settings),
+                *_not_repeated(fresh.notices, answer.notices),
+                *answer.notices,
+                *prepared.first_use_notices(library),
+                *library.engine.take_notices(),
+            )
         ],
         explain=request.explain,
         several_collections=len(

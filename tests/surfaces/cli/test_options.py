@@ -10,6 +10,7 @@ import pytest
 from marklight.surfaces.cli.app import COMMANDS
 from tests.making import write
 from tests.surfaces.command_line import PAGES, run_cli
+from tests.surfaces.terminal import Terminal
 
 WITHOUT_LIBRARY = {"copy", "models", "eval", "completion"}
 """Commands that name no library: copy has FROM and TO, the others use none."""
@@ -118,3 +119,53 @@ def test_links_of_a_folder_are_those_of_its_library(
     code, out, _ = run_cli(capsys, "links", "docs")
     assert code == 0
     assert "documents without links" in out
+
+
+@pytest.mark.parametrize("words", [("index",), ("search", "tokens"), ("query",)], ids=" ".join)
+def test_a_home_folder_is_indexed_only_after_a_confirmation(
+    folder: Path, words: tuple[str, ...]
+) -> None:
+    with Terminal([*words, str(folder)], {"HOME": str(folder)}, size=(24, 200)) as terminal:
+        text = terminal.until("Index this folder? [y/N]: ")
+        assert f"{folder} is your home folder or above it, and has 3 files to index" in text
+        terminal.send("n\n")
+        terminal.until("Nothing was indexed. Name the folder of your documents")
+        assert terminal.end() == 2
+    assert not (folder / ".marklight").exists()
+
+
+def test_a_folder_with_other_libraries_is_indexed_only_after_a_confirmation(
+    beside: Path,
+) -> None:
+    above = beside.parent
+    with Terminal(["index", str(above)], {}, size=(24, 200)) as terminal:
+        text = terminal.until("Index this folder? [y/N]: ")
+        assert f"It contains other libraries, which keep their own index: {beside}" in text
+        terminal.send("y\n")
+        terminal.until(f"in {above}\n")
+        assert terminal.end() == 0
+    with Terminal(["index", str(above)], {}, size=(24, 200)) as terminal:
+        assert "Index this folder?" not in terminal.until("nothing changed")
+
+
+def test_yes_answers_the_question(folder: Path) -> None:
+    with Terminal(["index", "-y"], {"HOME": str(folder)}, size=(24, 200)) as terminal:
+        assert "Index this folder?" not in terminal.until("3 added")
+
+
+def test_an_ordinary_folder_is_indexed_at_once(folder: Path) -> None:
+    with Terminal(["search", "tokens"], {}, size=(24, 200)) as terminal:
+        assert "Index this folder?" not in terminal.until("guide/auth.md")
+
+
+def test_hints_name_the_folder_of_the_library(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spaced = folder.rename(folder.parent / "my docs")
+    monkeypatch.chdir(folder.parent)
+    command = f"`marklight index '{spaced}'`"
+    assert command in run_cli(capsys, "get", "espresso", "my docs")[2]
+    assert command in run_cli(capsys, "status", "my docs")[2]
+    limits = ("--set", "index.first_search_seconds=0")
+    _, out, _ = run_cli(capsys, "search", "tokens", "my docs", "--json", *limits)
+    assert f"run {command} to embed the rest" in out

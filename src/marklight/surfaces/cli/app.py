@@ -12,7 +12,7 @@ from importlib import import_module
 import click
 
 from marklight.errors import MarklightError
-from marklight.surfaces.cli.output import Bar, complain
+from marklight.surfaces.cli.output import Bar, Hints, complain
 
 EXIT_INTERRUPTED = 130
 """128 + SIGINT, as in shells."""
@@ -116,6 +116,7 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     debug = "--debug" in arguments
+    Hints.folder = None
     try:
         result = app.main(list(arguments), prog_name="marklight", standalone_mode=False)
         sys.stdout.flush()

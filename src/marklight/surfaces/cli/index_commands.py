@@ -14,6 +14,7 @@ from marklight.surfaces.cli.options import (
     AS_JSON,
     IN_PATH,
     SET,
+    confirm_first_run,
     in_library,
     open_library,
     open_own,
@@ -48,6 +49,9 @@ MAX_NAMES = 10
     is_flag=True,
     help="Keep running and index changes as they happen; print a line for each batch. Stop with Ctrl-C.",
 )
+@click.option(
+    "-y", "--yes", is_flag=True, help="Index a home folder or very many files without asking."
+)
 @AS_JSON
 @SET
 def index(
@@ -56,6 +60,7 @@ def index(
     rebuild: bool,
     history: bool | None,
     watching: bool,
+    yes: bool,
     as_json: bool,
     assignments: tuple[str, ...],
 ) -> int:
@@ -66,10 +71,12 @@ def index(
         if len(paths) > 1:
             raise click.UsageError("--watch accepts only one PATH")
         path = next(iter(paths), None)
-        return _watch(path, assignments, rebuild=rebuild, history=history, as_json=as_json)
+        return _watch(path, assignments, rebuild, history, yes, as_json)
     reports = []
     for path in paths or (None,):
         with open_library(path, assignments) as library, Bar(library.place.folder) as bar:
+            if not yes:
+                confirm_first_run(library)
             report = library.index(rebuild=rebuild, history=history, progress=bar)
         _print_notices(report)
         reports.append(report)
@@ -84,9 +91,9 @@ def index(
 def _watch(
     path: Path | None,
     assignments: Sequence[str],
-    *,
     rebuild: bool,
     history: bool | None,
+    yes: bool,
     as_json: bool,
 ) -> int:
     """Index, then watch the files until Ctrl-C."""
@@ -99,6 +106,8 @@ def _watch(
                 "A daemon already keeps this index up to date",
                 "To watch here instead, run `marklight stop` first",
             )
+        if not yes:
+            confirm_first_run(library)
         with Bar(library.place.folder) as bar:
             report = library.index(rebuild=rebuild, history=history, progress=bar)
         _print_batch(report, render.report_text(report), as_json)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marklight.surfaces.cli.output import note
+from marklight.errors import UsageError
+from marklight.place import MAX_NAMED
+from marklight.surfaces.cli.output import Hints, note
 from marklight.surfaces.render import Style, style_for
 
 if TYPE_CHECKING:
@@ -92,6 +94,8 @@ MAX_TOKENS = click.option(
 RERANK = click.option(
     "--rerank/--no-rerank", default=None, help="Rerank the best results with a cross-encoder."
 )
+MANY_FILES = 20_000
+"""More files than this are indexed for the first time only after a confirmation on a terminal."""
 COLOR_KEY = "marklight.color"
 
 
@@ -159,6 +163,7 @@ def open_library(
     from marklight.surfaces.daemon.discovery import is_disabled, open_remote
 
     if remote := open_remote(folder, assignments, note, searching=searching):
+        Hints.folder = remote.place.folder
         return remote
     library = open_own(folder, assignments)
     if library.serve.start and not is_disabled():
@@ -174,7 +179,35 @@ def open_own(folder: Path | None, assignments: Sequence[str] = ()) -> Library:
     """Open the library in this process, even if a daemon runs."""
     from marklight.library import Library
 
-    return Library(folder, assignments=assignments)
+    library = Library(folder, assignments=assignments)
+    Hints.folder = library.place.folder
+    return library
+
+
+def confirm_first_run(library: Library | RemoteLibrary) -> None:
+    """Ask on a terminal before a home folder, very many files or a folder with other libraries is indexed for the first time."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    from marklight.surfaces.daemon.client import RemoteLibrary
+
+    if isinstance(library, RemoteLibrary):
+        return  # its daemon indexes already
+    from marklight.library.indexing import first_run
+
+    first = first_run(library)
+    if first is None or not (first.is_home or first.files > MANY_FILES or first.libraries):
+        return
+    what = "is your home folder or above it, and " if first.is_home else ""
+    more = "" if first.complete else "more than "
+    note(f"{first.folder} {what}has {more}{first.files:,} files to index")
+    if first.libraries:
+        note(
+            f"It contains other libraries, which keep their own index: {', '.join(first.libraries[:MAX_NAMED])}"
+        )
+    if not click.confirm("Index this folder?", err=True):
+        raise UsageError(
+            "Nothing was indexed", "Name the folder of your documents, such as ~/notes"
+        )
 
 
 def style_of(library: Library | RemoteLibrary) -> Style:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TextIO
 import click
 
 from marklight.formatting import QUOTE, one_line
+from marklight.place import complete_commands
 from marklight.surfaces.render import to_json
 
 INDENT = " " * 4
@@ -24,7 +25,8 @@ _DEFAULT_WIDTH = 80
 _TAB_STOP = 8
 _REDRAW_SECONDS = 0.1
 _BAR_WIDTH = 28
-INDEXING_PHASES = ("Reading", "Embedding")
+READING = "Reading"
+INDEXING_PHASES = (READING, "Embedding")
 """Prefixes of the names of phases whose work is kept after an interruption."""
 EMOJI_SELECTOR = "\ufe0f"
 """Follows a character of one column and makes it an emoji of two."""
@@ -48,15 +50,28 @@ def show_json(value: Any, indent: int | None = 2) -> None:
     show_data(to_json(value, indent))
 
 
+class Hints:
+    """The library of this command, whose folder completes commands in messages."""
+
+    folder: ClassVar[Path | None] = None
+
+    @classmethod
+    def completed(cls, text: str) -> str:
+        """Return a message with the folder of the library in the commands that it suggests."""
+        return complete_commands(text, cls.folder) if cls.folder else text
+
+
 def note(text: str) -> None:
     """Print a notice on standard error."""
-    click.echo(_fit(one_line(f"note: {close_sentence(text)}"), sys.stderr), err=True)
+    message = close_sentence(Hints.completed(text))
+    click.echo(_fit(one_line(f"note: {message}"), sys.stderr), err=True)
 
 
 def complain(message: str) -> None:
     """Print an error on standard error, on one line."""
     with suppress(OSError, ValueError):  # standard error may be closed
-        click.echo(_fit(one_line(f"marklight: {close_sentence(message)}"), sys.stderr), err=True)
+        message = close_sentence(Hints.completed(message))
+        click.echo(_fit(one_line(f"marklight: {message}"), sys.stderr), err=True)
 
 
 def close_sentence(text: str) -> str:
@@ -162,6 +177,10 @@ def _prefix(text: str, width: int) -> str:
     return text
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 class Bar:
     """Progress on standard error: a bar with the time left on a terminal, elsewhere one line a phase.
 
@@ -185,7 +204,8 @@ class Bar:
             self._finish()
             Bar.indexed = Bar.indexed or phase.startswith(INDEXING_PHASES)
             if self._folder:
-                print(one_line(f"Indexing {self._folder} …"), file=sys.stderr, flush=True)
+                files = f": {_count(total, 'file')}" if phase.startswith(READING) else ""
+                print(one_line(f"Indexing {self._folder}{files} …"), file=sys.stderr, flush=True)
                 self._folder = None
             self._phase, self._began_at, self._began_with, self._drawn_at = phase, now, done, 0.0
             if not self._terminal:

@@ -24,6 +24,7 @@ from marklight.surfaces.cli.options import (
     SET,
     SHOW_ALL,
     completer,
+    confirm_first_run,
     in_library,
     open_library,
     style_of,
@@ -136,6 +137,8 @@ def search(
         open_library(folder, assignments, searching=True) as library,
         Bar(library.place.folder) as bar,
     ):
+        if not no_refresh:
+            confirm_first_run(library)
         answer = library.search(query, path=paths, refresh=not no_refresh, progress=bar, **options)
     for notice in answer.notices:
         note(notice)
@@ -260,6 +263,7 @@ def query(folder: Path | None, limit: int, mode: str, assignments: tuple[str, ..
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     with open_library(folder, assignments, searching=True) as library:
+        confirm_first_run(library)
         session = Session(library, limit=limit, mode=mode, terminal=terminal)
         _prepare(library, mode, terminal)
         if not terminal:

@@ -6,6 +6,7 @@ inside a line of ours stays within that line and never starts it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,20 +34,20 @@ QUOTED = (
 )
 """The rule by which a model distinguishes text of documents from ours."""
 _TOOLS = {
-    "Name the library's folder with --in, or run `marklight index`": "index_status shows the progress",
-    "run `marklight index` to embed the rest": "the rest is embedded in the background",
-    "`marklight get`": "get_document",
-    "`marklight search`": "query_documents",
-    "`marklight status`": "index_status",
-    "min_confidence": "min_score",
+    r"Name the library's folder, or run `marklight index[^`]*`": "index_status shows the progress",
+    r"run `marklight index[^`]*` to embed the rest": "the rest is embedded in the background",
+    r"`marklight get`": "get_document",
+    r"`marklight search`": "query_documents",
+    r"`marklight status`": "index_status",
+    r"min_confidence": "min_score",
 }
-"""Commands and parameters in messages of the library, and their equivalents for an assistant."""
+"""Patterns of commands and parameters in messages of the library, and their equivalents for an assistant."""
 
 
 def for_assistants(message: str) -> str:
     """Replace commands by tools in a message; return it as one line without control characters."""
     for command, tool in _TOOLS.items():
-        message = message.replace(command, tool)
+        message = re.sub(command, tool, message)
     return one_line(message)
 
 
