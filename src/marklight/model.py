@@ -172,6 +172,8 @@ class Document:
     aliases: tuple[str, ...] = ()
     author: str = ""
     category: str = ""
+    language: str = ""
+    """ISO 639-1 code of the language that it is written in; empty if it is not known."""
     date: str | None = None
     """The document's own date, ISO 8601; it takes precedence over the file time."""
     metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 from marklight.model import Chunk, Document
 from marklight.ports import FIELD_BOOSTS, ScoredChunk, TermCoverage
-from marklight.text import MAX_QUERY_TERMS, analyze, code_terms, digest, identifier_parts
+from marklight.text import (
+    MAX_QUERY_TERMS,
+    STEMMERS,
+    analyze,
+    code_terms,
+    digest,
+    identifier_parts,
+)
 
 PROSE = tuple(FIELD_BOOSTS)
 CODE = "code"
@@ -36,25 +43,38 @@ K1, B = 1.2, 0.75
 """Parameters of BM25, as in tantivy."""
 
 
-def document_terms(document: Document) -> Mapping[str, list[str]]:
+class DocumentTerms(NamedTuple):
+    """The language of a document, and the terms of the fields that its passages share."""
+
+    language: str
+    fields: Mapping[str, list[str]]
+
+
+NO_TERMS = DocumentTerms("", {})
+
+
+def document_terms(document: Document) -> DocumentTerms:
     """Return the terms of the shared fields of a document; computed once for all its passages."""
-    return shared_terms({field: getattr(document, field) for field in SHARED})
+    return shared_terms({field: getattr(document, field) for field in ("language", *SHARED)})
 
 
-def shared_terms(values: Mapping[str, str | Sequence[str]]) -> Mapping[str, list[str]]:
+def shared_terms(values: Mapping[str, str | Sequence[str]]) -> DocumentTerms:
     """Return the terms of the shared fields, given as a mapping."""
+    language = str(values.get("language", ""))
     texts = {field: values[field] for field in SHARED}
-    return {
-        field: analyze(text if isinstance(text, str) else "\n".join(text))
+    fields = {
+        field: analyze(text if isinstance(text, str) else "\n".join(text), language)
         for field, text in texts.items()
     }
+    return DocumentTerms(language, fields)
 
 
-def passage_terms(shared: Mapping[str, list[str]], chunk: Chunk) -> Mapping[str, list[str]]:
+def passage_terms(shared: DocumentTerms, chunk: Chunk) -> Mapping[str, list[str]]:
     """Return the terms of all fields of a passage: the document's, its own, and the whole."""
     headings = "\n".join((*chunk.headings, *chunk.merged))
     own = {"title": chunk.title, "headings": headings, "body": chunk.text}
-    fields = {**shared, **{field: analyze(text) for field, text in own.items()}}
+    terms_of = {field: analyze(text, shared.language) for field, text in own.items()}
+    fields = {**shared.fields, **terms_of}
     whole: list[str] = []
     for field, terms in fields.items():
         times = TITLE_TIMES if field == "title" else 1
@@ -67,14 +87,18 @@ def phrase_texts(chunk: Chunk) -> tuple[str, ...]:
     return (chunk.text, chunk.title, *chunk.headings, *chunk.merged)
 
 
-_SAMPLE = "The Café's C++ and .NET parsers, 日本語 running_fast getUserById v1.27 naïve 漢 don't _so_ bought colours what's Ida’s"
+_SAMPLE = (
+    "The Café's C++ and .NET parsers, 日本語 running_fast getUserById v1.27 naïve 漢 don't _so_ bought colours what's Ida’s"
+    " der Häuser การค้น हिन्दी й مُلف"
+)
 
 
 @cache
 def analyzer_fingerprint() -> str:
     """Return a digest that changes with the analyzer or the fields, and with it every lexical index."""
     output = (analyze(_SAMPLE), identifier_parts(_SAMPLE), code_terms(_SAMPLE), PROSE)
-    return digest(*(" ".join(terms) for terms in output), str(TITLE_TIMES), size=6)
+    others = (analyze(_SAMPLE, "de"), sorted(STEMMERS))
+    return digest(*(" ".join(terms) for terms in (*output, *others)), str(TITLE_TIMES), size=6)
 
 
 BACKGROUND_PASSAGES = 100

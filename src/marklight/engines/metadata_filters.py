@@ -24,6 +24,8 @@ MAX_VALUE, VALUE_START = 400, 300
 
 FILES, AUTHOR = "files", "author"
 """Keys of the files that a commit changed and of a document's author."""
+LANGUAGE = "language"
+"""Key of the language of a document: that of its frontmatter, else the one that was detected."""
 
 
 def metadata_pairs(document: Document) -> set[MetadataPair]:
@@ -32,6 +34,7 @@ def metadata_pairs(document: Document) -> set[MetadataPair]:
     for key, value in (
         ("author", document.author),
         ("category", document.category),
+        (LANGUAGE, document.language),
         ("title", document.title),
     ):
         if value:

@@ -14,6 +14,7 @@ from marklight.ingest.recipe import PARSERS, parser_for
 from marklight.model import Document, DocumentId, Heading, Kind
 from marklight.text import digest
 from marklight.text.dates import find_dates, parse_written_date
+from marklight.text.languages import detect, normalize_code
 
 _TITLE_CHARS = 300
 """A longer title is cut: it is repeated in front of every passage."""
@@ -56,6 +57,8 @@ def parse_document(
         aliases=aliases,
         author=", ".join(_list_field(values, "author", "authors", split=False)),
         category=_text_field(values, "category", "type"),
+        language=normalize_code(_text_field(values, "language", "lang"))
+        or detect(text if front.remark else "\n".join(lines[front.lines :])),
         date=_own_date(values, dates) or _day_in(id.path) or _day_in(title),
         metadata=front.values,
         outline=_outline(structure, len(lines) - text.endswith("\n")),

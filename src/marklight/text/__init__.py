@@ -5,7 +5,9 @@ Globs, markup, line index, sentences and suggestions are imported from their mod
 
 from marklight.model import bounded_key, digest
 from marklight.text.analyzer import (
+    ENGLISH,
     MAX_QUERY_TERMS,
+    STEMMERS,
     analyze,
     base_form,
     code_terms,
@@ -14,6 +16,7 @@ from marklight.text.analyzer import (
     identifier_parts,
     navigational_words,
     normalize,
+    query_analyses,
     query_terms,
     stop_words,
     surface_prefixes,
@@ -25,7 +28,9 @@ from marklight.text.analyzer import (
 from marklight.text.phrases import contains_sequence, has_words, matches_phrases, phrase_terms
 
 __all__ = [
+    "ENGLISH",
     "MAX_QUERY_TERMS",
+    "STEMMERS",
     "analyze",
     "base_form",
     "bounded_key",
@@ -40,6 +45,7 @@ __all__ = [
     "navigational_words",
     "normalize",
     "phrase_terms",
+    "query_analyses",
     "query_terms",
     "stop_words",
     "surface_prefixes",

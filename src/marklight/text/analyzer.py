@@ -1,14 +1,33 @@
-"""Analyzer: text to index terms by case and accent folding, stop words, stemming, CJK bigrams and identifier splitting."""
+"""Analyzer: text to index terms by case and accent folding, stop words, stemming by language, CJK bigrams and identifier splitting."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import TypeVar
 
 from marklight.model import bounded_key, digest
+
+ENGLISH = "en"
+"""The language of texts whose language is not known."""
+STEMMERS = {
+    **{
+        "ar": "arabic",
+        "ca": "catalan",
+        "cs": "czech",
+        "da": "danish",
+        "de": "german",
+        "el": "greek",
+    },
+    **{"es": "spanish", "et": "estonian", "fa": "persian", "fi": "finnish", "fr": "french"},
+    **{"hi": "hindi", "hu": "hungarian", "hy": "armenian", "id": "indonesian", "it": "italian"},
+    **{"lt": "lithuanian", "nl": "dutch", "no": "norwegian", "pl": "polish", "pt": "portuguese"},
+    **{"ro": "romanian", "ru": "russian", "sr": "serbian", "sv": "swedish", "ta": "tamil"},
+    "tr": "turkish",
+}
+"""Snowball stemmers of languages other than English. Words of other languages are indexed as written."""
 
 MAX_WORD = 64
 """Characters of the longest word that is indexed. Longer runs are hashes or encoded data: nobody types
@@ -21,17 +40,26 @@ MAX_CACHED = 200_000
 _CJK = (
     "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0002ffff\U00030000-\U0003ffff"
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 )
+"""Characters of scripts without spaces: Chinese, Japanese and Korean (which has few), then Thai, Lao, Burmese and Khmer."""
+_LETTER = r"[\w\u0900-\u0963\u0966-\u0df4]"
+"""In the scripts of India vowels are marks, which are no letters to `\\w`."""
 _CONTRACTION = r"['’](?:s|t|re|ve|ll|d|m)\b"
 _SUFFIX = rf"(?:{_CONTRACTION}|\+\+(?!\w)|#(?!\w))?"
-_TOKEN = re.compile(rf"\w+{_SUFFIX}|\.net\b")
-_TOKEN_OR_CJK = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}])\w)+{_SUFFIX}|\.net\b")
+_TOKEN = re.compile(rf"{_LETTER}+{_SUFFIX}|\.net\b")
+_ASCII_TOKEN = re.compile(rf"\w+{_SUFFIX}|\.net\b")
+"""Equal to `_TOKEN` for ASCII text."""
+_TOKEN_OR_CJK = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}]){_LETTER})+{_SUFFIX}|\.net\b")
 """Slower than `_TOKEN`, so used only for text that contains CJK characters."""
 _CONTRACTED = re.compile(r"'(?:s|re|ve|ll|d|m)$")
 """Without `'t`: a negation is not a stop word."""
 _CJK_CHARACTER = re.compile(f"[{_CJK}]")
-_ACCENTS = re.compile("[\u0300-\u036f]+")
-"""Combining marks of Latin, Greek and Cyrillic only: in other scripts a mark changes the letter."""
+_ACCENTS = re.compile(
+    "(?<![\u0438\u0443\u0456])[\u0300-\u036f]+|[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7\u0640\u064b-\u065f\u0670]+"
+)
+"""Combining marks of Latin, Greek and Cyrillic, but not of the letters й, ў and ї; vowel marks of Hebrew and Arabic,
+which are seldom written. In other scripts a mark changes the letter."""
 _IZE = re.compile(r"(?<=[a-z]{3})iz(?=(?:es?|ed|ers?|ing|ations?|able)$)")
 """Only before these endings and after three letters: `size` and `prize` have no other spelling."""
 
@@ -51,7 +79,8 @@ _LETTERS = re.compile(rf"[^\W\d_]{{{MIN_TERM_LETTERS},}}{_LETTERS_END}")
 _ASCII_LETTERS = re.compile(rf"[a-z]{{{MIN_TERM_LETTERS},}}{_LETTERS_END}")
 """Equal to `_LETTERS` for ASCII text, in half the time."""
 _UNSPACED = re.compile(
-    "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+    "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
 )
 """Scripts written without spaces: a run of their characters is a sentence, not a word."""
 
@@ -72,19 +101,24 @@ class _Cache(dict[str, Value]):
         return value
 
 
-def analyze(text: str) -> list[str]:
-    """Return the index terms of prose: folded, stemmed, without stop words.
+def analyze(text: str, language: str = ENGLISH) -> list[str]:
+    """Return the index terms of prose in this language: folded, stemmed, without stop words.
 
-    Chinese, Japanese and Korean text becomes character bigrams; `C++`, `C#` and `.NET` stay whole.
+    Chinese, Japanese, Korean and Thai text becomes character bigrams; `C++`, `C#` and `.NET` stay whole.
     """
+    return _analyze(text, _cache(language, language))
+
+
+def _analyze(text: str, terms_by_token: _Cache[str]) -> list[str]:
     folded = fold(text)
     if not has_cjk(folded):
-        return [term for token in _TOKEN.findall(folded) if (term := _terms[token])]
+        pattern = _ASCII_TOKEN if folded.isascii() else _TOKEN
+        return [term for token in pattern.findall(folded) if (term := terms_by_token[token])]
     terms: list[str] = []
     for token in _TOKEN_OR_CJK.findall(folded):
         if is_cjk(token):
             terms.extend(bigrams(token))
-        elif term := _terms[token]:
+        elif term := terms_by_token[token]:
             terms.append(term)
     return terms
 
@@ -102,28 +136,39 @@ def identifier_parts(text: str) -> list[str]:
     return [term for word in _WORD.findall(text) for term in _identifier_parts[word]]
 
 
-def query_terms(text: str, *respelled: str) -> list[str]:
+def query_terms(text: str, *respelled: str, languages: Sequence[str] = (ENGLISH,)) -> list[str]:
     """Return the terms of a query with those of its identifiers' parts; never empty, as a query of stop words keeps them.
 
-    Other spellings of the query add the terms that are new.
+    `languages` are that of the query, whose stop words are dropped, and those of the documents, by each of which the
+    other words are stemmed. Other spellings of the query add the terms that are new.
     """
-    terms = analyze(text) + identifier_parts(text)
+    first, *others = query_analyses(text, languages)
+    terms = first + identifier_parts(text)
+    for analysis in others:
+        terms += [term for term in analysis if term not in terms]
     terms = terms or [token for token in tokenize(fold(text)) if len(token) <= MAX_WORD]
     for other in respelled:
-        terms += [term for term in query_terms(other) if term not in terms]
+        terms += [term for term in query_terms(other, languages=languages) if term not in terms]
     return terms
 
 
-def trim_stop_words(text: str) -> str:
+def query_analyses(text: str, languages: Sequence[str] = (ENGLISH,)) -> list[list[str]]:
+    """Return the terms of a query by the rules of each language, without the stop words of the first; equal ones once."""
+    own = languages[0] if languages else ENGLISH
+    analyses = [_analyze(text, _cache(language, own)) for language in languages or (ENGLISH,)]
+    return [each for at, each in enumerate(analyses) if each not in analyses[:at]]
+
+
+def trim_stop_words(text: str, language: str = ENGLISH) -> str:
     """Remove the stop words at both ends of a query: `when is the pen test?` becomes `pen test?`."""
-    words = text.split()
-    content = [at for at, word in enumerate(words) if not _is_stop_word(word)]
+    words, dropped = text.split(), stop_words(language)
+    content = [at for at, word in enumerate(words) if not _is_among(word, dropped)]
     return " ".join(words[content[0] : content[-1] + 1]) if content else text
 
 
-def _is_stop_word(word: str) -> bool:
+def _is_among(word: str, words: frozenset[str]) -> bool:
     match = _QUERY_WORD.fullmatch(word)
-    return match is not None and match[1].lower() in stop_words()
+    return match is not None and fold(match[1]) in words
 
 
 def vocabulary_terms(text: str) -> set[str]:
@@ -217,20 +262,23 @@ def _our_pattern() -> re.Pattern[str]:
     return re.compile("|".join(f"(?<={stem})our" for stem in our_stems()))
 
 
-def _term(token: str) -> str:
+def _term(language: str, stops: str, token: str) -> str:
     """Return the term of a token; empty for stop words, also with a contraction: `what's` is `what is`."""
     word = strip_marks(token).replace("’", "'")
-    if not word or word in stop_words() or _CONTRACTED.sub("", word) in stop_words():
+    dropped = stop_words(stops)
+    if not word or len(word) > MAX_WORD or word in dropped:
         return ""
-    return _stem(word)
+    if language == ENGLISH:
+        return "" if _CONTRACTED.sub("", word) in dropped else _stem("english", base_form(word))
+    return _stem(STEMMERS[language], word) if language in STEMMERS else word
 
 
-def _stem(word: str) -> str:
-    """Reduce a word to its stem by the Snowball stemmer for English; empty if it is too long."""
+def _stem(algorithm: str, word: str) -> str:
+    """Reduce a word to its stem by a Snowball stemmer."""
     from Stemmer import Stemmer
 
     # A new one each time, as it is not thread-safe; the cache of terms makes calls rare.
-    return str(Stemmer("english", 0).stemWord(base_form(word))) if len(word) <= MAX_WORD else ""
+    return str(Stemmer(algorithm, 0).stemWord(word))
 
 
 def _split_identifier(token: str) -> tuple[str, ...]:
@@ -246,15 +294,25 @@ def _analyzed_parts(word: str) -> tuple[str, ...]:
     return tuple(analyze(" ".join(parts)))
 
 
-_terms = _Cache(_term)
+@cache
+def _cache(language: str, stops: str) -> _Cache[str]:
+    """Return the memo of terms by token in one language, without the stop words of another or the same."""
+    return _Cache(partial(_term, language or ENGLISH, stops or ENGLISH))
+
+
 _code_terms = _Cache(_split_identifier)
 _identifier_parts = _Cache(_analyzed_parts)
 
 
 @cache
-def stop_words() -> frozenset[str]:
-    """Return words too frequent to distinguish passages; a query of nothing else keeps them."""
-    return frozenset(word for line in _lines("stop_words.txt") for word in line.split())
+def stop_words(language: str = ENGLISH) -> frozenset[str]:
+    """Return words too frequent to distinguish passages, folded; a query of nothing else keeps them."""
+    if language == ENGLISH:
+        return frozenset(word for line in _lines("stop_words.txt") for word in line.split())
+    lines = (line.partition(": ") for line in _lines("foreign_stop_words.txt"))
+    return frozenset(
+        fold(word) for code, _, text in lines if code == language for word in text.split()
+    )
 
 
 @cache

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from marklight.text.analyzer import (
+    ENGLISH,
     analyze,
     bigrams,
     fold,
@@ -99,14 +100,14 @@ def _is_word_character(text: str, at: int) -> bool:
     return 0 <= at < len(text) and (text[at].isalnum() or text[at] == "_")
 
 
-def phrase_terms(phrase: str) -> list[str]:
-    """Return index terms that every text with this phrase has; may be empty."""
+def phrase_terms(phrase: str, language: str = ENGLISH) -> list[str]:
+    """Return index terms that every text in this language with this phrase has; may be empty."""
     terms: list[str] = []
     for token in _phrase(phrase).tokens:
         if is_cjk(token):
             terms += bigrams(token) if len(token) > 1 else []
         else:
-            terms += analyze(token)
+            terms += analyze(token, language)
     return list(dict.fromkeys(terms))
 
 

@@ -26,7 +26,7 @@ from marklight.engines.embedded.lexical_index import (
     tantivy_errors,
 )
 from marklight.engines.embedded.sqlite_errors import explain
-from marklight.engines.lexical import document_terms, passage_terms, shared_terms
+from marklight.engines.lexical import NO_TERMS, document_terms, passage_terms, shared_terms
 from marklight.engines.relational.records import CHUNK, chunk
 from marklight.private_files import FILE_MODE, write_private
 
@@ -118,7 +118,7 @@ def stored_passages(
 ) -> Iterator[tantivy.Document]:
     """Yield the passages of the tables: all, or those with these row numbers."""
     last: int = -1
-    shared: Mapping[str, list[str]] = {}
+    shared = NO_TERMS
     condition = "WHERE c.row IN (SELECT value FROM json_each(?))" if rows is not None else ""
     for row, checksum, document, record, *columns in session.each(
         f"SELECT c.row, c.checksum, c.document, t.record, {CHUNK} FROM chunks c"

@@ -12,6 +12,7 @@ from marklight.engines.memory.state import State
 from marklight.engines.metadata_filters import (
     AUTHOR,
     FILES,
+    LANGUAGE,
     TAG,
     epoch_seconds,
     file_and_author_filters,
@@ -166,6 +167,9 @@ class MemoryMetadata:
         counts = Counter(self._values(normalize_key(key)))
         by_frequency = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return dict(by_frequency[: max(0, limit)])
+
+    def languages(self) -> Sequence[str]:
+        return sorted(set(self._values(LANGUAGE)))
 
     def tags(self) -> Mapping[str, int]:
         return Counter(self._values(TAG))

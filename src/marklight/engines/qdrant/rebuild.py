@@ -14,6 +14,7 @@ from psycopg.pq import TransactionStatus
 
 from marklight.engines.lexical import (
     CODE,
+    NO_TERMS,
     WHOLE,
     analyzer_fingerprint,
     passage_terms,
@@ -171,7 +172,7 @@ def _reference(session: PostgresSession, before: IndexState | None) -> Any:
 def stored_passages(session: PostgresSession) -> Iterator[StoredPassage]:
     """Yield the labels and terms of all passages, those of a document one after another."""
     last, shared_labels, date = -1, set[int](), 0
-    terms: Mapping[str, list[str]] = {}
+    terms = NO_TERMS
     for row, document, when, record, *columns in session.each(
         f"SELECT c.row, c.document, d.timestamp, t.record, {CHUNK} FROM chunks c"
         " JOIN documents d ON d.row = c.document JOIN contents t ON t.document = c.document"

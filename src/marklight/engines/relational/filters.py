@@ -20,8 +20,9 @@ from marklight.engines.metadata_filters import (
     time_bounds,
 )
 from marklight.engines.relational.records import decode_texts, raises_damaged
+from marklight.engines.relational.snapshot import document_languages
 from marklight.model import DocumentId
-from marklight.text import has_words, matches_phrases, phrase_terms
+from marklight.text import ENGLISH, has_words, matches_phrases, phrase_terms
 
 if TYPE_CHECKING:
     from marklight.engines.relational.session import Session
@@ -262,10 +263,13 @@ def _texts_with_terms(
     rows_with_terms: RowsWithTerms,
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the passages with all terms of the phrases, and their texts: no others are read."""
+    languages = {ENGLISH, *document_languages(session)}
     for phrase in phrases:
         # Each phrase narrows the rows in which the next is searched.
-        if not (rows and rows.matches_nothing) and (terms := phrase_terms(phrase)):
-            rows = RowFilter("row", list(rows_with_terms(terms, rows)))
+        every = {tuple(phrase_terms(phrase, language)) for language in languages}
+        if not (rows and rows.matches_nothing) and all(every):
+            found = {row for terms in every for row in rows_with_terms(terms, rows)}
+            rows = RowFilter("row", sorted(found))
     condition, values = sql_condition(rows)
     for row, text, title, headings, merged in session.each(
         f"SELECT c.row, c.text, c.title, c.headings, c.merged FROM chunks c WHERE {condition}",

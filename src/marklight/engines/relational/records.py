@@ -92,6 +92,7 @@ def encode_record(document: Document) -> str:
             "aliases": document.aliases,
             "author": document.author,
             "category": document.category,
+            "language": document.language,
             "metadata": document.metadata,
             "outline": [
                 (heading.level, heading.text, heading.anchor, heading.lines)
@@ -120,6 +121,7 @@ def document(row: Row, text: str, links: list[Row], names: list[Row]) -> Documen
         aliases=tuple(metadata["aliases"]),
         author=metadata["author"],
         category=metadata["category"],
+        language=metadata.get("language", ""),
         date=date,
         metadata=metadata["metadata"],
         outline=outline(record),

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MAX_PASSAGES, MAX_DOCUMENTS, MAX_VECTORS = 4096, 8192, 16384
 """Most cached entries of each kind, some 15 MB together. Half of the passages that a search reads were read by
 one of the hundred searches before it (benchmarks/searching.py, 19,415 passages)."""
+MAX_LANGUAGES = 100
+"""Distinct values of the key `language` that are read: frontmatter may use it for something else."""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -92,6 +94,8 @@ class SnapshotCache:
         """Counts by model."""
         self.keys: BoundedCache[str, bool] = BoundedCache(MAX_DOCUMENTS)
         """Frontmatter keys that exist or do not."""
+        self.languages: Sequence[str] | None = None
+        """Languages of documents."""
         self.manifest: Mapping[str, str] | None = None
         self.models: Mapping[str, int] | None = None
         self.has_edges: bool | None = None
@@ -240,6 +244,12 @@ class RelationalMetadata:
             [key], lambda keys: {each: bool(self._session.value(known, [each])) for each in keys}
         )[key]
 
+    def languages(self) -> Sequence[str]:
+        cache = self._snapshot.cache
+        if cache.languages is None:
+            cache.languages = document_languages(self._session)
+        return cache.languages
+
     def values(self, key: str, limit: int) -> Mapping[str, int]:
         rows = self._session.all(
             "SELECT value, count(*) FROM metadata WHERE key = ? GROUP BY value"
@@ -255,6 +265,19 @@ class RelationalMetadata:
             "SELECT value, count(*) FROM metadata WHERE key = ? GROUP BY value", [TAG]
         )
         return dict(rows)
+
+
+def document_languages(session: Session) -> list[str]:
+    """Return the distinct languages of documents in order, each by one lookup in the index of metadata."""
+    from marklight.engines.metadata_filters import LANGUAGE
+
+    rows = session.all(
+        "WITH RECURSIVE v (value) AS (SELECT min(m.value) FROM metadata m WHERE m.key = ? UNION ALL"
+        " SELECT (SELECT min(m.value) FROM metadata m WHERE m.key = ? AND m.value > v.value)"
+        " FROM v WHERE v.value IS NOT NULL) SELECT value FROM v WHERE value IS NOT NULL LIMIT ?",
+        [LANGUAGE, LANGUAGE, MAX_LANGUAGES],
+    )
+    return [value for (value,) in rows]
 
 
 class RelationalStatus:

@@ -96,7 +96,10 @@ def encode_entry(entry: Entry) -> bytes:
     )
 
 
-_DOCUMENT_TEXTS = ("title", "text", "digest", "recipe", "description", "author", "category")
+_DOCUMENT_TEXTS = (
+    *("title", "text", "digest", "recipe", "description", "author", "category"),
+    "language",
+)
 _DOCUMENT_LISTS = ("keywords", "tags", "aliases", "remarks")
 _CHUNK_TEXTS = ("id", "title", "anchor", "text", "parent", "digest", "code")
 _CHUNK_LISTS = ("headings", "merged", "languages")

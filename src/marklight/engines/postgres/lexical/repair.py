@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from marklight.engines.lexical import analyzer_fingerprint, passage_terms, shared_terms
+from marklight.engines.lexical import NO_TERMS, analyzer_fingerprint, passage_terms, shared_terms
 from marklight.engines.postgres.lexical.index import add_passages
 from marklight.engines.postgres.lexical.merge import living_passages, merge_key
 from marklight.engines.postgres.lexical.posting_blocks import decode_blocks
@@ -50,7 +50,7 @@ def rebuild(session: PostgresSession) -> None:
 def stored_passages(session: PostgresSession) -> Iterator[Passage]:
     """Yield the terms of all passages, those of a document one after another."""
     last = -1
-    shared: Mapping[str, list[str]] = {}
+    shared = NO_TERMS
     for row, document, record, *columns in session.each(
         f"SELECT c.row, c.document, t.record, {CHUNK} FROM chunks c"
         " JOIN documents d ON d.row = c.document JOIN contents t ON t.document = c.document"

@@ -1,0 +1,163 @@
+"""Language identification: the script of the letters, then naive Bayes over character trigrams (Cavnar and Trenkle 1994)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import NamedTuple
+
+SAMPLE_CHARACTERS = 1_200
+"""Characters of a document that are examined, in three parts: its beginning, middle and end."""
+MAX_CHARACTERS = 100_000
+"""Characters of a document in which code is searched, which bounds the time."""
+MIN_LETTERS = 40
+"""Letters of a document in Latin, Cyrillic or Arabic script below which nothing is decided."""
+MARGIN = 4.0
+"""Logarithm of the odds by which a language must be more probable than every other one."""
+CHARACTERS_PER_WORD = 2.0
+"""Characters of Chinese, Japanese or Korean that count as a word, where scripts are mixed."""
+
+LATIN = "ca cs da de en es fi fr hu id it nl no pl pt ro sv tr vi"
+CYRILLIC = "bg ru sr uk"
+ARABIC = "ar fa"
+"""Languages that are told apart by their trigrams."""
+
+_SCRIPTS = {
+    "ja": "\u3040-\u30ff",
+    "zh": "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff",
+    "ko": "\u1100-\u11ff\u3130-\u318f\uac00-\ud7af",
+    "th": "\u0e00-\u0e7f",
+    "lo": "\u0e80-\u0eff",
+    "km": "\u1780-\u17ff",
+    "my": "\u1000-\u109f",
+    "el": "\u0370-\u03ff\u1f00-\u1fff",
+    "he": "\u0590-\u05ff",
+    "hy": "\u0530-\u058f",
+    "ka": "\u10a0-\u10ff",
+    "hi": "\u0900-\u097f",
+    "bn": "\u0980-\u09ff",
+    "ta": "\u0b80-\u0bff",
+    "te": "\u0c00-\u0c7f",
+    "cyrillic": "\u0400-\u04ff",
+    "arabic": "\u0600-\u06ff",
+    "latin": "A-Za-z\u00aa-\u024f\u1e00-\u1eff",
+}
+"""Characters of each script, under the language that nearly all documents in it have; the last three have several."""
+CODES = frozenset((*list(_SCRIPTS)[:-3], *f"{LATIN} {CYRILLIC} {ARABIC} et lt".split()))
+"""Languages that have a stemmer or can be detected."""
+_RUN = re.compile("|".join(f"(?P<{name}>[{letters}]+)" for name, letters in _SCRIPTS.items()))
+_BY_CHARACTER = ("ja", "zh", "ko", "th", "lo", "km", "my")
+"""Scripts written without spaces, or nearly so."""
+_MIN_KANA = 0.05
+"""Share of kana among the characters of Japanese text; Chinese text quotes a few at most."""
+_CODE = re.compile(
+    r"^[ >]*(?P<fence>```+|~~~+).*?(?:^[ >]*(?P=fence)|\Z)|`[^`\n]*`|https?://\S+|<[^<>\n]*>|\]\([^()\s]*\)",
+    re.DOTALL | re.MULTILINE,
+)
+"""Code, tags and targets of links in Markdown."""
+
+
+class Profiles(NamedTuple):
+    """Trigrams of the languages of one script."""
+
+    trigrams: dict[str, dict[str, float]]
+    """By how many nats a trigram is less surprising in a language than an unseen one."""
+    unseen: dict[str, float]
+    """Surprisal of a trigram that the profile of a language does not contain."""
+
+
+def detect(text: str, min_letters: int = MIN_LETTERS) -> str:
+    """Return the language of a text as ISO 639-1 code; empty if the text is too short or it is not clear.
+
+    Code in Markdown is ignored. The time is bounded: of a long text, three parts are read.
+    """
+    words = _words(_sample(text))
+    script = _script(words)
+    if script not in ("latin", "cyrillic", "arabic"):
+        return script
+    odds = log_odds(words[script], script)
+    best = max(odds, key=lambda language: odds[language], default="")
+    letters = sum(map(len, words[script]))
+    return best if letters >= min_letters and odds[best] >= MARGIN else ""
+
+
+def log_odds(words: Iterable[str], script: str = "latin") -> dict[str, float]:
+    """Return for each language of a script the logarithm of its odds against the most probable other one."""
+    profiles = _profiles()[script]
+    counts: Counter[str] = Counter()
+    for word in words:
+        padded = f" {word.lower()} "
+        counts.update(padded[at : at + 3] for at in range(len(padded) - 2))
+    scores = dict.fromkeys(profiles.unseen, 0.0)
+    seen = 0
+    for trigram, count in counts.items():
+        if known := profiles.trigrams.get(trigram):  # a trigram in no profile says nothing
+            seen += count
+            for language, gain in known.items():
+                scores[language] += count * gain
+    scores = {
+        language: score - seen * profiles.unseen[language] for language, score in scores.items()
+    }
+    first, second = sorted(scores.values(), reverse=True)[:2]
+    return {
+        language: score - (second if score == first else first)
+        for language, score in scores.items()
+    }
+
+
+def normalize_code(value: object) -> str:
+    """Return the ISO 639-1 code in a frontmatter value such as `de-AT` or `pt_BR`; empty if there is none."""
+    code = re.split(r"[-_]", str(value).strip().lower())[0] if isinstance(value, str) else ""
+    return code if code in CODES else ""
+
+
+def _sample(text: str) -> str:
+    """Return three parts of a text without its code."""
+    prose = _CODE.sub(" ", text[:MAX_CHARACTERS])
+    if len(prose) <= SAMPLE_CHARACTERS:
+        return prose
+    part, middle = SAMPLE_CHARACTERS // 3, len(prose) // 2
+    return "\n".join((prose[:part], prose[middle : middle + part], prose[-part:]))
+
+
+def _words(text: str) -> dict[str, list[str]]:
+    """Return the words of a text by script."""
+    words: dict[str, list[str]] = {}
+    for run in _RUN.finditer(text):
+        words.setdefault(run.lastgroup or "", []).append(run[0])
+    return words
+
+
+def _script(words: Mapping[str, list[str]]) -> str:
+    """Return the script of most words, or the language where the script decides it; empty without letters."""
+    sizes = {
+        script: sum(map(len, runs)) / CHARACTERS_PER_WORD if script in _BY_CHARACTER else len(runs)
+        for script, runs in words.items()
+    }
+    kana, han = sizes.pop("ja", 0.0), sizes.pop("zh", 0.0)
+    if kana + han:
+        sizes["ja" if kana >= _MIN_KANA * (kana + han) else "zh"] = kana + han
+    return max(sizes, key=lambda script: sizes[script], default="")
+
+
+@cache
+def _profiles() -> Mapping[str, Profiles]:
+    """Return the profiles of each script. A line has a script, a language, and trigrams after their surprisal in tenths."""
+    from importlib.resources import files
+
+    data = files("marklight.text").joinpath("data", "language_profiles.txt").read_text("utf-8")
+    profiles: dict[str, Profiles] = {}
+    for line in data.splitlines():
+        if not line or line.startswith("#"):
+            continue
+        script, language, *groups = line.split("|")
+        own = profiles.setdefault(script, Profiles({}, {}))
+        values = [int(group.partition(":")[0]) / 10 for group in groups]
+        unseen = own.unseen[language] = values[-1] + 1.0
+        for value, group in zip(values, groups, strict=True):
+            trigrams = group.partition(":")[2]
+            for at in range(0, len(trigrams), 3):
+                own.trigrams.setdefault(trigrams[at : at + 3], {})[language] = unseen - value
+    return profiles
