@@ -37,6 +37,7 @@ def test_a_document_is_read_back_as_it_was_committed(engine: Engine) -> None:
         aliases=("Alias",),
         author="Ada",
         category="Notes",
+        language="fr",
         date="2026-01-31",
         metadata={"n": 1, "list": [1, {"x": None}], "text": "ü"},
         outline=(Heading(1, "Title", "title", (1, 9)),),

@@ -126,6 +126,7 @@ def test_a_committed_document_is_read_back_unchanged(engine: Engine) -> None:
         aliases=("Sign-in",),
         author="Ann",
         category="howto",
+        language="de",
         date="2026-01-31",
         metadata={"status": "draft", "nested": {"list": [1, 2.5, True, None, "ä"]}},
         blocks={"b1": 4},

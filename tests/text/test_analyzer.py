@@ -200,3 +200,60 @@ def test_any_text_has_valid_vocabulary_terms(text: str) -> None:
 )
 def test_trim_stop_words_removes_them_at_both_ends_of_a_query(text: str, about: str) -> None:
     assert trim_stop_words(text) == about
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("de", "Abhängigkeit Abhängigkeiten"),
+        ("fr", "donnée données"),
+        ("es", "dependencia dependencias"),
+        ("ru", "зависимость зависимостей зависимости"),
+        ("it", "funzione funzioni"),
+        ("pl", "plik pliki"),
+        ("sv", "bilar bilarna"),
+    ],
+)
+def test_inflections_of_other_languages_have_one_term(language: str, words: str) -> None:
+    assert len(set(analyze(words, language))) == 1
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "terms"),
+    [
+        ("de", "Die Datei ist nicht in dem Ordner", ["datei", "ordn"]),
+        ("fr", "l'utilisateur n'est pas dans la base", ["utilis", "bas"]),
+        ("ru", "что это и как это сделать", ["сдела"]),
+        ("ja", "FastAPI の dependencies", ["fastapi", "の", "depend"]),
+        ("vi", "không có", ["khong", "co"]),
+    ],
+)
+def test_stop_words_of_other_languages_are_dropped(
+    language: str, text: str, terms: list[str]
+) -> None:
+    assert analyze(text, language) == terms
+
+
+def test_accents_do_not_matter_in_any_language() -> None:
+    assert analyze("sécurité des données", "fr") == analyze("SECURITE des donnees", "fr")
+    assert analyze("Überprüfung", "de") == analyze("uberprufung", "de")
+
+
+def test_letters_that_are_no_accented_ones_are_kept() -> None:
+    assert analyze("мой", "bg") != analyze("мои", "bg")
+    assert analyze("ёлка") == analyze("елка")
+    assert analyze("مُعَلِّم") == analyze("معلم")
+
+
+def test_thai_text_is_found_by_any_part() -> None:
+    assert set(analyze("ค้นหา")) <= set(analyze("การค้นหาข้อความ"))
+
+
+def test_vowel_marks_of_indian_scripts_are_part_of_a_word() -> None:
+    assert len(analyze("हिन्दी", "hi")) == 1
+
+
+def test_a_query_has_the_terms_of_all_languages_without_its_own_stop_words() -> None:
+    assert query_terms("die Abhängigkeiten", languages=("de", "en")) == ["abhang", "abhangigkeiten"]
+    assert query_terms("die hard", languages=("en", "de")) == ["die", "hard"]
+    assert query_terms("was ist das", languages=("de", "en")) == ["was", "ist", "das"]

@@ -134,7 +134,7 @@ class Indexing(ABC):
 def passages_matching(engine: Engine, query: Query) -> list[str]:
     """Return the ids of the passages that match the query terms, best first."""
     with engine.snapshot() as snapshot:
-        terms = query_terms(query.text)
+        terms = query_terms(query.text, languages=query.languages)
         candidates = snapshot.lexical.search(terms, FIELD_BOOSTS, query.filters, EMBED_FIRST)
         return [candidate.chunk_id for candidate in candidates]
 

@@ -21,10 +21,13 @@ from marklight.ownership import Provenance
 from marklight.place import libraries_below
 from marklight.ports import Progress
 from marklight.report import Report
+from marklight.text.languages import CODES
 
 if TYPE_CHECKING:
     from marklight.library import Library
 
+MAX_LANGUAGES = 100
+"""Values of the key `language` that are read: frontmatter may use it for something else."""
 TEXT_IS_INDEXED = "All text is indexed and keyword search finds it; the next run embeds the rest"
 
 
@@ -167,6 +170,7 @@ def status(library: Library) -> dict[str, Any]:
         remarks = snapshot.status.remarks()
         documents = Counter(id.collection for id in snapshot.documents.files())
         incomplete = incomplete_notices(snapshot)
+        languages = snapshot.metadata.values("language", MAX_LANGUAGES)
     model_server, reranker_server = library.models.embedder_server, library.models.reranker_server
     reranker_problem = library.models.reranker_problem()
     watcher = library.watcher
@@ -179,6 +183,7 @@ def status(library: Library) -> dict[str, Any]:
         "pending": counts.pending,
         "failed": [{**_place(failure.document), "reason": failure.reason} for failure in failures],
         "remarks": [{**_place(id), "remark": remark} for id, remark in remarks],
+        "languages": {name: count for name, count in languages.items() if name in CODES},
         "generation": counts.generation,
         "model": library.settings["model.name"],
         **({"model_address": model_server.address} if model_server else {}),

@@ -30,6 +30,7 @@ from marklight.place import complete_commands
 from marklight.ports import Embedder, Progress, Reranker, Snapshot, Tools
 from marklight.search.context import OpenDocuments, levels, within_budget
 from marklight.search.pipeline import GONE, Pipeline
+from marklight.text.languages import query_languages
 
 if TYPE_CHECKING:
     from marklight.library import Library
@@ -188,6 +189,8 @@ def run(
     If a model server fails, keyword search alone answers.
     """
     query, pipeline = prepared.query, prepared.pipeline
+    languages = query_languages(query.text, snapshot.metadata.languages())
+    query = replace(query, languages=languages)
     counts = snapshot.status.counts(library.models.fingerprint()[0])
     embedder, notices = choose_embedder(
         query, snapshot, prepared.embedder, library.models.embedder_named, rest

@@ -156,7 +156,7 @@ class QueryTerms:
     """
 
     def __init__(self, query: Query) -> None:
-        self._text = query.text
+        self._text, self._languages = query.text, query.languages
         self._possible: dict[str, frozenset[str]] = {}
 
     def mergeable(self, worse: Hit, better: Hit) -> bool:
@@ -169,7 +169,8 @@ class QueryTerms:
 
     def occur(self, terms: frozenset[str], hit: Hit) -> bool:
         """Return True if any of these terms occurs in a passage."""
-        return not terms.isdisjoint(query_terms(_searched_text(hit.chunk)))
+        text = _searched_text(hit.chunk)
+        return not terms.isdisjoint(query_terms(text, languages=self._languages))
 
     def missing(self, hits: Iterable[Hit]) -> frozenset[str]:
         """Return the query terms that none of the passages has."""
@@ -189,7 +190,7 @@ class QueryTerms:
 
     @cached_property
     def _prefixes(self) -> dict[str, list[str]]:
-        terms = dict.fromkeys(query_terms(self._text))
+        terms = dict.fromkeys(query_terms(self._text, languages=self._languages))
         return {
             term: surface_prefixes(term[:-1] if term[-1] in VARIABLE_ENDINGS else term)
             for term in terms

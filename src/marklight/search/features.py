@@ -13,10 +13,11 @@ from marklight.answer import Hits, Query
 from marklight.model import Chunk
 from marklight.ports import FULL_COVERAGE, TermCoverage, Tools
 from marklight.text import (
-    analyze,
+    ENGLISH,
     contains_sequence,
     has_words,
     matches_phrases,
+    query_analyses,
     query_terms,
     trim_stop_words,
 )
@@ -118,9 +119,14 @@ def passage_features(
     coverage = _best_spelling(by_spelling.values())
     owners = {chunk.document for chunk in chunks.values()} if lexical else ()
     degrees = tools.snapshot.links.degrees(list(owners), MAX_DEGREE)
-    length_factor = min(term_count(query.text), MAX_QUERY_LENGTH) ** LENGTH_EXPONENT
-    term_sets = {terms for text in by_spelling for terms in _term_sets(text)}
-    phrases = [exact_phrase(text, chunks, covered) for text, covered in by_spelling.items()]
+    length_factor = (
+        min(term_count(query.text, query.languages), MAX_QUERY_LENGTH) ** LENGTH_EXPONENT
+    )
+    term_sets = {terms for text in by_spelling for terms in _term_sets(text, query.languages)}
+    phrases = [
+        exact_phrase(text, chunks, covered, query.languages)
+        for text, covered in by_spelling.items()
+    ]
     features, unembedded = {}, unembedded_candidates(lists, query)
     for id, chunk in chunks.items():
         own, cosine = coverage.get(id, NO_COVERAGE), cosines.get(id, farthest)
@@ -161,7 +167,8 @@ def query_features(
     cosines = [one.cosine for one in nearest] or [0.0]
     coverage = [max(one.coverage, _path_evidence(one.path)) for one in (*nearest, *lexical)]
     is_phrase_match = any(one.exact_phrase for one in (*nearest, *lexical))
-    length = 1 if is_phrase_match else min(term_count(query.text), MAX_QUERY_LENGTH)
+    terms = term_count(query.text, query.languages)
+    length = 1 if is_phrase_match else min(terms, MAX_QUERY_LENGTH)
     return QueryFeatures(
         best_cosine=cosines[0],
         top5_cosine=fmean(cosines[:5]),
@@ -207,9 +214,11 @@ def is_non_latin(query: Query) -> bool:
     return 2 * len(_NON_LATIN.findall(text)) > sum(map(str.isalpha, text))
 
 
-def term_count(text: str) -> int:
+def term_count(text: str, languages: Sequence[str] = (ENGLISH,)) -> int:
     """Return the number of query terms; `PostgreSQL` counts once, though its parts are searched too."""
-    return 1 if len(set(analyze(text))) == 1 else len(set(query_terms(text)))
+    own = languages[:1]  # other languages make other terms of the same words
+    names = set(query_analyses(text, own)[0])
+    return 1 if len(names) == 1 else len(set(query_terms(text, languages=own)))
 
 
 def term_coverage(
@@ -220,7 +229,9 @@ def term_coverage(
     A passage with an expansion term counts by the similarity of the two terms. For single words that
     occur nowhere, expansion found the right answer in 1 of 7 cases, although scores said 9 of 10.
     """
-    by_spelling = {text: _coverage(text, tools, chunks) for text in query.spellings}
+    by_spelling = {
+        text: _coverage(text, tools, chunks, query.languages) for text in query.spellings
+    }
     if any(by_spelling.values()) or not query.expanded_with:
         return by_spelling
     expanded = (
@@ -234,16 +245,19 @@ def term_coverage(
 
 
 def exact_phrase(
-    text: str, chunks: Mapping[str, Chunk], coverage: Mapping[str, TermCoverage]
+    text: str,
+    chunks: Mapping[str, Chunk],
+    coverage: Mapping[str, TermCoverage],
+    languages: Sequence[str] = (ENGLISH,),
 ) -> Mapping[str, float]:
     """Return the passages that contain the query as typed: a single term, or several words in a row.
 
     Of `when is the pen test` the subject is matched. Several words count less the more documents contain
     them; a text typed without blanks, such as a version, a date or an address, must occur as a whole word.
     """
-    if term_count(text) == 1:
+    if term_count(text, languages) == 1:
         return {id: own.anywhere for id, own in coverage.items()}
-    text = trim_stop_words(text)
+    text = trim_stop_words(text, languages[0])
     word_count = len(text.split())
     if word_count > MAX_PHRASE_WORDS:
         return {}
@@ -264,13 +278,17 @@ def _fields(chunk: Chunk) -> tuple[str, ...]:
     return (chunk.text, chunk.title, *chunk.headings, *chunk.merged)
 
 
-def _coverage(text: str, tools: Tools, chunks: Sequence[str]) -> Mapping[str, TermCoverage]:
-    """Return the coverage by compound names or by their parts, whichever is higher."""
-    names, parts = analyze(text), query_terms(text)
-    by_parts = tools.snapshot.lexical.term_coverage(parts, chunks)
-    if not names or len(names) == len(parts):
-        return by_parts
-    return _higher(by_parts, tools.snapshot.lexical.term_coverage(names, chunks))
+def _coverage(
+    text: str, tools: Tools, chunks: Sequence[str], languages: Sequence[str] = (ENGLISH,)
+) -> Mapping[str, TermCoverage]:
+    """Return the coverage by compound names or by their parts, by the rules of the language for which it is highest."""
+    own, *others = query_analyses(text, languages)
+    parts = query_terms(text, languages=languages[:1])
+    best = tools.snapshot.lexical.term_coverage(parts, chunks)
+    for names in ([] if not own or len(own) == len(parts) else own, *others):
+        if names:
+            best = _higher(best, tools.snapshot.lexical.term_coverage(names, chunks))
+    return best
 
 
 def _best_spelling(by_spelling: Iterable[Mapping[str, TermCoverage]]) -> Mapping[str, TermCoverage]:
@@ -289,9 +307,10 @@ def _higher(
     }
 
 
-def _term_sets(text: str) -> set[frozenset[str]]:
+def _term_sets(text: str, languages: Sequence[str]) -> set[frozenset[str]]:
     """Return the terms of a query with compound names whole, and with their parts."""
-    return {frozenset(analyze(text)), frozenset(query_terms(text))} - {frozenset()}
+    analyses = map(frozenset, query_analyses(text, languages))
+    return {*analyses, frozenset(query_terms(text, languages=languages[:1]))} - {frozenset()}
 
 
 def _path_coverage(path: str, term_sets: Iterable[frozenset[str]]) -> float:

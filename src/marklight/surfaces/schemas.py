@@ -228,6 +228,9 @@ STATUS = object_of(
         "remarks": _list(
             object_of({**PLACE, "remark": TEXT}), "Documents that were indexed with a remark."
         ),
+        "languages": _of(
+            "object", "Documents by language (ISO 639-1).", additionalProperties=INTEGER
+        ),
         "generation": INTEGER,
         "model": TEXT,
         "model_problem": TEXT,

@@ -29,6 +29,9 @@ STEMMERS = {
 }
 """Snowball stemmers of languages other than English. Words of other languages are indexed as written."""
 
+_LATIN = frozenset((*STEMMERS, ENGLISH, "vi")).difference("ar el fa hi hy ru sr ta".split())
+"""Languages in Latin script."""
+
 MAX_WORD = 64
 """Characters of the longest word that is indexed. Longer runs are hashes or encoded data: nobody types
 them, and they bloat the index. Hand-set; not measured."""
@@ -139,8 +142,8 @@ def identifier_parts(text: str) -> list[str]:
 def query_terms(text: str, *respelled: str, languages: Sequence[str] = (ENGLISH,)) -> list[str]:
     """Return the terms of a query with those of its identifiers' parts; never empty, as a query of stop words keeps them.
 
-    `languages` are that of the query, whose stop words are dropped, and those of the documents, by each of which the
-    other words are stemmed. Other spellings of the query add the terms that are new.
+    `languages` are that of the query, then those of the documents. Words are stemmed by the rules of each; stop words
+    of the query's language are dropped in all. Other spellings of the query add the terms that are new.
     """
     first, *others = query_analyses(text, languages)
     terms = first + identifier_parts(text)
@@ -265,11 +268,18 @@ def _our_pattern() -> re.Pattern[str]:
 def _term(language: str, stops: str, token: str) -> str:
     """Return the term of a token; empty for stop words, also with a contraction: `what's` is `what is`."""
     word = strip_marks(token).replace("’", "'")
-    dropped = stop_words(stops)
-    if not word or len(word) > MAX_WORD or word in dropped:
+    if language not in _LATIN and word.isascii():
+        language = ENGLISH  # as nearly all Latin words in texts of other scripts
+    if (
+        not word
+        or len(word) > MAX_WORD
+        or word in stop_words(language)
+        or word in stop_words(stops)
+    ):
         return ""
     if language == ENGLISH:
-        return "" if _CONTRACTED.sub("", word) in dropped else _stem("english", base_form(word))
+        contracted = _CONTRACTED.sub("", word) in stop_words()
+        return "" if contracted else _stem("english", base_form(word))
     return _stem(STEMMERS[language], word) if language in STEMMERS else word
 
 
@@ -296,7 +306,7 @@ def _analyzed_parts(word: str) -> tuple[str, ...]:
 
 @cache
 def _cache(language: str, stops: str) -> _Cache[str]:
-    """Return the memo of terms by token in one language, without the stop words of another or the same."""
+    """Return the memo of terms by token in one language, without its stop words and those of the query's language."""
     return _Cache(partial(_term, language or ENGLISH, stops or ENGLISH))
 
 
@@ -309,10 +319,16 @@ def stop_words(language: str = ENGLISH) -> frozenset[str]:
     """Return words too frequent to distinguish passages, folded; a query of nothing else keeps them."""
     if language == ENGLISH:
         return frozenset(word for line in _lines("stop_words.txt") for word in line.split())
-    lines = (line.partition(": ") for line in _lines("foreign_stop_words.txt"))
-    return frozenset(
-        fold(word) for code, _, text in lines if code == language for word in text.split()
-    )
+    return _foreign_stop_words().get(language, frozenset())
+
+
+@cache
+def _foreign_stop_words() -> dict[str, frozenset[str]]:
+    words: dict[str, set[str]] = {}
+    for line in _lines("foreign_stop_words.txt"):
+        language, _, text = line.partition(": ")
+        words.setdefault(language, set()).update(map(fold, text.split()))
+    return {language: frozenset(own) for language, own in words.items()}
 
 
 @cache

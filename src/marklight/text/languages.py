@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
+
+from marklight.text.analyzer import ENGLISH, fold, stop_words
 
 SAMPLE_CHARACTERS = 1_200
 """Characters of a document that are examined, in three parts: its beginning, middle and end."""
@@ -16,6 +18,11 @@ MIN_LETTERS = 40
 """Letters of a document in Latin, Cyrillic or Arabic script below which nothing is decided."""
 MARGIN = 4.0
 """Logarithm of the odds by which a language must be more probable than every other one."""
+FOREIGN_MARGIN = 8.0
+"""The same for a query in a language that no document has. Of 1,580 English queries of nine sets 1.5 % are taken
+for foreign ones (4 % of bare noun phrases), of 345 in four languages 96 % are recognised."""
+STOP_WORD_GAIN = 3.0
+"""Added for each word that is a stop word of the language; 2 and 4 decide the same queries but for three of 345."""
 CHARACTERS_PER_WORD = 2.0
 """Characters of Chinese, Japanese or Korean that count as a word, where scripts are mixed."""
 
@@ -83,7 +90,41 @@ def detect(text: str, min_letters: int = MIN_LETTERS) -> str:
     return best if letters >= min_letters and odds[best] >= MARGIN else ""
 
 
-def log_odds(words: Iterable[str], script: str = "latin") -> dict[str, float]:
+def query_languages(text: str, of_documents: Sequence[str]) -> tuple[str, ...]:
+    """Return the language of a query, then those of the documents; English is that of documents of unknown language.
+
+    A query is in a language of the documents unless another one is far more probable.
+    """
+    known = [language for language in of_documents if language in CODES]
+    library = tuple(dict.fromkeys((*known, ENGLISH)))
+    own = _query_language(text, library)
+    return tuple(dict.fromkeys((own, *library)))
+
+
+def _query_language(text: str, library: Sequence[str]) -> str:
+    words = _words(_sample(text))
+    script = _script(words)
+    if script not in ("latin", "cyrillic", "arabic"):
+        return script or ENGLISH
+    if script == "latin" and tuple(library) == (ENGLISH,) and _is_clearly_english(words[script]):
+        return ENGLISH  # as most queries: no profile is read
+    odds = log_odds(words[script], script)
+    best = max(odds, key=lambda language: odds[language])
+    likely = max(
+        (language for language in library if language in odds),
+        key=lambda language: odds[language],
+        default=best,
+    )
+    return likely if odds[likely] > -FOREIGN_MARGIN else best
+
+
+def _is_clearly_english(words: Sequence[str]) -> bool:
+    """Return true if a text has a stop word of English that is none of another language."""
+    english = stop_words().intersection(map(fold, words))
+    return bool(english.difference(*map(stop_words, LATIN.replace(ENGLISH, "").split())))
+
+
+def log_odds(words: Sequence[str], script: str = "latin") -> dict[str, float]:
     """Return for each language of a script the logarithm of its odds against the most probable other one."""
     profiles = _profiles()[script]
     counts: Counter[str] = Counter()
@@ -97,9 +138,11 @@ def log_odds(words: Iterable[str], script: str = "latin") -> dict[str, float]:
             seen += count
             for language, gain in known.items():
                 scores[language] += count * gain
-    scores = {
-        language: score - seen * profiles.unseen[language] for language, score in scores.items()
-    }
+    folded = [fold(word) for word in words]
+    for language in scores:
+        scores[language] -= seen * profiles.unseen[language]
+        stops = stop_words(language)
+        scores[language] += STOP_WORD_GAIN * sum(word in stops for word in folded)
     first, second = sorted(scores.values(), reverse=True)[:2]
     return {
         language: score - (second if score == first else first)

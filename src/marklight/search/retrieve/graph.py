@@ -65,7 +65,7 @@ class Graph:
 
     def _seeds(self, query: Query, tools: Tools) -> Scores:
         """Return the documents of the best keyword hits, scored 0 to 1, and those that the query names."""
-        terms = query_terms(*query.spellings)
+        terms = query_terms(*query.spellings, languages=query.languages)
         hits = (
             tools.snapshot.lexical.search(terms, FIELD_BOOSTS, query.filters, self.seeds)
             if terms
@@ -153,7 +153,7 @@ def _passages(
 def _best_by_terms(
     documents: Sequence[DocumentId], query: Query, tools: Tools
 ) -> dict[DocumentId, str]:
-    terms = query_terms(*query.spellings)
+    terms = query_terms(*query.spellings, languages=query.languages)
     limit = PASSAGES_PER_DOCUMENT * len(documents)
     best = tools.snapshot.lexical.search(terms, FIELD_BOOSTS, query.filters, limit)
     owners = tools.snapshot.documents.owners([passage.chunk_id for passage in best])

@@ -22,7 +22,7 @@ class Keyword:
     """Minimum number of candidates to fetch, so that the lists to fuse overlap."""
 
     def __call__(self, query: Query, tools: Tools) -> Hits:
-        terms = query_terms(*query.spellings)
+        terms = query_terms(*query.spellings, languages=query.languages)
         if not terms:
             return ()
         limit = query.candidate_count(self.candidates_per_result, self.min_candidates)

@@ -12,7 +12,15 @@ from typing import Annotated, NamedTuple
 from marklight.answer import Filters, Mode, Query
 from marklight.ports import FULL_COVERAGE, Snapshot, Tools
 from marklight.settings import Within
-from marklight.text import MAX_QUERY_TERMS, analyze, fold, has_cjk, stop_words
+from marklight.text import (
+    ENGLISH,
+    MAX_QUERY_TERMS,
+    analyze,
+    fold,
+    has_cjk,
+    query_analyses,
+    stop_words,
+)
 
 MIN_COMPOUND, MAX_COMPOUND = 3, 30
 """Letters of a word that is split. Hand-set; not measured."""
@@ -48,9 +56,13 @@ class Spelling:
     def __call__(self, query: Query, tools: Tools) -> Query:
         if query.mode not in (Mode.HYBRID, Mode.KEYWORD) or not self.max_words:
             return query
+        documents = (ENGLISH, *tools.snapshot.metadata.languages())
+        if query.languages[0] not in documents:
+            return query  # words of another language are no misspellings of those of the library
         typed = _query_words(query.text)
         compounds = _join_compounds(query.text, typed)
-        indexed = _in_index((word.folded for word in (*typed, *compounds)), tools.snapshot)
+        words = (word.folded for word in (*typed, *compounds))
+        indexed = _in_index(words, tools.snapshot, query.languages)
         corrections = {
             compound: compound.folded
             for compound in _non_overlapping(word for word in compounds if word.folded in indexed)
@@ -62,7 +74,9 @@ class Spelling:
         for word in missing[len(corrections) :][: self.max_words]:
             if split := split_compound(word.folded, tools.snapshot):
                 corrections[word] = split
-            elif word.is_plain and (suggestion := suggest(word.folded, tools.snapshot)):
+            elif word.is_plain and (
+                suggestion := suggest(word.folded, tools.snapshot, query.languages)
+            ):
                 tools.notify(f'No passage contains "{word.text}". Did you mean "{suggestion}"?')
         return _corrected(query, corrections)
 
@@ -141,11 +155,14 @@ def _non_overlapping(words: Iterable[QueryWord]) -> list[QueryWord]:
     return kept
 
 
-def _in_index(words: Iterable[str], snapshot: Snapshot) -> set[str]:
-    """Return the words whose terms all occur in the index; stop words always do."""
-    terms = {word: set(analyze(word)) for word in words}
-    indexed = snapshot.lexical.existing_terms(list(set().union(*terms.values())))
-    return {word for word, own in terms.items() if own <= indexed}
+def _in_index(
+    words: Iterable[str], snapshot: Snapshot, languages: Sequence[str] = (ENGLISH,)
+) -> set[str]:
+    """Return the words whose terms, by the rules of any of the languages, all occur in the index; stop words always do."""
+    terms = {word: [set(each) for each in query_analyses(word, languages)] for word in words}
+    every = set[str]().union(*(own for analyses in terms.values() for own in analyses))
+    indexed = snapshot.lexical.existing_terms(list(every))
+    return {word for word, analyses in terms.items() if any(own <= indexed for own in analyses)}
 
 
 def _occurs_as_typed(compound: QueryWord, snapshot: Snapshot) -> bool:
@@ -207,7 +224,7 @@ def _passage_texts(ids: Sequence[str], snapshot: Snapshot) -> Iterator[str]:
         yield "\n\n".join((chunk.title, *chunk.headings, *chunk.merged, chunk.text))
 
 
-def suggest(word: str, snapshot: Snapshot) -> str:
+def suggest(word: str, snapshot: Snapshot, languages: Sequence[str] = (ENGLISH,)) -> str:
     """Return the most frequent indexed word within one edit of a typo, or two if it is long; empty if there is none.
 
     Edits are generated and looked up, as comparing with all words of a library (up to 200,000) is slow.
@@ -227,7 +244,7 @@ def suggest(word: str, snapshot: Snapshot) -> str:
             if _is_subsequence(word, term)
         }
     # Terms are counted in whole documents, and some of their text may be in no passage.
-    indexed = _in_index(counts, snapshot)
+    indexed = _in_index(counts, snapshot, languages)
     return min(indexed, key=lambda term: (-counts[term], term), default="")
 
 
