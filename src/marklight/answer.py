@@ -335,12 +335,7 @@ class Answer:
     def to_dict(self) -> dict[str, Any]:
         """Return the answer for JSON, the same on every surface."""
         return {
-            "query": {
-                "text": self.query.raw_text or self.query.text,
-                "kind": self.query.kind,
-                "expanded_with": [*self.query.corrected_terms, *self.query.expanded_with],
-                "filters": self.query.filters.to_dict(),
-            },
+            "query": query_dict(self.query),
             "results": [self._result(rank, hit) for rank, hit in enumerate(self.hits, 1)],
             "abstained": self.abstained,
             "nearest": [self._result(rank, hit) for rank, hit in enumerate(self.nearest, 1)],
@@ -350,13 +345,7 @@ class Answer:
                 {"stage": step.stage, "count": step.count, "ms": round(step.ms, 3)}
                 for step in (self.steps if self.explain else ())
             ],
-            "index": {
-                "documents": self.index.documents,
-                "chunks": self.index.chunks,
-                "embedded": self.index.embedded,
-                "pending": self.index.pending,
-                "generation": self.index.generation,
-            },
+            "index": index_dict(self.index),
             "notices": list(self.notices),
             "took_ms": round(self.took_ms, 1),
             **({"commits": self.commits.to_dict()} if self.commits else {}),
@@ -398,6 +387,27 @@ class Answer:
             "similar": [each.to_dict() for each in hit.similar],
             "why": [entry.to_dict() for entry in (hit.why if self.explain else ())],
         }
+
+
+def query_dict(query: Query) -> dict[str, Any]:
+    """Return a query for JSON: as typed, and how it was understood."""
+    return {
+        "text": query.raw_text or query.text,
+        "kind": query.kind,
+        "expanded_with": [*query.corrected_terms, *query.expanded_with],
+        "filters": query.filters.to_dict(),
+    }
+
+
+def index_dict(index: Counts) -> dict[str, int]:
+    """Return the counts of the index for JSON."""
+    return {
+        "documents": index.documents,
+        "chunks": index.chunks,
+        "embedded": index.embedded,
+        "pending": index.pending,
+        "generation": index.generation,
+    }
 
 
 def iso_time(time_ns: int) -> str:

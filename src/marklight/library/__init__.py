@@ -6,12 +6,10 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from marklight import engines, ownership
 from marklight.answer import Answer
-from marklight.errors import UsageError
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.ingest.recipe import Chunker
@@ -32,8 +30,10 @@ from marklight.settings import Settings
 if TYPE_CHECKING:
     from marklight.engines import ServerSettings
     from marklight.ingest.history.repository import Repository
+    from marklight.library.listing import ListFlags
     from marklight.library.shared_index import SharedIndex
     from marklight.library.watching import Watcher
+    from marklight.listing import Listing
     from marklight.report import (
         Commits,
         DocumentList,
@@ -183,19 +183,9 @@ class Library:
         self, given: Mapping[str, Any] | None, assignments: Sequence[str] = ()
     ) -> Settings:
         """Return the settings with some of the table `search` changed for one call."""
-        given = given or {}
         if not given and not assignments:
             return self.settings
-        if not isinstance(given, Mapping):
-            raise UsageError(f"The settings must be a table, not {given!r}")
-        from marklight.toml_values import tables
-
-        changed = tables(given)
-        if others := set(changed) - {"search"}:
-            raise UsageError(
-                f"A single search cannot change {', '.join(sorted(map(str, others)))}",
-                "Open a library with these settings",
-            )
+        changed = configuration.search_settings(given or {})
         written = (*self._assignments, *assignments)
         return configuration.read_settings(self.place.folder, written, self._given, changed)
 
@@ -234,12 +224,7 @@ class Library:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # Operations
@@ -254,6 +239,20 @@ class Library:
     ) -> Answer:
         """Find passages; the index is brought up to date first unless `refresh` is false."""
         return search_documents(self, SearchRequest(text=text, **flags), progress, check_cancelled)
+
+    def list_documents(
+        self,
+        text: str = "",
+        *,
+        progress: Progress = no_progress,
+        check_cancelled: Callable[[], None] = never_cancelled,
+        **flags: Unpack[ListFlags],
+    ) -> Listing:
+        """Return all documents that match a query, counted and sorted; without a query, all that match the filters."""
+        from marklight.library import listing
+
+        request = listing.ListRequest.of(text, flags)
+        return listing.list_documents(self, request, progress, check_cancelled)
 
     def commits(
         self,

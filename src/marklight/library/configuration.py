@@ -17,7 +17,7 @@ from marklight.engines import (
     QueueSettings,
     ServerSettings,
 )
-from marklight.errors import SettingsError
+from marklight.errors import SettingsError, UsageError
 from marklight.ingest.discover import Discover
 from marklight.ingest.recipe import Chunker
 from marklight.models.record import is_remote
@@ -276,6 +276,21 @@ SCHEMA: Schema = {
     "search": Search,
     **{f"search.{stage_name(stage)}": stage for stage in STAGES},
 }
+
+
+def search_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings for one call as nested tables; raise UsageError unless all are of the table `search`."""
+    if not isinstance(given, Mapping):
+        raise UsageError(f"The settings must be a table, not {given!r}")
+    from marklight.toml_values import tables
+
+    changed = tables(given)
+    if others := set(changed) - {"search"}:
+        raise UsageError(
+            f"A single search cannot change {', '.join(sorted(map(str, others)))}",
+            "Open a library with these settings",
+        )
+    return changed
 
 
 def read_settings(

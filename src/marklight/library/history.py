@@ -307,7 +307,7 @@ def _search(
             watcher.wake()  # it embeds what there was no time for
     notices += index.notices()
     with library.threads.search_slot() as alone, library.commits_engine.snapshot() as snapshot:
-        answer = run(library, prepared, snapshot, alone=alone)
+        answer = run(library, prepared, snapshot, prepared.search, alone=alone)
         known = index.commits(snapshot, [hit.chunk.document for hit in answer.passages])
         modified = snapshot.documents.modified_times(known)
     notices += [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from marklight.answer import Answer, Mode, Query
 from marklight.errors import HistoryError, ModelServerError, NotFound
@@ -34,6 +34,9 @@ from marklight.text.languages import query_languages
 
 if TYPE_CHECKING:
     from marklight.library import Library
+    from marklight.listing import Listing
+
+Result = TypeVar("Result", "Answer", "Listing")
 
 DEPTH_STEP, MAX_DEPTH = 4, 16
 """Factor by which each deeper search multiplies the number of candidates, and its maximum."""
@@ -53,6 +56,10 @@ class PreparedSearch:
     reranker: Reranker | None
     check_cancelled: Callable[[], None]
     started: float
+
+    def search(self, query: Query, tools: Tools) -> Answer:
+        """Run the pipeline, with more candidates while duplicates and deleted files leave too few results."""
+        return search_deep_enough(self.pipeline, query, tools)
 
     @property
     def took_ms(self) -> float:
@@ -98,7 +105,7 @@ def search(
             complete_commands(notice, library.place.folder)
             for notice in (
                 *library.notices(settings),
-                *_not_repeated(fresh.notices, answer.notices),
+                *not_repeated(fresh.notices, answer.notices),
                 *answer.notices,
                 *prepared.first_use_notices(library),
                 *library.engine.take_notices(),
@@ -146,7 +153,15 @@ def _search_documents(
             return False
 
         with library.threads.search_slot() as alone, library.engine.snapshot() as snapshot:
-            answer = run(library, prepared, snapshot, alone=alone, exists=exists, rest=rest)
+            answer = run(
+                library,
+                prepared,
+                snapshot,
+                prepared.search,
+                alone=alone,
+                exists=exists,
+                rest=rest,
+            )
             damaged.append(_damaged_documents(answer, snapshot))
             if damaged[-1]:
                 answer = _without(answer, damaged[-1], DAMAGED)
@@ -179,18 +194,18 @@ def run(
     library: Library,
     prepared: PreparedSearch,
     snapshot: Snapshot,
+    execute: Callable[[Query, Tools], Result],
     *,
     alone: bool,
     exists: Callable[[DocumentId], bool] = lambda _: True,
     rest: str = RUN_INDEX,
-) -> Answer:
-    """Run the pipeline on a snapshot of an index; `alone` is true if no other search runs.
+) -> Result:
+    """Execute a query on a snapshot of an index; `alone` is true if no other search runs.
 
     If a model server fails, keyword search alone answers.
     """
-    query, pipeline = prepared.query, prepared.pipeline
-    languages = query_languages(query.text, snapshot.metadata.languages())
-    query = replace(query, languages=languages)
+    languages = query_languages(prepared.query.text, snapshot.metadata.languages())
+    query = replace(prepared.query, languages=languages)
     counts = snapshot.status.counts(library.models.fingerprint()[0])
     embedder, notices = choose_embedder(
         query, snapshot, prepared.embedder, library.models.embedder_named, rest
@@ -207,17 +222,17 @@ def run(
     if alone and counts.chunks >= PARALLEL_PASSAGES:
         tools = replace(tools, run_parallel=library.threads.run_parallel)
     try:
-        answer = _deep_enough(pipeline, query, tools)
+        answer = execute(query, tools)
     except ModelServerError as error:
         if query.mode is Mode.SEMANTIC:
             raise
         notices.append(f"Answered by keyword search alone: {error}")
-        answer = _deep_enough(pipeline, query, replace(tools, embedder=None))
+        answer = execute(query, replace(tools, embedder=None))
     # A deeper search repeats the notices of the first one.
     return replace(answer, index=counts, notices=list(dict.fromkeys(notices)))
 
 
-def _deep_enough(pipeline: Pipeline, query: Query, tools: Tools) -> Answer:
+def search_deep_enough(pipeline: Pipeline, query: Query, tools: Tools) -> Answer:
     """Search with more candidates while duplicates and deleted files leave too few results."""
     answer = pipeline(query, tools)
     while _is_crowded(answer) and query.depth_factor < MAX_DEPTH:
@@ -286,7 +301,7 @@ def _without(answer: Answer, documents: set[DocumentId], reason: str) -> Answer:
     return replace(answer, hits=hits, nearest=nearest, abstained=abstained)
 
 
-def _not_repeated(notices: Iterable[str], others: Iterable[str]) -> list[str]:
+def not_repeated(notices: Iterable[str], others: Iterable[str]) -> list[str]:
     """Return the notices whose reason is not among the others: one failure is reported once."""
     reasons = {_reason(notice) for notice in others}
     return [notice for notice in notices if _reason(notice) not in reasons]

@@ -1,0 +1,164 @@
+"""List documents: all that contain every word of a query, and those that search finds without them.
+
+A document matches if each word of the query occurs in some of its passages, as keyword search finds it: stemmed, in the
+text, title, headings or frontmatter; only passages that match the filters count. Other documents match if search
+gives one of their passages a score of at least the confidence threshold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+
+from marklight.answer import Hit, Hits, Mode, Query
+from marklight.listing import ListedDocument, Listing, Sort
+from marklight.model import DocumentId
+from marklight.ports import DocumentMatch, Tools
+from marklight.search.features import filters_cover_query
+from marklight.search.filters import describe_filters, empty_filters
+from marklight.search.pipeline import Pipeline
+from marklight.search.refine.confidence import Confidence
+from marklight.text import MAX_QUERY_TERMS, analyze, code_terms, identifier_parts, query_terms
+
+RANKED = 100
+"""Results of the search that gives documents their scores; documents beyond follow by number of passages."""
+
+_WORD = re.compile(r"\w+")
+
+Matches = Mapping[DocumentId, DocumentMatch]
+
+
+def list_documents(
+    pipeline: Pipeline, query: Query, tools: Tools, sort: Sort | None, page: int, limit: int | None
+) -> Listing:
+    """Return one page of the documents that match a query; without words, of those that match its filters."""
+    has_words = bool(query.text.strip())
+    hits: Hits = ()
+    confident: Hits = ()
+    threshold = 0.0
+    if has_words:
+        query, hits, confident, threshold = _ranked(pipeline, query, tools)
+    matches = {**_with_words(query, tools)}
+    by_meaning: dict[DocumentId, list[Hit]] = {}
+    for hit in confident:
+        if hit.chunk.document not in matches and hit.score >= threshold:
+            by_meaning.setdefault(hit.chunk.document, []).append(hit)
+    for id, own in by_meaning.items():
+        matches[id] = DocumentMatch(len(own), own[0].chunk.id)
+    matches = {id: match for id, match in matches.items() if tools.exists(id)}
+    best: dict[DocumentId, Hit] = {}
+    for hit in hits:  # best first
+        best.setdefault(hit.chunk.document, hit)
+    sort = sort or (Sort.RELEVANCE if has_words else Sort.PATH)
+    dates = tools.snapshot.documents.dates(matches) if sort is Sort.DATE else {}
+
+    def order(id: DocumentId) -> tuple[float, int, DocumentId]:
+        if sort is Sort.DATE:
+            return -dates[id], 0, id
+        if sort is Sort.PATH or not has_words:
+            return 0.0, 0, id
+        return -best[id].score if id in best else 1.0, -matches[id].passages, id
+
+    ids = sorted(matches, key=order)
+    shown = ids[(page - 1) * limit : page * limit] if limit else ids if page == 1 else []
+    return Listing(
+        query=query,
+        documents=_listed(shown, matches, best, by_meaning, tools),
+        total=len(ids),
+        passages=sum(match.passages for match in matches.values()),
+        sort=sort,
+        page=page,
+        limit=limit,
+        abstained=None if ids else _empty_reason(query, tools),
+    )
+
+
+def term_groups(text: str, mode: Mode) -> list[list[str]]:
+    """Return the terms that a document must have, a group of alternatives for each word.
+
+    Of a compound identifier the parts are required: the document may write it another way.
+    """
+    words = _WORD.findall(text)
+    if mode is Mode.CODE:
+        terms = code_terms(text)
+        compound = {own[0] for word in words if len(own := code_terms(word)) > 1}
+    else:
+        terms = query_terms(text)
+        compound = {term for word in words if identifier_parts(word) for term in analyze(word)}
+    required = (term for term in dict.fromkeys(terms) if term not in compound)
+    return [[term] for term in islice(required, MAX_QUERY_TERMS)]
+
+
+def _ranked(pipeline: Pipeline, query: Query, tools: Tools) -> tuple[Query, Hits, Hits, float]:
+    """Return the query as rewritten, all ranked hits, those that search would show, and the threshold of a score."""
+    names = list(pipeline.refine)
+    at = names.index("confidence") if "confidence" in names else len(names)
+    ranking = replace(pipeline, refine={name: pipeline.refine[name] for name in names[:at]})
+    answer = ranking(replace(query, limit=RANKED), tools)
+    confidence = pipeline.refine.get("confidence")
+    threshold = query.min_confidence
+    if not isinstance(confidence, Confidence):
+        return answer.query, answer.hits, answer.hits, threshold or 0.0
+    confident = confidence(answer.query, answer.hits, tools) if answer.hits else ()
+    return (
+        answer.query,
+        answer.hits,
+        confident,
+        confidence.threshold if threshold is None else threshold,
+    )
+
+
+def _with_words(query: Query, tools: Tools) -> Matches:
+    """Return the documents that contain all words of the query, as typed or as corrected."""
+    metadata = tools.snapshot.metadata
+    if not query_terms(query.text) or filters_cover_query(query):
+        return metadata.documents_with_terms([], "whole", query.filters)
+    if query.mode is Mode.SEMANTIC:
+        return {}
+    field = "code" if query.mode is Mode.CODE else "whole"
+    matches: dict[DocumentId, DocumentMatch] = {}
+    for text in query.spellings:
+        if groups := term_groups(text, query.mode):
+            found = metadata.documents_with_terms(groups, field, query.filters)
+            matches.update(
+                (id, match)
+                for id, match in found.items()
+                if id not in matches or match.passages > matches[id].passages
+            )
+    return matches
+
+
+def _listed(
+    ids: list[DocumentId],
+    matches: Matches,
+    best: Mapping[DocumentId, Hit],
+    by_meaning: Mapping[DocumentId, list[Hit]],
+    tools: Tools,
+) -> tuple[ListedDocument, ...]:
+    """Read titles, places and dates of the documents on one page."""
+    passages = {id: best[id].chunk.id if id in best else matches[id].best for id in ids}
+    chunks = {
+        chunk.document: chunk for chunk in tools.snapshot.documents.chunks(list(passages.values()))
+    }
+    dates = tools.snapshot.documents.dates(ids)
+    return tuple(
+        ListedDocument(
+            document=id,
+            title=chunks[id].title,
+            passages=matches[id].passages,
+            chunk_id=chunks[id].id,
+            lines=chunks[id].lines,
+            dated=dates[id],
+            score=best[id].score if id in best else None,
+            by_meaning=id in by_meaning,
+        )
+        for id in ids
+    )
+
+
+def _empty_reason(query: Query, tools: Tools) -> str:
+    none = empty_filters(query.filters, tools.snapshot) if query.filters else ""
+    among = f" with these filters: {describe_filters(query.filters)}" if query.filters else ""
+    return none or f"No document matches the query{among}"
