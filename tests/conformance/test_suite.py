@@ -45,6 +45,7 @@ PENDING = ("json-schema-2020-12",)
 """Scenarios that the suite marks as unfinished and that apply to us."""
 CALLS: dict[str, dict[str, Any]] = {
     "query_documents": {"query": "how long does a refresh token live"},
+    "list_documents": {"query": "refresh token"},
     "search_with_hypothesis": {"hypothesis": "A refresh token lives for some days."},
     "search_git_history": {"query": "why were the pages written"},
     "get_document": {"ref": "guide/auth.md"},

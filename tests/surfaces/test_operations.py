@@ -8,16 +8,22 @@ import click
 import pytest
 
 from marklight.library import Library
+from marklight.library.listing import ListFlags
 from marklight.library.validation import CommitFlags, SearchFlags
+from marklight.surfaces.cli.list_command import list_
 from marklight.surfaces.cli.search_commands import commits, search
 from marklight.surfaces.operations import OPERATIONS
 
-PRINTING = {"format", "as_json", "color"}
-"""Options of the output format."""
+PRINTING = {"format", "as_json", "color", "documents", "folder"}
+"""Options of the output, and of the folder that the library is opened with."""
 OTHERWISE = {"no_refresh": "refresh", "paths": "path", "assignments": "settings"}
 
 
-FLAGS = {"search": SearchFlags.__annotations__, "commits": CommitFlags.__annotations__}
+FLAGS = {
+    "search": SearchFlags.__annotations__,
+    "list_documents": ListFlags.__annotations__,
+    "commits": CommitFlags.__annotations__,
+}
 
 
 def keywords(operation: str) -> set[str]:
@@ -26,13 +32,17 @@ def keywords(operation: str) -> set[str]:
     return named | set(FLAGS.get(operation, ()))
 
 
-@pytest.mark.parametrize("command", [search, commits])
-def test_every_search_option_is_a_keyword_argument_of_the_library(command: click.Command) -> None:
+@pytest.mark.parametrize(
+    ("command", "operation"),
+    [(search, "search"), (list_, "list_documents"), (commits, "commits")],
+)
+def test_every_search_option_is_a_keyword_argument_of_the_library(
+    command: click.Command, operation: str
+) -> None:
     flags = {str(each.name) for each in command.params if isinstance(each, click.Option)}
-    assert command.name
     named = {OTHERWISE.get(flag, flag) for flag in flags - PRINTING}
     assert len(named) > 10
-    assert named <= keywords(command.name)
+    assert named <= keywords(operation)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -242,7 +242,7 @@ class Library:
 
     def list_documents(
         self,
-        text: str = "",
+        text: str | None = None,
         *,
         progress: Progress = no_progress,
         check_cancelled: Callable[[], None] = never_cancelled,
@@ -251,7 +251,7 @@ class Library:
         """Return all documents that match a query, counted and sorted; without a query, all that match the filters."""
         from marklight.library import listing
 
-        request = listing.ListRequest.of(text, flags)
+        request = listing.ListRequest.of(text or "", flags)
         return listing.list_documents(self, request, progress, check_cancelled)
 
     def commits(

@@ -24,6 +24,7 @@ from marklight.library.search import not_repeated, prepare, run
 from marklight.library.validation import Day, SearchRequest, Texts, integer
 from marklight.listing import Listing, Sort
 from marklight.model import DocumentId
+from marklight.place import complete_commands
 from marklight.ports import Progress
 from marklight.search.listing import list_documents as list_matching
 
@@ -144,12 +145,15 @@ def list_documents(
         listing,
         index=replace(listing.index, unread=fresh.unread),
         notices=[
-            *library.notices(settings),
-            *not_repeated(fresh.notices, listing.notices),
-            *listing.notices,
-            *stale_notice(len(stale)),
-            *prepared.first_use_notices(library),
-            *library.engine.take_notices(),
+            complete_commands(notice, library.place.folder)
+            for notice in (
+                *library.notices(settings),
+                *not_repeated(fresh.notices, listing.notices),
+                *listing.notices,
+                *stale_notice(len(stale)),
+                *prepared.first_use_notices(library),
+                *library.engine.take_notices(),
+            )
         ],
         took_ms=prepared.took_ms,
         several_collections=len(

@@ -8,9 +8,8 @@ gives one of their passages a score of at least the confidence threshold.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 
 from marklight.answer import Hit, Hits, Mode, Query
 from marklight.listing import ListedDocument, Listing, Sort
@@ -20,7 +19,14 @@ from marklight.search.features import filters_cover_query
 from marklight.search.filters import describe_filters, empty_filters
 from marklight.search.pipeline import Pipeline
 from marklight.search.refine.confidence import Confidence
-from marklight.text import MAX_QUERY_TERMS, analyze, code_terms, identifier_parts, query_terms
+from marklight.text import (
+    MAX_QUERY_TERMS,
+    analyze,
+    code_terms,
+    identifier_parts,
+    query_analyses,
+    query_terms,
+)
 
 RANKED = 100
 """Results of the search that gives documents their scores; documents beyond follow by number of passages."""
@@ -75,20 +81,26 @@ def list_documents(
     )
 
 
-def term_groups(text: str, mode: Mode) -> list[list[str]]:
-    """Return the terms that a document must have, a group of alternatives for each word.
+def term_groups(
+    text: str, mode: Mode = Mode.HYBRID, languages: Sequence[str] = ("en",)
+) -> list[tuple[str, ...]]:
+    """Return the terms that a document must have, a group of alternatives for each word: its stem in each language.
 
     Of a compound identifier the parts are required: the document may write it another way.
     """
     words = _WORD.findall(text)
     if mode is Mode.CODE:
-        terms = code_terms(text)
+        groups = [[term] for term in dict.fromkeys(code_terms(text))]
         compound = {own[0] for word in words if len(own := code_terms(word)) > 1}
     else:
-        terms = query_terms(text)
+        first, *others = query_analyses(text, languages)
+        same = [each for each in others if len(each) == len(first)]
+        groups = [list(dict.fromkeys(terms)) for terms in zip(first, *same, strict=True)]
+        groups += [[part] for part in identifier_parts(text)]
+        groups = groups or [[term] for term in query_terms(text, languages=languages)]
         compound = {term for word in words if identifier_parts(word) for term in analyze(word)}
-    required = (term for term in dict.fromkeys(terms) if term not in compound)
-    return [[term] for term in islice(required, MAX_QUERY_TERMS)]
+    required = [tuple(group) for group in groups if group[0] not in compound]
+    return list(dict.fromkeys(required))[:MAX_QUERY_TERMS]
 
 
 def _ranked(pipeline: Pipeline, query: Query, tools: Tools) -> tuple[Query, Hits, Hits, float]:
@@ -113,14 +125,14 @@ def _ranked(pipeline: Pipeline, query: Query, tools: Tools) -> tuple[Query, Hits
 def _with_words(query: Query, tools: Tools) -> Matches:
     """Return the documents that contain all words of the query, as typed or as corrected."""
     metadata = tools.snapshot.metadata
-    if not query_terms(query.text) or filters_cover_query(query):
+    if not query_terms(query.text, languages=query.languages) or filters_cover_query(query):
         return metadata.documents_with_terms([], "whole", query.filters)
     if query.mode is Mode.SEMANTIC:
         return {}
     field = "code" if query.mode is Mode.CODE else "whole"
     matches: dict[DocumentId, DocumentMatch] = {}
     for text in query.spellings:
-        if groups := term_groups(text, query.mode):
+        if groups := term_groups(text, query.mode, query.languages):
             found = metadata.documents_with_terms(groups, field, query.filters)
             matches.update(
                 (id, match)

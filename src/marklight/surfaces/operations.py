@@ -23,6 +23,8 @@ from marklight.surfaces.parameters import (
 if TYPE_CHECKING:
     from marklight.library import Library
 
+MAX_LISTED = 100
+"""Documents on a page of a list, by default."""
 AFTER = string("after", "Only on or after this date: 2026-01-31 or 2026-01.", maxLength=100)
 BEFORE = string("before", "Only on or before this date.", maxLength=100)
 MODE = string("mode", "Retrieval mode.", enum=list(MODES), default="hybrid")
@@ -60,10 +62,26 @@ SEARCH = (
     ),
     integer("context", "Number of neighbouring passages to add on each side.", 0, 20, default=0),
     boolean("expand_context", "Return the whole section that contains each result."),
+    boolean("all", "Return duplicates as results of their own, in place of `similar`."),
     string("hypothesis", "A hypothetical answer; passages similar to it are found by embedding."),
     boolean("with_history", "Search commits too; they are returned separately."),
     EXPLAIN,
     boolean("refresh", "Index changed files before searching.", True),
+    SETTINGS,
+)
+LIST = (
+    string("query", "Query text; without it, all documents that match the filters."),
+    string(
+        "sort",
+        "Order: relevance, date (newest first) or path. Default: relevance, or path without a query.",
+        enum=["relevance", "date", "path"],
+    ),
+    integer("limit", "Documents on a page.", 1, 1000, default=MAX_LISTED),
+    integer("page", "Number of the page, starting at 1.", 1, 1_000_000, default=1),
+    MODE,
+    MIN_CONFIDENCE,
+    *FILTERS,
+    boolean("refresh", "Index changed files before listing.", True),
     SETTINGS,
 )
 COMMITS = (
@@ -148,6 +166,9 @@ class Operation:
 OPERATIONS: Mapping[str, Operation] = {
     "search": Operation(
         SEARCH, "query", ("progress", "check_cancelled", "near", "part", "assignments")
+    ),
+    "list_documents": Operation(
+        LIST, "query", ("progress", "check_cancelled", "near", "part", "assignments")
     ),
     "commits": Operation(COMMITS, "query", ("progress", "check_cancelled", "assignments")),
     "get": Operation(GET, "ref", ("progress", "near")),

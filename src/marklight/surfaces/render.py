@@ -14,7 +14,8 @@ from marklight.formatting import escape_json, headed_place, one_line, quoted, te
 if TYPE_CHECKING:
     # Types only: `--help` needs the formats and nothing else.
     from marklight.answer import Answer, Hit, Level
-    from marklight.model import Chunk, DocumentId
+    from marklight.listing import ListedDocument, Listing
+    from marklight.model import DocumentId
     from marklight.report import Commit, Commits, Extract, Outline, Report
 
 FORMATS = ("text", "json", "jsonl", "md", "files")
@@ -112,7 +113,7 @@ def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
     several = answer.several_collections
     if format == "md":
         return "\n\n".join(
-            f"### [{inline_markdown(headed_place(hit.chunk, several))}]({_link_target(hit.chunk)})"
+            f"### [{inline_markdown(headed_place(hit.chunk, several))}]({_link_target(hit.chunk.path, hit.chunk.anchor)})"
             f"\n\n{quoted(hit.chunk.text)}"
             for hit in answer.hits
         )
@@ -121,14 +122,56 @@ def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
     )
 
 
-def _link_target(chunk: Chunk) -> str:
+def listing_as(listing: Listing, format: str, style: Style = PLAIN) -> str:
+    """Render a list of documents in one of `FORMATS`; only text is styled."""
+    if format == "json":
+        return to_json(listing.to_dict())
+    if format == "jsonl":
+        rows = zip(listing.to_dict()["documents"], listing.documents, strict=True)
+        return "\n".join(
+            to_json({**row, "file": style.file(each.document)}, indent=None) for row, each in rows
+        )
+    if format == "files":
+        return "\n".join(one_line(style.file(each.document)) for each in listing.documents)
+    several = listing.several_collections
+    if format == "md":
+        rows_md = (
+            f"- [{inline_markdown(_document_name(each, several))}]({_link_target(each.document.path)})"
+            f" ({_document_facts(each)})"
+            for each in listing.documents
+        )
+        return "\n".join([*rows_md, "", listing.summary])
+    rows_text = (
+        f"{_document_name(each, several, style)} {style.dim(f'({_document_facts(each)})')}"
+        for each in listing.documents
+    )
+    return "\n".join([*rows_text, style.bold(listing.summary)])
+
+
+def _document_name(each: ListedDocument, several: bool, style: Style = PLAIN) -> str:
+    """Return `guide/auth.md § Authentication`."""
+    path = style.link(one_line(each.document.named(several)), each.document, each.lines[0])
+    return f"{style.bold(path)} § {one_line(each.title)}" if each.title else style.bold(path)
+
+
+def _document_facts(each: ListedDocument) -> str:
+    """Return the number of passages, the date and the score."""
+    from marklight.answer import iso_seconds
+
+    facts = [f"{each.passages:,} passage{'s' * (each.passages != 1)}", iso_seconds(each.dated)[:10]]
+    if each.score is not None:
+        facts.append(f"{each.score:.2f}")
+    return ", ".join([*facts, *(["by meaning"] if each.by_meaning else [])])
+
+
+def _link_target(path: str, anchor: str | None = None) -> str:
     """Return the target of a Markdown link; spaces, brackets and `#` in a path are percent-encoded."""
     from urllib.parse import quote
 
     def encoded(part: str) -> str:
         return re.sub(r"[^\w./-]+", lambda match: quote(match[0], errors="replace"), part)
 
-    return f"{encoded(chunk.path)}#{encoded(chunk.anchor)}"
+    return encoded(path) if anchor is None else f"{encoded(path)}#{encoded(anchor)}"
 
 
 def inline_markdown(text: str) -> str:

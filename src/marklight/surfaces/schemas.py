@@ -120,6 +120,42 @@ ANSWER = object_of(
         "took_ms": NUMBER,
     }
 )
+LISTING = object_of(
+    {
+        "query": ANSWER["properties"]["query"],
+        "sort": _of("string", "relevance, date or path."),
+        "total": _of("integer", "Number of all matching documents, on all pages."),
+        "passages": _of("integer", "Number of their matching passages."),
+        "page": INTEGER,
+        "pages": INTEGER,
+        "documents": _list(
+            object_of(
+                {
+                    "rank": INTEGER,
+                    "score": _or_null(
+                        "number",
+                        "Probability that the best passage answers the query; null if it was not computed.",
+                    ),
+                    **PLACE,
+                    "title": TEXT,
+                    "passages": _of("integer", "Number of passages that match."),
+                    "match": _of(
+                        "string",
+                        "`words` if the document contains all words of the query, else `meaning`.",
+                    ),
+                    "dated": RESULT["properties"]["dated"],
+                    "chunk_id": _of("string", "ID of the best passage."),
+                    "lines": LINES,
+                }
+            ),
+            "Documents on this page.",
+        ),
+        "abstained": _or_null("string", "Why there are no documents; null if there are some."),
+        "index": INDEX,
+        "notices": NOTICES,
+        "took_ms": NUMBER,
+    }
+)
 COMMIT = object_of(
     {
         "rank": INTEGER,

@@ -232,3 +232,15 @@ def test_an_unexpected_error_reveals_no_details(tmp_path: Path) -> None:
         assert "Traceback" not in response.body.decode()
         assert "zero" not in response.body.decode()
         assert served.get("/health").status == 200
+
+
+def test_matching_documents_are_listed_with_their_number(served: Served) -> None:
+    posted = served.post("/api/list", {"query": "token", "limit": 1, "sort": "path"})
+    got = served.get("/api/list?q=token&limit=1&sort=path")
+    assert posted.status == got.status == 200, posted.json()
+    assert timeless(posted.json()) == timeless(got.json())
+    assert (len(got.json()["documents"]), got.json()["page"]) == (1, 1)
+    assert got.json()["total"] == got.json()["pages"] >= 1
+    everything = served.get("/api/list").json()
+    assert everything["total"] == served.get("/api/status").json()["documents"]
+    assert served.get("/api/list?sort=size").status == 422

@@ -73,6 +73,7 @@ def test_hostile_documents_do_not_change_the_results_a_client_parses(
         assert any(BIDI in each["content"] for each in values)
         for tool, more in (
             ("get_document", {"ref": NAME, "max_tokens": 100_000}),
+            ("list_documents", {}),
             ("outline", {"path": NAME}),
             ("related_documents", {"path": NAME}),
             ("index_status", {}),

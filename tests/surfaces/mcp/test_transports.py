@@ -19,6 +19,7 @@ from .serving import ERAS, PAGES, TRANSPORTS, connected, indexed, names, text_of
 
 TOOLS = [
     "query_documents",
+    "list_documents",
     "search_with_hypothesis",
     "search_git_history",
     "get_document",
@@ -74,6 +75,7 @@ def test_every_tool_is_listed_and_returns_the_json_of_the_command_line(
     found: dict[str, Any] = {}
     calls: dict[str, dict[str, Any]] = {
         "query_documents": {"query": "when does a token expire", "tags": ["security"], "top_n": 2},
+        "list_documents": {"query": "token", "tags": ["security"], "changed_since": "2020"},
         "search_with_hypothesis": {"hypothesis": "An access token expires soon."},
         "get_document": {"ref": "guide/auth.md#token-refresh"},
         "outline": {"path": "guide/auth.md"},
@@ -107,6 +109,9 @@ def test_every_tool_is_listed_and_returns_the_json_of_the_command_line(
     imagined = ["An access token expires soon.", "--hypothesis", "An access token expires soon."]
     printed = {
         "query_documents": reported(capsys, "search", *queries),
+        "list_documents": reported(
+            capsys, "list", "token", "--tag", "security", "--after", "2020", "-n", "40"
+        ),
         "search_with_hypothesis": reported(capsys, "search", *imagined, *tokens),
         "get_document": reported(capsys, "get", "guide/auth.md#token-refresh"),
         "outline": reported(capsys, "outline", "guide/auth.md"),

@@ -47,12 +47,13 @@ class LazyCommands(MutableMapping[str, click.Command]):
         return len(self._modules)
 
 
-FUNCTIONS = {"eval": "evaluate", "import": "import_"}
+FUNCTIONS = {"eval": "evaluate", "import": "import_", "list": "list_"}
 """Functions that are not named like their command, as that is a built-in or a keyword."""
 
 COMMANDS = LazyCommands(
     {
         "search": "search_commands",
+        "list": "list_command",
         "query": "search_commands",
         "index": "index_commands",
         "get": "document_commands",

@@ -217,3 +217,50 @@ def style_of(library: Library | RemoteLibrary) -> Style:
     return style_for(
         sys.stdout, os.environ, library.collections, color=color, address=library.link_address
     )
+
+
+_FILTERS = (
+    click.option(
+        "--collection",
+        multiple=True,
+        metavar="NAME",
+        shell_complete=completer("collections"),
+        help="Search only this collection (repeatable).",
+    ),
+    click.option(
+        "--path",
+        "paths",
+        multiple=True,
+        metavar="GLOB",
+        shell_complete=completer("documents"),
+        help="Search only paths that match, such as guide/** or *.md (repeatable).",
+    ),
+    click.option(
+        "--exclude",
+        multiple=True,
+        metavar="GLOB",
+        shell_complete=completer("documents"),
+        help="Skip files that match GLOB (repeatable).",
+    ),
+    click.option(
+        "--tag",
+        multiple=True,
+        shell_complete=completer("tags"),
+        help="Search only documents with this tag or a subtag, such as release/web for release (repeatable).",
+    ),
+    click.option(
+        "--where",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Search only documents with this frontmatter value (repeatable).",
+    ),
+    AFTER,
+    BEFORE,
+)
+
+
+def filter_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the filters of documents to a command: collection, path, exclude, tag, where, after and before."""
+    for option in reversed(_FILTERS):
+        command = option(command)
+    return command

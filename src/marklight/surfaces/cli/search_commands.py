@@ -23,8 +23,8 @@ from marklight.surfaces.cli.options import (
     RERANK,
     SET,
     SHOW_ALL,
-    completer,
     confirm_first_run,
+    filter_options,
     in_library,
     open_library,
     style_of,
@@ -55,42 +55,7 @@ if TYPE_CHECKING:
 )
 @EXPLAIN
 @MODE
-@click.option(
-    "--collection",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completer("collections"),
-    help="Search only this collection (repeatable).",
-)
-@click.option(
-    "--path",
-    "paths",
-    multiple=True,
-    metavar="GLOB",
-    shell_complete=completer("documents"),
-    help="Search only paths that match, such as guide/** or *.md (repeatable).",
-)
-@click.option(
-    "--exclude",
-    multiple=True,
-    metavar="GLOB",
-    shell_complete=completer("documents"),
-    help="Skip files that match GLOB (repeatable).",
-)
-@click.option(
-    "--tag",
-    multiple=True,
-    shell_complete=completer("tags"),
-    help="Search only documents with this tag or a subtag, such as release/web for release (repeatable).",
-)
-@click.option(
-    "--where",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Search only documents with this frontmatter value (repeatable).",
-)
-@AFTER
-@BEFORE
+@filter_options
 @MIN_CONFIDENCE
 @MAX_TOKENS
 @RERANK
@@ -110,6 +75,14 @@ if TYPE_CHECKING:
     metavar="TEXT",
     help="Use TEXT, a made-up answer, instead of the query for semantic search (HyDE).",
 )
+@click.option(
+    "--all", is_flag=True, help="Show duplicates as results of their own instead of “+3 similar”."
+)
+@click.option(
+    "--documents",
+    is_flag=True,
+    help="List all matching documents instead of the best passages, as `marklight list` does.",
+)
 @click.option("--with-history", is_flag=True, help="Search commits too; list them separately.")
 @click.option(
     "--no-refresh",
@@ -126,6 +99,7 @@ def search(
     assignments: tuple[str, ...],
     paths: tuple[str, ...],
     no_refresh: bool,
+    documents: bool,
     **options: Any,
 ) -> int:
     """Search a folder. A new folder is indexed first.
@@ -133,6 +107,12 @@ def search(
     PATH defaults to the library that contains the current folder.
     """
     format = "json" if as_json else format
+    if documents:
+        from marklight.surfaces.cli.list_command import list_instead
+
+        return list_instead(
+            query, folder, format, assignments, path=paths, refresh=not no_refresh, **options
+        )
     with (
         open_library(folder, assignments, searching=True) as library,
         Bar(library.place.folder) as bar,

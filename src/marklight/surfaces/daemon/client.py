@@ -24,6 +24,7 @@ from marklight.surfaces.daemon.ipc_protocol import (
 if TYPE_CHECKING:
     from marklight.answer import Answer
     from marklight.library import Library
+    from marklight.listing import Listing
     from marklight.report import Commits, Extract, Links, Outline, Related, Report
 
 PROGRAM = (sys.executable, "-P", "-c", "from marklight.surfaces.cli import main; main()")
@@ -126,6 +127,11 @@ class RemoteLibrary:
         """Call `Library.search`."""
         answer: Answer = self._call("search", {"query": text}, options)
         return answer
+
+    def list_documents(self, text: str | None = None, **options: Any) -> Listing:
+        """Call `Library.list_documents`."""
+        listing: Listing = self._call("list_documents", {"query": text}, options)
+        return listing
 
     def commits(self, text: str, **options: Any) -> Commits:
         """Call `Library.commits`."""

@@ -132,6 +132,10 @@ def describe(collections: Iterable[str], token: bool, reranks: bool) -> Schema:
                     "Search step by step", EVENT, routes.SEARCH, media_type="text/event-stream"
                 )
             },
+            "/api/list": {
+                "get": get("Matching documents", schemas.LISTING, routes.LIST),
+                "post": post("Matching documents", schemas.LISTING, operations.LIST),
+            },
             "/api/commits": {"post": post("Commits", schemas.COMMITS, operations.COMMITS)},
             "/api/documents": {
                 "get": get("List documents", schemas.DOCUMENTS, operations.DOCUMENTS)

@@ -59,6 +59,7 @@ def without_path(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
 
 
 SEARCH = query_parameters(operations.SEARCH)
+LIST = query_parameters(operations.LIST)
 DOCUMENT_PATH = string(
     "path",
     "Path of the document, for example guide/auth.md.",
@@ -90,6 +91,7 @@ class Api:
             route("/health", self.health, "GET"),
             route("/api/search", self.search, "GET", "POST"),
             route("/api/search/stream", self.stream, "GET"),
+            route("/api/list", self.matching_documents, "GET", "POST"),
             route("/api/commits", self.commits, "POST"),
             route("/api/documents", self.documents, "GET"),
             route(f"{DOCUMENTS}{{path:path}}", self.document, "GET"),
@@ -119,6 +121,13 @@ class Api:
     async def stream(self, request: Request) -> Response:
         """Search passages; stream the results of each step."""
         return await stream_search(request, self.host, search_arguments(request))
+
+    async def matching_documents(self, request: Request) -> Response:
+        """List the documents that match a query."""
+        if request.method == "POST":
+            parse_query(request, ())
+            return await self._call(request, "list_documents", await parse_body(request))
+        return await self._call(request, "list_documents", search_arguments(request, LIST))
 
     async def commits(self, request: Request) -> Response:
         """Search commits."""
@@ -200,10 +209,12 @@ def _parse_lines(text: str) -> tuple[int, int]:
     return int(first), int(last or first)
 
 
-def search_arguments(request: Request) -> dict[str, Any]:
+def search_arguments(
+    request: Request, parameters: tuple[Parameter, ...] = SEARCH
+) -> dict[str, Any]:
     """Return the arguments of a search in the query string."""
-    arguments = parse_query(request, SEARCH)
-    return {"query": arguments.pop("q"), **arguments}
+    arguments = parse_query(request, parameters)
+    return {"query": arguments.pop("q", None), **arguments}
 
 
 def route(path: str, endpoint: Any, *methods: str) -> Route:

@@ -106,6 +106,46 @@ def search_text(
     return fit(blocks, notes, tokens)
 
 
+def listing_text(listing: Result, several: bool, state: str, tokens: int = DEFAULT_TOKENS) -> str:
+    """Render the number of documents, then a line for each on this page; without any, the reason."""
+    notes = [*([state] if state else []), *_notes(listing)]
+    if not listing["total"]:
+        reason = for_assistants(listing["abstained"] or "No document matches")
+        return fit([], [f"0 documents. {reason}.", *notes], tokens)
+    head = (
+        f"{_number(listing['total'], 'document')}, {_number(listing['passages'], 'passage')}"
+        f" (page {listing['page']} of {listing['pages']}, by {listing['sort']})"
+    )
+    rows = [
+        f"[{each['rank']}] {_listed(each, several)} ({', '.join(_listing_facts(each))})"
+        for each in listing["documents"]
+    ]
+    for shown in range(len(rows), -1, -1):
+        left = len(rows) - shown
+        more = [f"note: {left} of this page omitted; increase max_tokens to see them"] * bool(left)
+        for kept in (notes, []):
+            text = "\n".join([head, *rows[:shown], *more, *kept])
+            if len(text) <= max_characters(tokens):
+                return text
+    return text[: max_characters(tokens)]
+
+
+def _listed(document: Result, several: bool) -> str:
+    name = location(document, several, lines=False)
+    return f"{name} § {one_line(document['title'])}" if document["title"] else name
+
+
+def _listing_facts(document: Result) -> list[str]:
+    facts = [_number(document["passages"], "passage"), document["dated"][:10]]
+    if document["score"] is not None:
+        facts.append(f"{document['score']:.2f}")
+    return [*facts, *(["by meaning"] if document["match"] == "meaning" else [])]
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def commits_text(answer: Result, tokens: int = DEFAULT_TOKENS) -> str:
     """Render commits, each below a line with its hash, date and author; without any, the reason."""
     results, notes = answer["results"], _notes(answer)

@@ -35,6 +35,8 @@ below 0.3 is doubtful. If nothing answers the query, the result says so; believe
 A long text is truncated and ends with the ref to continue from. Read the source before you rely on a passage.
 5. Use related_documents to find documents connected by links, tags or meaning; use search_git_history to find when, \
 by whom and why something changed, if the documents are kept in git.
+6. Use list_documents for everything about a subject, or all documents with a tag or since a date: it returns all of \
+them, counted, one line each.
 
 Narrow a search with path ("guide/**"), tags, where (frontmatter), after and before; exclude files that you have read \
 with excluded_files. max_tokens limits the size of each answer (default 2000).

@@ -45,8 +45,11 @@ OPERATION_NAMES = {
     "tags": "tag",
     "excluded_files": "exclude",
     "file_pattern": "files",
+    "changed_since": "after",
 }
 """Tool parameters whose operation parameter has another name."""
+LIST_PAGE = 40
+"""Documents on a page of a list: with lines of usual length they fit the default token budget."""
 STAGE_SETTINGS = {
     "max_chunks_per_document": ("per_document", "max_passages"),
     "similarity_threshold": ("semantic_duplicates", "cosine"),
@@ -123,6 +126,11 @@ class Tool:
                 translated[OPERATION_NAMES.get(name, name)] = value
         if stages:
             translated["settings"] = {"search": stages}
+        if self.operation == "list_documents":
+            translated.pop("max_tokens", None)
+            translated["limit"] = LIST_PAGE
+            if "category" in translated:
+                translated["where"] = {"category": translated.pop("category")}
         if self.operation == "search":
             translated.setdefault("query", translated.get("hypothesis"))
         if self.operation in ("search", "commits"):
@@ -172,6 +180,39 @@ def tools_for(several_collections: bool) -> Mapping[str, Tool]:
                 boolean("explain", "Explain the score of each passage."),
             ),
             schemas.ANSWER,
+        ),
+        Tool(
+            "list_documents",
+            "List documents",
+            "List all documents that contain every word of a query, or that match filters, with their number: one line"
+            " each with the number of matching passages, the date and the score. Use it for questions such as"
+            " everything about X, or what changed since March. get_document reads one.",
+            "list_documents",
+            (
+                string(
+                    "query",
+                    "Words to search for; without it, all documents that match the filters.",
+                ),
+                *(each for each in filters if each.name in ("path", "tags", "collection")),
+                string(
+                    "category", "Only documents of this category (frontmatter).", maxLength=1000
+                ),
+                string(
+                    "changed_since",
+                    "Only documents dated on or after this date: 2026-01-31 or 2026-01.",
+                    maxLength=100,
+                ),
+                string(
+                    "sort",
+                    "Order: relevance, date (newest first) or path.",
+                    enum=["relevance", "date", "path"],
+                ),
+                integer(
+                    "page", f"Page of {LIST_PAGE} documents, starting at 1.", 1, 100_000, default=1
+                ),
+                MAX_TOKENS,
+            ),
+            schemas.LISTING,
         ),
         Tool(
             "search_with_hypothesis",
@@ -307,6 +348,8 @@ class ToolHandler:
         if tool.operation == "search":
             limit = arguments.get("top_n", rendering.DEFAULT_RESULTS)
             text = rendering.search_text(result, several, state, tokens, limit)
+        elif tool.operation == "list_documents":
+            text = rendering.listing_text(result, several, state, tokens)
         elif tool.operation == "commits":
             text = rendering.commits_text(result, tokens)
         elif tool.operation == "get":

@@ -1,0 +1,138 @@
+"""Command that lists documents: list, and search --documents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from marklight.surfaces import render
+from marklight.surfaces.cli.options import (
+    AS_JSON_FORMAT,
+    COLOR,
+    MIN_CONFIDENCE,
+    MODE,
+    SET,
+    confirm_first_run,
+    filter_options,
+    in_library,
+    open_library,
+    style_of,
+)
+from marklight.surfaces.cli.output import Bar, note, show, show_data
+
+LIST_FLAGS = (
+    *("limit", "mode", "min_confidence", "path", "collection", "exclude"),
+    *("tag", "where", "after", "before", "refresh"),
+)
+"""Flags of `search` that apply to `search --documents` too."""
+
+
+@click.command("list", short_help="List all documents that match.")
+@click.argument("query", required=False, default="")
+@in_library
+@click.option(
+    "--sort",
+    # Spelled out: to import `Sort` would make `--help` slower.
+    type=click.Choice(["relevance", "date", "path"]),
+    help="Order: relevance, date (newest first) or path [default: relevance; path without QUERY].",
+)
+@click.option(
+    "-n", "--limit", type=int, help="Show at most this many documents; the count is of all."
+)
+@click.option(
+    "--page", default=1, show_default=True, help="Show this page of --limit documents each."
+)
+@AS_JSON_FORMAT
+@click.option(
+    "--format",
+    "format",
+    type=click.Choice(render.FORMATS),
+    default="text",
+    show_default=True,
+    help="Output format; files prints only the file paths.",
+)
+@MODE
+@filter_options
+@MIN_CONFIDENCE
+@click.option(
+    "--no-refresh",
+    is_flag=True,
+    help="List what is indexed, without looking for changed files.",
+)
+@COLOR
+@SET
+def list_(
+    query: str,
+    folder: Path | None,
+    format: str,
+    as_json: bool,
+    assignments: tuple[str, ...],
+    paths: tuple[str, ...],
+    no_refresh: bool,
+    **options: Any,
+) -> int:
+    """List all documents that match QUERY, one a line, and their number.
+
+    A document matches if it contains every word of QUERY, or if search finds it by meaning. Without QUERY,
+    all documents that match the filters are listed.
+    """
+    if folder is None and os.path.isdir(query):
+        if os.sep in query or query == os.curdir:
+            query, folder = "", Path(query)
+        else:
+            note(f"{query} is also a folder. To list its documents, use --in {query}")
+    return _list(
+        query,
+        folder,
+        "json" if as_json else format,
+        assignments,
+        path=paths,
+        refresh=not no_refresh,
+        **options,
+    )
+
+
+def list_instead(
+    query: str, folder: Path | None, format: str, assignments: Sequence[str], **options: Any
+) -> int:
+    """List documents for `search --documents`; raise UsageError for options of passages."""
+    context = click.get_current_context()
+
+    def is_given(name: str) -> bool:
+        return context.get_parameter_source(name) is not ParameterSource.DEFAULT
+
+    others = [name for name in options if name not in LIST_FLAGS and is_given(name)]
+    if others:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
+        raise click.UsageError(f"--documents cannot be combined with {names}", context)
+    flags = {name: value for name, value in options.items() if name in LIST_FLAGS}
+    if not is_given("limit"):
+        del flags["limit"]
+    return _list(query, folder, format, assignments, **flags)
+
+
+def _list(
+    query: str, folder: Path | None, format: str, assignments: Sequence[str], **options: Any
+) -> int:
+    with (
+        open_library(folder, assignments, searching=True) as library,
+        Bar(library.place.folder) as bar,
+    ):
+        if options["refresh"]:
+            confirm_first_run(library)
+        listing = library.list_documents(query, progress=bar, **options)
+    for notice in listing.notices:
+        note(notice)
+    if listing.documents or format == "json":
+        printing = show if format in ("text", "md") else show_data
+        printing(render.listing_as(listing, format, style_of(library)))
+    elif listing.abstained:
+        note(listing.abstained)
+    else:
+        note(f"There is no page {listing.page}: {listing.summary}")
+    return 0 if listing.documents else 1
