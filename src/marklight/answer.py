@@ -118,6 +118,18 @@ class Query:
     """The text after spelling correction, where that differs: `connect to Wi-Fi` for `connect to wifi`."""
     corrected_terms: tuple[str, ...] = ()
     """The words that spelling correction replaced, as corrected."""
+    prefix: bool = False
+    """The last word may be unfinished: search as you type."""
+    typed_text: str = ""
+    """The text as typed, without operators, where its last word is the beginning of other words or of titles."""
+    last_word: str = ""
+    """The last word of the text, which each of the completions may replace."""
+    completions: tuple[str, ...] = ()
+    """Words of the library that begin with the last word as typed, most likely first."""
+    dates: tuple[tuple[str, str], ...] = ()
+    """First and last days of the dates that the text contains, ISO 8601: it is read as words, and as a condition."""
+    undated_text: str = ""
+    """The text without these dates."""
     expanded_with: Mapping[str, float] = field(default_factory=dict)
     """Similar terms of the vocabulary added for vector search, with their cosine similarity."""
     hypothesis: str = ""
@@ -143,8 +155,10 @@ class Query:
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """Return the text as typed and, where it differs, as corrected."""
-        return (self.text, self.corrected_text) if self.corrected_text else (self.text,)
+        """Return the text and, where they differ, as corrected and with its last word completed."""
+        head = self.text[: len(self.text) - len(self.last_word)]
+        others = (self.corrected_text, *(head + word for word in self.completions))
+        return tuple(dict.fromkeys((self.text, *filter(None, others))))
 
     @property
     def title_candidates(self) -> tuple[str, ...]:
@@ -394,7 +408,9 @@ def query_dict(query: Query) -> dict[str, Any]:
     return {
         "text": query.raw_text or query.text,
         "kind": query.kind,
-        "expanded_with": [*query.corrected_terms, *query.expanded_with],
+        "expanded_with": list(
+            dict.fromkeys((*query.corrected_terms, *query.completions, *query.expanded_with))
+        ),
         "filters": query.filters.to_dict(),
     }
 

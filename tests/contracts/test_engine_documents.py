@@ -286,3 +286,28 @@ def test_the_date_of_a_document_is_its_own_else_its_file_time(engine: Engine) ->
     commit(engine, Batch(touched=((id_of("file.md"), FileState(1, 7_000_000_000)),)))
     with engine.snapshot() as snapshot:
         assert snapshot.documents.dates([id_of("file.md")]) == {id_of("file.md"): 7}
+
+
+def test_titles_with_a_prefix_are_listed_shortest_first(engine: Engine) -> None:
+    put(
+        engine,
+        entry("kubectl.md", "x", title="Kubectl"),
+        entry("a.md", "x", title="Kubernetes Überblick", aliases=("Küber",)),
+        entry("b.md", "x", title="Kub"),
+        entry("c.md", "x", title="Other", headings=("Kubelet",)),
+        entry("d.md", "x", title="Kube_x"),
+    )
+    with engine.snapshot() as snapshot:
+        titles = snapshot.documents.titles_with_prefix
+        assert titles("KUB", 9) == [
+            "kuber",
+            "kube_x",
+            "kubectl",
+            "kubectl.md",
+            "kubernetes uberblick",
+        ]
+        assert titles("kub", 2) == ["kuber", "kube_x"]
+        assert titles("kubernetes  über", 9) == ["kubernetes uberblick"]
+        for none in ("x", "", "%", "kubectl.md"):
+            assert titles(none, 9) == []
+        assert titles("kub", 0) == []

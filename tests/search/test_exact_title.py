@@ -88,3 +88,62 @@ def test_a_missing_file_is_not_added(lib: marklight.Library) -> None:
         assert (
             with_keyword_matches(Query("rare"), (), Tools(snapshot, exists=lambda _: False)) == ()
         )
+
+
+BEGINNINGS = {
+    "kubernetes.md": "# Kubernetes\n\nRuns containers on many machines.\n",
+    "kubectl.md": "# kubectl\n\nThe command for a cluster.\n",
+    "notes/plan.md": "---\naliases: [Zephyr plan]\n---\n\n# Plan\n\nNothing is decided.\n",
+    "talk.md": "# Talk\n\nWe talked about Kubernetes, Kubernetes and Kubernetes.\n",
+    "port.md": "# Port\n\nA port is a number.\n",
+    "portal.md": "# Portal\n\nA portal is a gate. " + "Open the portal. " * 9 + "\n",
+    "days/2024-03-12.md": "# Standup\n\nAda reported on the roof.\n",
+    "days/2024-04-02.md": "# Standup\n\nBob reported on the roof.\n",
+    **LOUD,
+}
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[marklight.Library]:
+    folder = write(tmp_path_factory.mktemp("begun") / "docs", BEGINNINGS)
+    with library(folder, engine="memory:") as lib:
+        lib.index()
+        yield lib
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "keyword"])
+@pytest.mark.parametrize(
+    "text, path",
+    [
+        ("kuber", "kubernetes.md"),
+        ("kubec", "kubectl.md"),
+        ("zeph", "notes/plan.md"),
+        ("port", "port.md"),
+        ("porta", "portal.md"),
+    ],
+)
+def test_a_word_finds_the_title_that_begins_with_it_first(
+    begun: marklight.Library, text: str, path: str, mode: str
+) -> None:
+    for prefix in (False, True):
+        answer = begun.search(text, mode=mode, prefix=prefix, refresh=False)
+        assert paths(answer.hits)[0] == path, prefix
+
+
+def test_a_date_in_words_finds_the_document_of_that_date_first(begun: marklight.Library) -> None:
+    for text, path in {
+        "standup march 2024": "days/2024-03-12.md",
+        "roof 2024-04": "days/2024-04-02.md",
+        "march 2024": "days/2024-03-12.md",
+    }.items():
+        assert paths(begun.search(text, refresh=False).hits)[0] == path, text
+
+
+def test_filters_alone_list_documents_the_latest_first(begun: marklight.Library) -> None:
+    found = begun.search("after:2024-03 before:2024-04 path:days/**", refresh=False)
+    assert paths(found.hits) == ["days/2024-04-02.md", "days/2024-03-12.md"]
+    assert found.abstained is None
+    assert len(begun.search("after:2024", limit=7, refresh=False).hits) == 7
+    assert paths(begun.search("path:days -Bob", refresh=False).hits) == ["days/2024-03-12.md"]
+    none = begun.search("before:1990", refresh=False)
+    assert (none.hits, none.abstained) == ((), "No passage matches before:1990")

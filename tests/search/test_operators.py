@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import cast
 
 import pytest
@@ -23,7 +24,20 @@ def a_snapshot() -> Snapshot:
     engine = engines.open("memory:")
     with engine.writing(1):
         text = "x, roll back, a b, c d"
-        engine.commit(Batch(entries=(entry("a.md", text, metadata={"status": "draft"}),)))
+        engine.commit(
+            Batch(
+                entries=(
+                    entry(
+                        "a.md",
+                        text,
+                        metadata={"status": "draft"},
+                        tags=("release/web",),
+                        date="2024-03-12",
+                    ),
+                    *(entry(f"{n}.md", "y", date="2020-01-01") for n in range(3)),
+                )
+            )
+        )
     return engine.snapshot().__enter__()
 
 
@@ -57,6 +71,14 @@ def parse(text: str, filters: Filters | None = None) -> tuple[str, Filters, list
         ("pods status:draft", "pods", Filters(where=(("status", "draft"),))),
         ("pods collection:docs", "pods", Filters(collections=("docs",))),
         ("pods lang:go language:C", "pods", Filters(languages=("go", "C"))),
+        ("#release pods", "pods", Filters(tags=("release",))),
+        ("pods, #release/web.", "pods, .", Filters(tags=("release/web",))),
+        ("#Release", "Release", Filters(tags=("Release",))),
+        ("path:docs/** after:2026", "", Filters(paths=("docs/**",), after="2026")),
+        ("collection:docs", "", Filters(collections=("docs",))),
+        ("path:docs -draft", "", Filters(paths=("docs",), without=("draft",))),
+        ("pods after:2026/01/31", "pods", Filters(after="2026-01-31")),
+        ('pods before:"march 2026"', "pods", Filters(before="2026-03")),
         ("tag:x author:Ada", "x Ada", Filters(tags=("x",), where=(("author", "Ada"),))),
         ("tag:x path:docs", "x", Filters(tags=("x",), paths=("docs",))),
         ("tag:x -draft", "x", Filters(tags=("x",), without=("draft",))),
@@ -108,9 +130,6 @@ def test_other_text_is_not_parsed_as_operators(text: str) -> None:
         ("pods after:2026-02-31", "2026-02-31"),
         ("pods before:99", "99"),
         ("pods path:a*b*c*d*e*f", "wildcards"),
-        ("path:docs/** after:2026", "Add words"),
-        ("collection:docs", "Add words"),
-        ("path:docs -draft", "Add words"),
         ("pods collection:nowhere", "nowhere"),
     ],
 )
@@ -118,6 +137,46 @@ def test_invalid_filters_raise_a_usage_error(text: str, message: str) -> None:
     with pytest.raises(UsageError) as error:
         parse(text)
     assert message in f"{error.value} {error.value.hint}"
+
+
+def test_a_tag_that_no_document_has_is_text() -> None:
+    for text in ("#include pods", "issue #17", "C# code", "#", "a#release"):
+        left, filters, notices = parse(text)
+        assert (left, filters) == (text, Filters())
+        assert notices == (
+            ["No document has the tag #include, so it is searched as text"]
+            if "include" in text
+            else []
+        )
+
+
+def with_dates(text: str) -> Query:
+    noon = datetime(2024, 3, 20, 12).timestamp()
+    return Operators()(Query(text), Tools(SNAPSHOT, now=noon))
+
+
+@pytest.mark.parametrize(
+    "text, dates, rest",
+    [
+        ("standup march 2024", ("2024-03-01", "2024-03-31"), "standup"),
+        ("2024-03", ("2024-03-01", "2024-03-31"), ""),
+        ("notes of last week", ("2024-03-11", "2024-03-17"), "notes of"),
+    ],
+)
+def test_dates_in_words_are_read_as_a_condition_too(
+    text: str, dates: tuple[str, str], rest: str
+) -> None:
+    query = with_dates(text)
+    assert (query.text, query.dates, query.undated_text) == (text, (dates,), rest)
+    assert query.filters == Filters()
+    off = Operators(dates=False)(Query(text), Tools(SNAPSHOT, now=0))
+    assert off.dates == ()
+
+
+def test_dates_of_no_document_or_of_most_are_words_only() -> None:
+    assert with_dates("standup march 1999").dates == ()
+    assert with_dates("standup 2020").dates == ()
+    assert with_dates("last mile").dates == ()
 
 
 def test_filters_of_caller_and_query_are_combined() -> None:
@@ -157,6 +216,8 @@ def test_any_query_is_parsed_and_keeps_a_word(text: str) -> None:
     except UsageError:
         assert any(f"{key}:" in text.lower() for key in ("after", "before", "path", "collection"))
         return
+    if not left and filters.to_dict():
+        return  # only filters: all documents that pass
     assert bool(query_terms(left)) == bool(query_terms(text))
     if not filters:
         assert left == text

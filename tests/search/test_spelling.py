@@ -133,7 +133,7 @@ def test_a_typo_gets_the_most_frequent_similar_word_suggested(
         # Another word, too short to be sure, or wrong by more than a slip.
         *("groceries", "logn", "desl", "rauter", "lebal", "kubxrxxtes", "authenxxcation"),
         # Its first letter is seldom mistyped, and an ending is none of it.
-        *("xubernetes", "supplyable", "router5", "passwo"),
+        *("xubernetes", "supplyable", "router5"),
         # A name, a number, and what is nearly a word that says nothing.
         *("getKubernetse", "ps4472", "wihch"),
     ],
@@ -195,3 +195,60 @@ def test_longer_words_allow_more_kinds_of_edits() -> None:
     assert {"tokeen", "tokne"} <= one_edit("token")
     assert not {"tokan", "toke", "atoken"} & one_edit("token")
     assert {"roters", "routters", "ruoters", "rooters"} <= one_edit("routers")
+
+
+def completed(text: str, tools: Tools, *, prefix: bool = False) -> tuple[str, tuple[str, ...]]:
+    """Return the text to search for and the completions of its last word."""
+    query = Spelling()(Query(text, prefix=prefix), tools)
+    return query.text, query.completions
+
+
+def test_a_single_word_that_no_passage_contains_is_completed(tools: Tools) -> None:
+    notices: list[str] = []
+    query = Spelling()(Query("Kuber"), Tools(tools.snapshot, notify=notices.append))
+    assert (query.text, query.raw_text, query.typed_text) == ("kubernetes", "Kuber", "Kuber")
+    # The second one is an odd form in one of the pages.
+    assert query.completions == query.spellings == ("kubernetes", "kubernetess")
+    assert notices == ['No passage contains "Kuber". Searching for "kubernetes", "kubernetess"']
+    assert completed("passwo", tools) == ("password", ("password",))
+
+
+@pytest.mark.parametrize(
+    "text", ["part", "wifi", "the kuber", "zzz", "kuber.", "k", "日本", "kuber 4"]
+)
+def test_other_words_are_not_completed(text: str, tools: Tools) -> None:
+    assert completed(text, tools) == (text, ())
+
+
+def test_the_last_word_is_completed_while_it_is_typed(tools: Tools) -> None:
+    assert completed("join a clus", tools, prefix=True) == ("join a cluster", ("cluster",))
+    assert completed("join a clus ", tools, prefix=True) == ("join a clus ", ())
+    # It is a word itself, in two pages; words that begin with it are in one.
+    assert completed("part", tools, prefix=True) == ("part", ())
+    query = Spelling()(Query("no pass", prefix=True), tools)
+    assert (query.text, query.completions) == ("no pass", ())
+    assert Spelling(max_completions=0)(Query("kuber", prefix=True), tools).completions == ()
+
+
+def test_more_frequent_words_are_searched_beside_an_unfinished_one() -> None:
+    engine = engines.open("memory:")
+    texts = ["conf file", *["configuration of it"] * 3, *["configure configured"] * 2, "confer"]
+    with engine.writing(0):
+        engine.commit(
+            Batch(entries=tuple(entry(f"{at}.md", text) for at, text in enumerate(texts)))
+        )
+    with engine.snapshot() as snapshot:
+        query = Spelling()(Query("edit conf", prefix=True), Tools(snapshot))
+    assert query.text == "edit conf"
+    # By documents: configuration 3 and configure 4 (in two forms) occur more often than conf, confer does not.
+    assert set(query.completions) == {"configuration", "configure"} or len(query.completions) == 1
+    assert query.spellings[0] == "edit conf"
+    assert set(query.spellings[1:]) == {f"edit {word}" for word in query.completions}
+
+
+@given(st.text(), st.booleans())
+def test_any_text_can_be_completed(text: str, prefix: bool) -> None:
+    engine = engines.open("memory:")
+    with engine.snapshot() as snapshot:
+        query = Spelling()(Query(text, prefix=prefix), Tools(snapshot))
+    assert query.completions == ()

@@ -9,6 +9,9 @@ from typing import NamedTuple
 from marklight.model import DocumentId, Entry, NameStrength
 from marklight.text import title_key
 
+LAST_CHARACTER = "\U0010ffff"
+"""Sorts after every other: a prefix with it is the end of the range of texts with that prefix."""
+
 DOCUMENT_SCORE, SECTION_SCORE = 1.0, 0.5
 """Scores of an exact match: the title of a document counts more than the heading of a section."""
 

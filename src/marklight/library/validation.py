@@ -53,6 +53,7 @@ class SearchFlags(CommonFlags, total=False):
     expand_context: bool
     all: bool
     hypothesis: str | None
+    prefix: bool
     with_history: bool
     near: Path | None
     part: Path | None
@@ -113,6 +114,8 @@ class SearchRequest(Request):
     all: bool = False
     """Return duplicates as results of their own."""
     hypothesis: str | None = None
+    prefix: bool = False
+    """The last word may be unfinished: search as you type."""
     with_history: bool = False
     near: Path | None = None
     """Current folder of the caller; default: that of this process."""
@@ -145,6 +148,7 @@ class SearchRequest(Request):
             parents=self.parents,
             context=integer("The context", self.context, 0, 20),
             expand_context=self.expand_context,
+            prefix=self.prefix,
             all=self.all,
             hypothesis="" if hypothesis is None else query_text(hypothesis, "hypothesis"),
             current_collection=collection_of(known, self.near or Path.cwd())

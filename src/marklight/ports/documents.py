@@ -69,6 +69,9 @@ class DocumentReader(Protocol):
         of a section with this heading 0.5.
         """
 
+    def titles_with_prefix(self, prefix: str, limit: int) -> list[str]:
+        """Return the titles, aliases and file names, folded, that begin with a prefix and are longer; the shortest first."""
+
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:
         """Return the passages in the given order; missing ids are skipped."""
 

@@ -1,4 +1,4 @@
-"""Describe filters in query syntax, and find empty filters: those that no passage matches, with suggestions."""
+"""Describe filters in query syntax, list the documents that pass, and find empty filters, with suggestions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from dataclasses import fields, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from marklight.answer import Filters
-from marklight.ports import Snapshot
+from marklight.answer import Filters, Hit, Hits, Query, Why
+from marklight.ports import Snapshot, Tools
+from marklight.text import matches_phrases
+
+MAX_LISTED = 100_000
+"""Documents of which the latest are chosen; reading the dates of so many takes a second."""
+LISTED_STEP = 1e-9
+"""Difference between the scores of two documents in a list: it keeps their order and is not shown."""
 
 
 def describe_filters(filters: Filters) -> str:
@@ -26,6 +32,7 @@ def describe_filters(filters: Filters) -> str:
         *_alternatives("author", filters.authors),
         *([f"after:{filters.after}"] if filters.after else []),
         *([f"before:{filters.before}"] if filters.before else []),
+        *_alternatives("dated", [f"{first} to {last}" for first, last in filters.dated]),
         *_alternatives(
             "within",
             [f"{collection}/{folder}".rstrip("/") for collection, folder in filters.within],
@@ -34,6 +41,29 @@ def describe_filters(filters: Filters) -> str:
         *([describe_filters(filters.also)] if filters.also else []),
     ]
     return ", ".join(descriptions)
+
+
+def passing_documents(query: Query, tools: Tools) -> Hits:
+    """Return the first passage of each document that passes the filters, the latest document first.
+
+    There are no words to rank by, so all have a score of 1.
+    """
+    snapshot = tools.snapshot
+    documents = snapshot.metadata.matching_documents(query.filters, MAX_LISTED)
+    dates = snapshot.documents.dates(documents)
+    latest = sorted(documents, key=lambda document: (-dates[document], document))
+    hits: list[Hit] = []
+    for document in latest[: query.candidate_count(2, 20)]:
+        chunks = snapshot.documents.chunks_around(document, 0, 0)
+        if without := query.filters.without:
+            chunks = [
+                chunk
+                for chunk in snapshot.documents.chunks_of(document)
+                if matches_phrases((), without, (chunk.text, chunk.title, *chunk.headings))
+            ]
+        score = 1.0 - LISTED_STEP * len(hits)
+        hits += (Hit(chunk, score, (Why("filters", score),)) for chunk in chunks[:1])
+    return tuple(hits)
 
 
 def _alternatives(name: str, values: Sequence[str]) -> list[str]:

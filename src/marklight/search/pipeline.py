@@ -8,7 +8,7 @@ from functools import partial
 from time import perf_counter
 from typing import TypeVar
 
-from marklight.answer import Answer, Hits, Mode, Query, Step
+from marklight.answer import Answer, Hit, Hits, Mode, Query, Step, best_first
 from marklight.ports import Fuse, Refine, Retrieve, Rewrite, Tools
 from marklight.search.fuse.learned import Learned
 from marklight.search.fuse.reciprocal import Reciprocal
@@ -37,6 +37,7 @@ from marklight.search.rewrite.classify import Classify
 from marklight.search.rewrite.expand import Expand
 from marklight.search.rewrite.operators import Operators
 from marklight.search.rewrite.spelling import Spelling
+from marklight.text import analyze
 
 REWRITE: tuple[type[Rewrite], ...] = (Operators, Classify, Spelling, Expand)
 RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code, Graph)
@@ -68,6 +69,9 @@ STATS = {
 }
 """Keys of `stats`, each with the stage after which hits are counted; one that did not run has the count of the stage before."""
 
+WITHOUT_TEXT = ("existing_files", "parents", "context")
+"""Stages that refine the documents that pass the filters, where a query has no text."""
+
 MAX_NEAREST = 3
 """Closest passages that are returned where a search abstains."""
 
@@ -86,11 +90,15 @@ class Pipeline:
     def __call__(self, query: Query, tools: Tools) -> Answer:
         steps: list[Step] = []
         for name, rewrite in self.rewrite.items():
-            query = timed(steps, name, rewrite, query, tools=tools)
-        lists = self._candidates(steps, query, tools)
-        hits = timed(steps, "fuse", self.fuse, lists, query, tools=tools)
+            if query.text:
+                query = timed(steps, name, rewrite, query, tools=tools)
+        hits = self._fused(steps, query, tools)
+        if query.dates:
+            hits = best_readings(hits, self._of_dates(query, tools))
         last = hits
         for name, refine in self.refine.items():
+            if not query.text and name not in WITHOUT_TEXT:
+                continue
             last, hits = hits or last, timed(steps, name, refine, query, hits, tools=tools)
         reason, below = (None, False) if hits else empty_reason(query, steps, last, tools)
         return Answer(
@@ -102,6 +110,25 @@ class Pipeline:
             stats=stats(steps),
             steps=tuple(steps),
         )
+
+    def _fused(self, steps: list[Step], query: Query, tools: Tools) -> Hits:
+        """Return the candidates of all retrievers, fused; without text, the documents that pass the filters."""
+        if not query.text:
+            from marklight.search.filters import passing_documents
+
+            return timed(steps, "fuse", passing_documents, query, tools=tools)
+        lists = self._candidates(steps, query, tools)
+        return timed(steps, "fuse", self.fuse, lists, query, tools=tools)
+
+    def _of_dates(self, query: Query, tools: Tools) -> Hits:
+        """Return the candidates if the dates in the query are a condition on documents, and not words."""
+        filters = replace(query.filters, dated=query.dates)
+        text = query.undated_text if analyze(query.undated_text) else ""
+        dated = replace(query, text=text, filters=filters, dates=())
+        for name, rewrite in self.rewrite.items():
+            if name != "operators" and text:
+                dated = rewrite(dated, tools)
+        return self._fused([], dated, tools)
 
     def _nearest(self, steps: list[Step], query: Query, last: Hits, tools: Tools) -> Hits:
         """Return the closest passages where `confidence` dropped all of them, after the stages that follow it."""
@@ -123,6 +150,14 @@ class Pipeline:
         )
         steps.sort(key=lambda step: [*self.rewrite, *names].index(step.stage))
         return dict(zip(names, results, strict=True))
+
+
+def best_readings(one: Hits, two: Hits) -> Hits:
+    """Merge the candidates of two readings of a query; a passage of both keeps its higher score."""
+    best: dict[str, Hit] = {}
+    for hit in best_first((*one, *two)):
+        best.setdefault(hit.chunk.id, hit)
+    return tuple(best.values())
 
 
 Value = TypeVar("Value")

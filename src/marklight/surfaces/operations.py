@@ -64,6 +64,7 @@ SEARCH = (
     boolean("expand_context", "Return the whole section that contains each result."),
     boolean("all", "Return duplicates as results of their own, in place of `similar`."),
     string("hypothesis", "A hypothetical answer; passages similar to it are found by embedding."),
+    boolean("prefix", "The last word may be unfinished, as while somebody types."),
     boolean("with_history", "Search commits too; they are returned separately."),
     EXPLAIN,
     boolean("refresh", "Index changed files before searching.", True),

@@ -60,8 +60,6 @@ _PERIOD = re.compile(
     re.IGNORECASE,
 )
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-MAY_CONTAIN_DATE = re.compile(r"\d|\b(?:today|yesterday|this|last|past|previous)\b", re.IGNORECASE)
-"""Found in every text with a date expression: a cheap test before the others."""
 
 
 class WrittenDate(NamedTuple):

@@ -28,7 +28,7 @@ from marklight.engines.metadata_filters import (
     time_bounds,
     timestamp,
 )
-from marklight.engines.names import title_entries_of
+from marklight.engines.names import DOCUMENT_SCORE, title_entries_of
 from marklight.levels import entry_levels
 from marklight.model import (
     Chunk,
@@ -41,7 +41,7 @@ from marklight.model import (
     normalize_key,
 )
 from marklight.ports import DocumentMatch, IndexedFile, PathRange, ScoredChunk
-from marklight.text import matches_phrases, title_key
+from marklight.text import matches_phrases, normalize, title_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,16 @@ class MemoryDocuments:
                     first = min(own, key=lambda chunk: chunk.ordinal).id
                     scores[first] = max(named.score, scores.get(first, 0.0))
         return best(self.state, scores, filters, limit)
+
+    def titles_with_prefix(self, prefix: str, limit: int) -> list[str]:
+        start = normalize(prefix)
+        titles = {
+            named.title
+            for entry in self.state.entries.values()
+            for named in title_entries_of(entry)
+            if named.score == DOCUMENT_SCORE and named.title.startswith(start) and start
+        } - {start}
+        return sorted(titles, key=lambda title: (len(title), title))[: max(0, limit)]
 
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:
         known = {chunk.id: chunk for chunk in self.state.chunks()}

@@ -7,10 +7,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.answer import Filters, Level
+from marklight.engines.names import DOCUMENT_SCORE, LAST_CHARACTER
 from marklight.engines.relational import records
 from marklight.model import Chunk, Document, DocumentId, FileState, Heading, Section
 from marklight.ports import IndexedFile, PathRange, ScoredChunk
-from marklight.text import title_key
+from marklight.text import normalize, title_key
 
 if TYPE_CHECKING:
     from marklight.engines.relational.session import Session
@@ -126,6 +127,15 @@ class RelationalDocuments:
             [*values, name, limit],
         )
         return [ScoredChunk(*row) for row in rows]
+
+    def titles_with_prefix(self, prefix: str, limit: int) -> list[str]:
+        start = normalize(prefix)
+        rows = self._session.all(
+            "SELECT title FROM titles WHERE title > ? AND title < ? AND score = ?"
+            " GROUP BY title ORDER BY length(title), title LIMIT ?",
+            [start, f"{start}{LAST_CHARACTER}", DOCUMENT_SCORE, max(0, limit) if start else 0],
+        )
+        return [title for (title,) in rows]
 
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:
         known = self._passages(ids)

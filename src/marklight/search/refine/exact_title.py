@@ -21,6 +21,11 @@ COMPRESSED_ABOVE = 0.9
 """Scores above it are compressed into half the range where there is an exact title, to make room above them.
 Hand-set; not measured."""
 COMPRESSION = f"{COMPRESSED_ABOVE} + (before - {COMPRESSED_ABOVE}) / 2"
+MAX_COMPLETED = 20
+"""Titles that begin with the query as typed; the shortest are read."""
+PREFIX_LEVEL, TYPED_SHARE = 2 / 6, 1 / 6 - 1 / 7
+"""Start of the range of titles that begin with the query as typed, and what the share of the title that is typed adds:
+together with a hit's own share less than the sixth that the range is wide."""
 HEADING_LEVEL, ALIAS_LEVEL, TITLE_LEVEL = 3 / 6, 4 / 6, 5 / 6
 """Start of the range of each kind of title, as a share of the room between the best score and 1: in sixths,
 so that titles come before other names, and those before headings."""
@@ -57,6 +62,8 @@ class ExactTitle:
         if query.mode is Mode.CODE:
             return hits
         matches = title_matches(query, hits, tools)[: self.max_matches]
+        if query.typed_text and len(matches) < self.max_matches:
+            matches = _with_completed_titles(matches, query, hits, tools)[: self.max_matches]
         return with_keyword_matches(query, _raised(hits, matches), tools)
 
 
@@ -127,6 +134,24 @@ def title_matches(query: Query, hits: Hits, tools: Tools) -> list[Match]:
         if tools.exists(chunk.document):
             matches.setdefault(hit.chunk.id, Match(level, hit))
     return sorted(matches.values(), key=lambda match: (-match.share, match.hit.chunk.id))
+
+
+def _with_completed_titles(
+    matches: list[Match], query: Query, hits: Hits, tools: Tools
+) -> list[Match]:
+    """Add the documents with a title, alias or file name that begins with the query as typed; best hits, then short titles first."""
+    documents = {match.hit.chunk.document for match in matches}
+    found: list[Match] = []
+    for title in tools.snapshot.documents.titles_with_prefix(query.typed_text, MAX_COMPLETED):
+        named = tools.snapshot.documents.find_by_title(title, query.filters, MAX_TITLES_READ)
+        ids = [one.chunk_id for one in named if one.score == 1.0]
+        for chunk in tools.snapshot.documents.chunks(ids):
+            if chunk.document not in documents and tools.exists(chunk.document):
+                documents.add(chunk.document)
+                share = len(query.typed_text) / max(1, len(title))
+                level = PREFIX_LEVEL + TYPED_SHARE * min(1.0, share)
+                found.append(Match(level, _best_hit(hits, chunk, ())))
+    return [*matches, *sorted(found, key=lambda match: (-match.share, match.hit.chunk.id))]
 
 
 def _best_hit(hits: Hits, first: Chunk, section: tuple[str, ...]) -> Hit:

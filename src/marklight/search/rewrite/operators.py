@@ -1,13 +1,14 @@
-"""Parse query operators into filters: "phrases", -excluded, tag:x, path:docs/**, after:2026-01."""
+"""Parse query operators into filters: "phrases", -excluded, #tag, path:docs/**, after:2026-01; find dates such as `march 2024`."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from datetime import date
 from itertools import islice
 from typing import Any
 
-from marklight.answer import Filters, Query
+from marklight.answer import Filters, Mode, Query
 from marklight.errors import UsageError
 from marklight.ports import Tools
 from marklight.text import has_cjk, has_words, query_terms
@@ -15,6 +16,7 @@ from marklight.text import has_cjk, has_words, query_terms
 _QUOTED = r'(?:"[^"“”\n]{1,300}"|“[^"“”\n]{1,300}”)'
 _OPERATOR = re.compile(
     rf"(?<!\S)(?:(?P<phrase>{_QUOTED})|-(?P<without>{_QUOTED}|[^\W\d_][\w'’-]*)"
+    rf"|#(?P<tag>(?!\d+(?![\w/-]))\w[\w/-]{{0,200}})"
     rf"|(?P<key>[^\W\d_][\w.-]*):(?P<value>{_QUOTED}|[^\s\"“”]+))(?=[,.;:!?)]*(?:\s|$))"
 )
 """Pattern of a possible filter: surrounded by white space, with at most punctuation after it."""
@@ -30,15 +32,30 @@ _FIELDS = {
 }
 MAX_OPERATORS = 50
 """A text with more was pasted; each would be evaluated on every document. Hand-set; not measured."""
+_MAY_HAVE_DATE = re.compile(r"\d|\b(?:today|yesterday|this|last|past|previous)\b", re.IGNORECASE)
+"""Matches every text with a date: a cheap test, as few queries have one."""
 _SCOPE_KEYS = ("path", "collection", "after", "before")
 """Keys that restrict where and when to search; their values are never search terms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operators:
-    """Everything that is not an operator is plain text, whatever characters it contains."""
+    """Everything that is not an operator is plain text, whatever characters it contains.
+
+    A date in words, such as `march 2024` or `last week`, is plain text too; but documents of that date that match
+    the other words are found as well.
+    """
+
+    dates: bool = True
+    """Also search for documents of the dates that the query contains."""
 
     def __call__(self, query: Query, tools: Tools) -> Query:
+        query = self._parsed(query, tools)
+        if self.dates and query.mode is not Mode.CODE and _MAY_HAVE_DATE.search(query.text):
+            return _with_dates(query, tools)
+        return query
+
+    def _parsed(self, query: Query, tools: Tools) -> Query:
         if (
             sum(1 for _ in islice(_OPERATOR.finditer(query.text), MAX_OPERATORS + 1))
             > MAX_OPERATORS
@@ -47,7 +64,7 @@ class Operators:
                 f"More than {MAX_OPERATORS} words of the query look like filters, so all are searched as text"
             )
             return query
-        parsed = _Parsed(tools)
+        parsed = _Parsed(tools, unfinished=query.text if query.prefix else "")
         # An operator is replaced by a space, a phrase by its words.
         text = _OPERATOR.sub(parsed.substitute, query.text)
         if parsed.absent and query_terms(_OPERATOR.sub(" ", query.text)):
@@ -68,7 +85,7 @@ class Operators:
         if not query_terms(text):
             if not parsed.is_scoped:
                 return query  # only exclusions, or values without words
-            raise UsageError(f"{query.text.strip()!r} has only filters", "Add words to search for")
+            text = ""  # all documents that pass
         if parsed.filters.without:
             tools.notify(_exclusion_notice(parsed.filters.without))
         return replace(
@@ -84,6 +101,8 @@ class _Parsed:
     """Filters parsed so far, as one operator after the other is replaced in the query."""
 
     tools: Tools
+    unfinished: str = ""
+    """The query while it is typed: its last tag may be one that does not exist yet."""
     filters: Filters = field(default_factory=Filters)
     values: list[str] = field(default_factory=list)
     """Values of filters, which are searched for if the query has no other words."""
@@ -97,6 +116,9 @@ class _Parsed:
             return self._add_phrase(phrase.strip(_QUOTES)) or phrase
         if without := word["without"]:
             return self._add_excluded(without) or word[0]
+        if tag := word["tag"]:
+            is_last = self.unfinished and word.end() == len(self.unfinished)
+            return " " if self._add_tag(tag.rstrip("/-"), silent=bool(is_last)) else word[0]
         key, value = word["key"].lower(), word["value"].rstrip(",;").strip(_QUOTES).strip()
         return " " if self._add_pair(key, value) else word[0]
 
@@ -108,6 +130,16 @@ class _Parsed:
         else:
             self.absent.append(phrase.strip())
         return phrase
+
+    def _add_tag(self, tag: str, *, silent: bool) -> bool:
+        """Return true if a document has this tag: `#include` is text where none has."""
+        if not self.tools.snapshot.metadata.matching_documents(Filters(tags=(tag,)), 1):
+            if not silent:
+                self.tools.notify(f"No document has the tag #{tag}, so it is searched as text")
+            return False
+        self.add("tags", tag)
+        self.values.append(tag)
+        return True
 
     def _add_excluded(self, given: str) -> str:
         phrase = given.strip(_QUOTES).strip()
@@ -163,6 +195,23 @@ class _Parsed:
         both = (*getattr(self.filters, name), value)
         more: dict[str, Any] = {name: tuple(dict.fromkeys(both))}
         self.filters = replace(self.filters, **more)
+
+
+def _with_dates(query: Query, tools: Tools) -> Query:
+    """Return the query with the dates in it, if some documents have these dates and not most of them."""
+    from marklight.text.dates import find_date_expressions
+
+    found = find_date_expressions(query.text, date.fromtimestamp(tools.now))
+    if not found:
+        return query
+    days = tuple((each.first.isoformat(), each.last.isoformat()) for each in found)
+    passages = tools.snapshot.metadata.count_matching(Filters(dated=days))
+    if not 0 < 2 * passages <= tools.snapshot.status.counts("").chunks:
+        return query
+    text = query.text
+    for each in reversed(found):
+        text = f"{text[: each.start]} {text[each.end :]}"
+    return replace(query, dates=days, undated_text=" ".join(text.split()))
 
 
 def _combined(given: Filters, parsed: Filters) -> Filters:

@@ -1,4 +1,4 @@
-"""Spelling correction: split and join compounds as the library writes them, and suggest words for typos."""
+"""Spelling correction: split and join compounds as the library writes them, complete prefixes, suggest words for typos."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from marklight.text import (
     query_analyses,
     stop_words,
 )
+from marklight.text.analyzer import MAX_TERM_LETTERS
 
 MIN_COMPOUND, MAX_COMPOUND = 3, 30
 """Letters of a word that is split. Hand-set; not measured."""
@@ -38,6 +39,10 @@ on, two of any kind from eight, and word endings, for 31 and 55.
 MAX_COMPARED = 500
 """Most frequent terms with the same prefix that are compared for two edits. Hand-set; not measured."""
 
+MIN_PREFIX = 2
+"""Letters of a word that is completed. Hand-set; not measured."""
+_LAST_WORD = re.compile(r"(?<![\w.@-])[^\W\d_]+$")
+
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _HYPHENS = r"-‐‑_./"
 """Characters between the parts of a compound: `Wi-Fi`, `Node.js`, `TCP/IP`, `drop_down`."""
@@ -48,13 +53,22 @@ class Spelling:
     """Also search for other spellings: `wifi` finds `Wi-Fi`, `e-mail` finds `email`. Suggest a correction for typos such as `kuberntes`.
 
     Spellings are added only for words that the library does not contain as typed; the query is still searched as typed.
+    A single word that no passage contains is completed: `kuber` finds Kubernetes. While somebody types (`--prefix`), the last
+    word is also searched as the beginning of words that occur in more documents than it does.
     """
 
     max_words: Annotated[int, Within(0, MAX_QUERY_TERMS)] = 3  # hand-set; not measured
     """Maximum number of words missing from the library for which another spelling or a suggestion is looked up."""
 
+    max_completions: Annotated[int, Within(0, 20)] = 3
+    """Maximum number of words that an unfinished word is completed to; 0 completes none."""
+
     def __call__(self, query: Query, tools: Tools) -> Query:
-        if query.mode not in (Mode.HYBRID, Mode.KEYWORD) or not self.max_words:
+        if query.mode not in (Mode.HYBRID, Mode.KEYWORD):
+            return query
+        if self.max_completions:
+            query = _with_completions(query, self.max_completions, tools)
+        if not self.max_words:
             return query
         documents = (ENGLISH, *tools.snapshot.metadata.languages())
         if query.languages[0] not in documents:
@@ -106,6 +120,72 @@ def _corrected(query: Query, corrections: dict[QueryWord, str]) -> Query:
     return replace(
         query, corrected_text=text, corrected_terms=tuple(dict.fromkeys(corrections.values()))
     )
+
+
+def _with_completions(query: Query, limit: int, tools: Tools) -> Query:
+    """Complete the last word if somebody is typing it, or if it is the only word and no passage contains it.
+
+    A word without passages is replaced by its most likely completion: the most frequent one (most popular completion,
+    Bar-Yossef and Kraus, WWW 2011).
+    """
+    text = query.text.rstrip() if not query.prefix else query.text
+    is_single = len(text.split()) == 1
+    if not (query.prefix or is_single) or not text or text[-1].isspace():
+        return query
+    match = _LAST_WORD.search(text)
+    word = fold(match[0]) if match else ""
+    is_known = bool(word) and word in _in_index([word], tools.snapshot, query.languages)
+    if not query.prefix and (is_known or split_compound(word, tools.snapshot)):
+        return query
+    completions = (
+        complete(word, limit, tools.snapshot, query.languages) if len(word) >= MIN_PREFIX else []
+    )
+    if is_known or not (match and completions):
+        unknown = is_single and not _in_index([fold(text)], tools.snapshot, query.languages)
+        typed = text if completions or unknown else ""
+        last = match[0] if match else ""
+        return replace(
+            query, text=text, typed_text=typed, last_word=last, completions=tuple(completions)
+        )
+    if not query.prefix:
+        quoted = ", ".join(f'"{each}"' for each in completions)
+        tools.notify(f'No passage contains "{match[0]}". Searching for {quoted}')
+    return replace(
+        query,
+        text=text[: match.start()] + completions[0],
+        raw_text=query.raw_text or query.text,
+        typed_text=text,
+        last_word=completions[0],
+        completions=tuple(completions),
+    )
+
+
+def complete(
+    word: str, limit: int, snapshot: Snapshot, languages: Sequence[str] = (ENGLISH,)
+) -> list[str]:
+    """Return the words of the library that begin with a word and occur in more documents, most frequent first.
+
+    Inflections of one word are counted together.
+    """
+    if has_cjk(word):
+        return []
+    own = snapshot.vocabulary.document_frequencies([word]).get(word, 0)
+    longer = snapshot.vocabulary.terms_with_prefix(
+        word, len(word) + 1, MAX_TERM_LETTERS, MAX_COMPARED
+    )
+    counts: dict[tuple[str, ...], int] = {}
+    words: dict[tuple[str, ...], str] = {}
+    for term, count in longer.items():
+        stems = tuple(analyze(term))
+        counts[stems] = counts.get(stems, 0) + count
+        words.setdefault(stems, term)
+    stem = tuple(analyze(word))
+    likely = (stems for stems in counts if stems not in ((), stem) and counts[stems] > own)
+    best = sorted(likely, key=lambda stems: (-counts[stems], words[stems]))
+    # Terms are counted in whole documents, and some of their text may be in no passage.
+    chosen = [words[stems] for stems in best[: 2 * limit]]
+    indexed = _in_index(chosen, snapshot, languages)
+    return [term for term in chosen if term in indexed][:limit]
 
 
 def _query_words(text: str) -> list[QueryWord]:

@@ -83,6 +83,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="List all matching documents instead of the best passages, as `marklight list` does.",
 )
+@click.option(
+    "--prefix",
+    is_flag=True,
+    help="Search for words that begin with the last word too, as while typing.",
+)
 @click.option("--with-history", is_flag=True, help="Search commits too; list them separately.")
 @click.option(
     "--no-refresh",

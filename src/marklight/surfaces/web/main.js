@@ -39,7 +39,9 @@ function finished() {
 }
 
 function runSearch({ now = false } = {}) {
-  if (state.q.trim()) return search.run({ ...state, q: state.q.trim() }, { now });
+  // While somebody types, the last word may be unfinished; a space or Enter finishes it.
+  const prefix = !now && !/\s$/.test(state.q);
+  if (state.q.trim()) return search.run({ ...state, q: state.q.trim(), prefix }, { now });
   search.stop();
   finished();
   announce("");

@@ -64,6 +64,7 @@ function parameters(query) {
   // The library has no filter by kind: the page filters the maximum number of results.
   params.set("limit", query.kind ? 100 : query.limit);
   if (query.nearest) params.set("min_confidence", "0");
+  if (query.prefix) params.set("prefix", "true");
   for (const name of ["collection", "tag", "path"]) for (const value of query[name]) params.append(name, value);
   for (const name of ["after", "before"]) if (query[name]) params.set(name, query[name]);
   return params;
