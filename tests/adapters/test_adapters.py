@@ -93,3 +93,14 @@ def test_each_example_runs_offline(name: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert ".md:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "module, package", [("langchain", "langchain_core"), ("llama_index", "llama_index")]
+)
+def test_a_missing_extra_gives_the_line_that_installs_it(module: str, package: str) -> None:
+    program = f"import sys; sys.modules[{package!r}] = None; import marklight.adapters.{module}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    extra = module.replace("_", "-")
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.endswith(f'Install it with: pip install "marklight[{extra}]"')

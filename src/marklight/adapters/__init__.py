@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from marklight.answer import Answer
+
+
+@contextmanager
+def needs_extra(extra: str) -> Iterator[None]:
+    """Raise ImportError with the line that installs an extra, if an import of its packages fails."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f'{error.name} is not installed. Install it with: pip install "marklight[{extra}]"',
+            name=error.name,
+        ) from error
 
 
 def citations(answer: Answer) -> list[tuple[str, dict[str, Any]]]:

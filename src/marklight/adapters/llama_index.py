@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-
-from marklight.adapters import citations
+from marklight.adapters import citations, needs_extra
 from marklight.library import Library
+
+with needs_extra("llama-index"):
+    from llama_index.core.base.base_retriever import BaseRetriever
+    from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 LLM_METADATA = ("source", "title")
 """Metadata that the language model sees: enough to cite a passage."""

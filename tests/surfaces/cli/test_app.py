@@ -164,3 +164,14 @@ def test_help_loads_nothing_heavy() -> None:
         " & set(sys.modules); sys.exit(str(heavy) if heavy else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1x", "192.0.2.77", "no.such.host.invalid"])
+@pytest.mark.parametrize("token", [(), ("--token", "secret")], ids=["without token", "token"])
+def test_serve_refuses_an_address_that_this_machine_does_not_have(
+    folder: Path, capsys: pytest.CaptureFixture[str], host: str, token: tuple[str, ...]
+) -> None:
+    code, out, err = run_cli(capsys, "serve", "--host", host, *token)
+    assert code == 2
+    assert out == ""
+    assert f"{host} is not an address of this machine" in err

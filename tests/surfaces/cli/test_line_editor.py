@@ -137,16 +137,69 @@ def test_ctrl_c_stops_a_search_and_not_the_session(
         assert "Traceback" not in terminal.raw
 
 
-def test_ctrl_c_during_indexing_opens_the_prompt(
+SLOW_EMBEDDING = f"""
+import time
+from marklight.library import watching
+def slowly(library, progress, seconds):
+    progress("Embedding passages", 63, 100)
+    time.sleep(0.2)
+    return True
+watching.embed_for_seconds = slowly
+{PROGRAM}
+"""
+"""A program whose embedding run never finishes."""
+
+
+def test_the_prompt_comes_at_once_while_passages_are_embedded(
     arguments: list[str], environment: dict[str, str]
 ) -> None:
-    with Terminal(arguments[:2], environment, program=slow_once("index")) as terminal:
-        terminal.until("taking long")
-        terminal.send(CONTROL_C)
-        terminal.until("note: Interrupted. Only part of the folder is indexed")
+    with Terminal(arguments[:2], environment, program=SLOW_EMBEDDING) as terminal:
         terminal.until("marklight>")
+        terminal.until("embedding passages")
         terminal.send("grind the beans\r")
         terminal.until("espresso.md:3-3")
+        terminal.until("marklight>")
+        terminal.send("exit\r")
+        assert terminal.end() == 0
+
+
+def test_what_is_typed_during_a_search_is_not_mixed_with_its_output(
+    arguments: list[str], environment: dict[str, str]
+) -> None:
+    program = slow_once("search").replace(
+        "time.sleep(600)", "time.sleep(1); return usual(self, *words, **options)"
+    )
+    with Terminal(arguments, environment, program=program) as terminal:
+        terminal.until("keyword]>")
+        terminal.send("tokens\r")
+        terminal.until("taking long")
+        terminal.send("beans\r")
+        assert "beans" not in terminal.until("marklight [keyword]>")
+        terminal.until("espresso.md:3-3")  # the next prompt reads it
+        terminal.until("keyword]>")
+
+
+@pytest.mark.parametrize("word", ["exit", "quit", "EXIT", ":exit", ":q"])
+def test_a_word_ends_the_session(
+    arguments: list[str], environment: dict[str, str], word: str
+) -> None:
+    with Terminal(arguments, environment) as terminal:
+        terminal.until("keyword]>")
+        terminal.send(f"{word}\r")
+        assert terminal.end() == 0
+
+
+@pytest.mark.parametrize("word", ["help", "?", ":?", ":h"])
+def test_a_word_shows_the_commands(
+    arguments: list[str], environment: dict[str, str], word: str
+) -> None:
+    with Terminal(arguments, environment) as terminal:
+        terminal.until("keyword]>")
+        terminal.send(f"{word}\r")
+        terminal.until(":mode [MODE]")
+        terminal.until("keyword]>")
+        terminal.send('"help"\r')
+        terminal.until("note:")  # a query in quotes, which finds nothing
 
 
 def test_ctrl_c_at_the_prompt_discards_the_line(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,3 +44,18 @@ def test_a_tab_extends_to_the_next_tab_stop() -> None:
     rows = folded("> \t\t\t\tend", 24).split("\n")
     assert all(len(row.expandtabs(8)) <= 24 for row in rows)
     assert all(row.startswith("> ") for row in rows)
+
+
+@pytest.mark.parametrize("width", [8, 13, 20, 33, 47, 80])
+def test_lines_break_between_words_at_any_width(width: int) -> None:
+    text = "note: No confident match (best 0.01). Use a lower threshold to see the closest ones."
+    rows = folded(text, width).split("\n")
+    assert all(len(row) <= width for row in rows)
+    words = [word for word in text.split() if len(word) <= width - len(INDENT)]
+    assert words
+    shown = [word for row in rows for word in row.split()]
+    assert not [word for word in words if word not in shown]
+
+
+def test_a_word_longer_than_a_row_is_broken_where_the_row_is_full() -> None:
+    assert folded(f"in {'x' * 30} now", 20) == f"in {'x' * 17}\n{INDENT}{'x' * 13}\n{INDENT}now"

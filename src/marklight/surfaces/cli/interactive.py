@@ -25,6 +25,7 @@ from marklight.surfaces.cli.output import (
     display_width,
     note,
     show,
+    without_echo,
 )
 from marklight.surfaces.explain import explanation
 from marklight.surfaces.render import PLAIN, Style
@@ -38,8 +39,10 @@ if TYPE_CHECKING:
 
 HINT = (
     "Type a query. Then: 1 to show result 1, `1 section` for its section, `:o 1` to open its file,"
-    " `:help`, `:q`"
+    " `help`, `exit`"
 )
+WORDS = {"exit": "q", "quit": "q", "help": "help", "?": "help"}
+"""Lines that are commands on a terminal without a colon; in quotes they are queries."""
 MAX_RESULTS = 100
 """Results that one query can have."""
 MINIMUM_TRAIL = 16
@@ -76,6 +79,8 @@ class Session:
     def take(self, line: str) -> bool:
         """Run one line; return False if it ends the session. An error is printed and ends nothing."""
         text = " ".join(line.split())
+        if self.terminal and (word := WORDS.get(text.lower())):
+            text = f":{word}"
         try:
             if result := _RESULT.fullmatch(text):
                 self._show(next(filter(None, result.group(1, 2, 4))), result[3] or result[5] or "")
@@ -198,7 +203,7 @@ class Session:
         return self.answer
 
     def _search(self, query: str, limit: int, nearest: bool) -> Answer:
-        with Bar() as bar:
+        with without_echo(self.terminal), Bar() as bar:
             return self.library.search(
                 f"{query} {self.filters}".strip(),
                 limit=limit,
@@ -267,7 +272,7 @@ class Session:
 
     def _extract(self, hit: Hit, level: str) -> Extract:
         try:
-            with Bar() as bar:
+            with without_echo(self.terminal), Bar() as bar:
                 extract = self.library.get(hit.chunk.id, level=level, progress=bar)
         except NotFound:
             raise NotFound(
@@ -328,8 +333,8 @@ COMMANDS = (
     ),
     Command(("mode",), "[MODE]", f"set the search method: {', '.join(Mode)}", Session._mode),
     Command(("explain",), "", "show stages, times and scores of the last search", Session._explain),
-    Command(("h", "help"), "", "show this list", Session._help),
-    Command(("q", "quit"), "", "quit, like Ctrl-D; Ctrl-C stops a search", lambda *_: None),
+    Command(("h", "?", "help"), "", "show this list", Session._help),
+    Command(("q", "exit", "quit"), "", "quit, like Ctrl-D; Ctrl-C stops a search", lambda *_: None),
 )
 
 

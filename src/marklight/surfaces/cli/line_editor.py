@@ -6,7 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -23,6 +23,9 @@ from marklight.surfaces.cli.interactive import Session
 
 MAX_LINE = 2_000
 """Characters of a line that is kept; a longer one was pasted."""
+
+REFRESH_SECONDS = 0.5
+"""Time until the progress beside the prompt is drawn again."""
 
 PLUS_LINE = {
     "vi", "vim", "nvim", "gvim", "view", "nano", "pico", "emacs", "emacsclient", "micro", "kak",
@@ -108,14 +111,21 @@ class SessionCompleter(Completer):
             yield Completion(word, start_position=word_start - len(typed))
 
 
-def line_editor(session: Session, file: LineFile) -> PromptSession[str]:
-    """Return a prompt: Tab completes, Up searches history by prefix, Ctrl-R searches all of it."""
+def line_editor(
+    session: Session, file: LineFile, progress: Callable[[], str] = str
+) -> PromptSession[str]:
+    """Return a prompt: Tab completes, Up searches history by prefix, Ctrl-R searches all of it.
+
+    `progress` returns what is shown at the right edge while the user types; empty for nothing.
+    """
     return PromptSession(
         history=FileHistory(file),
         completer=SessionCompleter(session),
         complete_while_typing=False,
         complete_style=CompleteStyle.READLINE_LIKE,
         enable_history_search=True,
+        rprompt=progress,
+        refresh_interval=REFRESH_SECONDS,
     )
 
 

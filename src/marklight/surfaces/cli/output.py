@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, TextIO
@@ -20,7 +20,8 @@ from marklight.surfaces.render import to_json
 
 INDENT = " " * 4
 """Before the rest of a folded line that is not quoted; no other line of ours starts with it."""
-MINIMUM_WIDTH = 20
+MINIMUM_WIDTH = 8
+"""Columns; enough for the prefix of a folded line and a character of two columns."""
 _DEFAULT_WIDTH = 80
 _TAB_STOP = 8
 _REDRAW_SECONDS = 0.1
@@ -105,20 +106,36 @@ def _rows(line: str, limit: int) -> Iterator[str]:
         yield line
         return
     prefix = QUOTE if line.startswith(QUOTE) else INDENT
-    row, used, blank = "", 0, 0
-    for unit in _UNIT.findall(line):
-        width = _unit_width(unit, used)
-        if used + width > limit:
-            # Not within the first half: a row of one short word is harder to read than a broken word.
-            at = blank if blank > limit // 2 else len(row)
-            yield row[:at].rstrip(" ")
-            row = prefix + row[at:]
-            used, blank = sum(_unit_width(part, 0) for part in _UNIT.findall(row)), 0
-        row += unit
-        used += width
-        if unit == " ":
-            blank = len(row)
+    row = QUOTE if prefix is QUOTE else ""
+    used, has_text = len(row), False
+    for word in _words(line[len(row) :]):
+        width = sum(_unit_width(unit, used) for unit in word if unit != " ")
+        # A word that is longer than a row is broken where the row is full.
+        if has_text and used + width > limit and width <= limit - len(prefix):
+            yield row.rstrip(" ")
+            row, used = prefix, len(prefix)
+        for unit in word:
+            if used + _unit_width(unit, used) > limit:
+                if unit == " ":
+                    continue
+                yield row.rstrip(" ")
+                row, used = prefix, len(prefix)
+            row += unit
+            used += _unit_width(unit, used)
+        has_text = True
     yield row
+
+
+def _words(line: str) -> Iterator[list[str]]:
+    """Yield the units of each word with the spaces after it; spaces at the start belong to the first one."""
+    word: list[str] = []
+    for unit in _UNIT.findall(line):
+        if word and unit != " " and word[-1] == " " and any(each != " " for each in word):
+            yield word
+            word = []
+        word.append(unit)
+    if word:
+        yield word
 
 
 def _unit_width(unit: str, used: int) -> int:
@@ -179,6 +196,28 @@ def _prefix(text: str, width: int) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+@contextmanager
+def without_echo(terminal: bool) -> Iterator[None]:
+    """Do not echo what is typed while a command runs, which would break its progress bar; the next prompt reads it."""
+    try:
+        import termios
+
+        descriptor = sys.stdin.fileno()
+        if not terminal or os.tcgetpgrp(descriptor) != os.getpgrp():
+            raise OSError  # setting a terminal from the background would stop this process
+        usual = termios.tcgetattr(descriptor)
+    except (ImportError, OSError, ValueError):
+        yield
+        return
+    silent = usual.copy()
+    silent[3] &= ~termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSANOW, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, usual)
 
 
 class Bar:

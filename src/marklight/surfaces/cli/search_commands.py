@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,8 @@ from marklight.surfaces.cli.options import (
     style_of,
 )
 from marklight.surfaces.cli.output import Bar, note, show, show_data
+
+EMBEDDING_MODES = ("hybrid", "semantic")
 
 if TYPE_CHECKING:
     from marklight.library import Library
@@ -242,7 +246,7 @@ def _print_commits(answer: Commits, format: str, style: render.Style, explain: b
 def query(folder: Path | None, limit: int, mode: str, assignments: tuple[str, ...]) -> int:
     """Start an interactive session: search, read results, refine.
 
-    Queries can also be piped in, one per line. Type :help for a list of commands.
+    Queries can also be piped in, one per line. Type help for a list of commands, exit to end.
     """
     from marklight.surfaces.cli.interactive import HINT, Session
 
@@ -250,20 +254,44 @@ def query(folder: Path | None, limit: int, mode: str, assignments: tuple[str, ..
     with open_library(folder, assignments, searching=True) as library:
         confirm_first_run(library)
         session = Session(library, limit=limit, mode=mode, terminal=terminal)
-        _prepare(library, mode, terminal)
         if not terminal:
+            _prepare(library, mode)
             _run_piped(session)
             return session.code
-        click.echo(HINT)
-        _run_terminal(session)
+        show(HINT)
+        with _indexing(library, mode) as progress:
+            _run_terminal(session, progress)
     return 0
 
 
-def _prepare(library: Library | RemoteLibrary, mode: str, terminal: bool) -> None:
-    """Bring the index up to date before the first query."""
+@contextmanager
+def _indexing(library: Library | RemoteLibrary, mode: str) -> Iterator[Callable[[], str]]:
+    """Index in the background while a session runs; yield a function that returns the progress in a few words."""
+    from marklight.surfaces.daemon.client import RemoteLibrary
+
+    if isinstance(library, RemoteLibrary) or mode not in EMBEDDING_MODES:
+        yield str  # the daemon indexes, or each search does: keyword search needs no model
+        return
+    from marklight.library.watching import Watcher
+
+    watcher = Watcher(library)
+
+    def progress() -> str:
+        at = watcher.progress
+        return f"{at.phase.lower()}, {at.percent} %" if at and at.total else ""
+
+    watcher.start()
+    try:
+        yield progress
+    finally:
+        watcher.close()
+
+
+def _prepare(library: Library | RemoteLibrary, mode: str) -> None:
+    """Bring the index up to date before the first query of a pipe."""
     from marklight.errors import Busy
 
-    if mode not in ("hybrid", "semantic"):
+    if mode not in EMBEDDING_MODES:
         return  # needs no model, which may be missing
     try:
         with Bar(library.place.folder) as bar:
@@ -272,10 +300,6 @@ def _prepare(library: Library | RemoteLibrary, mode: str, terminal: bool) -> Non
             note(notice)
     except Busy as error:
         note(f"{error}. Searching the index as it is")
-    except KeyboardInterrupt:
-        if not terminal:
-            raise
-        note("Interrupted. Only part of the folder is indexed; each search indexes more of it")
 
 
 def _run_piped(session: Session) -> None:
@@ -287,12 +311,12 @@ def _run_piped(session: Session) -> None:
             return
 
 
-def _run_terminal(session: Session) -> None:
+def _run_terminal(session: Session, progress: Callable[[], str]) -> None:
     """Run lines typed at a terminal: Ctrl-C interrupts one, Ctrl-D ends the session."""
     from marklight.private_files import data_folder
     from marklight.surfaces.cli.line_editor import LineFile, line_editor
 
-    editor = line_editor(session, LineFile(data_folder() / "query-history"))
+    editor = line_editor(session, LineFile(data_folder() / "query-history"), progress)
     while True:
         try:
             line = editor.prompt(session.prompt())

@@ -79,6 +79,24 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def check_host(host: str) -> None:
+    """Raise UsageError unless the host is a name or an address of this machine."""
+    if is_loopback(host) or host in WILDCARDS or not host.strip():
+        return
+    try:
+        family, *_, address = socket.getaddrinfo(
+            host.strip("[]"), 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind(address)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(
+            f"{host} is not an address of this machine ({reason})",
+            "Use 127.0.0.1 for this machine only, or 0.0.0.0 for all its addresses",
+        ) from None
+
+
 def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket; port 0 takes a free one."""
     try:
