@@ -189,7 +189,7 @@ def test_a_nearly_empty_document_is_rendered(text: str) -> None:
 def test_html_that_is_costly_to_parse_is_escaped() -> None:
     many = "<p " + " ".join(f"a{number}=1" for number in range(50_000)) + ">"
     assert "&lt;p a0=1" in rendered(many).html
-    nested = rendered("<i>x" * 100 + "\n\n" + ("x <b>" * 100 + "\n\n") * 250).html
+    nested = rendered("<i>x</i>" * 50 + "\n\n" + ("x <b>y</b>" * 50 + "\n\n") * 250).html
     assert "<i>" in nested
     assert "&lt;b&gt;" in nested
 
@@ -211,3 +211,72 @@ def test_hebrew_and_persian_text_is_unchanged() -> None:
 
 def test_no_element_reorders_its_text() -> None:
     assert rendered('<bdo dir="rtl">abc</bdo>\n').html.count("bdo") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Use the <title> element.", "Use the &lt;title&gt; element."),
+        ("<title> is an element.", "&lt;title&gt; is an element."),
+        ("`a` <textarea> b", "</code> &lt;textarea&gt; b"),
+        ("from <title> to </title>.", "from &lt;title&gt; to &lt;/title&gt;."),
+        (
+            "kubectl get <name> -n <namespace>",
+            "kubectl get &lt;name&gt; -n &lt;namespace&gt;",
+        ),
+        ("<link to the test>: x", "&lt;link to the test&gt;: x"),
+        ("all <a> and <b> elements", "all &lt;a&gt; and &lt;b&gt; elements"),
+        ("a <b>c</b> <kbd>d</kbd><br>e", "a <b>c</b> <kbd>d</kbd><br>e"),
+        ("A <note>x</note>", "A &lt;note&gt;x&lt;/note&gt;"),
+        ('a <font color="red">b</font> c', "a b c"),
+        ('a <svg width="1"><path d="M0"/></svg> b', "a  b"),
+        ('<a name="x"/>after *it*', "after <em>it</em>"),
+        ("<!-- open\n\nafter", "&lt;!-- open"),
+    ],
+)
+def test_a_tag_is_markup_only_where_html_has_it_and_the_document_closes_it(
+    text: str, shown: str
+) -> None:
+    html = rendered(f"{text}\n\nThe rest.\n").html
+    assert shown in html
+    assert "The rest." in html
+
+
+def test_components_and_unclosed_elements_on_lines_of_their_own_hide_nothing() -> None:
+    html = rendered(
+        '<Tabs>\n\none\n\n</Tabs>\n\n<div class="x">\n\ntwo\n\n<details>\n\nthree\n\n<name>\n\nfour\n'
+    ).html
+    assert "Tabs" not in html
+    assert "<div" not in html
+    assert "&lt;details&gt;" in html
+    assert "&lt;name&gt;" in html
+    assert re.findall(r"<p [^>]*>(\w+)</p>", html) == ["one", "two", "three", "four"]
+
+
+def test_an_element_is_closed_in_another_block() -> None:
+    html = rendered("<details>\n<summary>More</summary>\n\nHidden.</details>\n\nAfter.\n").html
+    assert "<details>" in html
+    assert "&lt;" not in html
+
+
+def test_scripts_and_styles_are_removed_with_their_content() -> None:
+    html = rendered(
+        "<style>\np { color: red }\n</style>\n\n<script>\nx <b> y\n</script>\n\nA.\n"
+    ).html
+    assert "color" not in html
+    assert "y" not in html
+    assert ">A.</p>" in html
+
+
+@given(st.text(alphabet="<>/=\"' \nabit!-?[C", max_size=120))
+def test_no_tag_swallows_the_rest_of_a_document(text: str) -> None:
+    assert "The rest." in rendered(f"x {text}\n\n# The rest.\n").html or "`" in text
+
+
+def test_unclosed_tags_take_linear_time() -> None:
+    for piece in ("<a ", '<a "', "<!-- ", "<svg x=1>", "<?", "<![CDATA[", "<title>", "<b>"):
+        assert rendered(f"<div>\n{piece * 20_000}").html
+
+
+def test_a_list_after_a_paragraph_and_a_fence_keeps_its_number() -> None:
+    assert '<ol start="2"' in rendered("Text:\n```yaml\n```\n2. two\n").html

@@ -19,6 +19,7 @@ from markdown_it.utils import OptionsDict
 
 from marklight.formatting import visible
 from marklight.ingest import frontmatter
+from marklight.ingest.html_tags import ALLOWED, REMOVED, classify_tags
 from marklight.ingest.links import is_media, keys_for, wiki_parts
 from marklight.ingest.parse import Style, parser
 from marklight.ingest.parse.inline import Inline, too_costly
@@ -37,12 +38,7 @@ Find = Callable[[tuple[str, ...]], str | None]
 MAX_LINES = 4_000
 MAX_CHARS = 400_000
 """Only a part of a longer document is rendered: a browser's layout takes a thousand times the memory of the text."""
-_MAX_TAGS = 20_000
-"""HTML tags in a document beyond this are shown as text: the work of a parser may grow with their square."""
 _TASK = re.compile(r"\[([ xX])\]\s")
-_TAG_OPEN = re.compile(r"<[a-zA-Z!/?]")
-_LONG_TAG = re.compile(r"<[^<>]{10000}")
-"""Too long for the sanitiser, which compares the attributes of a tag with each other."""
 _WIKI = "./[["
 """Prefix of the target of a wikilink on its way through the sanitiser: no address of Markdown begins so."""
 
@@ -51,16 +47,6 @@ SCHEME = "marklight"
 ID_PREFIX = "part-"
 """Prefix of every id: `<a id="forms">` in a document must not become `document.forms` of the page around it."""
 
-_ALLOWED_TAGS = frozenset(
-    "a abbr b bdi blockquote br caption cite code col colgroup dd del details dfn div dl dt em figcaption "
-    "figure h1 h2 h3 h4 h5 h6 hr i img ins kbd li mark ol p pre q rp rt ruby s samp small span strong sub "
-    "summary sup table tbody td tfoot th thead time tr u ul var wbr".split()
-)
-_REMOVED_TAGS = frozenset(
-    "script style template noscript noembed noframes iframe object embed applet svg math title textarea xmp "
-    "select option plaintext audio video canvas frameset".split()
-)
-"""Removed with their content: it is not text of the document, and some are parsed by rules of their own."""
 _ATTRIBUTES = {
     "*": {"id", "title", "lang", "dir", "data-lines", "data-plain"},
     "a": {"href"},
@@ -141,7 +127,7 @@ class _Writer:
 
     def markdown(self, lines: list[str]) -> str:
         """Parse all blocks, then their inline content: a link may be defined below its use."""
-        env: dict[str, Any] = {"tags": 0}
+        env: dict[str, Any] = {}
         tokens: list[Token] = []
         for block in blocks("\n".join(lines), env):
             tokens += block
@@ -152,6 +138,7 @@ class _Writer:
                 content = CUSTOM_ANCHOR.sub("", token.content) if heading else token.content
                 token.children = _inlines(content, env)
             heading = token.type == "heading_open"
+        classify_tags(tokens)
         return _Renderer().render(tokens, _inline().options, env)
 
     def resolver(self, name: str, find: Find) -> Callable[[str], str | None]:
@@ -213,10 +200,10 @@ class _Renderer(RendererHTML):
     def html_block(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
         # Not around the block: a later block may close a tag that it opens.
         lines = escape(str(tokens[at].attrs.get("data-lines", "")))
-        return f'<span data-lines="{lines}"></span>{_html(tokens[at].content, env)}'
+        return f'<span data-lines="{lines}"></span>{tokens[at].content}'
 
     def html_inline(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
-        return _html(tokens[at].content, env)
+        return tokens[at].content
 
     def image(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
         token = tokens[at]
@@ -261,12 +248,6 @@ class _Renderer(RendererHTML):
         return f'<{token.tag} align="{escape(side)}">' if side else f"<{token.tag}>"
 
 
-def _html(content: str, env: MutableMapping[str, Any]) -> str:
-    env["tags"] += len(_TAG_OPEN.findall(content))
-    within_limits = env["tags"] <= _MAX_TAGS and not _LONG_TAG.search(content)
-    return content if within_limits else escape(content)
-
-
 def _image(alt: str) -> str:
     return f'<img alt="{escape(alt)}">'
 
@@ -283,8 +264,8 @@ def _cleaner(resolve: Callable[[str], str | None]) -> nh3.Cleaner:
     import nh3
 
     return nh3.Cleaner(
-        tags=set(_ALLOWED_TAGS),
-        clean_content_tags=set(_REMOVED_TAGS),
+        tags=set(ALLOWED),
+        clean_content_tags=set(REMOVED),
         attributes={tag: set(names) for tag, names in _ATTRIBUTES.items()},
         url_schemes={"http", "https", "mailto", SCHEME},
         url_relative=resolve,

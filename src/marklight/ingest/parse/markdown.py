@@ -139,6 +139,8 @@ def blocks(source: str, env: dict[str, Any]) -> Iterator[list[Token]]:
     line = state.skipEmptyLines(0)
     while line < end:
         state.line = line
+        # Rules may leave another one behind, and a list that starts with 2 cannot interrupt a paragraph.
+        state.parentType = "root"
         for rule in rules:
             if rule(state, line, end, False):
                 break
