@@ -87,10 +87,17 @@ def differences(document: Document) -> Iterator[tuple[str, str]]:
     matcher = SequenceMatcher(None, theirs, ours, autojunk=len(theirs) > 5_000)
     for operation, first, last, our_first, our_last in matcher.get_opcodes():
         if operation != "equal":
-            found = (
-                f"{' '.join(theirs[first:last])} => {' '.join(ours[our_first:our_last])}".strip()
-            )
-            yield found, next((name for name, why in EXPLAINED.items() if why.fullmatch(found)), "")
+            yield _explained(" ".join(theirs[first:last]), " ".join(ours[our_first:our_last]))
+
+
+def _explained(theirs: str, ours: str) -> tuple[str, str]:
+    difference = f"{theirs} => {ours}".strip()
+    without_tags = _TAG.sub("", ours)
+    if without_tags.replace(" ", "") == _TAG.sub("", theirs).replace(" ", ""):
+        return difference, "tag as text"
+    rest = f"{theirs} => {without_tags.strip()}".strip()
+    reasons = (name for name, pattern in EXPLAINED.items() if pattern.fullmatch(rest))
+    return difference, next(reasons, "")
 
 
 @cache

@@ -208,7 +208,8 @@ class _Renderer(RendererHTML):
     def image(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
         token = tokens[at]
         alt = self.renderInlineAsText(token.children or [], options, env)
-        return _image(alt or str(token.attrs.get("src", "")).rpartition("/")[2])
+        name = str(token.attrs.get("src", "")).rpartition("/")[2]
+        return _image(alt or (name if is_media(name) else ""))
 
     def wikilink(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
         token = tokens[at]

@@ -153,3 +153,19 @@ def test_the_token_is_needed_once_to_open_the_page(browser: Browser, tmp_path: P
         page.context.clear_cookies()
         page.locator("#q").fill("heron again")
         expect(page.locator("#state")).to_contain_text("/?token=")
+
+
+def test_typing_shows_no_missing_results_between_two_keys(page: Page) -> None:
+    page.goto("/?q=zebra")
+    expect(page.locator("#results > li").first).to_be_visible()
+    page.evaluate(
+        """() => { window.seen = 0; new MutationObserver(() => {
+            if (document.querySelector("#state h2")) window.seen += 1;
+        }).observe(document.body, { subtree: true, childList: true }); }"""
+    )
+    field = page.get_by_role("searchbox")
+    for letters in (' "not', ' here"', " after:20"):
+        # Longer than the debounce delay, shorter than the pause.
+        field.press_sequentially(letters, delay=250)
+    assert page.evaluate("window.seen") == 0
+    expect(page.locator("#state h2")).to_be_visible()

@@ -172,6 +172,68 @@ def test_a_long_document_is_shown_in_parts(browser: Browser, several: Served) ->
         expect(page.locator("#part-part-1600")).to_be_attached()
 
 
+def test_the_outline_of_a_long_document_leads_into_its_other_parts(
+    browser: Browser, several: Served
+) -> None:
+    with visiting(browser, f"http://{several.name}") as page:
+        page.goto("/?open=two/long.md")
+        page.get_by_role("tab", name="Outline").click()
+        page.get_by_role("link", name="Part 2222", exact=True).click()
+        expect(page.locator("#part-part-2222")).to_be_in_viewport()
+        page.goto("/?open=two/long.md&at=part-1500")
+        expect(page.locator("#part-part-1500")).to_be_in_viewport()
+
+
+def test_reading_on_continues_where_a_part_ends(browser: Browser, several: Served) -> None:
+    with visiting(browser, f"http://{several.name}") as page:
+        page.goto("/?open=two/long.md")
+        part = page.locator("#view-text > .state")
+        expect(part).to_contain_text("of 10,001.")
+        last = re.search(r"–([\d,]+) of", part.inner_text())
+        assert last
+        page.get_by_role("link", name="Next part").click()
+        number = -(-int(last[1].replace(",", "")) // 4)  # four lines each
+        expect(page.locator(f"#part-part-{number}")).to_be_in_viewport()
+
+
+def test_an_open_document_follows_its_file(browser: Browser, tmp_path: Path) -> None:
+    folder = write(tmp_path / "docs", {"a.md": "# A\n\n" + "Before.\n\n" * 200})
+    with serving(folder) as served, visiting(browser, f"http://{served.name}") as page:
+        page.goto("/?open=a.md&lines=301-301")
+        expect(page.locator("#view-text")).to_contain_text("Before.")
+        page.wait_for_function("document.getElementById('pane').scrollTop > 100")
+        top = page.evaluate("document.getElementById('pane').scrollTop")
+        (folder / "a.md").write_text("# A\n\n" + "After.\n\n" * 200)
+        expect(page.locator("#view-text")).to_contain_text("After.")
+        assert abs(page.evaluate("document.getElementById('pane').scrollTop") - top) < 5
+
+
+def test_a_printed_document_is_complete(page: Page) -> None:
+    page.goto("/?open=guide/tokens.md")
+    expect(page.locator("#view-text h1")).to_be_visible()
+    page.emulate_media(media="print")
+    pane = page.locator("#pane")
+    assert pane.evaluate("pane => pane.scrollHeight <= pane.clientHeight + 1")
+    expect(page.locator("#results-panel")).to_be_hidden()
+    expect(page.get_by_role("tab", name="Outline")).to_be_hidden()
+
+
+def test_words_in_wide_tables_are_not_broken(browser: Browser, tmp_path: Path) -> None:
+    columns = 12
+    row = "| " + " | ".join(["Authentication"] * columns) + " |\n"
+    text = f"# T\n\n{row}|{'---|' * columns}\n{row}"
+    with (
+        serving(write(tmp_path / "docs", {"t.md": text})) as served,
+        visiting(browser, f"http://{served.name}", viewport={"width": 400, "height": 800}) as page,
+    ):
+        page.goto("/?open=t.md")
+        cell = page.locator("td").first
+        expect(cell).to_be_visible()
+        height = float(cell.evaluate("cell => cell.getBoundingClientRect().height"))
+        assert height < 2 * 24  # one line
+        assert page.evaluate("document.getElementById('pane').scrollWidth") <= 400
+
+
 def test_with_several_collections_documents_have_unique_names(
     browser: Browser, several: Served
 ) -> None:

@@ -108,8 +108,8 @@ def test_fast_typing_never_runs_two_searches_at_once(page: Page) -> None:
     expect(page.locator("#message")).to_contain_text("result")
     expect(page.locator("#results-panel")).not_to_have_attribute("aria-busy", "true")
     assert most <= 2
-    # One for each pause.
-    assert len(begun) == len(words) // 3
+    # One for each pause, and perhaps one for the last word.
+    assert len(begun) - len(words) // 3 in (0, 1)
 
 
 def test_the_page_can_be_used_with_the_keyboard_alone(page: Page) -> None:

@@ -48,22 +48,28 @@ function makeScrollable(table) {
   frame.append(table);
 }
 
-// The innermost blocks that contain these lines.
+// The innermost blocks that contain these lines; the first one after them if they are blank.
 export function blocks(root, [first, last]) {
-  return [...root.querySelectorAll("[data-lines]")].filter((block) => {
-    const [from, to] = block.dataset.lines.split("-").map(Number);
-    return from <= last && to >= first && !block.querySelector("[data-lines]") && block.textContent.trim();
-  });
+  const all = [...root.querySelectorAll("[data-lines]")].filter((block) => !block.querySelector("[data-lines]") && block.textContent.trim());
+  const range = (block) => block.dataset.lines.split("-").map(Number);
+  const found = all.filter((block) => range(block)[0] <= last && range(block)[1] >= first);
+  return found.length ? found : all.filter((block) => range(block)[0] > last).slice(0, 1);
+}
+
+// The heading that a fragment means, by anchor or text.
+function heading(page, fragment) {
+  const wanted = fragment.trim().toLowerCase();
+  return page.outline.find((each) => [each.anchor.toLowerCase(), each.text.toLowerCase()].includes(wanted));
+}
+
+// The line of the target of a link, 0 if it is unknown.
+export function lineOf(page, fragment) {
+  return (fragment.startsWith("^") ? page.blocks[fragment.slice(1).toLowerCase()] : heading(page, fragment)?.lines[0]) ?? 0;
 }
 
 // The target of a link: a heading by anchor or text, a block by its ID.
 export function place(root, page, fragment) {
-  if (fragment.startsWith("^")) {
-    const line = page.blocks[fragment.slice(1).toLowerCase()];
-    return line ? blocks(root, [line, line])[0] : null;
-  }
-  const wanted = fragment.trim().toLowerCase();
-  const heading = page.outline.find((each) => [each.anchor.toLowerCase(), each.text.toLowerCase()].includes(wanted));
-  const id = PREFIX + (heading?.anchor ?? fragment);
-  return root.querySelector(`[id="${CSS.escape(id)}"]`) ?? (heading ? blocks(root, [heading.lines[0], heading.lines[0]])[0] : null);
+  const line = lineOf(page, fragment);
+  const id = PREFIX + (heading(page, fragment)?.anchor ?? fragment);
+  return root.querySelector(`[id="${CSS.escape(id)}"]`) ?? (line ? blocks(root, [line, line])[0] : null);
 }

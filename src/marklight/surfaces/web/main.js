@@ -15,6 +15,8 @@ const NARROW = matchMedia("(max-width: 60rem)");
 let state = read();
 let retried = false;
 let slow = 0;
+const PAUSE_MS = 700; // without a key, until the page says that there is no result
+let pause = 0;
 
 const href = (patch) => toUrl({ ...state, open: "", lines: null, at: "", view: "text", ...patch });
 const server = new ServerStatus({ changed: statusChanged, recovered: () => { runSearch({ now: true }); if (state.open) pane.show(state); } });
@@ -39,9 +41,10 @@ function finished() {
 }
 
 function runSearch({ now = false } = {}) {
+  clearTimeout(pause);
   // While somebody types, the last word may be unfinished; a space or Enter finishes it.
   const prefix = !now && !/\s$/.test(state.q);
-  if (state.q.trim()) return search.run({ ...state, q: state.q.trim(), prefix }, { now });
+  if (state.q.trim()) return search.run({ ...state, q: state.q.trim(), prefix, typing: !now }, { now });
   search.stop();
   finished();
   announce("");
@@ -50,6 +53,12 @@ function runSearch({ now = false } = {}) {
 }
 
 function answered(answer, query, complete) {
+  clearTimeout(pause);
+  if (complete && query.typing && !answer.results.length) {
+    // Half a word often has no result: the previous ones stay, faded, while the user types.
+    pause = setTimeout(() => answered(answer, { ...query, typing: false }, true), PAUSE_MS);
+    return;
+  }
   if (complete) {
     finished();
     retried = false;
@@ -75,6 +84,11 @@ function answered(answer, query, complete) {
 }
 
 function failed(problem, query) {
+  clearTimeout(pause);
+  if (problem.status === 422 && query.typing) {
+    pause = setTimeout(() => failed(problem, { ...query, typing: false }), PAUSE_MS);
+    return;
+  }
   // The results shown belong to an earlier query: they stay faded until the server answers again.
   if (problem.offline) { server.setOffline(); announce("The server does not answer", true); return; }
   finished();

@@ -3,7 +3,7 @@
 import { get, inPath } from "./api.js";
 import { VIEWS } from "./url_state.js";
 import { copy } from "./clipboard.js";
-import { blocks, elements, place } from "./document_html.js";
+import { blocks, elements, lineOf, place } from "./document_html.js";
 import { byId, make } from "./dom.js";
 import { graphView } from "./graph.js";
 import { links, outline } from "./relations.js";
@@ -11,10 +11,14 @@ import { breakable, dated, lineText } from "./results.js";
 import { sentence } from "./messages.js";
 import { visible } from "./escaping.js";
 
+const REFRESH_MS = 3_000; // between two checks whether the open document has changed
+const REFRESH_SHARE = 0.05; // of the time, at most, for documents that take long to render
+
 export class ReadingPane {
   #pane = byId("pane");
-  #shown = null; // { name, page } of the open document
+  #shown = null; // { name, line, page } of the open document
   #controller = null;
+  #timer = 0;
   #filled = new Set();
   #state = null;
 
@@ -23,6 +27,7 @@ export class ReadingPane {
     byId("close").addEventListener("click", close);
     byId("copy").addEventListener("click", (event) => copy(this.#reference(), event.currentTarget));
     new ResizeObserver(() => this.#highlight(byId("view-text"))).observe(byId("view-text"));
+    addEventListener("focus", () => this.refresh());
     const tabs = VIEWS.map((each) => byId(`tab-${each}`));
     for (const [at, tab] of tabs.entries()) {
       tab.addEventListener("click", () => view(VIEWS[at]));
@@ -41,6 +46,7 @@ export class ReadingPane {
 
   close() {
     this.#controller?.abort();
+    clearTimeout(this.#timer);
     this.#shown = this.#state = null;
     this.#pane.hidden = true;
   }
@@ -50,8 +56,10 @@ export class ReadingPane {
     const before = this.#state;
     this.#state = { ...state };
     this.#pane.hidden = false;
-    const near = this.#shown?.name === state.open && this.#covers(state.lines);
+    const near = this.#shown?.name === state.open && this.#covers(this.#wanted(state));
     if (!near && !(await this.#load(state))) return;
+    // The line of a heading is known once the outline is: it may be in another part of a long document.
+    if (!near && !this.#covers(this.#wanted(state)) && !(await this.#load(state, this.#wanted(state)))) return;
     this.#views(state.view);
     const moved = !near || !before || before.at !== state.at || String(before.lines) !== String(state.lines);
     if (state.view === "text" && (moved || before.view !== "text")) this.#go(state);
@@ -59,25 +67,29 @@ export class ReadingPane {
     if (focus) byId("pane-title").focus({ preventScroll: true });
   }
 
-  #covers(lines) {
-    const shown = this.#shown.page.lines;
-    return !lines || (lines[0] >= shown[0] && lines[0] <= shown[1]);
+  // The line that the state leads to, 0 for the start.
+  #wanted({ lines, at }) {
+    return lines ? lines[0] : at && this.#shown ? lineOf(this.#shown.page, at) : 0;
   }
 
-  async #load(state) {
+  #covers(line) {
+    const shown = this.#shown?.page.lines;
+    return Boolean(shown) && (!line || line > this.#shown.page.of_lines || (line >= shown[0] && line <= shown[1]));
+  }
+
+  async #load(state, line = state.lines?.[0] ?? 0) {
     this.#controller?.abort();
+    clearTimeout(this.#timer);
     const controller = (this.#controller = new AbortController());
     const name = state.open;
     this.#shown = null;
-    this.#filled.clear();
     byId("pane-title").textContent = visible(name.split("/").at(-1));
     this.#showLocation(name, state.lines);
     byId("view-text").replaceChildren(make("p", { class: "soft", role: "status" }, "Loading …"));
     this.#views("text");
+    const began = performance.now();
     try {
-      const line = state.lines ? `?line=${state.lines[0]}` : "";
-      const page = await get(`/api/page/${inPath(name)}${line}`, controller.signal);
-      this.#shown = { name, page };
+      this.#fillText({ name, line, page: await this.#page(name, line, controller.signal) });
     } catch (problem) {
       if (controller.signal.aborted) return false;
       if (problem.offline) this.offline();
@@ -87,11 +99,47 @@ export class ReadingPane {
         make("div", { class: "buttons" }, make("button", { type: "button", click: () => this.show(this.#state) }, "Try again"))));
       return false;
     }
-    const { page } = this.#shown;
+    this.#next(began);
+    return true;
+  }
+
+  #page(name, line, signal) {
+    return get(`/api/page/${inPath(name)}${line ? `?line=${line}` : ""}`, signal);
+  }
+
+  #fillText(shown) {
+    const { name, page } = (this.#shown = shown);
+    this.#filled.clear();
     byId("pane-title").textContent = visible(page.title || name);
     byId("view-text").replaceChildren(this.#notes(page), ...elements(page.html, this.href));
     if (page.lines[1] - page.lines[0] + 1 < page.of_lines) byId("view-text").append(this.#rest(page));
-    return true;
+  }
+
+  // Show what changed on disk, at the same place; an unchanged document is not touched.
+  async refresh() {
+    clearTimeout(this.#timer);
+    const shown = this.#shown, began = performance.now();
+    if (!shown) return;
+    try {
+      const page = document.hidden ? shown.page : await this.#page(shown.name, shown.line, this.#controller.signal);
+      if (this.#shown !== shown) return;
+      if (JSON.stringify(page) !== JSON.stringify(shown.page)) {
+        const top = this.#pane.scrollTop;
+        this.#fillText({ ...shown, page });
+        this.#mark(this.#state);
+        if (this.#state.view !== "text") this.#fill(this.#state.view);
+        this.#pane.scrollTop = top;
+      }
+    } catch (problem) {
+      if (this.#shown !== shown) return;
+      if (problem.offline) this.offline(); // and the document stays
+    }
+    this.#next(began);
+  }
+
+  #next(began) {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.refresh(), Math.max(REFRESH_MS, (performance.now() - began) / REFRESH_SHARE));
   }
 
   #notes(page) {
@@ -125,14 +173,20 @@ export class ReadingPane {
   }
 
   #go(state) {
+    const found = this.#mark(state);
+    const target = state.lines ? found[0] : state.at ? place(byId("view-text"), this.#shown.page, state.at) : null;
+    this.#pane.scrollTop = target ? this.#top(target) : 0;
+  }
+
+  // Highlight the passage; returns its blocks.
+  #mark(state) {
     const root = byId("view-text");
     for (const each of root.querySelectorAll(".in-passage")) each.classList.remove("in-passage");
     this.#showLocation(state.open, state.lines);
     const found = state.lines ? blocks(root, state.lines) : [];
     for (const each of found) each.classList.add("in-passage");
     this.#highlight(root);
-    const target = state.lines ? found[0] : state.at ? place(root, this.#shown.page, state.at) : null;
-    this.#pane.scrollTop = target ? this.#top(target) : 0;
+    return found;
   }
 
   // Not scrollIntoView, which would scroll the page as well.
