@@ -38,6 +38,10 @@ _PARTS = re.compile(r"library\.db.*|lock|words.*|vectors|owner|(looked|refresh)\
 """Names that make a folder an index, whole or not."""
 
 
+_EXTRAS = frozenset({".gitignore", "progress.json"})
+"""Names in the folder of an index that do not make it one."""
+
+
 class Provenance(StrEnum):
     """Relation of an index to this user."""
 
@@ -230,6 +234,11 @@ def _place(folder: Path, store: Path | None = None) -> Record:
         store_inode = found.st_ino if stat.S_ISREG(found.st_mode) else -1
     path = os.path.realpath(folder)
     return Record(path, status.st_dev, status.st_ino, store_inode, status.st_uid)
+
+
+def is_part(name: str) -> bool:
+    """Return true for the name of a file or folder that Marklight makes in the folder of an index."""
+    return name in _EXTRAS or _PARTS.fullmatch(name) is not None
 
 
 def _holds_parts(folder: Path) -> bool:

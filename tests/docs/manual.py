@@ -24,6 +24,9 @@ FILES = {
     ".marklight/": "the index, beside the documents",
     "marklight.toml": "settings of the library in this folder; some apply only after marklight trust",
     "config.toml": "the user's settings, in the platform's configuration folder under marklight/",
+    "~/.local/share/marklight/": "records of your indexes, trusted folders, and indexes of folders that cannot be written",
+    "~/.cache/marklight/": "converted and downloaded models, datasets of marklight eval",
+    "~/.local/state/marklight/": "running daemons and their logs; marklight clean --all removes all three",
 }
 ENVIRONMENT = {
     "MARKLIGHT_…": "any setting: MARKLIGHT_SEARCH_FUSE is search.fuse",

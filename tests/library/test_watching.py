@@ -17,7 +17,8 @@ from marklight.ingest import batch, embedding
 from marklight.ingest import read as reading
 from marklight.ingest.pipeline import Ingest
 from marklight.library import Library
-from marklight.library.watching import IndexingProgress, Watcher
+from marklight.library.progress import IndexingProgress
+from marklight.library.watching import Watcher
 from tests.library.conftest import paths
 from tests.library.watched import QUICK, SECONDS, Gated, following, settled
 from tests.making import library, write

@@ -48,6 +48,7 @@ def examine(folder: Path | None, assignments: Sequence[str] = ()) -> list[Findin
                 *_server(library),
                 _checked("library", lambda: _check_library(library)),
                 _disk(library.place.folder),
+                Finding("data", True, _data(library)),
             ]
     except MarklightError as error:
         findings.append(Finding("settings", False, str(error)))
@@ -136,6 +137,15 @@ def _check_library(library: Library) -> str:
         counts = snapshot.status.counts("")
     result = "; ".join(repairs) or "nothing to repair"
     return f"{library.engine.describe()}: {counts.documents} documents; {result}"
+
+
+def _data(library: Library) -> str:
+    """Return where the data of Marklight is on this machine; `marklight clean` removes it."""
+    from marklight.library.cleaning import places
+
+    return ", ".join(
+        f"{each.what} in {each.path} ({each.size / 1e6:.1f} MB)" for each in places(library)
+    )
 
 
 def _disk(folder: Path) -> Finding:

@@ -15,6 +15,7 @@ from marklight.errors import ModelServerError
 from marklight.ingest.discover import OUTSIDE, Discover
 from marklight.library.concurrency import repeat_if_lost
 from marklight.library.history import index_history
+from marklight.library.progress import published, published_progress
 from marklight.library.refresh import embeds_here, forget_incomplete_copy, incomplete_notices
 from marklight.model import DocumentId
 from marklight.ownership import Provenance
@@ -68,9 +69,10 @@ def index(library: Library, *, rebuild: bool, history: bool | None, progress: Pr
     started = time.perf_counter()
     before = library.ingest.counts()
     nested = [] if before.generation else library.nested_libraries()
-    report = _index_documents(library, progress, rebuild=rebuild)
-    after = library.ingest.counts()
-    commits = index_history(library, history, progress, rebuild=rebuild)
+    with published(library.address.folder, progress) as publish:
+        report = _index_documents(library, publish, rebuild=rebuild)
+        after = library.ingest.counts()
+        commits = index_history(library, history, publish, rebuild=rebuild)
     return replace(
         report,
         history=commits,
@@ -173,7 +175,7 @@ def status(library: Library) -> dict[str, Any]:
         languages = snapshot.metadata.values("language", MAX_LANGUAGES)
     model_server, reranker_server = library.models.embedder_server, library.models.reranker_server
     reranker_problem = library.models.reranker_problem()
-    watcher = library.watcher
+    watcher, indexing = library.watcher, published_progress(library.address.folder)
     server = dict(library.engine.server())
     others = sorted(documents.keys() - library.collections.keys()) if library.shared else []
     return {
@@ -200,6 +202,7 @@ def status(library: Library) -> dict[str, Any]:
         **({"incomplete_copy": True} if incomplete else {}),
         **_history_status(library, fingerprint),
         **({"following": watcher.to_dict()} if watcher else {}),
+        **({"indexing": indexing.to_dict()} if indexing else {}),
         "collections": {
             name: {"path": str(folder), "documents": documents[name]}
             for name, folder in library.collections.items()

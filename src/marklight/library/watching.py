@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from marklight.ingest.index_diff import IndexDiff
 from marklight.ingest.watch import Watch
 from marklight.library.history import embed_commits_for_seconds
 from marklight.library.indexing import embed_for_seconds
+from marklight.library.progress import IndexingProgress, ProgressMeter
 from marklight.library.refresh import SHORT_WAIT_SECONDS
 from marklight.ports import PathRange
 from marklight.report import Report
@@ -36,25 +37,6 @@ PROBLEM_SECONDS = 0.5
 """Seconds until `watch` reports a problem."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexingProgress:
-    """The progress of an indexing run."""
-
-    phase: str
-    done: int
-    total: int
-
-    @property
-    def percent(self) -> int:
-        """Return the share of this phase that is done, rounded down."""
-        return 100 * self.done // self.total if self.total else 0
-
-    def __str__(self) -> str:
-        if not self.total:
-            return f"indexing ({self.phase.lower()})"
-        return f"indexing, {self.percent} % ({self.phase.lower()}, {self.done} of {self.total})"
-
-
 class Watcher:
     """Watches the files of one library in a thread and keeps its index up to date."""
 
@@ -71,6 +53,7 @@ class Watcher:
         self.listeners: list[Callable[[Report], None]] = []
         """Called after every run or refresh that changed something, in the thread that did it."""
         self._followed_links: FollowedLinks = {}
+        self._meter = ProgressMeter()
         self._model_problem = ""
         self._model_retry_at = 0.0
         self._commits_problem = ""
@@ -95,11 +78,8 @@ class Watcher:
     def to_dict(self) -> dict[str, Any]:
         """Return the state as JSON for `status`."""
         progress = self.progress
-        indexing = None
-        if progress:
-            indexing = {"phase": progress.phase, "done": progress.done, "total": progress.total}
         return {
-            "indexing": indexing,
+            "indexing": progress.to_dict() if progress else None,
             "watching": self.watching,
             "problem": ". ".join(filter(None, (self.problem, self.remark))),
         }
@@ -244,7 +224,7 @@ class Watcher:
     def _report(self, phase: str, done: int, total: int) -> None:
         if self._stopping.is_set():
             raise Stopped("The process ends")
-        self.progress = IndexingProgress(phase, done, total)
+        self.progress = self._meter(phase, done, total)
 
 
 def watch(library: Library) -> Generator[Report, None, None]:

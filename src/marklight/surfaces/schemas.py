@@ -280,10 +280,15 @@ STATUS = object_of(
         "unused_vectors": INTEGER,
         "following": object_of(
             {
-                "indexing": _or_null("object", "Indexing in progress: phase, done and total."),
+                "indexing": _or_null(
+                    "object", "Indexing in progress: phase, done, total and seconds left."
+                ),
                 "watching": _of("boolean", "Whether file-system events are received."),
                 "problem": _of("string", "Why indexing failed; empty if it did not."),
             }
+        ),
+        "indexing": _of(
+            "object", "Indexing by another process: phase, done, total and seconds left."
         ),
         "collections": _of(
             "object",
@@ -292,7 +297,7 @@ STATUS = object_of(
         ),
         "notices": NOTICES,
     },
-    optional=("model_problem", "reranker_problem", "server", "queue", "following"),
+    optional=("model_problem", "reranker_problem", "server", "queue", "following", "indexing"),
 )
 DOCUMENTS = object_of(
     {

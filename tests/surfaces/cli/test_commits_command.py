@@ -145,9 +145,9 @@ def test_index_and_status_report_commits_once_they_are_indexed(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "commits" not in run_cli(capsys, "index")[1]
-    assert "history" not in run_cli(capsys, "status")[1]
+    assert "Commits" not in run_cli(capsys, "status")[1]
     assert "2 commits (2 added, 0 removed" in run_cli(capsys, "index", "--history")[1]
-    assert "history.commits" in run_cli(capsys, "status")[1]
+    assert "Commits    2; " in run_cli(capsys, "status")[1]
     response = json.loads(run_cli(capsys, "index", "--json")[1])
     assert (response["history"]["documents"], response["history"]["added"]) == (2, [])
     assert "history" not in json.loads(run_cli(capsys, "index", "--no-history", "--json")[1])

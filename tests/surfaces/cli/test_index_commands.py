@@ -39,7 +39,7 @@ def test_status_shows_counts_and_sizes(folder: Path, capsys: pytest.CaptureFixtu
     assert found["collections"]["default"]["documents"] == 3
     code, out, _ = run_cli(capsys, "status", ".")
     assert code == 0
-    assert "documents" in out
+    assert "Documents" in out
 
 
 def test_ignored_shows_the_rule(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

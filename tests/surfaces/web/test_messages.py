@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
-from marklight.library.watching import IndexingProgress
+from marklight.library.progress import IndexingProgress
 from tests.making import write
 from tests.surfaces.http.serving import Served, serving
 from tests.surfaces.web.browsing import visiting

@@ -1,10 +1,10 @@
-"""Commands about the index: index, status, ignored, doctor."""
+"""Commands about the index: index, ignored, doctor."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,12 +22,8 @@ from marklight.surfaces.cli.options import (
 from marklight.surfaces.cli.output import Bar, note, show, show_json
 
 if TYPE_CHECKING:
-    from marklight.library import Library
     from marklight.report import Report
-    from marklight.surfaces.daemon.client import RemoteLibrary
 
-MAX_COMMIT_REMARKS = 20
-"""Remarks on commits that `status` lists."""
 MAX_NAMES = 10
 """Paths of each kind in one line of `index --watch`."""
 
@@ -152,64 +148,6 @@ def _print_notices(report: Report) -> None:
     history = report.history.notices if report.history is not None else ()
     for notice in (*report.notices, *history):
         note(notice)
-
-
-@click.command()
-@in_library
-@AS_JSON
-@SET
-def status(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
-    """Show what is indexed, what is pending and what failed."""
-    with open_library(folder, assignments) as library:
-        values = library.status()
-        if daemon := _daemon(library):
-            values["daemon"] = daemon
-    if as_json:
-        show_json(values)
-    else:
-        _print_status(values)
-    return 0
-
-
-def _print_status(values: dict[str, Any]) -> None:
-    failed, remarks = values.pop("failed"), values.pop("remarks")
-    set_aside = values["queue"].pop("failures") if "queue" in values else []
-    for notice in values.pop("notices"):
-        note(notice)
-    if values["generation"] == 0:
-        note("Nothing is indexed yet. Run `marklight index` or a search")
-    values["calibrated"] = (
-        "yes" if values["calibrated"] else "no, scores are not calibrated for this model"
-    )
-    commits = values.get("history", {"failed": [], "remarks": []})
-    for part in (values, commits):
-        sizes = part.get("sizes", {})
-        part["sizes"] = {name: f"{size / 1e6:.1f} MB" for name, size in sizes.items()}
-    failed_commits, commit_remarks = commits.pop("failed"), commits.pop("remarks")
-    show(render.table(render.flat(values) | {"failed": len(failed), "remarks": len(remarks)}))
-    for failure in failed:
-        show(one_line(f"  failed {failure['path']}: {failure['reason']}"))
-    for failure in set_aside:
-        show(one_line(f"  not embedded {failure['path']}: {failure['reason']}"))
-    for failure in failed_commits:
-        show(one_line(f"  failed commit {failure['commit'][:7]}: {failure['reason']}"))
-    for remark in commit_remarks[:MAX_COMMIT_REMARKS]:
-        show(one_line(f"  remark commit {remark['commit'][:7]}: {remark['remark']}"))
-    if len(commit_remarks) > MAX_COMMIT_REMARKS:
-        show(f"  … and {len(commit_remarks) - MAX_COMMIT_REMARKS} more; use --json to see them")
-    for remark in remarks:
-        show(one_line(f"  remark {remark['path']}: {remark['remark']}"))
-
-
-def _daemon(library: Library | RemoteLibrary) -> dict[str, Any] | None:
-    """Return the state of the daemon that serves this library, with any settings."""
-    from marklight.surfaces.daemon.discovery import state_files
-    from marklight.surfaces.daemon.lifecycle import answering_daemon
-
-    for file, _ in list(state_files(library.place.folder)):
-        if state := answering_daemon(file):
-            return state.to_dict()
-    return None
 
 
 @click.command(short_help="Show whether a file is ignored, and by which rule.")

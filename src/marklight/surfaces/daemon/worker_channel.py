@@ -15,7 +15,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from marklight.library.watching import SCANNING, IndexingProgress
+from marklight.library.progress import IndexingProgress
+from marklight.library.watching import SCANNING
 from marklight.report import Report
 
 SEND_SECONDS = 5

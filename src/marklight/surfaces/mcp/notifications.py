@@ -20,7 +20,8 @@ from mcp.server.subscriptions import (
 from mcp.shared.exceptions import MCPError
 
 from marklight.errors import NotFound
-from marklight.library.watching import IndexingProgress, Watcher
+from marklight.library.progress import IndexingProgress
+from marklight.library.watching import Watcher
 from marklight.model import DocumentId
 from marklight.ports import Progress, no_progress
 from marklight.report import Report

@@ -1,0 +1,166 @@
+"""The command status: what is indexed, what is pending and what failed, for people or as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from marklight.formatting import one_line
+from marklight.surfaces import render
+from marklight.surfaces.cli.options import AS_JSON, SET, in_library, open_library
+from marklight.surfaces.cli.output import note, show, show_json
+
+if TYPE_CHECKING:
+    from marklight.library import Library
+    from marklight.surfaces.daemon.client import RemoteLibrary
+
+MAX_REMARKS = 20
+"""Failures and remarks of each kind that are listed."""
+LONG_SECONDS = 90
+"""Longer times are printed in minutes."""
+
+
+@click.command()
+@in_library
+@AS_JSON
+@SET
+def status(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
+    """Show what is indexed, what is pending and what failed."""
+    with open_library(folder, assignments) as library:
+        values = library.status()
+        if daemon := _daemon(library):
+            values["daemon"] = daemon
+    if as_json:
+        show_json(values)
+        return 0
+    for notice in values["notices"]:
+        note(notice)
+    if values["generation"] == 0:
+        note("Nothing is indexed yet. Run `marklight index` or a search")
+    show(status_text(values, library.place.folder))
+    return 0
+
+
+def status_text(values: Mapping[str, Any], folder: Path) -> str:
+    """Render a status as labelled rows, then failures and remarks."""
+    rows = {name: text for name, text in _rows(values, folder) if text}
+    return "\n".join([render.table(rows), *map(one_line, _remarks(values))])
+
+
+def _rows(values: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
+    yield "Library", str(folder)
+    yield "State", _state(values)
+    yield "Documents", _documents(values)
+    yield "Passages", _passages(values)
+    if len(values["collections"]) > 1:
+        for name, each in values["collections"].items():
+            place = f" in {each['path']}" if each["path"] else ", on other machines"
+            yield f"Collection {name}", f"{each['documents']:,} documents{place}"
+    yield "Model", _model(values, "model")
+    if values["reranker"] != "none":
+        yield "Reranker", _model(values, "reranker")
+    sizes = values["sizes"]
+    parts = ", ".join(f"{name} {size_text(size)}" for name, size in sizes.items())
+    total = f", {size_text(sum(sizes.values()))} ({parts})" if sizes else ""
+    yield "Index", f"{values['engine']}{total}"
+    if unused := values["unused_vectors"]:
+        yield "Unused vectors", f"{unused:,}, of text that is no longer there"
+    if commits := values.get("history"):
+        size = size_text(sum(commits["sizes"].values()))
+        yield "Commits", f"{commits['commits']:,}; {_passages(commits)} passages; {size}"
+    for name in ("server", "queue"):
+        for key, value in render.flat(values.get(name, {})).items():
+            if key != "failures":
+                yield f"{name.capitalize()} {key}", str(value)
+    if daemon := values.get("daemon"):
+        yield "Daemon", f"{daemon['address']} (process {daemon['pid']}, since {daemon['started']})"
+
+
+def _state(values: Mapping[str, Any]) -> str:
+    following = values.get("following") or {}
+    if at := values.get("indexing") or following.get("indexing"):
+        share = f", {100 * at['done'] // at['total']} %" if at["total"] else ""
+        left = at.get("seconds_left")
+        return f"indexing now{share}{f', about {_time(left)} left' if left else ''} ({at['phase'].lower()})"
+    if problem := following.get("problem"):
+        return str(problem)
+    if not values["generation"]:
+        return "not indexed yet"
+    if values["pending"]:
+        return "not complete: `marklight index` embeds the rest"
+    return "watched for changes" if following.get("watching") else "complete"
+
+
+def _documents(values: Mapping[str, Any]) -> str:
+    more = [
+        f"{len(values[key]):,} {what}"
+        for key, what in (("failed", "could not be read"), ("remarks", "with remarks"))
+        if values[key]
+    ]
+    return f"{values['documents']:,}" + (f" ({', '.join(more)})" if more else "")
+
+
+def _passages(values: Mapping[str, Any]) -> str:
+    chunks, embedded = values["chunks"], values["embedded"]
+    if not chunks or embedded >= chunks:
+        return f"{chunks:,}" + (", all embedded" if chunks else "")
+    return f"{chunks:,}, {embedded:,} of them embedded ({100 * embedded // chunks} %)"
+
+
+def _model(values: Mapping[str, Any], kind: str) -> str:
+    text = str(values[kind])
+    if address := values.get(f"{kind}_address"):
+        text += f" at {address}"
+    if problem := values.get(f"{kind}_problem"):
+        text += f"; {problem}"
+    if kind == "model" and text != "none" and not values["calibrated"]:
+        text += "; scores are not calibrated for this model"
+    return text
+
+
+def _remarks(values: Mapping[str, Any]) -> Iterator[str]:
+    """Return a line for each failure and remark, at most `MAX_REMARKS` of each kind."""
+    commits = values.get("history", {"failed": [], "remarks": []})
+    kinds = [
+        [f"could not be read: {each['path']}: {each['reason']}" for each in values["failed"]],
+        [
+            f"not embedded: {each['path']}: {each['reason']}"
+            for each in values.get("queue", {}).get("failures", ())
+        ],
+        [
+            f"could not be read: commit {each['commit'][:7]}: {each['reason']}"
+            for each in commits["failed"]
+        ],
+        [f"remark on commit {each['commit'][:7]}: {each['remark']}" for each in commits["remarks"]],
+        [f"remark on {each['path']}: {each['remark']}" for each in values["remarks"]],
+    ]
+    for lines in kinds:
+        yield from (f"  {line}" for line in lines[:MAX_REMARKS])
+        if len(lines) > MAX_REMARKS:
+            yield f"  … and {len(lines) - MAX_REMARKS:,} more; use --json to see them"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds > LONG_SECONDS else f"{seconds:.0f} s"
+
+
+def size_text(size: int) -> str:
+    """Return a number of bytes as people read it: 812 kB, 12.3 MB, 4.0 GB."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size / 1e3:.0f} kB"
+
+
+def _daemon(library: Library | RemoteLibrary) -> dict[str, Any] | None:
+    """Return the state of the daemon that serves this library, with any settings."""
+    from marklight.surfaces.daemon.discovery import state_files
+    from marklight.surfaces.daemon.lifecycle import answering_daemon
+
+    for file, _ in list(state_files(library.place.folder)):
+        if state := answering_daemon(file):
+            return state.to_dict()
+    return None
