@@ -59,6 +59,11 @@ class Filters:
         return [self, *(self.also.parts() if self.also else ())]
 
     @property
+    def has_phrases(self) -> bool:
+        """Return True if phrases must occur, those of the query text included."""
+        return bool(self.phrases) or (self.also is not None and self.also.has_phrases)
+
+    @property
     def restrict_passages(self) -> bool:
         """Return True if one passage of a document may match and another not."""
         return any(part.phrases or part.without or part.languages for part in self.parts())

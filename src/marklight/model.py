@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
@@ -186,6 +186,13 @@ class Document:
     remarks: tuple[str, ...] = ()
     """Defects and how they were handled, such as invalid frontmatter."""
 
+    @property
+    def origin(self) -> int:
+        """Return a digest of title and file name, 64 bits with sign: copies of a document, such as versions, have the same."""
+        title = " ".join(self.title.casefold().split())
+        name = self.id.path.rpartition("/")[2]
+        return int.from_bytes(bytes.fromhex(digest(title, name, size=8)), "little", signed=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Section:
@@ -216,16 +223,28 @@ class Chunk:
     parent: str
     """Id of its Section."""
     digest: str
-    """Digest of the embedded text: the key of its vector."""
+    """Digest of the embedded text: the key of its vector; empty for a passage of nothing but boilerplate, which has none."""
     merged: tuple[str, ...] = ()
     """Headings of small sibling sections that were merged into this passage."""
     code: str = ""
     """The code blocks in it, for code search."""
     languages: tuple[str, ...] = ()
+    boilerplate: tuple[tuple[int, int], ...] = ()
+    """Parts of `text` that many documents share, as offsets of their first character and of the one after the last."""
 
     @property
     def collection(self) -> str:
         return self.document.collection
+
+    @property
+    def is_boilerplate(self) -> bool:
+        """Return true if it has nothing but boilerplate, in a document with other text: only a quoted phrase finds it."""
+        return not self.digest
+
+    @property
+    def own_text(self) -> str:
+        """Return the text without boilerplate: what is ranked, embedded and compared."""
+        return without_spans(self.text, self.boilerplate)
 
     @property
     def is_title(self) -> bool:
@@ -235,6 +254,15 @@ class Chunk:
     @property
     def path(self) -> str:
         return self.document.path
+
+
+def without_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """Return a text without some parts of it, given in order."""
+    if not spans:
+        return text
+    ends = [0, *(end for _, end in spans)]
+    starts = [*(start for start, _ in spans), len(text)]
+    return "".join(text[end:start] for end, start in zip(ends, starts, strict=True))
 
 
 class NodeKind(StrEnum):
@@ -275,6 +303,8 @@ class Entry:
         default=None, compare=False, repr=False
     )
     """Builds the tree of nodes; called by engines that store it."""
+    block_digests: Mapping[int, bool] = field(default_factory=dict)
+    """Digests of its blocks of text, 64 bits with sign; true for those that counted as boilerplate."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -342,11 +372,14 @@ class Counts:
     """Fingerprint of the model whose vectors were counted; empty for none."""
     unread: int = 0
     """Changed files that are not indexed yet."""
+    boilerplate: int = 0
+    """Passages of nothing but boilerplate, which are not embedded."""
 
     @property
     def pending(self) -> int:
         """Return the number of passages without a vector of this model and of files that are not indexed yet."""
-        return (self.chunks - self.embedded if self.model else 0) + self.unread
+        missing = self.chunks - self.boilerplate - self.embedded
+        return (missing if self.model else 0) + self.unread
 
 
 def trail(title: str, headings: Iterable[str]) -> str:

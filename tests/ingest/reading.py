@@ -39,7 +39,7 @@ def uncovered(made: Parsed, chunks: Iterable[Chunk]) -> list[tuple[int, str]]:
     words = "\n".join([*(chunk.text for chunk in chunks), *_titles(made)])
     return [
         (number, line)
-        for number, line in enumerate(made.document.text.split("\n"), 1)
+        for number, line in enumerate(made.text.split("\n"), 1)
         if number > made.body
         and any(character.isalnum() for character in line)
         and (number not in covered or not _has(words, line))

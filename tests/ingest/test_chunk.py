@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -209,7 +210,7 @@ def test_the_fingerprint_depends_on_the_sizes() -> None:
         {"min_chars": -1},
     ],
 )
-def test_invalid_sizes_are_rejected(sizes: dict[str, int]) -> None:
+def test_invalid_sizes_are_rejected(sizes: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match="Invalid chunk sizes"):
         Chunker(**sizes)
 

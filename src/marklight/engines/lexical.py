@@ -8,7 +8,7 @@ from functools import cache
 from typing import NamedTuple
 
 from marklight.model import Chunk, Document
-from marklight.ports import FIELD_BOOSTS, ScoredChunk, TermCoverage
+from marklight.ports import BOILERPLATE, FIELD_BOOSTS, ScoredChunk, TermCoverage
 from marklight.text import (
     MAX_QUERY_TERMS,
     STEMMERS,
@@ -20,6 +20,8 @@ from marklight.text import (
 
 PROSE = tuple(FIELD_BOOSTS)
 CODE = "code"
+FIELDS = (*PROSE, CODE, BOILERPLATE)
+"""All fields; the field `boilerplate` has the whole text of a passage with any boilerplate, which phrases may occur in."""
 WHOLE = "whole"
 """The field with the text of all others but code."""
 TITLE_TIMES = 3
@@ -35,7 +37,7 @@ SCORE_DIGITS = 4
 SHARED = ("keywords", "description", "tags", "aliases", "author")
 """The fields that all passages of a document share."""
 
-PHRASE_FIELDS = ("body", "title", "headings")
+PHRASE_FIELDS = ("body", "title", "headings", BOILERPLATE)
 """The fields that contain the terms of `phrase_texts`."""
 
 
@@ -69,17 +71,24 @@ def shared_terms(values: Mapping[str, str | Sequence[str]]) -> DocumentTerms:
     return DocumentTerms(language, fields)
 
 
-def passage_terms(shared: DocumentTerms, chunk: Chunk) -> Mapping[str, list[str]]:
-    """Return the terms of all fields of a passage: the document's, its own, and the whole."""
-    headings = "\n".join((*chunk.headings, *chunk.merged))
-    own = {"title": chunk.title, "headings": headings, "body": chunk.text}
-    terms_of = {field: analyze(text, shared.language) for field, text in own.items()}
+def passage_terms(shared: DocumentTerms, chunk: Chunk) -> Mapping[str, Sequence[str]]:
+    """Return the terms of all fields of a passage: the document's, its own, and the whole.
+
+    One of nothing but boilerplate has no others: its title and headings are those of better passages.
+    """
+    language, headings = shared.language, "\n".join((*chunk.headings, *chunk.merged))
+    full = analyze(chunk.text, language) if chunk.boilerplate else []
+    if chunk.is_boilerplate:
+        return {**dict.fromkeys(FIELDS, ()), BOILERPLATE: full + analyze(headings, language)}
+    own = {"title": chunk.title, "headings": headings, "body": chunk.own_text}
+    terms_of = {field: analyze(text, language) for field, text in own.items()}
     fields = {**shared.fields, **terms_of}
     whole: list[str] = []
     for field, terms in fields.items():
         times = TITLE_TIMES if field == "title" else 1
         whole += (terms + identifier_parts(own.get(field, ""))) * times
-    return {**fields, WHOLE: whole, CODE: code_terms(chunk.code) if chunk.code else []}
+    code = code_terms(chunk.code) if chunk.code else []
+    return {**fields, WHOLE: whole, CODE: code, BOILERPLATE: full}
 
 
 def phrase_texts(chunk: Chunk) -> tuple[str, ...]:
@@ -96,7 +105,7 @@ _SAMPLE = (
 @cache
 def analyzer_fingerprint() -> str:
     """Return a digest that changes with the analyzer or the fields, and with it every lexical index."""
-    output = (analyze(_SAMPLE), identifier_parts(_SAMPLE), code_terms(_SAMPLE), PROSE)
+    output = (analyze(_SAMPLE), identifier_parts(_SAMPLE), code_terms(_SAMPLE), FIELDS)
     others = (analyze(_SAMPLE, "de"), sorted(STEMMERS))
     return digest(*(" ".join(terms) for terms in (*output, *others)), str(TITLE_TIMES), size=6)
 

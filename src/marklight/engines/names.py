@@ -36,7 +36,11 @@ class HeadedPassage(NamedTuple):
 def title_entries_of(entry: Entry) -> list[TitleEntry]:
     """Return the titles of a parsed document."""
     document = entry.document
-    passages = [HeadedPassage(each.ordinal, each.headings, each.merged) for each in entry.chunks]
+    passages = [
+        HeadedPassage(each.ordinal, each.headings, each.merged)
+        for each in entry.chunks
+        if not each.is_boilerplate
+    ]
     return title_entries(document.id.path, document.title, document.aliases, passages)
 
 

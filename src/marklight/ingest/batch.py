@@ -19,7 +19,7 @@ from marklight.ingest.read import (
     stored_state,
     wait_for_tick,
 )
-from marklight.model import Batch, DocumentId, Entry, Failure, FileState
+from marklight.model import Batch, Document, DocumentId, Entry, Failure, FileState
 from marklight.ports import IndexedFile, Progress
 from marklight.report import Report
 from marklight.text import digest
@@ -166,13 +166,13 @@ def _parse_failure(id: DocumentId, error: Exception, file: FileState) -> Failure
 
 
 def moves(
-    entries: Sequence[Entry],
+    documents: Sequence[Document],
     known: Mapping[DocumentId, IndexedFile],
     removed: dict[str, DocumentId],
 ) -> dict[DocumentId, DocumentId]:
     """Match new documents with removed ones of the same text: new id to old id; takes matches out of `removed`."""
     return {
-        entry.document.id: removed.pop(entry.document.digest)
-        for entry in entries
-        if entry.document.id not in known and entry.document.digest in removed
+        document.id: removed.pop(document.digest)
+        for document in documents
+        if document.id not in known and document.digest in removed
     }

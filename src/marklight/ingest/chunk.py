@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 
+from marklight.ingest.boilerplate import PassageTexts, block_digests
 from marklight.ingest.parse import Parsed, Title
 from marklight.ingest.recipe import Chunker
 from marklight.ingest.split import Span, split, trimmed
-from marklight.model import Chunk, Document, Entry, Kind, Node, Section
+from marklight.model import Chunk, Document, Entry, Kind, Node, Section, without_spans
 from marklight.text import digest
-from marklight.text.markdown import embedding_text
+from marklight.text.markdown import chunk_embedding_text, embedding_text
 
 _HAS_CONTENT = re.compile(r"[^\s\-*_=#|:.+<>/]")
 """A text of nothing but horizontal rules and dividers is no passage."""
@@ -44,12 +45,12 @@ class HeadingNode:
         return self.title.level if self.title else 0
 
     @property
-    def names(self) -> Iterator[str]:
+    def titles(self) -> Iterator[Title]:
         """Return its heading and all headings below it."""
         if self.title and self.title.text:
-            yield self.title.text
+            yield self.title
         for node in self.below:
-            yield from node.names
+            yield from node.titles
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Draft:
     headings: tuple[str, ...]
     node: HeadingNode
     spans: list[Span]
-    merged: tuple[str, ...] = ()
+    merged: tuple[Title, ...] = ()
     """The headings of the merged sections."""
     text: str | None = None
     """The text to search where a document has none of its own."""
@@ -71,6 +72,7 @@ def chunk(
     sizes: Chunker,
     count_tokens: Callable[[Sequence[str]], list[int]] | None = None,
     token_limit: int | None = None,
+    shared: Collection[int] = frozenset(),
 ) -> list[Entry]:
     """Return the documents with their passages; with a token limit, no passage exceeds it."""
     all_drafts = [drafts(parsed, sizes) for parsed in documents]
@@ -80,7 +82,10 @@ def chunk(
         all_drafts = cut_to_token_limit(
             documents, all_drafts, count_tokens, token_limit, sizes.overlap_chars
         )
-    return [_entry(parsed, own, sizes) for parsed, own in zip(documents, all_drafts, strict=True)]
+    return [
+        _entry(parsed, own, sizes, shared)
+        for parsed, own in zip(documents, all_drafts, strict=True)
+    ]
 
 
 def drafts(parsed: Parsed, sizes: Chunker) -> list[Draft]:
@@ -96,7 +101,7 @@ def drafts(parsed: Parsed, sizes: Chunker) -> list[Draft]:
 
 def heading_tree(parsed: Parsed) -> HeadingNode:
     """Return the root of the tree of headings."""
-    text, starts, titles = parsed.document.text, parsed.starts, parsed.structure.titles
+    text, starts, titles = parsed.text, parsed.starts, parsed.structure.titles
     ends = [*(starts[title.line] for title in titles), len(text)]
     body = starts[min(parsed.body, len(starts) - 1)]
     own = trimmed(text, body, ends[0])
@@ -128,7 +133,7 @@ def heading_tree(parsed: Parsed) -> HeadingNode:
 
 def _section(parsed: Parsed, node: HeadingNode, sizes: Chunker) -> Iterator[Draft]:
     """Return the passages of a section and of its subsections."""
-    text = parsed.document.text
+    text = parsed.text
     if _HAS_CONTENT.search(text, *node.own):
         yield _draft(parsed, node, node.path, node.own, sizes)
     elif not node.below and node.title:
@@ -136,6 +141,10 @@ def _section(parsed: Parsed, node: HeadingNode, sizes: Chunker) -> Iterator[Draf
         yield _draft(parsed, node, node.path, node.whole, sizes)
     small: list[HeadingNode] = []
     for below in node.below:
+        if sizes.skips(below.title):
+            yield from _merge_small(parsed, node, small, sizes)
+            small = []
+            continue
         if not below.below and _length([below]) < sizes.min_chars:
             small.append(below)
             continue
@@ -166,9 +175,9 @@ def _merge_small(
         if len(group) == 1:
             yield from _section(parsed, first, sizes)
             continue
-        names = tuple(name for node in group for name in node.names)
+        titles = tuple(title for node in group for title in node.titles)
         span = Span(first.whole.start, group[-1].whole.end)
-        yield _draft(parsed, first, parent.path, span, sizes, names)
+        yield _draft(parsed, first, parent.path, span, sizes, titles)
 
 
 def _length(group: Sequence[HeadingNode]) -> int:
@@ -181,14 +190,14 @@ def _draft(
     headings: tuple[str, ...],
     span: Span,
     sizes: Chunker,
-    merged: tuple[str, ...] = (),
+    merged: tuple[Title, ...] = (),
 ) -> Draft:
-    trimmed_span = trimmed(parsed.document.text, *span)
+    trimmed_span = trimmed(parsed.text, *span)
     spans = split(parsed, trimmed_span, sizes.max_chars, sizes.min_chars, sizes.overlap_chars)
     return Draft(parsed.document.title, headings, node, spans, merged)
 
 
-def _entry(parsed: Parsed, made: Sequence[Draft], sizes: Chunker) -> Entry:
+def _entry(parsed: Parsed, made: Sequence[Draft], sizes: Chunker, shared: Collection[int]) -> Entry:
     """Group passages into parents and give them their ids."""
     groups: list[list[tuple[Draft, int]]] = []
     extent, top = (0, 0), -1
@@ -207,9 +216,23 @@ def _entry(parsed: Parsed, made: Sequence[Draft], sizes: Chunker) -> Entry:
                 extent, top = (_start(draft, number), span.end), draft.node.top
     chunks: list[Chunk] = []
     sections: list[Section] = []
+    passages = PassageTexts(parsed, shared if sizes.boilerplate else ())
     for group in groups:
-        _add_parent(parsed, group, chunks, sections)
-    return Entry(parsed.document, tuple(chunks), tuple(sections), node_builder(parsed.parser))
+        _add_parent(passages, group, chunks, sections)
+    return Entry(
+        parsed.document,
+        tuple(_with_one_findable(chunks)),
+        tuple(sections),
+        node_builder(parsed.parser),
+        block_digests(parsed, shared) if sizes.boilerplate else {},
+    )
+
+
+def _with_one_findable(chunks: list[Chunk]) -> list[Chunk]:
+    """Give the first passage of a document without text of its own a digest, so that its title is found."""
+    if chunks and all(each.is_boilerplate for each in chunks):
+        chunks[0] = replace(chunks[0], digest=digest(chunk_embedding_text(chunks[0])))
+    return chunks
 
 
 @cache
@@ -225,12 +248,13 @@ def node_builder(parser: str) -> Callable[[Document], tuple[Node, ...]]:
 
 
 def _add_parent(
-    parsed: Parsed,
+    passages: PassageTexts,
     group: Sequence[tuple[Draft, int]],
     chunks: list[Chunk],
     sections: list[Section],
 ) -> None:
     """Append a parent and its passages."""
+    parsed = passages.parsed
     document, starts = parsed.document, parsed.starts
     first, number = group[0]
     start = _start(first, number)
@@ -245,8 +269,15 @@ def _add_parent(
     )
     for draft, place in group:
         span = draft.spans[place]
-        text = document.text[span.start : span.end] if draft.text is None else draft.text
+        text, boilerplate = (
+            passages.of(span.start, span.end) if draft.text is None else (draft.text, ())
+        )
         kind, code, languages = _kind_and_code(parsed, span)
+        # The heading of merged sections is part of the text.
+        is_first = place == 0 and not draft.merged
+        heading = draft.node.whole.start if draft.node.title else None
+        own = without_spans(text, boilerplate)
+        hidden = boilerplate and passages.is_shared(own, heading if is_first else None)
         chunks.append(
             Chunk(
                 id=digest(*document.id, *draft.node.anchors, str(place), size=8),
@@ -259,10 +290,11 @@ def _add_parent(
                 kind=kind,
                 text=text,
                 parent=parent,
-                digest=digest(embedding_text(draft.title, draft.headings, text)),
-                merged=draft.merged,
+                digest="" if hidden else digest(embedding_text(draft.title, draft.headings, own)),
+                merged=passages.own_headings(draft.merged),
                 code=code,
                 languages=languages,
+                boilerplate=boilerplate,
             )
         )
 

@@ -6,10 +6,11 @@ steps before every query, so the modules of the later steps are imported only wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from marklight.ingest.discover import Discover, FollowedLinks
 from marklight.ingest.embedding import Indexing
@@ -18,6 +19,9 @@ from marklight.ingest.recipe import Chunker, recipe
 from marklight.model import Batch, DocumentId, Entry
 from marklight.ports import PathRange, Progress, no_progress
 from marklight.report import Report
+
+if TYPE_CHECKING:
+    from marklight.ingest.parse import Parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +68,11 @@ class Ingest(Indexing):
             )
             for file in files:
                 batch.read(file, rebuild=diff.rebuild)
-            entries = batch.chunk(self.chunker)
-            moved = moves(entries, diff.known, removed)
-            if commit := batch.commit(entries, moved):
+            moved = moves([each.document for each in batch.parsed], diff.known, removed)
+            gone = (*moved.values(), *batch.removed)
+            shared, again = self._shared_blocks(batch.parsed, gone)
+            entries = batch.chunk(partial(self.chunker, shared=shared))
+            if commit := batch.commit((*entries, *again), moved):
                 self.engine.commit(commit)
             report = batch.add_to(report, moved)
             done += len(files)
@@ -80,7 +86,10 @@ class Ingest(Indexing):
         tried_all = diff.ranges is None and done == len(diff.plan.read)
         outdated = refused and tried_all and diff.tried_recipe != self.recipe
         manifest = {FAILURES_RECIPE: self.recipe} if outdated else {}
-        if last := Batch(removed=removed, failures=diff.unreadable, manifest=manifest):
+        _, again = self._shared_blocks((), removed)
+        if last := Batch(
+            entries=tuple(again), removed=removed, failures=diff.unreadable, manifest=manifest
+        ):
             self.engine.commit(last)
         return replace(
             report,
@@ -95,22 +104,51 @@ class Ingest(Indexing):
 
         update_communities(self.engine)
 
-    def rechunk(self, ids: Iterable[DocumentId]) -> list[Entry]:
-        """Return documents with passages over the model's token limit, chunked again with tokens counted."""
-        from marklight.ingest.batch import FileBatch
-        from marklight.ingest.read import Source
+    def _shared_blocks(
+        self, parsed: Sequence[Parsed], removed: Sequence[DocumentId]
+    ) -> tuple[frozenset[int], list[Entry]]:
+        """Return the boilerplate of new documents, and other documents in which a block starts or ceases to be boilerplate."""
+        if not self.chunker.boilerplate or not (parsed or removed):
+            return frozenset(), []
+        from marklight.ingest.boilerplate import find_shared
 
         with self.engine.snapshot() as snapshot:
-            documents = [document for id in ids if (document := snapshot.documents.get(id))]
-        batch = FileBatch(self.discover.parsers, self.recipe, self.max_bytes, {}, {})
-        for document in documents:
-            batch.parse(document.id, Source(document.text, document.file))
+            minimum = self.chunker.boilerplate_documents
+            shared, ceased, outdated = find_shared(snapshot, parsed, removed, minimum)
+            if outdated:
+                # Documents with another recipe are chunked again by this run anyway.
+                files = snapshot.documents.files_of(outdated)
+                outdated = [id for id in outdated if files[id].recipe == self.recipe]
+        return shared, self._chunk_again(outdated, self.chunker, shared, ceased)
+
+    def rechunk(self, ids: Iterable[DocumentId]) -> list[Entry]:
+        """Return documents with passages over the model's token limit, chunked again with tokens counted."""
         chunker = partial(
             self.chunker,
             count_tokens=self.embedder.count_tokens if self.embedder else None,
             token_limit=self.embedder.token_limit if self.embedder else 0,
         )
-        entries = {entry.document.id: entry for entry in batch.chunk(chunker)}
+        return self._chunk_again(ids, chunker)
+
+    def _chunk_again(
+        self,
+        ids: Iterable[DocumentId],
+        chunker: Callable[..., list[Entry]],
+        shared: frozenset[int] = frozenset(),
+        ceased: frozenset[int] = frozenset(),
+    ) -> list[Entry]:
+        """Return documents chunked again from their stored text, with changes of what is boilerplate."""
+        from marklight.ingest.batch import FileBatch
+        from marklight.ingest.read import Source
+
+        with self.engine.snapshot() as snapshot:
+            documents = [document for id in ids if (document := snapshot.documents.get(id))]
+            stored = snapshot.blocks.boilerplate_of([document.id for document in documents])
+        batch = FileBatch(self.discover.parsers, self.recipe, self.max_bytes, {}, {})
+        for document in documents:
+            batch.parse(document.id, Source(document.text, document.file))
+        made = batch.chunk(partial(chunker, shared=shared | stored - ceased))
+        entries = {entry.document.id: entry for entry in made}
         # A document that fails now stays as it is: the model truncates its long passages.
         return [
             replace(entries[each.id], document=each) for each in documents if each.id in entries

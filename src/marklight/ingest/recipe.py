@@ -6,16 +6,17 @@ itself are imported only when there is something to read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from marklight.errors import SettingsError
-from marklight.text import digest
+from marklight.settings import Within
+from marklight.text import digest, title_key
 
 if TYPE_CHECKING:
-    from marklight.ingest.parse import Parsed
+    from marklight.ingest.parse import Parsed, Title
     from marklight.model import Entry
 
 PARSERS: Mapping[str, str] = {
@@ -29,10 +30,10 @@ PARSERS: Mapping[str, str] = {
 OFF = ("", "none")
 """Values in place of a parser: files that match the pattern are not indexed."""
 
-PARSER_VERSIONS = {"markdown": 3, "plain": 1}
+PARSER_VERSIONS = {"markdown": 4, "plain": 1}
 """All parsers. Raise the version when a parser's output changes: documents are then parsed again."""
 
-CHUNKER_VERSION = "chunker 3"
+CHUNKER_VERSION = "chunker 4"
 """Raise the number when the chunker's output changes: documents are then chunked again."""
 
 
@@ -85,6 +86,12 @@ class Chunker:
     """Number of characters that a passage repeats from the end of the one before it in the same section."""
     parent_chars: int = 2000
     """Maximum length of the larger passages that `--parents` returns."""
+    boilerplate: bool = True
+    """Detect text that many documents of a collection share, such as template instructions and footers; only a quoted phrase finds it."""
+    boilerplate_documents: Annotated[int, Within(2)] = 10
+    """Number of documents that share a paragraph, list item, heading or code block from which on it is boilerplate; copies of one document, with the same file name and title, count once."""
+    skip_headings: tuple[str, ...] = ()
+    """Headings of sections that are not indexed, such as `["Edit this page"]`; upper and lower case are the same."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.overlap_chars < self.max_chars // 2 or not (
@@ -96,22 +103,34 @@ class Chunker:
                 "Choose min_chars ≤ max_chars ≤ parent_chars, and overlap_chars less than half of max_chars",
             )
 
+    def skips(self, title: Title | None) -> bool:
+        """Return true if the section with this heading is not indexed."""
+        if not self.skip_headings or title is None:
+            return False
+        return title_key(title.text) in {title_key(heading) for heading in self.skip_headings}
+
     @property
     def fingerprint(self) -> str:
         """Return a digest that changes whenever a document would be chunked differently."""
         sizes = (self.min_chars, self.max_chars, self.overlap_chars, self.parent_chars)
-        return digest(CHUNKER_VERSION, *map(str, sizes), size=8)
+        documents = self.boilerplate_documents if self.boilerplate else 0
+        skipped = sorted({title_key(heading) for heading in self.skip_headings})
+        return digest(CHUNKER_VERSION, *map(str, (*sizes, documents)), *skipped, size=8)
 
     def __call__(
         self,
         documents: Sequence[Parsed],
         count_tokens: Callable[[Sequence[str]], list[int]] | None = None,
         token_limit: int | None = None,
+        shared: Collection[int] = frozenset(),
     ) -> list[Entry]:
-        """Return entries for many documents at once, so that tokens are counted in a few large calls."""
+        """Return entries for many documents at once, so that tokens are counted in a few large calls.
+
+        `shared` are the digests of blocks that are boilerplate.
+        """
         from marklight.ingest.chunk import chunk
 
-        return chunk(documents, self, count_tokens, token_limit)
+        return chunk(documents, self, count_tokens, token_limit, shared)
 
 
 def recipe(parsers: Mapping[str, str], chunker: Chunker) -> str:

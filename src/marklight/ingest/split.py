@@ -45,7 +45,7 @@ def split(
     parsed: Parsed, span: Span, max_chars: int, min_chars: int, overlap_chars: int
 ) -> list[Span]:
     """Split a span into parts of at most `max_chars`; each but the first repeats the end of the one before."""
-    text = parsed.document.text
+    text = parsed.text
     if span.end - span.start <= max_chars:
         return [span]
     points = list(_split_points(parsed, span, max_chars))
@@ -100,7 +100,7 @@ def _inside_unit(
     for point in (*nested, _SplitPoint(end, 0)):
         if point.at - at > max_chars:
             kind = _kind_at(parsed, at)
-            yield from _inside_block(parsed.document.text, at, point.at, max_chars, kind)
+            yield from _inside_block(parsed.text, at, point.at, max_chars, kind)
         if point.at < end:
             yield point
         at = point.at
@@ -143,7 +143,7 @@ def _overlapping(
     parsed: Parsed, parts: Sequence[Span], max_chars: int, overlap_chars: int
 ) -> Iterator[Span]:
     """Return all parts but the first, each extended to the left by the overlap."""
-    text, starts, blocks = parsed.document.text, parsed.starts, parsed.structure.blocks
+    text, starts, blocks = parsed.text, parsed.starts, parsed.structure.blocks
     for before, part in pairwise(parts):
         overlap = min(overlap_chars, max_chars - (part.end - part.start))
         at = max(before.start + 1, part.start - overlap)

@@ -92,13 +92,13 @@ def _passage(parsed: Parsed, draft: Draft, span: Span | None) -> str:
     """Return the text to embed; without a span only title and headings."""
     if span is None:
         return embedding_text(draft.title, draft.headings, "")
-    text = parsed.document.text[span.start : span.end] if draft.text is None else draft.text
+    text = parsed.text[span.start : span.end] if draft.text is None else draft.text
     return embedding_text(draft.title, draft.headings, text)
 
 
 def _long_code(parsed: Parsed, span: Span, size: int) -> Span | None:
     """Return the first code block that parts of this size would cut; None where it is the whole span."""
-    text, starts, blocks = parsed.document.text, parsed.starts, parsed.structure.blocks
+    text, starts, blocks = parsed.text, parsed.starts, parsed.structure.blocks
     first = bisect_left(blocks, span.start, key=lambda block: starts[block.line])
     last = bisect_left(blocks, span.end, key=lambda block: starts[block.line])
     for at in range(first, last):
@@ -111,7 +111,7 @@ def _long_code(parsed: Parsed, span: Span, size: int) -> Span | None:
 
 def _split_around(parsed: Parsed, span: Span, code: Span) -> list[Span]:
     """Return the text before a code block, the block, and the text after it."""
-    text = parsed.document.text
+    text = parsed.text
     parts = trimmed(text, span.start, code.start), code, trimmed(text, code.end, span.end)
     return [part for part in parts if part.end > part.start]
 

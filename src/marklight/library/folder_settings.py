@@ -75,6 +75,10 @@ ALLOWED: Mapping[str, Check] = {
     "chunk.max_chars": _within(200, 20_000),
     "chunk.overlap_chars": _within(0, 5_000),
     "chunk.parent_chars": _within(200, 50_000),
+    "chunk.boilerplate": _any,
+    # A smaller number would make a paragraph that two documents quote hard to find.
+    "chunk.boilerplate_documents": _within(3, 1_000_000_000),
+    "chunk.skip_headings": _any,
     "search.fuse": _any,
     "search.skip": _any,
     "search.use": _any,

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from marklight.ports.blocks import BlockReader, StoredBlock
 from marklight.ports.documents import DocumentReader, IndexedFile, PathRange, ScoredChunk
 from marklight.ports.engine import INCOMPLETE, Engine, Snapshot, StatusReader
-from marklight.ports.lexical import FIELD_BOOSTS, FULL_COVERAGE, LexicalReader, TermCoverage
+from marklight.ports.lexical import (
+    BOILERPLATE,
+    FIELD_BOOSTS,
+    FULL_COVERAGE,
+    LexicalReader,
+    TermCoverage,
+)
 from marklight.ports.links import LinkReader
 from marklight.ports.metadata import DocumentMatch, MetadataReader
 from marklight.ports.models import Embedder, Reranker, Unloadable
@@ -22,10 +29,12 @@ from marklight.ports.vectors import Pending, VectorReader
 from marklight.ports.vocabulary import VOCABULARY_SIZE, ScoredTerm, VocabularyReader
 
 __all__ = [
+    "BOILERPLATE",
     "FIELD_BOOSTS",
     "FULL_COVERAGE",
     "INCOMPLETE",
     "VOCABULARY_SIZE",
+    "BlockReader",
     "DocumentMatch",
     "DocumentReader",
     "Embedder",
@@ -46,6 +55,7 @@ __all__ = [
     "ScoredTerm",
     "Snapshot",
     "StatusReader",
+    "StoredBlock",
     "TermCoverage",
     "Tools",
     "Unloadable",

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from marklight.model import Batch, Counts, DocumentId, Failure
+from marklight.ports.blocks import BlockReader
 from marklight.ports.documents import DocumentReader
 from marklight.ports.lexical import LexicalReader
 from marklight.ports.links import LinkReader
@@ -73,6 +74,9 @@ class Snapshot(Protocol):
 
     @property
     def status(self) -> StatusReader: ...
+
+    @property
+    def blocks(self) -> BlockReader: ...
 
     @property
     def contents(self) -> ContentReader: ...

@@ -28,6 +28,9 @@ fields is noise: nDCG@10 of best passages, mean of eight development sets, is .6
 """
 
 
+BOILERPLATE = "boilerplate"
+"""Field with the whole text of passages that have boilerplate; searched for quoted phrases only."""
+
 FULL_COVERAGE = 0.999
 """Coverage of all terms, with room for rounding."""
 

@@ -86,6 +86,7 @@ def parent_passage(chunk: Chunk, documents: OpenDocuments) -> Chunk:
         text=text,
         digest=digest(embedding_text(chunk.title, section.headings, text)),
         merged=(),
+        boilerplate=(),
     )
 
 
@@ -139,7 +140,7 @@ def within_budget(answer: Answer) -> Answer:
             continue
         if available > 0:
             text = truncate_at_sentence(hit.chunk.text, available)
-            kept.append(replace(hit, chunk=replace(hit.chunk, text=text)))
+            kept.append(replace(hit, chunk=replace(hit.chunk, text=text, boilerplate=())))
             is_cut = True
         break
     omitted = answer.passages[len(kept) :]

@@ -199,4 +199,4 @@ class QueryTerms:
 
 def _searched_text(chunk: Chunk) -> str:
     """Return text, headings and path: the date of a diary entry may occur in the path only."""
-    return "\n".join((chunk.path, chunk.title, *chunk.headings, *chunk.merged, chunk.text))
+    return "\n".join((chunk.path, chunk.title, *chunk.headings, *chunk.merged, chunk.own_text))

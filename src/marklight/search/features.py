@@ -275,7 +275,7 @@ def exact_phrase(
 
 
 def _fields(chunk: Chunk) -> tuple[str, ...]:
-    return (chunk.text, chunk.title, *chunk.headings, *chunk.merged)
+    return (chunk.own_text, chunk.title, *chunk.headings, *chunk.merged)
 
 
 def _coverage(

@@ -1,4 +1,4 @@
-"""Strip Markdown, HTML and shortcode markup from a passage, and build the text that is embedded for it."""
+"""Strip markup from a passage, find comments in a document, and build the text that is embedded for a passage."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ _CODE_MARK = re.compile(r"`+|~~~+|\n[ \t]*\n")
 _BEFORE_FENCE = re.compile(r"[ \t>]*(?:[-*+][ \t]+|\d{1,9}[.)][ \t]+)?")
 _MAX_FENCE_INDENT = 64
 """Characters before a fence on its line, block quotes and list items included. Hand-set; not measured."""
+_COMMENT_MARK = re.compile(r"(?<!\\)%%|<!--")
+_PARAGRAPH_END = re.compile(r"\n[ \t]*\n")
+_HTML_COMMENT_END = re.compile("-->")
+_COMMENT_END = re.compile("%%")
+_COMMENT_BLOCK_END = re.compile(r"%%(?=[ \t]*(?:\n|$))")
 _MASK = str.maketrans("<[]{", "\x01\x02\x03\x04")
 """Markup characters and what replaces them inside code: ASCII, so that Python stores one byte per character."""
 
@@ -60,7 +65,50 @@ def embedding_text(title: str, headings: Iterable[str], text: str) -> str:
 
 def chunk_embedding_text(chunk: Chunk) -> str:
     """Return the text that is embedded for this chunk."""
-    return embedding_text(chunk.title, chunk.headings, chunk.text)
+    return embedding_text(chunk.title, chunk.headings, chunk.own_text)
+
+
+def comment_spans(markdown: str, first: int = 0) -> list[tuple[int, int]]:
+    """Return the spans of closed HTML comments and Obsidian comments (`%% … %%`) outside of code, from an offset on.
+
+    An Obsidian comment that begins a line may have several paragraphs and ends a line; another ends in its own paragraph.
+    """
+    if "%%" not in markdown and "<!--" not in markdown:
+        return []
+    code = _code_spans(markdown)
+    spans: list[tuple[int, int]] = []
+    unclosed: set[str] = set()
+    at, number = first, 0
+    while mark := _COMMENT_MARK.search(markdown, at):
+        at = mark.end()
+        while number < len(code) and code[number][1] <= mark.start():
+            number += 1
+        if number < len(code) and code[number][0] <= mark.start():
+            at = code[number][1]
+        elif (end := _comment_end(markdown, mark, unclosed)) is not None:
+            spans.append((mark.start(), end))
+            at = end
+    return spans
+
+
+def _comment_end(text: str, mark: re.Match[str], unclosed: set[str]) -> int | None:
+    """Return the end of a comment; `unclosed` are the ends that do not occur in the rest, so that none is searched twice."""
+    start = mark.end()
+    if mark[0] == "<!--":
+        return _find_end(text, _HTML_COMMENT_END, start, unclosed)
+    end = _find_end(text, _COMMENT_END, start, unclosed)
+    if end is None or text.find("\n", start, end) < 0:
+        return end
+    if _begins_line(text, mark.start()):
+        return _find_end(text, _COMMENT_BLOCK_END, start, unclosed)
+    return None if _PARAGRAPH_END.search(text, start, end) else end
+
+
+def _find_end(text: str, end: re.Pattern[str], start: int, unclosed: set[str]) -> int | None:
+    match = end.search(text, start) if end.pattern not in unclosed else None
+    if match is None:
+        unclosed.add(end.pattern)
+    return match.end() if match else None
 
 
 def _mask_code(text: str) -> str:

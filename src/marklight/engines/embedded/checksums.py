@@ -15,7 +15,7 @@ from marklight.model import DocumentId
 
 _PASSAGE_COLUMNS = (
     "c.id, c.ordinal, c.digest, c.kind, c.parent, c.anchor, c.first_line, c.last_line, c.title, c.headings,"
-    " c.merged, c.languages, c.code, c.text, c.levels"
+    " c.merged, c.languages, c.code, c.text, c.boilerplate, c.levels"
 )
 """The columns of a passage that its checksum covers, in the order of the table."""
 

@@ -22,7 +22,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.engines.embedded.session import SqliteSession
-from marklight.engines.lexical import CODE, PROSE, analyzer_fingerprint
+from marklight.engines.lexical import FIELDS, analyzer_fingerprint
 from marklight.errors import StoreError
 from marklight.private_files import is_plain_folder, read_private, write_private
 
@@ -226,7 +226,7 @@ def schema() -> tantivy.Schema:
     builder.add_unsigned_field("row", indexed=True, fast=True)
     builder.add_unsigned_field("checksum", fast=True)
     builder.add_unsigned_field("document", indexed=True)
-    for field in (*PROSE, CODE):
+    for field in FIELDS:
         builder.add_text_field(field, tokenizer_name="whitespace", index_option="freq")
     return builder.build()
 

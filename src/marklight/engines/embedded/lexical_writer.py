@@ -132,7 +132,7 @@ def stored_passages(
 
 
 def _document(
-    row: int, checksum: int, document: int, fields: Mapping[str, list[str]]
+    row: int, checksum: int, document: int, fields: Mapping[str, Sequence[str]]
 ) -> tantivy.Document:
     passage = tantivy.Document()
     passage.add_unsigned("row", row)

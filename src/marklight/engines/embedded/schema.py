@@ -18,6 +18,7 @@ CREATE TABLE state (
     generation INTEGER NOT NULL DEFAULT 0,
     documents INTEGER NOT NULL DEFAULT 0,  -- counted here, so that no query scans the tables
     chunks INTEGER NOT NULL DEFAULT 0,
+    boilerplate_chunks INTEGER NOT NULL DEFAULT 0, -- passages of nothing but boilerplate, without a digest
     unused_vectors INTEGER NOT NULL DEFAULT 0, -- vectors that no passage uses
     opstamp INTEGER NOT NULL DEFAULT -1,   -- of the lexical index that holds all passages of this generation
     lexical_commit TEXT NOT NULL DEFAULT '', -- a random id: the commit of the lexical index that belongs to this one
@@ -65,6 +66,7 @@ CREATE TABLE chunks (
     first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
     title TEXT NOT NULL, headings TEXT NOT NULL, merged TEXT NOT NULL, languages TEXT NOT NULL,
     code TEXT NOT NULL, text TEXT NOT NULL,
+    boilerplate TEXT NOT NULL,           -- parts of the text that many documents share
     levels TEXT NOT NULL,                -- context levels of the passage
     checksum INTEGER NOT NULL            -- of this row, the lexical index holds it too
 );
@@ -87,6 +89,15 @@ CREATE TABLE sections (
 );
 CREATE INDEX sections_by_id ON sections (id);
 CREATE INDEX sections_of ON sections (document);
+-- Blocks of text of documents, by digest. The origin is a digest of title and file name, which copies of a document share.
+CREATE TABLE blocks (
+    digest INTEGER NOT NULL, origin INTEGER NOT NULL,
+    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    boilerplate INTEGER NOT NULL,        -- 1 if the document was chunked with the block as boilerplate
+    PRIMARY KEY (digest, origin, document)
+) WITHOUT ROWID;
+CREATE INDEX blocks_of ON blocks (document);
+CREATE INDEX shared_blocks ON blocks (digest) WHERE (boilerplate = 1);
 -- Tombstones: deleted passages that may still be in the lexical index.
 CREATE TABLE tombstones (chunk INTEGER PRIMARY KEY, since REAL NOT NULL);
 

@@ -119,7 +119,7 @@ class EmbeddedVectors:
     def pending(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
         known = self._session.one("SELECT row, embedded_to FROM models WHERE name = ?", [model])
         model_row, done = known or (-1, 0)
-        lacking = "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = ?)"
+        lacking = "c.digest <> '' AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = ?)"
         rows: dict[str, int] = {}
         for row, digest in self._session.each(
             "SELECT c.row, c.digest FROM json_each(?) f CROSS JOIN chunks c ON c.id = f.value"

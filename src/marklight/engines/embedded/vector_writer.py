@@ -115,7 +115,7 @@ def _update_model(session: SqliteSession, info: VectorFileInfo, added: int, appe
     )
     session.run(
         "UPDATE models SET embedded_to = coalesce("
-        " (SELECT c.row - 1 FROM chunks c WHERE c.row > models.embedded_to AND NOT EXISTS"
+        " (SELECT c.row - 1 FROM chunks c WHERE c.row > models.embedded_to AND c.digest <> '' AND NOT EXISTS"
         "  (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = models.row)"
         "  ORDER BY c.row LIMIT 1),"
         " (SELECT seq FROM sqlite_sequence WHERE name = 'chunks'), 0) WHERE row = ?",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Any
 
+from marklight.engines.memory.blocks import MemoryBlocks
 from marklight.engines.memory.contents import MemoryContents
 from marklight.engines.memory.links import MemoryLinks
 from marklight.engines.memory.search import (
@@ -34,6 +35,7 @@ class MemorySnapshot:
         self.links = MemoryLinks(state)
         self.vocabulary = MemoryVocabulary(state)
         self.status = MemoryStatus(state)
+        self.blocks = MemoryBlocks(state)
         self.contents = MemoryContents(state)
 
 

@@ -82,9 +82,9 @@ class MemoryLexical:
         every = {term for own in self._fields().values() for term in own[WHOLE]}
         return every.intersection(terms)
 
-    def _fields(self) -> dict[str, Mapping[str, list[str]]]:
+    def _fields(self) -> dict[str, Mapping[str, Sequence[str]]]:
         """Return the terms of every passage by field."""
-        fields: dict[str, Mapping[str, list[str]]] = {}
+        fields: dict[str, Mapping[str, Sequence[str]]] = {}
         for entry in self.state.entries.values():
             shared = document_terms(entry.document)
             fields.update({chunk.id: passage_terms(shared, chunk) for chunk in entry.chunks})
@@ -129,7 +129,7 @@ class MemoryVectors:
         known = self.state.vectors.get(model, {})
         waiting: dict[str, Pending] = {}
         for chunk in (*MemoryDocuments(self.state).chunks(first), *self.state.chunks()):
-            if chunk.digest not in known:
+            if chunk.digest and chunk.digest not in known:
                 waiting.setdefault(chunk.digest, Pending(chunk.digest, chunk))
         return list(waiting.values())[: max(0, limit)]
 

@@ -208,6 +208,7 @@ class MemoryStatus:
             failed=len(self.state.failed),
             generation=self.state.generation,
             model=model,
+            boilerplate=sum(chunk.is_boilerplate for chunk in self.state.chunks()),
         )
 
     def models(self) -> Mapping[str, int]:

@@ -77,7 +77,7 @@ class JobQueue:
             missing = _WITHOUT_VECTOR.format(model="?", digest="c.digest")
             added = session.run(
                 "INSERT INTO jobs (model, digest) SELECT ?, c.digest FROM chunks c"
-                f" WHERE {missing} GROUP BY c.digest ORDER BY min(c.row)"
+                f" WHERE c.digest <> '' AND {missing} GROUP BY c.digest ORDER BY min(c.row)"
                 " ON CONFLICT (model, digest) DO NOTHING",
                 [model, model],
             )
@@ -235,7 +235,7 @@ class JobQueue:
         """
         if not session.value("SELECT EXISTS (SELECT 1 FROM queued_models)"):
             return
-        digests = {chunk.digest for new in change.inserted for chunk in new.entry.chunks}
+        digests = {chunk.digest for new in change.inserted for chunk in new.entry.chunks} - {""}
         if digests:
             missing = _WITHOUT_VECTOR.format(model="q.model", digest="t.value")
             session.run(

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 READ_STATE = (
     "SELECT (SELECT max(version) FROM migrations), generation, library, documents, chunks,"
-    " unused_vectors FROM state"
+    " chunks - boilerplate_chunks, unused_vectors FROM state"
 )
-"""Version of the schema, generation, id of the library and counters, in this order."""
+"""Version of the schema, generation, id of the library, and counters of documents, passages, passages to embed and unused vectors."""
 _LOCK_SECONDS = 60.0
 
 

@@ -28,7 +28,8 @@ class PostgresSnapshot(RelationalSnapshot):
 
     def __init__(self, engine: PostgresEngine, session: SnapshotSession, state: Row) -> None:
         """Take the columns of `schema.READ_STATE`."""
-        _, generation, library, self.document_count, self.chunk_count, self.unused_vectors = state
+        _, generation, library, self.document_count, self.chunk_count, *counts = state
+        self.embeddable_count, self.unused_vectors = counts
         super().__init__(session, engine.caches, library, generation)
         self.engine = engine
 

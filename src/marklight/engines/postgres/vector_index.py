@@ -109,7 +109,7 @@ class PostgresVectors:
             self._due = True
             session.run(
                 "UPDATE models m SET embedded_to = coalesce("
-                " (SELECT c.row - 1 FROM chunks c WHERE c.row > m.embedded_to AND NOT EXISTS"
+                " (SELECT c.row - 1 FROM chunks c WHERE c.row > m.embedded_to AND c.digest <> '' AND NOT EXISTS"
                 "  (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = m.row OFFSET 0)"
                 "  ORDER BY c.row LIMIT 1), (SELECT max(c.row) FROM chunks c), 0) WHERE m.name = ?",
                 [change.batch.vectors.model],

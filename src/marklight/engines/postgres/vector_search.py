@@ -42,7 +42,7 @@ _SETTINGS = (
     "SELECT set_config('hnsw.ef_search', $1, true), set_config('hnsw.max_scan_tuples', $2, true),"
     " set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.scan_mem_multiplier', '8', true)"
 )
-_LACKING = "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = ? OFFSET 0)"
+_LACKING = "c.digest <> '' AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = ? OFFSET 0)"
 """OFFSET makes it a look-up for each passage: a join by statistics from before a model's vectors would compare all pairs."""
 
 
@@ -155,7 +155,7 @@ class PostgresVectorReader:
         row, done, embedded = self._session.one(
             "SELECT row, embedded_to, embedded FROM models WHERE name = ?", [model]
         ) or (-1, 0, 0)
-        if embedded == self._snapshot.chunk_count or limit <= 0:
+        if embedded == self._snapshot.embeddable_count or limit <= 0:
             return []
         ids: dict[str, str] = {}
         if first:

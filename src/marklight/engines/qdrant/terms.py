@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from marklight.engines.lexical import CODE, K1, PROSE, B
+from marklight.engines.lexical import FIELDS as FIELDS
+from marklight.engines.lexical import K1, B
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 SATURATION = K1 + 1
 """The value that a term approaches the more often it occurs."""
-FIELDS = (*PROSE, CODE)
 FIELD_NUMBERS = {field: number for number, field in enumerate(FIELDS)}
 MAX_FREQUENCY = 65_535
 CACHED_DIMENSIONS = 200_000

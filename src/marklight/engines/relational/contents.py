@@ -46,6 +46,7 @@ _CHUNKS = (
     f"SELECT c.document, {records.CHUNK} {_GIVEN} documents d ON d.row = i.value"
     " CROSS JOIN chunks c ON c.document = d.row ORDER BY c.document, c.ordinal"
 )
+_BLOCKS = f"SELECT b.document, b.digest, b.boilerplate {_GIVEN} blocks b ON b.document = i.value ORDER BY 1, 2"
 _TERM_VECTORS = (
     "SELECT v.term, v.vector FROM term_vectors v WHERE v.model = ? AND v.term > ?"
     f" AND v.term IN (SELECT w.term FROM ({VOCABULARY}) w) ORDER BY v.term LIMIT ?"
@@ -79,6 +80,7 @@ class RelationalContents:
         stored = {row: columns for row, *columns in self._session.all(_DOCUMENTS, [rows])}
         links, names = self._by_document(_LINKS, rows), self._by_document(_NAMES, rows)
         sections, chunks = self._by_document(_SECTIONS, rows), self._by_document(_CHUNKS, rows)
+        blocks = self._by_document(_BLOCKS, rows)
         documents = {
             row: records.document(tuple(columns[:-1]), columns[-1], links[row], names[row])
             for row, columns in stored.items()
@@ -88,7 +90,13 @@ class RelationalContents:
             if document := documents.get(row):
                 document = replace(document, file=files.get(document.id, document.file))
                 own = tuple(map(records.chunk, chunks[row]))
-                yield Entry(document, own, tuple(map(records.section, sections[row])))
+                digests = {key: bool(shared) for key, shared in blocks[row]}
+                yield Entry(
+                    document,
+                    own,
+                    tuple(map(records.section, sections[row])),
+                    block_digests=digests,
+                )
 
     def _by_document(self, query: str, rows: list[int]) -> Mapping[int, list[Row]]:
         found: dict[int, list[Row]] = defaultdict(list)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 CHUNK = (
     "c.id, d.collection, d.path, c.ordinal, c.title, c.headings, c.anchor, c.first_line,"
-    " c.last_line, c.kind, c.text, c.parent, c.digest, c.merged, c.code, c.languages"
+    " c.last_line, c.kind, c.text, c.parent, c.digest, c.merged, c.code, c.languages,"
+    " c.boilerplate"
 )
 """The columns of a passage, for `chunk`."""
 
@@ -79,6 +80,17 @@ def decode_texts(stored: str) -> tuple[str, ...]:
         return tuple(json.loads(stored))
     # Nothing in it is escaped, so it can be split between the texts: a fifth of the time.
     return tuple(stored[2:-2].split('","'))
+
+
+def encode_spans(spans: Iterable[tuple[int, int]]) -> str:
+    """Encode parts of a text as one text; no part as the empty one."""
+    return " ".join(f"{start}-{end}" for start, end in spans)
+
+
+def decode_spans(stored: str) -> tuple[tuple[int, int], ...]:
+    """Decode what `encode_spans` returned."""
+    pairs = (part.partition("-") for part in stored.split())
+    return tuple((int(start), int(end)) for start, _, end in pairs)
 
 
 def encode_record(document: Document) -> str:
@@ -152,7 +164,7 @@ def link(row: Row) -> Link:
 def chunk(row: Sequence[Any]) -> Chunk:
     """Decode a passage from the columns of `CHUNK`."""
     id, collection, path, ordinal, title, headings, anchor, first, last, *rest = row
-    kind, text, parent, digest, merged, code, languages = rest
+    kind, text, parent, digest, merged, code, languages, boilerplate = rest
     # By position: a search decodes some sixty of them, and keywords would cost a fifth more.
     return Chunk(
         id,
@@ -169,6 +181,7 @@ def chunk(row: Sequence[Any]) -> Chunk:
         decode_texts(merged),
         code,
         decode_texts(languages),
+        decode_spans(boilerplate) if boilerplate else (),
     )
 
 

@@ -23,6 +23,7 @@ UNUSED = "NOT EXISTS (SELECT 1 FROM chunks c WHERE c.digest = vectors.digest)"
 _COUNTERS = (
     ("state", "documents", "(SELECT count(*) FROM documents)"),
     ("state", "chunks", "(SELECT count(*) FROM chunks)"),
+    ("state", "boilerplate_chunks", "(SELECT count(*) FROM chunks WHERE digest = '')"),
     ("state", "unused_vectors", f"(SELECT count(*) FROM vectors WHERE {UNUSED})"),
     (
         "models",
@@ -76,7 +77,7 @@ def _repair_titles(session: Session) -> str:
 def _title_rows(session: Session) -> Iterator[Row]:
     """Yield the titles and headings of the stored documents, with `TITLE_COLUMNS`."""
     passages = session.each(
-        "SELECT document, ordinal, headings, merged FROM chunks ORDER BY document"
+        "SELECT document, ordinal, headings, merged FROM chunks WHERE digest <> '' ORDER BY document"
     )
     for document, group in groupby(passages, key=lambda row: row[0]):
         path, record = session.all(

@@ -16,6 +16,7 @@ from marklight.model import Counts, DocumentId, Failure, FileState, normalize_ke
 from marklight.once import once
 
 if TYPE_CHECKING:
+    from marklight.engines.relational.blocks import RelationalBlocks
     from marklight.engines.relational.contents import RelationalContents
     from marklight.engines.relational.documents import (
         DocumentFacts,
@@ -177,6 +178,12 @@ class RelationalSnapshot(ABC):
         return RelationalContents(self)
 
     @once
+    def blocks(self) -> RelationalBlocks:
+        from marklight.engines.relational.blocks import RelationalBlocks
+
+        return RelationalBlocks(self)
+
+    @once
     def metadata(self) -> RelationalMetadata:
         return RelationalMetadata(self)
 
@@ -294,8 +301,8 @@ class RelationalStatus:
         # From counters that every commit updates: the size of the library does not matter.
         known = self._cache.counts
         if model not in known:
-            documents, chunks, generation = self._session.all(
-                "SELECT documents, chunks, generation FROM state"
+            documents, chunks, boilerplate, generation = self._session.all(
+                "SELECT documents, chunks, boilerplate_chunks, generation FROM state"
             )[0]
             embedded = "SELECT embedded FROM models WHERE name = ?"
             known[model] = Counts(
@@ -305,6 +312,7 @@ class RelationalStatus:
                 failed=self._count_failures(),
                 generation=generation,
                 model=model,
+                boilerplate=boilerplate,
             )
         return known[model]
 

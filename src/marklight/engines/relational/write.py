@@ -19,12 +19,13 @@ from marklight.engines.metadata_filters import (
     timestamp,
 )
 from marklight.engines.names import title_entries_of
-from marklight.engines.relational import links, vocabulary
+from marklight.engines.relational import blocks, links, vocabulary
 from marklight.engines.relational.documents import column
 from marklight.engines.relational.records import (
     encode_json,
     encode_levels,
     encode_record,
+    encode_spans,
     encode_texts,
 )
 from marklight.levels import entry_levels
@@ -37,7 +38,7 @@ TITLE_COLUMNS = "document, title, first, last, score"
 """Columns of a title or heading, in the order of `names.TitleEntry`."""
 _CHUNK_COLUMNS = (
     "row, id, document, ordinal, digest, kind, parent, anchor, first_line, last_line, title, headings,"
-    " merged, languages, code, text, levels"
+    " merged, languages, code, text, boilerplate, levels"
 )
 _THOSE = "IN (SELECT value FROM integers(?) i)"
 
@@ -75,6 +76,7 @@ class InsertedEntry:
                 encode_texts(chunk.languages),
                 chunk.code,
                 chunk.text,
+                encode_spans(chunk.boilerplate),
                 encode_levels(levels),
             )
             checksum = (
@@ -195,10 +197,12 @@ def finish(
     old_edges = links.take_edges(session, list(change.deleted.values()))
     inserted_chunks = sum(len(item.chunk_rows) for item in change.inserted)
     session.run(
-        "UPDATE state SET generation = generation + 1, documents = documents + ?, chunks = chunks + ?",
+        "UPDATE state SET generation = generation + 1, documents = documents + ?, chunks = chunks + ?,"
+        " boilerplate_chunks = boilerplate_chunks + ?",
         [
             len(change.inserted) - len(change.deleted),
             inserted_chunks - len(change.deleted_chunks),
+            change.inserted_digests[""] - change.deleted_digests[""],
         ],
     )
     if change.links_before != change.links_after:
@@ -230,6 +234,7 @@ def _insert(
     _insert_documents(session, inserted, communities)
     _insert_passages(session, inserted, ", checksum" if checksum else "")
     _insert_links(session, inserted)
+    blocks.insert(session, inserted)
     return inserted
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import import_module
-from typing import NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from marklight.ingest.recipe import require_parser
 from marklight.model import Document, Kind
+
+if TYPE_CHECKING:
+    from marklight.ingest.boilerplate import TextBlock
 
 
 class Style(StrEnum):
@@ -80,7 +83,7 @@ class Structure:
     remarks: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Parsed:
     """A document with the structure that the chunker follows."""
 
@@ -90,7 +93,19 @@ class Parsed:
     """Offset of each line, and of the end of the text."""
     body: int
     """The first line after the frontmatter, counted from 0."""
-    parser: str = "plain"
+    parser: str
+    text: str
+    """The text of the document with blanks in place of comments, which are not indexed; offsets are the same."""
+    comments: tuple[tuple[int, int], ...] = ()
+    """Spans of comments, with the white space that would be left of their lines."""
+
+    @cached_property
+    def text_blocks(self) -> list[TextBlock]:
+        """Return the blocks of text with their digests, computed once."""
+        from marklight.ingest.boilerplate import text_blocks
+
+        first = self.starts[min(self.body, len(self.starts) - 1)]
+        return text_blocks(self.text, first, self.document.id.collection)
 
 
 class Parser(Protocol):

@@ -11,6 +11,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,9 +90,11 @@ def encode_entry(entry: Entry) -> bytes:
                     "kind": chunk.kind,
                     "lines": chunk.lines,
                     **{name: getattr(chunk, name) for name in _CHUNK_LISTS},
+                    "boilerplate": chunk.boilerplate,
                 }
                 for chunk in entry.chunks
             ],
+            "block_digests": [(key, int(own)) for key, own in sorted(entry.block_digests.items())],
         }
     )
 
@@ -186,7 +189,11 @@ def _entry(id: DocumentId, record: Mapping[str, Any]) -> Entry:
         _chunk(id, ordinal, _mapping(each), lines)
         for ordinal, each in enumerate(_list(record["passages"]))
     )
-    return Entry(document, chunks, sections)
+    digests = {
+        _integer(key, -MAX_INTEGER - 1): bool(_integer(own, 0, 1))
+        for key, own in _list(record["block_digests"])
+    }
+    return Entry(document, chunks, sections, block_digests=digests)
 
 
 def _chunk(
@@ -195,6 +202,11 @@ def _chunk(
     record: Mapping[str, Any],
     lines: Callable[[Any], tuple[int, int]],
 ) -> Chunk:
+    text = _text(record["text"])
+    part = _range_within(0, len(text), "has boilerplate outside of a passage")
+    parts = tuple(map(part, _list(record["boilerplate"])))
+    if any(one[1] > other[0] for one, other in pairwise(parts)):
+        raise InvalidRecord("has boilerplate that overlaps")
     chunk = Chunk(
         document=id,
         ordinal=ordinal,
@@ -203,12 +215,14 @@ def _chunk(
         headings=_texts(record["headings"], MAX_HEADINGS),
         merged=_texts(record["merged"], MAX_MERGED),
         languages=_texts(record["languages"]),
+        boilerplate=parts,
         **{name: _text(record[name]) for name in _CHUNK_TEXTS},
     )
     _id(chunk.id)
     if chunk.parent:
         _id(chunk.parent)
-    if chunk.digest != digest(chunk_embedding_text(chunk)):
+    is_boilerplate = chunk.is_boilerplate and bool(parts)
+    if not is_boilerplate and chunk.digest != digest(chunk_embedding_text(chunk)):
         raise InvalidRecord("has a passage that does not match its digest")
     return chunk
 

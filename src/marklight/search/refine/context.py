@@ -56,7 +56,9 @@ class Context:
         text = page.between(*lines)
         if len(text) > max(self.max_characters, len(chunk.text)):
             return hit, False  # a part of a very long line
-        return replace(hit, chunk=replace(chunk, lines=lines, text=text)), lines == wanted
+        return replace(
+            hit, chunk=replace(chunk, lines=lines, text=text, boilerplate=())
+        ), lines == wanted
 
 
 def _contains(shown: Hit, hit: Hit) -> bool:

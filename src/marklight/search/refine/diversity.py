@@ -60,7 +60,7 @@ def pairwise_similarity(hits: Hits, tools: Tools) -> Matrix:
     embedded = [index for index, hit in enumerate(hits) if hit.chunk.id in by_id]
     similarity: Matrix = np.zeros((len(hits), len(hits)), np.float32)
     if len(embedded) < len(hits):
-        similarity = signatures([normalize(hit.chunk.text) for hit in hits]).approximate_jaccard
+        similarity = signatures([normalize(hit.chunk.own_text) for hit in hits]).approximate_jaccard
     if embedded:
         vectors = np.stack([by_id[hits[index].chunk.id] for index in embedded])
         similarity[np.ix_(embedded, embedded)] = np.vecdot(vectors[:, None], vectors)

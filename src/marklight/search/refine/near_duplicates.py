@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from marklight.answer import Hits, Query
+from marklight.answer import Hit, Hits, Query
 from marklight.ports import Tools
 from marklight.search.duplicates import merge_pairs, signatures
 from marklight.settings import ABOVE_ZERO, Within
@@ -14,6 +14,10 @@ from marklight.text import normalize
 
 ROUNDING_ERROR = 1e-6
 """A product of floats may be this much below the integer that it represents."""
+
+
+def _compared_text(hit: Hit) -> str:
+    return hit.chunk.own_text if not hit.chunk.is_boilerplate else hit.chunk.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class NearDuplicates:
         """Yield the indexes of each hit and of the better ones that it is a near duplicate of."""
         import numpy as np
 
-        texts = signatures([normalize(hit.chunk.text) for hit in hits])
+        texts = signatures([normalize(_compared_text(hit)) for hit in hits])
         # Two sets with similarity j differ in 1 - j of their union, which is at most the size of either
         # one / j: the signatures alone rule out nearly all pairs. The length of a text is an upper bound
         # of the size of its set, which is computed for few.

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from marklight.answer import Hits, Query
-from marklight.ports import FIELD_BOOSTS, Tools
+from marklight.ports import BOILERPLATE, FIELD_BOOSTS, Tools
 from marklight.search.retrieve import MAX_CANDIDATES, MAX_PER_RESULT
 from marklight.settings import Within
 from marklight.text import query_terms
+
+QUOTED_BOOSTS = {**FIELD_BOOSTS, BOILERPLATE: 1.0}
+"""Fields and weights where the query has a quoted phrase: boilerplate is found by quoting it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,5 +29,6 @@ class Keyword:
         if not terms:
             return ()
         limit = query.candidate_count(self.candidates_per_result, self.min_candidates)
-        candidates = tools.snapshot.lexical.search(terms, FIELD_BOOSTS, query.filters, limit)
+        boosts = QUOTED_BOOSTS if query.filters.has_phrases else FIELD_BOOSTS
+        candidates = tools.snapshot.lexical.search(terms, boosts, query.filters, limit)
         return tools.hits(candidates, by="keyword")

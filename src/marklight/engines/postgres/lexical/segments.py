@@ -15,10 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marklight.engines.lexical import CODE, PROSE, TITLE_TIMES, WHOLE
+from marklight.engines.lexical import FIELDS as FIELDS
+from marklight.engines.lexical import PROSE, TITLE_TIMES, WHOLE
 
-FIELDS = (*PROSE, CODE)
-"""Fields in the order of their numbers in the encoded postings; part of the analyzer's fingerprint."""
 MAX_PASSAGES = 1 << 16
 """Passages in one segment: offsets have two bytes."""
 MAX_TERM_BYTES = 255
