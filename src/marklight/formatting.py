@@ -112,6 +112,10 @@ def _json_escape(character: str) -> str:
 
 MAX_QUERY = 60
 """Characters of the query in the repr of an answer."""
+MAX_SIMILAR = 3
+"""Duplicates of a result whose places are listed below it."""
+CLOSEST = "Closest:"
+"""End of the line above passages that are shown although none is a confident match."""
 NO_TEXT = "(this document has no text)"
 
 _DROPPING_STAGES = {
@@ -173,19 +177,33 @@ def answer_line(answer: Answer) -> str:
 
 
 def answer_text(answer: Answer) -> str:
-    """Return the results as the command line prints them, or the reason why there are none."""
-    if not answer.hits:
-        return _empty_text(answer)
+    """Return the results as the command line prints them, or the reason why there are none and the closest passages."""
+    head = [] if answer.hits else [_empty_text(answer)]
     several = answer.several_collections
-    return "\n\n".join(
-        f"[{rank}] {hit_text(hit, several)}" for rank, hit in enumerate(answer.hits, 1)
-    )
+    passages = (f"[{rank}] {hit_text(hit, several)}" for rank, hit in enumerate(answer.passages, 1))
+    return "\n\n".join([*head, *passages])
 
 
 def hit_text(hit: Hit, several_collections: bool = False) -> str:
     """Return a header with place and score, then the quoted passage."""
     where = headed_place(hit.chunk, several_collections)
-    return f"{where} ({hit.score:.2f})\n{text_of(hit.chunk)}"
+    lines = [
+        f"{where} ({hit.score:.2f})",
+        text_of(hit.chunk),
+        similar_line(hit, several_collections),
+    ]
+    return "\n".join(filter(None, lines))
+
+
+def similar_line(hit: Hit, several_collections: bool = False) -> str:
+    """Return `+2 similar: a.md:1-4, b.md:7-9`, the duplicates that were merged into a hit; empty if there are none."""
+    if not hit.similar:
+        return ""
+    own = place(hit.chunk, several_collections)
+    named = (place_of(each.document.named(several_collections), each.lines) for each in hit.similar)
+    places = [each for each in dict.fromkeys(named) if each != own]
+    listed = ", ".join([*places[:MAX_SIMILAR], *(["…"] if len(places) > MAX_SIMILAR else [])])
+    return f"+{len(hit.similar)} similar{f': {listed}' if listed else ' in the same lines'}"
 
 
 def left_out(answer: Answer) -> tuple[str, list[str]]:
@@ -200,7 +218,9 @@ def left_out(answer: Answer) -> tuple[str, list[str]]:
         if after < before
     }
     same_document = dropped.get("per_document", 0)
-    duplicates = sum(dropped.values()) - same_document
+    # Those that were merged into a result are listed below it.
+    listed = sum(len(hit.similar) for hit in answer.hits)
+    duplicates = max(0, sum(dropped.values()) - same_document - listed)
     parts = []
     if duplicates:
         parts.append(f"{duplicates} duplicate{'s' * (duplicates > 1)}")
@@ -208,7 +228,8 @@ def left_out(answer: Answer) -> tuple[str, list[str]]:
         several = len({hit.chunk.document for hit in answer.hits}) > 1
         documents = "these documents" if several else "this document"
         parts.append(f"{same_document} more passage{'s' * (same_document > 1)} of {documents}")
-    return f"Not shown: {', '.join(parts)}" if parts else "", list(dropped)
+    stages = [stage for stage in dropped if duplicates or stage == "per_document"]
+    return f"Not shown: {', '.join(parts)}" if parts else "", stages
 
 
 def text_of(chunk: Chunk) -> str:
@@ -220,13 +241,16 @@ def answer_html(answer: Answer) -> str:
     """Return the results as HTML for a notebook; text of documents is escaped."""
     from html import escape
 
-    if not answer.hits:
-        return f"<p>{escape(_empty_text(answer))}</p>"
+    several = answer.several_collections
     items = "".join(
-        f"<li><b>{escape(headed_place(hit.chunk, answer.several_collections))}</b> ({hit.score:.2f})"
-        f'<pre style="white-space: pre-wrap">{escape(_unquoted(hit.chunk))}</pre></li>'
-        for hit in answer.hits
+        f"<li><b>{escape(headed_place(hit.chunk, several))}</b> ({hit.score:.2f})"
+        f'<pre style="white-space: pre-wrap">{escape(_unquoted(hit.chunk))}</pre>'
+        f"{escape(similar_line(hit, several))}</li>"
+        for hit in answer.passages
     )
+    if not answer.hits:
+        closest = f'<ol style="opacity: 0.6">{items}</ol>' if items else ""
+        return f"<p>{escape(_empty_text(answer))}</p>{closest}"
     notices = "".join(f"<p><i>{escape(one_line(notice))}</i></p>" for notice in answer.notices)
     return f"<ol>{items}</ol>{notices}"
 
@@ -236,4 +260,6 @@ def _unquoted(chunk: Chunk) -> str:
 
 
 def _empty_text(answer: Answer) -> str:
+    if answer.nearest:
+        return one_line(f"{answer.abstained}. {CLOSEST}")
     return one_line(answer.empty_reason("min_confidence=0") or "No passage matches the query")

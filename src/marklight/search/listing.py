@@ -40,11 +40,10 @@ def list_documents(
     pipeline: Pipeline, query: Query, tools: Tools, sort: Sort | None, page: int, limit: int | None
 ) -> Listing:
     """Return one page of the documents that match a query; without words, of those that match its filters."""
-    has_words = bool(query.text.strip())
     hits: Hits = ()
     confident: Hits = ()
     threshold = 0.0
-    if has_words:
+    if query.text.strip():
         query, hits, confident, threshold = _ranked(pipeline, query, tools)
     matches = {**_with_words(query, tools)}
     by_meaning: dict[DocumentId, list[Hit]] = {}
@@ -57,6 +56,7 @@ def list_documents(
     best: dict[DocumentId, Hit] = {}
     for hit in hits:  # best first
         best.setdefault(hit.chunk.document, hit)
+    has_words = bool(query.text.strip())  # a query may have filters only
     sort = sort or (Sort.RELEVANCE if has_words else Sort.PATH)
     dates = tools.snapshot.documents.dates(matches) if sort is Sort.DATE else {}
 

@@ -9,12 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from marklight.formatting import escape_json, headed_place, one_line, quoted, text_of
+from marklight.formatting import (
+    escape_json,
+    headed_place,
+    one_line,
+    quoted,
+    similar_line,
+    text_of,
+)
 
 if TYPE_CHECKING:
     # Types only: `--help` needs the formats and nothing else.
     from marklight.answer import Answer, Hit, Level
-    from marklight.listing import ListedDocument, Listing
     from marklight.model import DocumentId
     from marklight.report import Commit, Commits, Extract, Outline, Report
 
@@ -23,6 +29,8 @@ COMMIT_FORMATS = ("text", "json", "jsonl", "md")
 MAX_SKIPPED = 20
 """Skipped files listed in the text of a report."""
 MAX_REMARKS = 5
+NEAREST_CHARACTERS = 300
+"""Characters of a passage that is shown although it is no confident match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +121,7 @@ def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
     several = answer.several_collections
     if format == "md":
         return "\n\n".join(
-            f"### [{inline_markdown(headed_place(hit.chunk, several))}]({_link_target(hit.chunk.path, hit.chunk.anchor)})"
+            f"### [{inline_markdown(headed_place(hit.chunk, several))}]({link_target(hit.chunk.path, hit.chunk.anchor)})"
             f"\n\n{quoted(hit.chunk.text)}"
             for hit in answer.hits
         )
@@ -122,49 +130,7 @@ def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
     )
 
 
-def listing_as(listing: Listing, format: str, style: Style = PLAIN) -> str:
-    """Render a list of documents in one of `FORMATS`; only text is styled."""
-    if format == "json":
-        return to_json(listing.to_dict())
-    if format == "jsonl":
-        rows = zip(listing.to_dict()["documents"], listing.documents, strict=True)
-        return "\n".join(
-            to_json({**row, "file": style.file(each.document)}, indent=None) for row, each in rows
-        )
-    if format == "files":
-        return "\n".join(one_line(style.file(each.document)) for each in listing.documents)
-    several = listing.several_collections
-    if format == "md":
-        rows_md = (
-            f"- [{inline_markdown(_document_name(each, several))}]({_link_target(each.document.path)})"
-            f" ({_document_facts(each)})"
-            for each in listing.documents
-        )
-        return "\n".join([*rows_md, "", listing.summary])
-    rows_text = (
-        f"{_document_name(each, several, style)} {style.dim(f'({_document_facts(each)})')}"
-        for each in listing.documents
-    )
-    return "\n".join([*rows_text, style.bold(listing.summary)])
-
-
-def _document_name(each: ListedDocument, several: bool, style: Style = PLAIN) -> str:
-    """Return `guide/auth.md § Authentication`."""
-    path = style.link(one_line(each.document.named(several)), each.document, each.lines[0])
-    return f"{style.bold(path)} § {one_line(each.title)}" if each.title else style.bold(path)
-
-
-def _document_facts(each: ListedDocument) -> str:
-    """Return the number of passages, the date and the score."""
-    from marklight.answer import iso_seconds
-
-    facts = [f"{each.passages:,} passage{'s' * (each.passages != 1)}", iso_seconds(each.dated)[:10]]
-    if each.score is not None:
-        facts.append(f"{each.score:.2f}")
-    return ", ".join([*facts, *(["by meaning"] if each.by_meaning else [])])
-
-
-def _link_target(path: str, anchor: str | None = None) -> str:
+def link_target(path: str, anchor: str | None = None) -> str:
     """Return the target of a Markdown link; spaces, brackets and `#` in a path are percent-encoded."""
     from urllib.parse import quote
 
@@ -182,7 +148,30 @@ def inline_markdown(text: str) -> str:
 def hit_text(rank: int, hit: Hit, several_collections: bool, style: Style = PLAIN) -> str:
     """Render a result: a header with rank, place and score, then the quoted passage."""
     where = headed_place(hit.chunk, several_collections, style.link)
-    return f"{style.bold(f'[{rank}] {where} ({hit.score:.2f})')}\n{text_of(hit.chunk)}"
+    head = style.bold(f"[{rank}] {where} ({hit.score:.2f})")
+    similar = similar_line(hit, several_collections)
+    return "\n".join([head, text_of(hit.chunk), *([style.dim(similar)] if similar else [])])
+
+
+def nearest_text(answer: Answer, style: Style = PLAIN) -> str:
+    """Render the passages that come closest to a query without a confident match, dimmed and shortened."""
+    several = answer.several_collections
+    return "\n\n".join(
+        style.dim(
+            f"[{rank}] {headed_place(hit.chunk, several)} ({hit.score:.2f})\n"
+            + quoted(shortened(hit.chunk.text.strip()))
+        )
+        for rank, hit in enumerate(answer.nearest, 1)
+    )
+
+
+def shortened(text: str) -> str:
+    """Cut a passage that is no confident match to a few sentences."""
+    from marklight.text.lines import truncate_at_sentence
+
+    if len(text) <= NEAREST_CHARACTERS:
+        return text
+    return truncate_at_sentence(text, NEAREST_CHARACTERS)
 
 
 def report_text(report: Report) -> str:

@@ -38,9 +38,13 @@ def test_dropped_results_are_noted_if_fewer_than_the_limit_are_shown(
     assert (code, out.count("\n[")) == (0, 1)
     expected = "note: Not shown: 2 more passages of this document. Use --set search.skip=per_document to see them."
     assert err.splitlines()[-1] == expected
-    assert run_cli(capsys, *arguments, alike)[2].splitlines()[-1] == (
-        "note: Not shown: 3 duplicates. Use --set search.skip=near_duplicates to see them."
+    code, out, err = run_cli(capsys, *arguments, alike)
+    assert out.splitlines()[-1].startswith("+3 similar: diary.md:")
+    assert err.splitlines()[-1] == (
+        "note: Similar passages are shown as one result. Use --all to see each of them."
     )
+    every = ("--all", "--set", "search.skip=per_document")
+    assert run_cli(capsys, *arguments, alike, *every)[1].count("\n[") == 3
     code, out, err = run_cli(capsys, *arguments, apart, "--set", "search.skip=per_document")
     assert (out.count("\n["), "note:" in err) == (3, False)
     # No note if the limit is reached, nor in formats for programs.
@@ -70,7 +74,7 @@ def test_search_json_has_the_documented_keys(
     result = answer["results"][0]
     assert set(result) == {
         "rank", "score", "chunk_id", "path", "collection", "title", "headings", "anchor", "lines",
-        "kind", "content", "modified", "dated", "levels", "why",
+        "kind", "content", "modified", "dated", "levels", "similar", "why",
     }  # fmt: skip
     assert result["path"] == "guide/deploy.md"
     assert result["modified"].endswith("Z")
@@ -124,11 +128,30 @@ def test_the_advice_names_the_option_of_its_surface(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ("search", "espresso beans", "--set", "search.confidence.threshold=1")
-    _, _, err = run_cli(capsys, *arguments)
+    _, _, err = run_cli(capsys, *arguments, "--format", "files")
     assert "). Use --min-confidence 0 to see the closest passages.\n" in err
     _, out, _ = run_cli(capsys, *arguments, "--json")
     assert "closest" not in json.loads(out)["abstained"]
     assert json.loads(out)["advice"] == "Use min_confidence 0 to see the closest passages"
+
+
+def test_without_a_confident_match_the_closest_passages_are_shown_apart_from_results(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("search", "espresso beans", "--set", "search.confidence.threshold=1")
+    code, out, err = run_cli(capsys, *arguments)
+    assert (code, out) == (1, "")
+    lines = err.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.endswith("). Closest:"))
+    assert lines[at].startswith("note: No confident match (best 0.")
+    assert lines[at + 1].startswith("[1] espresso.md:6-6 § Espresso (0.")
+    assert lines[at + 2] == "> Grind the beans finely."
+    code, out, _ = run_cli(capsys, *arguments, "--json")
+    found = json.loads(out)
+    assert (code, found["results"]) == (1, [])
+    assert found["nearest"][0]["path"] == "espresso.md"
+    _, out, err = run_cli(capsys, *arguments, "--color", "always")
+    assert (out, "\x1b[2m[1] espresso.md" in err) == ("", True)
 
 
 def test_get_and_outline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,8 +213,7 @@ def test_the_reason_for_abstaining_lists_the_filters(
     unlikely = ("--mode", "keyword", "--set", "search.confidence.threshold=1")
     code, _, err = run_cli(capsys, "search", "tag:kitchen beans", *unlikely)
     assert code == 1
-    assert "tag:kitchen" in err
-    assert "Use --min-confidence 0 to see the closest passages." in err
+    assert "with these filters: tag:kitchen. Closest:\n[1] espresso.md:6-6 § Espresso (0." in err
 
 
 def test_repeated_dates_must_all_match(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -163,7 +163,10 @@ def test_nothing_found_abstained_not_indexed_and_empty_are_different_texts(lib: 
 def test_text_refers_to_tools_instead_of_commands(lib: Library) -> None:
     text = searched(lib, query="zebra crossing quantum", tokens=300)
     assert "confidence" not in text
-    assert ". Use min_score 0 to see the closest passages. " in text
+    assert "There are no results. The passages below are the closest ones" in text
+    assert "\n[closest 1] " in text
+    assert "\n[1] guide" not in text
+    assert len(text) <= 300 * CHARACTERS_PER_TOKEN
     assert "marklight" not in text
 
 

@@ -11,27 +11,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.answer import Answer, Hit, Mode
 from marklight.errors import MarklightError, NotFound, UsageError
-from marklight.formatting import QUOTE, left_out, one_line, place
+from marklight.formatting import CLOSEST, left_out, one_line
 from marklight.levels import LEVELS
-from marklight.model import trail
 from marklight.report import Extract
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import style_of
 from marklight.surfaces.cli.output import (
     Bar,
     complain,
-    cut,
-    cut_left,
-    display_width,
     note,
     show,
     without_echo,
 )
+from marklight.surfaces.cli.result_table import result_table
 from marklight.surfaces.explain import explanation
-from marklight.surfaces.render import PLAIN, Style
-from marklight.text import analyze, query_terms
-from marklight.text.lines import split_sentences
-from marklight.text.markdown import strip_markup
+from marklight.surfaces.listing import listing_as
 
 if TYPE_CHECKING:
     from marklight.library import Library
@@ -45,14 +39,10 @@ WORDS = {"exit": "q", "quit": "q", "help": "help", "?": "help"}
 """Lines that are commands on a terminal without a colon; in quotes they are queries."""
 MAX_RESULTS = 100
 """Results that one query can have."""
-MINIMUM_TRAIL = 16
-"""Columns; a shorter trail of headings is not shown."""
-MINIMUM_PLACE = 12
 
 _RESULT = re.compile(
     rf"(?:(\d{{1,9}})|:?(\d{{1,9}})\s+({'|'.join(LEVELS)})|:(\d{{1,9}})(?:\s+(\S+))?)", re.ASCII
 )
-_PREVIEW_INDENT = " " * 5 + QUOTE
 
 
 class Session:
@@ -73,6 +63,8 @@ class Session:
         self.answer: Answer | None = None
         self.nearest = False
         """True if the answer includes results below the confidence threshold."""
+        self.all = False
+        """True if duplicates are results of their own."""
         self.code = 0
         """The highest exit code so far, for scripts."""
 
@@ -99,8 +91,8 @@ class Session:
 
     @property
     def hits(self) -> Sequence[Hit]:
-        """Return the numbered results."""
-        return self.answer.hits if self.answer else ()
+        """Return the numbered results; where there is no confident match, the closest passages."""
+        return self.answer.passages if self.answer else ()
 
     def prompt(self) -> str:
         """Return the prompt, with the mode and the filters unless they are the default."""
@@ -127,18 +119,20 @@ class Session:
 
     # Commands
 
-    def _run_query(self, query: str, nearest: bool = False) -> None:
-        answer = self._search(query, self.page, nearest)
-        self.query, self.answer, self.nearest = query, answer, nearest
+    def _run_query(self, query: str, nearest: bool = False, all: bool = False) -> None:
+        answer = self._search(query, self.page, nearest, all)
+        self.query, self.answer, self.nearest, self.all = query, answer, nearest, all
         if answer.hits:
             self._list(answer.hits, 1)
         self._print_notes(answer)
+        if answer.nearest:
+            self._list(answer.nearest, 1, dimmed=True)
 
     def _more(self, _: str) -> None:
         before = self._last()
         shown = {hit.chunk.id for hit in self.hits}
         limit = min(MAX_RESULTS, len(shown) + self.page)
-        answer = self._search(self.query, limit, self.nearest)
+        answer = self._search(self.query, limit, self.nearest, self.all)
         new = [hit for hit in answer.hits if hit.chunk.id not in shown][: limit - len(shown)]
         # Numbers already shown stay valid: new results are appended in their own order.
         first = len(self.hits) + 1
@@ -154,6 +148,22 @@ class Session:
     def _nearest(self, _: str) -> None:
         self._last()
         self._run_query(self.query, nearest=True)
+
+    def _all(self, _: str) -> None:
+        self._last()
+        self._run_query(self.query, self.nearest, all=True)
+
+    def _documents(self, arguments: str) -> None:
+        query = arguments or self.query
+        with without_echo(self.terminal), Bar() as bar:
+            listing = self.library.list_documents(
+                f"{query} {self.filters}".strip(), mode=self.mode, progress=bar
+            )
+        for notice in listing.notices:
+            note(notice)
+        if listing.abstained:
+            raise NotFound(listing.abstained)
+        self._print(listing_as(listing, "text", style_of(self.library)))
 
     def _widen(self, arguments: str) -> None:
         number, _, level = arguments.partition(" ")
@@ -202,13 +212,14 @@ class Session:
             raise UsageError("There is no query yet", "Type one first")
         return self.answer
 
-    def _search(self, query: str, limit: int, nearest: bool) -> Answer:
+    def _search(self, query: str, limit: int, nearest: bool, all: bool) -> Answer:
         with without_echo(self.terminal), Bar() as bar:
             return self.library.search(
                 f"{query} {self.filters}".strip(),
                 limit=limit,
                 mode=self.mode,
                 min_confidence=0 if nearest else None,
+                all=all,
                 explain=True,
                 progress=bar,
             )
@@ -230,22 +241,24 @@ class Session:
         """Print a text and an empty line."""
         show(f"{text}\n")
 
-    def _list(self, hits: Sequence[Hit], first: int) -> None:
-        self._print(
-            result_table(
-                hits,
-                query=self.query,
-                width=shutil.get_terminal_size().columns,
-                first=first,
-                several_collections=len(self.library.collections) > 1,
-                style=style_of(self.library),
-            )
+    def _list(self, hits: Sequence[Hit], first: int, dimmed: bool = False) -> None:
+        style = style_of(self.library)
+        table = result_table(
+            hits,
+            query=self.query,
+            width=shutil.get_terminal_size().columns,
+            first=first,
+            several_collections=len(self.library.collections) > 1,
+            style=render.PLAIN if dimmed else style,
         )
+        self._print(style.dim(table) if dimmed else table)
 
     def _print_notes(self, answer: Answer) -> None:
         for notice in answer.notices:
             note(notice)
-        if reason := answer.empty_reason(":nearest"):
+        if answer.nearest:
+            note(f"{answer.abstained}. {CLOSEST}")
+        elif reason := answer.empty_reason(":nearest"):
             note(reason)
         if more := left_out(answer)[0]:
             note(more)
@@ -325,6 +338,13 @@ COMMANDS = (
         "show the closest passages even if none is a confident match",
         Session._nearest,
     ),
+    Command(("all",), "", "show similar passages as results of their own", Session._all),
+    Command(
+        ("l", "list"),
+        "[WORDS]",
+        "list all documents that match WORDS or the last query",
+        Session._documents,
+    ),
     Command(
         ("f", "filter"),
         "[FILTERS]",
@@ -343,45 +363,3 @@ def _command(name: str) -> Command:
         if name in command.names:
             return command
     raise UsageError(f"No such command: :{name}", "Type :help for a list")
-
-
-def result_table(
-    hits: Sequence[Hit],
-    *,
-    query: str,
-    width: int,
-    first: int = 1,
-    several_collections: bool = False,
-    style: Style = PLAIN,
-) -> str:
-    """Render two lines a result: rank, score, kind, place and headings; below, a quoted preview."""
-    places = [place(hit.chunk, several_collections) for hit in hits]
-    heads = [
-        f"{rank:>3}  {hit.score:.2f}  {hit.chunk.kind:<5}  " for rank, hit in enumerate(hits, first)
-    ]
-    available = max(MINIMUM_PLACE, width - max(map(len, heads), default=0))
-    column = min(available, max(map(display_width, places), default=0))
-    terms = set(query_terms(query))
-    rows = []
-    for head, where, hit in zip(heads, places, hits, strict=True):
-        shown = cut_left(where, column)
-        left = available - column - 2
-        headings = one_line(trail(hit.chunk.title, hit.chunk.headings))
-        row = head + style.bold(style.link(shown, hit.chunk.document, hit.chunk.lines[0]))
-        if headings and left >= MINIMUM_TRAIL:
-            row += " " * (column - display_width(shown) + 2) + cut_left(headings, left)
-        line = cut(preview(hit.chunk.text, terms), width - len(_PREVIEW_INDENT))
-        rows += [row, style.dim(_PREVIEW_INDENT + line)]
-    return "\n".join(row.rstrip() for row in rows)
-
-
-def preview(text: str, terms: set[str]) -> str:
-    """Return one line of a passage that starts with the first sentence containing the most query terms."""
-    sentences = split_sentences(strip_markup(text))
-    if not sentences:
-        sentences = [text]
-    best = max(
-        range(len(sentences)), key=lambda at: (len(terms & set(analyze(sentences[at]))), -at)
-    )
-    line = " ".join(" ".join(sentences[best:]).split())
-    return one_line(f"… {line}" if best else line)

@@ -130,7 +130,9 @@ def _list(
         note(notice)
     if listing.documents or format == "json":
         printing = show if format in ("text", "md") else show_data
-        printing(render.listing_as(listing, format, style_of(library)))
+        from marklight.surfaces.listing import listing_as
+
+        printing(listing_as(listing, format, style_of(library)))
     elif listing.abstained:
         note(listing.abstained)
     else:

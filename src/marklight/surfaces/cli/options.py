@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -210,12 +210,16 @@ def confirm_first_run(library: Library | RemoteLibrary) -> None:
         )
 
 
-def style_of(library: Library | RemoteLibrary) -> Style:
-    """Return the style for text about this library on standard output."""
+def style_of(library: Library | RemoteLibrary, stream: TextIO | None = None) -> Style:
+    """Return the style for text about this library on standard output, or on another stream."""
     context = click.get_current_context(silent=True)
     color = context.meta.get(COLOR_KEY, "auto") if context else "auto"
     return style_for(
-        sys.stdout, os.environ, library.collections, color=color, address=library.link_address
+        stream or sys.stdout,
+        os.environ,
+        library.collections,
+        color=color,
+        address=library.link_address,
     )
 
 

@@ -41,6 +41,11 @@ def show(text: str) -> None:
     show_data(_fit(text, sys.stdout))
 
 
+def show_aside(text: str) -> None:
+    """Print text for people on standard error: standard output contains results only."""
+    click.echo(_fit(text, sys.stderr), err=True, color=True)
+
+
 def show_data(text: str) -> None:
     """Print text unchanged; by default click removes escape sequences."""
     click.echo(text, color=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marklight.formatting import left_out
+from marklight.formatting import CLOSEST, left_out
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import (
     AFTER,
@@ -31,7 +31,7 @@ from marklight.surfaces.cli.options import (
     open_library,
     style_of,
 )
-from marklight.surfaces.cli.output import Bar, note, show, show_data
+from marklight.surfaces.cli.output import Bar, note, show, show_aside, show_data
 
 EMBEDDING_MODES = ("hybrid", "semantic")
 
@@ -80,7 +80,9 @@ if TYPE_CHECKING:
     help="Use TEXT, a made-up answer, instead of the query for semantic search (HyDE).",
 )
 @click.option(
-    "--all", is_flag=True, help="Show duplicates as results of their own instead of “+3 similar”."
+    "--all",
+    is_flag=True,
+    help="Show duplicates as results of their own instead of a line such as +3 similar.",
 )
 @click.option(
     "--documents",
@@ -142,9 +144,14 @@ def search(
             show(f"\n{explanation(answer)}")
         else:
             click.echo(f"\n{explanation(answer)}", err=True)
-    if (reason := answer.empty_reason(SHOW_ALL)) and format != "json":
+    if answer.nearest and format == "text":
+        note(f"{answer.abstained}. {CLOSEST}")
+        show_aside(render.nearest_text(answer, style_of(library, sys.stderr)))
+    elif (reason := answer.empty_reason(SHOW_ALL)) and format != "json":
         note(reason)
     more, stages = left_out(answer)
+    if any(hit.similar for hit in answer.hits) and format == "text":
+        note("Similar passages are shown as one result. Use --all to see each of them")
     if more and format == "text":
         note(f"{more}. Use --set search.skip={','.join(stages)} to see them")
     if answer.commits and format != "json":

@@ -10,16 +10,19 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from marklight.answer import CHARACTERS_PER_TOKEN
 from marklight.errors import MarklightError
-from marklight.formatting import one_line, place_of, quoted
+from marklight.formatting import MAX_SIMILAR, one_line, place_of, quoted
 from marklight.library.watching import Watcher
 from marklight.model import trail
 from marklight.surfaces.mcp.token_budget import Block, fit, max_characters, truncate_extract
-from marklight.surfaces.render import heading_text, lines_text
+from marklight.surfaces.render import heading_text, lines_text, shortened
 
 Result = Mapping[str, Any]
 DEFAULT_TOKENS = 2000
 DEFAULT_RESULTS = 5
+MIN_NEAREST_TOKENS = 60
+"""The closest passages are shown if there is so much room for them."""
 MAX_FILES = 10
 """Files of a commit that are listed below its message."""
 MAX_FAILURES = 10
@@ -93,6 +96,8 @@ def search_text(
         Block(_search_head(result, several), result["content"].strip(), location(result, several))
         for result in answer["results"]
     ]
+    if not blocks and answer["nearest"]:
+        return _nearest_text(answer, several, notes, tokens)
     if not blocks:
         return fit([], [_no_results(answer, state), *notes], tokens)
     if answer["steps"]:
@@ -104,6 +109,26 @@ def search_text(
             f"note: {more} more in the same documents; increase max_chunks_per_document to see them"
         )
     return fit(blocks, notes, tokens)
+
+
+def _nearest_text(answer: Result, several: bool, notes: Sequence[str], tokens: int) -> str:
+    """Render why there are no results, then the closest passages: numbered apart from results and called no answer."""
+    reason = (
+        f"{for_assistants(answer['abstained'])}. There are no results. The passages below are the closest ones;"
+        " none is likely to answer the query."
+    )
+    passages = [
+        Block(
+            f"[closest {result['rank']}] {_headed_location(result, several)} ({result['score']:.2f})",
+            shortened(result["content"].strip()),
+            location(result, several),
+        )
+        for result in answer["nearest"]
+    ]
+    room = tokens - len(reason) // CHARACTERS_PER_TOKEN - 2
+    if room < MIN_NEAREST_TOKENS:
+        return fit([], [reason, *notes], tokens)
+    return f"{reason}\n\n{fit(passages, notes, room)}"
 
 
 def listing_text(listing: Result, several: bool, state: str, tokens: int = DEFAULT_TOKENS) -> str:
@@ -231,7 +256,15 @@ def _search_head(result: Result, several: bool) -> str:
     """Return `[1] guide/auth.md:120-148 § Auth > Token refresh (0.83)`; with explain, a line on the score."""
     head = f"[{result['rank']}] {_headed_location(result, several)} ({result['score']:.2f})"
     why = ", ".join(f"{part['stage']} {part['value']:.3g}" for part in result["why"])
-    return f"{head}\nwhy: {why}" if why else head
+    places = dict.fromkeys(location(each, several) for each in result["similar"])
+    others = [each for each in places if each != location(result, several)]
+    similar, more = others[:MAX_SIMILAR], len(others[MAX_SIMILAR:])
+    lines = [
+        head,
+        f"why: {why}" if why else "",
+        f"similar: {', '.join(similar)}{f' and {more} more' if more else ''}" if similar else "",
+    ]
+    return "\n".join(filter(None, lines))
 
 
 def _commit_head(result: Result, several: bool) -> str:
