@@ -146,6 +146,11 @@ def package_folder(record: ModelRecord) -> Path:
 
 def convert(record: ModelRecord) -> Artefact:
     """Build the ONNX file and the tokenizer from a model's weights."""
+    if record.form == "universal":
+        from marklight.models.universal_encoder import build_encoder, read_encoder
+
+        encoder = read_encoder(record, package_folder(record))
+        return Artefact(build_encoder(encoder), encoder.tokenizer.encode())
     from marklight.models.graph import Int8, build, read_ranges
     from marklight.models.weights import ranges_file, read_weights
 

