@@ -43,6 +43,7 @@ class Model:
     fingerprint: str = "m"
     dimension: int = 4
     token_limit: int = 99
+    languages: tuple[str, ...] = ()
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         return [1 for _ in texts]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 from marklight.model import Batch, Counts, DocumentId, Entry, Vectors
@@ -55,6 +55,10 @@ class Indexing(ABC):
 
     engine: Engine
     embedder: Embedder | None
+    second: Callable[[Sequence[str]], Embedder | None] = field(
+        default=lambda _: None, kw_only=True, compare=False
+    )
+    """Returns the model that also embeds the passages, given the languages of the documents."""
 
     @abstractmethod
     def rechunk(self, ids: Iterable[DocumentId]) -> list[Entry]:
@@ -75,8 +79,17 @@ class Indexing(ABC):
             return
         self.store_model_name(wait_seconds)
         _embed_passages(self.engine, self.embedder, self.rechunk, progress, until, first())
+        if second := self.second_model():
+            self.store_model_name(wait_seconds, second)
+            # Its limit is longer than any passage that the first one accepts: nothing is cut for it.
+            _embed_passages(self.engine, second, lambda _: (), progress, until, first())
         if not self.counts().pending:
             self.embed_vocabulary(progress, until)
+
+    def second_model(self) -> Embedder | None:
+        """Return the second model if documents in their languages need it."""
+        with self.engine.snapshot() as snapshot:
+            return self.second(snapshot.metadata.languages())
 
     def embed_vocabulary(
         self, progress: Progress = no_progress, until: float | None = None
@@ -95,9 +108,11 @@ class Indexing(ABC):
             return False
         with self.engine.snapshot() as snapshot:
             model = self.embedder.fingerprint
-            return snapshot.status.counts(model).pending > 0 or _terms_missing(
-                snapshot.status.manifest(), model
-            )
+            second = self.second(snapshot.metadata.languages())
+            models = [model, *([second.fingerprint] if second else [])]
+            return any(
+                snapshot.status.counts(each).pending > 0 for each in models
+            ) or _terms_missing(snapshot.status.manifest(), model)
 
     def counts(self) -> Counts:
         """Return the counts of the index, for the configured model."""
@@ -115,13 +130,18 @@ class Indexing(ABC):
             )
         if counts.pending:
             return
+        second = self.second_model()
+        keep = {self.embedder.fingerprint, *([second.fingerprint] if second else [])}
         unused = self.engine.count_unused_vectors()
-        if len(models) > 1 or unused > max(UNUSED_MIN, UNUSED_SHARE * counts.chunks):
-            self.engine.clean(keep={self.embedder.fingerprint})
+        if set(models) - keep or unused > max(UNUSED_MIN, UNUSED_SHARE * counts.chunks):
+            self.engine.clean(keep=keep)
 
-    def store_model_name(self, wait_seconds: float = COMMIT_SECONDS) -> None:
+    def store_model_name(
+        self, wait_seconds: float = COMMIT_SECONDS, model: Embedder | None = None
+    ) -> None:
         """Store the name by which the model of these vectors can be loaded again."""
-        if (model := self.embedder) is None:
+        model = model or self.embedder
+        if model is None:
             return
         key = model_name_key(model.fingerprint)
         with self.engine.snapshot() as snapshot:

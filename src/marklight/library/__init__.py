@@ -166,7 +166,8 @@ class Library:
     @once
     def ingest(self) -> Ingest:
         """Return the ingest pipeline: files to text and vectors in the index."""
-        return replace(self.text_ingest, embedder=self.models.embedder)
+        models = self.models
+        return replace(self.text_ingest, embedder=models.embedder, second=models.multilingual)
 
     @once
     def cursor(self) -> ScanCursor:

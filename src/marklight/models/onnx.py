@@ -98,6 +98,10 @@ class OnnxEmbedder(OnnxModel):
     def token_limit(self) -> int:
         return self.record.token_limit
 
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return self.record.languages
+
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         prefixed = [self.record.passage_prefix + replace_surrogates(text) for text in texts]
         return [len(encoding) for encoding in self.tokenizer.encode_batch_fast(prefixed)]

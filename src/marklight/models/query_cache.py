@@ -46,6 +46,10 @@ class CachingEmbedder:
     def token_limit(self) -> int:
         return self._model.token_limit
 
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return self._model.languages
+
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         return self._model.count_tokens(texts)
 

@@ -125,7 +125,7 @@ MINILM = ModelRecord(
     recipe=_CONVERTED + "bb5e1353",
 )
 
-MULTILINGUAL = ModelRecord(
+UNIVERSAL = ModelRecord(
     name="universal-sentence-encoder-multilingual",
     form="universal",
     files=(
@@ -172,6 +172,8 @@ MS_MARCO = ModelRecord(
 )
 
 DEFAULT = GRANITE.name
+MULTILINGUAL = UNIVERSAL.name
+"""Used beside another model for documents and queries in languages that it does not know."""
 DEFAULT_RERANKER = MS_MARCO.name
 """Used where reranking is requested, the settings name no model, and this one is installed."""
-KNOWN = {record.name: record for record in (GRANITE, MINILM, MULTILINGUAL, BGE_SMALL, MS_MARCO)}
+KNOWN = {record.name: record for record in (GRANITE, MINILM, UNIVERSAL, BGE_SMALL, MS_MARCO)}

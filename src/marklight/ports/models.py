@@ -25,6 +25,10 @@ class Embedder(Protocol):
     @property
     def token_limit(self) -> int: ...
 
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Return the languages that the model knows, as ISO 639-1 codes; empty if that is not known."""
+
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each passage, prefix and special tokens included."""
 

@@ -19,6 +19,8 @@ class Tools:
 
     snapshot: Snapshot
     embedder: Embedder | None = None
+    multilingual: Embedder | None = None
+    """Model for documents in languages that `embedder` does not know, if there are any."""
     reranker: Reranker | None = None
     exists: Callable[[DocumentId], bool] = lambda _: True
     """Returns True if a document's file still exists."""

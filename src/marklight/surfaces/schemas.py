@@ -270,6 +270,7 @@ STATUS = object_of(
         "generation": INTEGER,
         "model": TEXT,
         "model_problem": TEXT,
+        "multilingual": _of("object", "Second model for other languages, and its vectors."),
         "calibrated": _of("boolean", "Whether scores are calibrated for this model."),
         "reranker": TEXT,
         "reranker_problem": TEXT,
@@ -297,7 +298,10 @@ STATUS = object_of(
         ),
         "notices": NOTICES,
     },
-    optional=("model_problem", "reranker_problem", "server", "queue", "following", "indexing"),
+    optional=(
+        *("model_problem", "multilingual", "reranker_problem", "server", "queue"),
+        *("following", "indexing"),
+    ),
 )
 DOCUMENTS = object_of(
     {

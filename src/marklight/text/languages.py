@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from marklight.text.analyzer import ENGLISH, fold, stop_words
+from marklight.text.analyzer import ENGLISH, STEMMERS, fold, stop_words
 
 SAMPLE_CHARACTERS = 1_200
 """Characters of a document that are examined, in three parts: its beginning, middle and end."""
@@ -54,6 +54,13 @@ _SCRIPTS = {
 """Characters of each script, under the language that nearly all documents in it have; the last three have several."""
 CODES = frozenset((*list(_SCRIPTS)[:-3], *f"{LATIN} {CYRILLIC} {ARABIC} et lt".split()))
 """Languages that have a stemmer or can be detected."""
+NAMES = {"bg": "Bulgarian", "en": "English", "he": "Hebrew", "ja": "Japanese", "ko": "Korean"} | {
+    "th": "Thai",
+    "uk": "Ukrainian",
+    "vi": "Vietnamese",
+    "zh": "Chinese",
+}
+"""English names of languages without a stemmer of this name."""
 _RUN = re.compile("|".join(f"(?P<{name}>[{letters}]+)" for name, letters in _SCRIPTS.items()))
 _BY_CHARACTER = ("ja", "zh", "ko", "th", "lo", "km", "my")
 """Scripts written without spaces, or nearly so."""
@@ -148,6 +155,11 @@ def log_odds(words: Sequence[str], script: str = "latin") -> dict[str, float]:
         language: score - (second if score == first else first)
         for language, score in scores.items()
     }
+
+
+def language_name(code: str) -> str:
+    """Return the English name of a language; of one without a stemmer its code."""
+    return NAMES.get(code) or STEMMERS.get(code, code).capitalize()
 
 
 def normalize_code(value: object) -> str:

@@ -88,6 +88,10 @@ class RemoteEmbedder:
             (info.token_limit if info else 0) or DEFAULT_TOKEN_LIMIT, MAX_TOKEN_LIMIT
         )
 
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return ()
+
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Estimate the number of tokens: the tokenizer is on the server."""
         return [estimate_tokens(self.server.passage_prefix + text) for text in texts]

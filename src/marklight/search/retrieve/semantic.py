@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from marklight.answer import Hits, Query
-from marklight.ports import Embedder, Tools
+from marklight.ports import Embedder, ScoredChunk, Tools
 from marklight.search.retrieve import MAX_CANDIDATES, MAX_PER_RESULT
 from marklight.settings import Within
 from marklight.text import query_terms
 
 if TYPE_CHECKING:
     from marklight.model import Vector
+
+SCALE, SHIFT = 0.5, 0.45
+"""Linear map from cosines of the multilingual model to those of the default one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class Semantic:
         candidates = tools.snapshot.vectors.search(
             vector, embedder.fingerprint, query.filters, limit
         )
+        if tools.multilingual is not None:
+            candidates = _with_other_languages(candidates, query, tools, limit)
         return tools.hits(candidates, by="semantic")
 
     def _query_vector(self, query: Query, embedder: Embedder, tools: Tools) -> Vector:
@@ -58,3 +64,35 @@ class Semantic:
         for term_vector in added.values():
             vector = vector + weight / len(added) * term_vector
         return vector
+
+
+def _with_other_languages(
+    candidates: Sequence[ScoredChunk], query: Query, tools: Tools, limit: int
+) -> list[ScoredChunk]:
+    """Replace candidates in languages that the model does not know by those of the multilingual model."""
+    first, second, snapshot = tools.embedder, tools.multilingual, tools.snapshot
+    assert first is not None
+    assert second is not None
+    vector = (
+        second.embed_passages([query.hypothesis])[0]
+        if query.hypothesis
+        else second.embed_query(query.text)
+    )
+    owners = snapshot.documents.owners([each.chunk_id for each in candidates])
+    merged = list(candidates)
+    for language in snapshot.metadata.languages():
+        if language in first.languages or language not in second.languages:
+            continue
+        written_in = replace(query.filters, where=(*query.filters.where, ("language", language)))
+        theirs = snapshot.vectors.search(vector, second.fingerprint, written_in, limit)
+        documents = tuple(set(owners.values()))
+        own = (
+            snapshot.metadata.matching_documents(
+                replace(written_in, documents=documents), len(documents)
+            )
+            if documents
+            else []
+        )
+        merged = [each for each in merged if owners.get(each.chunk_id) not in own]
+        merged += [ScoredChunk(id, SCALE * score + SHIFT) for id, score in theirs]
+    return sorted(merged, key=lambda each: (-each.score, each.chunk_id))[:limit]
