@@ -43,7 +43,7 @@ def test_an_empty_library_shows_its_folder(browser: Browser, tmp_path: Path) -> 
         expect(page.locator("#message")).to_have_text("There are no documents")
 
 
-def test_an_abstention_is_shown_and_the_closest_passages_can_be_seen(
+def test_an_abstention_is_shown_with_the_closest_passages_below(
     browser: Browser, tmp_path: Path
 ) -> None:
     folder = write(
@@ -58,8 +58,11 @@ def test_an_abstention_is_shown_and_the_closest_passages_can_be_seen(
         expect(page.locator("#state h2")).to_have_text("No confident match")
         expect(page.locator("#state p")).not_to_contain_text("confidence")
         assert "--" not in page.locator("#state").inner_text()
-        page.get_by_role("button", name="Show the closest passages").click()
-        expect(page.locator("#results .path").first).to_have_text("a.md")
+        expect(page.locator("#state p")).to_contain_text(re.compile(r"Closest \(best 0\.\d\d\):"))
+        expect(page.locator("#results.nearest .path").first).to_have_text("a.md")
+        expect(page.locator("#results.nearest .score").first).to_be_visible()
+        page.get_by_role("button", name="Show more of them").click()
+        expect(page.locator("#results:not(.nearest) .path").first).to_have_text("a.md")
         page.wait_for_url(re.compile("nearest=1"))
         expect(page.locator("#q")).to_be_focused()
 

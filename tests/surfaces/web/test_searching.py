@@ -255,3 +255,36 @@ def test_links_and_embeds_are_shown_by_name_in_excerpts(browser: Browser, tmp_pa
         page.goto("/?q=badgers")
         message = "Badgers: Setts, dig.png, a plan, their kin and Stoats!"
         expect(page.locator("#results .passage")).to_have_text(message)
+
+
+def test_the_switch_lists_all_matching_documents_with_their_number(page: Page) -> None:
+    page.goto("/?q=zebra")
+    expect(page.locator("#results .passage").first).to_be_visible()
+    page.get_by_label("List documents").check()
+    expect(page.locator("#results > li.listed")).to_have_count(25)
+    expect(page.locator("#message")).to_have_text("25 documents, 25 passages")
+    page.wait_for_url(re.compile("documents=1"))
+    page.reload()
+    expect(page.get_by_label("List documents")).to_be_checked()
+    page.locator("#results h3 a").first.click()
+    expect(page.locator("#pane-title")).to_contain_text("Zebra")
+
+
+def test_without_words_the_switch_lists_what_matches_the_filters(page: Page) -> None:
+    page.goto("/?documents=1&tag=security")
+    expect(page.locator("#results .path")).to_have_text(["guide/auth.md", "guide/tokens.md"])
+    page.goto("/?documents=1&tag=nowhere")
+    expect(page.locator("#state h2")).to_have_text("No documents")
+    page.get_by_role("button", name="List without filters").click()
+    expect(page.locator("#message")).to_contain_text("29 documents")
+
+
+def test_duplicates_are_unfolded_below_their_result(browser: Browser, tmp_path: Path) -> None:
+    copy = "# Heron\n\nThe heron waits at the water and eats fish, frogs and small birds all day.\n"
+    folder = write(tmp_path / "docs", {f"{name}.md": copy for name in "abc"})
+    with serving(folder) as each, visiting(browser, f"http://{each.name}") as page:
+        page.goto("/?q=heron+waits+at+the+water")
+        page.get_by_text("+2 similar").click()
+        expect(page.locator(".similar li")).to_have_count(2)
+        page.locator(".similar a").first.click()
+        expect(page.locator("#pane-title")).to_have_text("Heron")

@@ -21,7 +21,7 @@ let pause = 0;
 const href = (patch) => toUrl({ ...state, open: "", lines: null, at: "", view: "text", ...patch });
 const server = new ServerStatus({ changed: statusChanged, recovered: () => { runSearch({ now: true }); if (state.open) pane.show(state); } });
 const results = new Results({ href, copy });
-const search = new Search({ started, answered, failed });
+const search = new Search({ started, answered, listed, failed });
 const pane = new ReadingPane({ href, several: () => server.several, view: (view) => change({ view }), close, offline: () => server.setOffline() });
 const form = byId("search-form");
 
@@ -44,7 +44,7 @@ function runSearch({ now = false } = {}) {
   clearTimeout(pause);
   // While somebody types, the last word may be unfinished; a space or Enter finishes it.
   const prefix = !now && !/\s$/.test(state.q);
-  if (state.q.trim()) return search.run({ ...state, q: state.q.trim(), prefix, typing: !now }, { now });
+  if (state.q.trim() || state.documents) return search.run({ ...state, q: state.q.trim(), prefix, typing: !now }, { now });
   search.stop();
   finished();
   announce("");
@@ -80,7 +80,23 @@ function answered(answer, query, complete) {
   if (hits.length) announce(`${counted(hits.length, "result")}${query.kind ? ` of ${all.length}` : ""}`);
   else if (answer.index.documents === 0) { messages.noDocuments(server.status ?? {}); announce("There are no documents", true); }
   else if (all.length) { messages.noneOfKind(query.kind, all.length); announce("No results of this kind", true); }
-  else { messages.abstained(answer, activeFilters(state), { showNearest, clearFilters }); announce(answer.advice ? "No confident match" : "No results", true); }
+  else {
+    if (answer.nearest.length) results.show(answer.nearest, answer, { calibrated: isCalibrated(answer), complete, several: server.several, nearest: true });
+    messages.abstained(answer, activeFilters(state), { showNearest, clearFilters });
+    announce(answer.nearest.length ? "No confident match. The closest passages are listed." : answer.advice ? "No confident match" : "No results", true);
+  }
+}
+
+function listed(listing) {
+  finished();
+  retried = false;
+  server.updateCounts(listing.index);
+  show([], { ...listing, steps: [] });
+  messages.clear();
+  if (!listing.total) { messages.noneListed(listing, activeFilters(state), clearFilters); announce("No documents", true); return; }
+  results.list(listing, server.several);
+  const { documents, total, passages } = listing;
+  announce(`${counted(total, "document")}, ${counted(passages, "passage")}${documents.length < total ? `; the first ${counted(documents.length, "document")} are listed` : ""}`);
 }
 
 function failed(problem, query) {
@@ -135,7 +151,7 @@ function change(patch, { push = false, now = true, focus = false } = {}) {
   const before = state;
   state = { ...state, ...patch };
   save(state, { push });
-  if (["q", "limit", "nearest", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) runSearch({ now });
+  if (["q", "limit", "nearest", "documents", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) runSearch({ now });
   if (state.open) pane.show(state, { focus });
   else if (pane.open) pane.close();
   arrange();
@@ -145,7 +161,7 @@ function loadUrl() {
   const before = state;
   state = read();
   fillForm();
-  if (["q", "limit", "nearest", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) runSearch({ now: true });
+  if (["q", "limit", "nearest", "documents", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) runSearch({ now: true });
   if (state.open) pane.show(state);
   else if (pane.open) { pane.close(); results.focusCurrent(); }
   arrange();
@@ -178,13 +194,14 @@ function fillForm() {
   fields.tag.value = state.tag.join(", ");
   fields.path.value = state.path.join(", ");
   for (const name of ["after", "before", "kind"]) fields[name].value = state[name];
+  fields.documents.checked = state.documents;
   if (activeFilters(state).length) byId("filters").open = true;
 }
 
 function formState() {
   const fields = form.elements;
   return {
-    q: fields.q.value, limit: LIMITS[0], nearest: false,
+    q: fields.q.value, limit: LIMITS[0], nearest: false, documents: fields.documents.checked,
     collection: fields.collection.value ? fields.collection.value.split(", ") : [],
     tag: fields.tag.value.split(/[\s,]+/).map((item) => item.replace(/^#/, "")).filter(Boolean),
     path: fields.path.value.split(/,\s+/).map((item) => item.trim()).filter(Boolean),
@@ -199,7 +216,7 @@ function statusChanged() {
   const options = form.elements.collection.options;
   for (const name of names) if (![...options].some((item) => item.value === name)) options.add(new Option(visible(name), name));
   if (server.problem && !status) messages.failed(server.problem, () => server.check());
-  else if (!state.q.trim()) messages.empty(status);
+  else if (!state.q.trim() && !state.documents) messages.empty(status);
 }
 
 form.addEventListener("input", () => change(formState(), { now: false }));
@@ -250,5 +267,5 @@ fillForm();
 arrange();
 // The status decides how results are shown: calibrated scores, names of collections.
 await server.check();
-if (state.q.trim()) runSearch({ now: true });
+if (state.q.trim() || state.documents) runSearch({ now: true });
 if (state.open) pane.show(state);

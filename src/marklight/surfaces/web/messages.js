@@ -35,12 +35,19 @@ export function noDocuments(status) {
 // The advice of an answer refers to a parameter; here it is a button.
 export function abstained(answer, filters, { showNearest, clearFilters }) {
   const buttons = [];
-  if (answer.advice) buttons.push(make("button", { type: "button", click: showNearest }, "Show the closest passages"));
+  if (answer.advice) buttons.push(make("button", { type: "button", click: showNearest }, answer.nearest.length ? "Show more of them" : "Show the closest passages"));
   if (filters.length) buttons.push(make("button", { type: "button", click: clearFilters }, "Search without filters"));
   state().replaceChildren(make("div", { class: "state" },
     make("h2", {}, answer.advice ? "No confident match" : "No results"),
-    make("p", {}, sentence(answer.abstained || "No passage matches the query")),
+    make("p", {}, answer.nearest.length ? `Closest${answer.abstained.replace(/^No confident match/, "")}:` : sentence(answer.abstained || "No passage matches the query")),
     make("div", { class: "buttons" }, ...buttons)));
+}
+
+export function noneListed(listing, filters, clearFilters) {
+  state().replaceChildren(make("div", { class: "state" },
+    make("h2", {}, "No documents"),
+    make("p", {}, sentence(listing.abstained || "No document matches")),
+    make("div", { class: "buttons" }, filters.length ? make("button", { type: "button", click: clearFilters }, "List without filters") : null)));
 }
 
 export function noneOfKind(kind, count) {

@@ -1,6 +1,6 @@
 // The list of results, and keyboard navigation in it.
 
-import { byId, make } from "./dom.js";
+import { byId, counted, make } from "./dom.js";
 import { bar } from "./score.js";
 import { why } from "./explain.js";
 import { snippet, codeSnippet, marked, pattern, plain } from "./highlighting.js";
@@ -19,13 +19,33 @@ export class Results {
     this.#list.addEventListener("keydown", (event) => this.#move(event));
   }
 
-  show(hits, answer, { calibrated, complete, several }) {
+  // `nearest`: passages that are shown although none is a confident match.
+  show(hits, answer, { calibrated, complete, several, nearest = false }) {
     const words = pattern(answer.query.text, ...answer.query.expanded_with);
     const focused = document.activeElement?.closest?.("#results > li");
     const at = [...this.#list.children].indexOf(focused);
+    this.#list.classList.toggle("nearest", nearest);
     this.#list.replaceChildren(...hits.map((hit) => this.#item(hit, words, bar(hit.score, calibrated, complete), several)));
     // Keep the focus in the list if it was there.
     if (focused) (this.#list.querySelector(`li[data-id="${CSS.escape(focused.dataset.id)}"] h3 a`) ?? this.#links()[at] ?? this.#links().at(-1))?.focus();
+    this.mark(this.#current.open, this.#current.lines);
+  }
+
+  // One line for each document, with the number of its passages that match.
+  list(listing, several) {
+    const words = pattern(listing.query.text, ...listing.query.expanded_with);
+    this.#list.classList.remove("nearest");
+    this.#list.replaceChildren(...listing.documents.map((found) => {
+      const name = several ? `${found.collection}/${found.path}` : found.path;
+      return make("li", { class: "listed", "data-id": found.chunk_id },
+        make("h3", {}, this.#link(name, found.lines, ...marked(found.title || found.path, words))),
+        make("p", { class: "place" },
+          make("span", { class: "path" }, ...breakable(name)),
+          make("span", {}, counted(found.passages, "passage")),
+          dated(found),
+          found.score === null ? null : make("span", {}, `${Math.round(found.score * 100)} %`),
+          found.match === "meaning" ? make("span", {}, "by meaning") : null));
+    }));
     this.mark(this.#current.open, this.#current.lines);
   }
 
@@ -77,7 +97,7 @@ export class Results {
     const above = (trail[0] === hit.title || !hit.title ? trail : [hit.title, ...trail]).slice(0, -1);
     return make("li", { "data-id": hit.chunk_id },
       make("p", { class: "place" }, make("span", { class: "path" }, ...breakable(name)), make("span", { class: "lines" }, lineText(hit.lines))),
-      make("h3", {}, make("a", { href: this.href({ open: name, lines: hit.lines }), "data-open": name, "data-lines": hit.lines.join("-") },
+      make("h3", {}, this.#link(name, hit.lines,
         ...above.flatMap((each) => [make("span", { class: "above" }, each), make("span", { class: "above", "aria-hidden": "true" }, " › ")]),
         ...marked(shown, words))),
       this.#passage(hit, words),
@@ -86,7 +106,21 @@ export class Results {
         hit.kind === "prose" ? null : make("span", {}, hit.kind),
         dated(hit),
         make("button", { type: "button", class: "quiet", "aria-label": `Copy reference ${reference}`, click: (event) => this.copy(reference, event.currentTarget) }, "Copy"),
+        hit.similar.length ? this.#similar(hit, several) : null,
         hit.why.length ? this.#why(hit) : null));
+  }
+
+  #link(name, lines, ...content) {
+    return make("a", { href: this.href({ open: name, lines }), "data-open": name, "data-lines": lines.join("-") }, ...content);
+  }
+
+  // The duplicates that were merged into a result.
+  #similar(hit, several) {
+    return make("details", { class: "similar" }, make("summary", {}, `+${hit.similar.length} similar`),
+      make("ul", {}, ...hit.similar.map((each) => {
+        const name = several ? `${each.collection}/${each.path}` : each.path;
+        return make("li", {}, this.#link(name, each.lines, each.title || each.path), ` ${name}, ${lineText(each.lines)}`);
+      })));
   }
 
   #passage(hit, words) {

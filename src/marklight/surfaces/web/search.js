@@ -1,8 +1,9 @@
 // Runs one search at a time: debounced while typing, and cancelled by the next.
 
-import { Problem, events, problemOf } from "./api.js";
+import { Problem, events, get, problemOf } from "./api.js";
 
 const DEBOUNCE_MS = 120; // debounce delay: longer than the time between two keys
+const MAX_LISTED = 1000; // documents in a list; their number is of all
 const EARLY_MS = 150; // keyword results are shown if the complete answer takes longer
 
 export class Search {
@@ -11,7 +12,7 @@ export class Search {
   #early = 0;
 
   constructor(callbacks) {
-    this.callbacks = callbacks; // { started, answered, failed }
+    this.callbacks = callbacks; // { started, answered, listed, failed }
   }
 
   run(query, { now = false } = {}) {
@@ -33,6 +34,11 @@ export class Search {
     this.callbacks.started(query);
     let last = null;
     try {
+      if (query.documents) {
+        const listing = await get(`/api/list?${listParameters(query)}`, controller.signal);
+        if (!controller.signal.aborted) this.callbacks.listed(listing, query);
+        return;
+      }
       for await (const { name, data } of events(`/api/search/stream?${parameters(query)}`, controller.signal)) {
         if (controller.signal.aborted) return;
         if (name === "results") this.#showEarly((last = data), query);
@@ -65,6 +71,16 @@ function parameters(query) {
   params.set("limit", query.kind ? 100 : query.limit);
   if (query.nearest) params.set("min_confidence", "0");
   if (query.prefix) params.set("prefix", "true");
+  return withFilters(params, query);
+}
+
+function listParameters(query) {
+  const params = new URLSearchParams({ limit: MAX_LISTED });
+  if (query.q) params.set("q", query.q);
+  return withFilters(params, query);
+}
+
+function withFilters(params, query) {
   for (const name of ["collection", "tag", "path"]) for (const value of query[name]) params.append(name, value);
   for (const name of ["after", "before"]) if (query[name]) params.set(name, query[name]);
   return params;

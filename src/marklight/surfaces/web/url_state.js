@@ -14,6 +14,7 @@ export function read(search = location.search) {
   const limit = Number(params.get("limit"));
   state.limit = LIMITS.includes(limit) ? limit : LIMITS[0];
   state.nearest = params.get("nearest") === "1";
+  state.documents = params.get("documents") === "1";
   const view = params.get("view") === "picture" ? "graph" : params.get("view"); // its name in older links
   state.view = VIEWS.includes(view) ? view : VIEWS[0];
   const lines = /^(\d{1,9})-(\d{1,9})$/.exec(params.get("lines") ?? "");
@@ -28,6 +29,7 @@ export function toUrl(state) {
   for (const name of TEXTS) if (name !== "q" && state[name]) params.set(name, state[name]);
   if (state.limit !== LIMITS[0]) params.set("limit", state.limit);
   if (state.nearest) params.set("nearest", "1");
+  if (state.documents) params.set("documents", "1");
   if (state.open && state.lines) params.set("lines", state.lines.join("-"));
   if (state.open && state.view !== VIEWS[0]) params.set("view", state.view);
   // Slashes need no encoding in a query string, and paths are easier to read with them.
