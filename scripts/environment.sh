@@ -31,6 +31,10 @@ install() { # install EXTRAS: the package itself with these extras, by name only
             exit 1
         fi
     fi
+    if ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        say "Marklight needs Python 3.11 or later; .venv has $(.venv/bin/python --version 2>&1). Delete .venv and run $0 again."
+        exit 1
+    fi
     stamp=.venv/installed-${extras:-none}
     wanted=$(cat pyproject.toml constraints.txt | cksum)
     if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then return; fi

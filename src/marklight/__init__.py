@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.version_info < (3, 11):  # noqa: UP036 - a checkout can be imported by any version
+    # `python -m marklight` prints this line alone; a program gets an error that it can catch.
+    raise (SystemExit if sys.argv[:1] == ["-m"] else ImportError)(
+        "Marklight needs Python 3.11 or later; this is Python "
+        + ".".join(map(str, sys.version_info[:3]))
+    )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

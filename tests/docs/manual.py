@@ -101,5 +101,11 @@ def _table(rows: dict[str, str]) -> Iterator[str]:
 
 def _plain(text: str) -> str:
     """Escape roff control characters."""
-    text = text.replace("\\", r"\e").replace("-", r"\-").replace("…", "...")
+    text = (
+        text.replace("\\", r"\e")
+        .replace("-", r"\-")
+        .replace("…", "...")
+        .replace("“", r"\(lq")
+        .replace("”", r"\(rq")
+    )
     return rf"\&{text}" if text.startswith((".", "'")) else text

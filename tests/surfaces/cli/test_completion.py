@@ -117,3 +117,56 @@ def test_bash_completes_interactively(folder: Path) -> None:
 def test_arguments_of_serve_and_clients_are_completed(folder: Path) -> None:
     assert offered(folder, "serve", "st") == ["st", "status", "stop"]
     assert offered(folder, "install-mcp", "cl") == ["claude-code", "claude-desktop"]
+
+
+def test_completions_are_those_of_the_library_that_the_line_names(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    place = str(folder)
+    assert offered(elsewhere, "search", "x", place, "--tag", "op") == ["operations"]
+    assert offered(elsewhere, "search", "--in", place, "--tag", "op") == ["operations"]
+    assert offered(elsewhere, "search", f"--in={place}", "x", "--path", "guide/b") == [
+        "guide/backup.md"
+    ]
+    for command in ("get", "outline", "related", "links"):
+        assert offered(elsewhere, command, "--in", place, "guide/b") == ["guide/backup.md"]
+    assert offered(elsewhere, "search", "x", "--tag", "op") == []
+
+
+def test_set_completes_keys_and_values(folder: Path) -> None:
+    assert offered(folder, "search", "x", "--set", "search.recency.st") == [
+        "search.recency.strength="
+    ]
+    assert offered(folder, "index", "--set", "files.hid") == ["files.hidden="]
+    assert offered(folder, "index", "--set", "files.hidden=t") == ["files.hidden=true"]
+    assert "search.fuse=learned" in offered(folder, "search", "x", "--set", "search.fuse=")
+
+
+@pytest.mark.parametrize(
+    "words, reply",
+    [
+        (["search", "x", "--in", "=", "FOLDER", "--tag", "op"], "operations"),
+        (["search", "x", "--in", "FOLDER", "--tag", "=", "op"], "operations"),
+        (["search", "x", "--in", "FOLDER", "--tag", "="], "operations\nsecurity\nsecurity/tokens"),
+        (["index", "--set", "files.hid"], "files.hidden="),
+        (["index", "--set", "files.hidden", "=", "t"], "true"),
+        (["index", "--set", "files.hidden", "="], "true\nfalse"),
+    ],
+)
+def test_bash_completes_words_with_an_equals_sign(
+    folder: Path, tmp_path: Path, words: list[str], reply: str
+) -> None:
+    """Call the function with the words as bash splits them."""
+    if not shutil.which("bash") or not PROGRAM.exists():
+        pytest.skip("no bash, or the command is not installed beside this Python")
+    line = " ".join(f"'{word}'" for word in ["marklight", *words]).replace("FOLDER", str(folder))
+    script = f"""
+        export PATH={PROGRAM.parent}:$PATH
+        source <(marklight completion bash)
+        COMP_WORDS=({line}); COMP_CWORD={len(words)}
+        _marklight_completion marklight
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", script], cwd="/", capture_output=True, text=True)
+    assert done.stdout == f"{reply}\n", done.stderr

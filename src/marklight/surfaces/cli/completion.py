@@ -23,16 +23,35 @@ MAX_COMPLETIONS = 200
 SHELLS = ("bash", "zsh", "fish")
 BASH = r"""_marklight_completion() {
     local IFS=$'\n'
-    local response completion value
+    local response completion value word index prefix
+    local words=() last=-1 current=0
 
-    response=$(env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD="$COMP_CWORD" _MARKLIGHT_COMPLETE=bash_complete "$1")
+    # bash splits --in=docs and key=value at the sign; they are one word for the program.
+    for ((index = 0; index < ${#COMP_WORDS[@]}; index++)); do
+        word=${COMP_WORDS[index]}
+        if ((last > 0)) && [[ $word == = || ${words[last]} == *= ]]; then
+            words[last]+=$word
+        else
+            ((++last))
+            words[last]=$word
+        fi
+        if ((index == COMP_CWORD)); then current=$last; prefix=${words[last]%"$word"}; fi
+    done
+    if [[ ${COMP_WORDS[COMP_CWORD]} == = ]]; then prefix=${words[current]}; fi
+
+    response=$(env COMP_WORDS="${words[*]}" COMP_CWORD="$current" _MARKLIGHT_COMPLETE=bash_complete "$1")
 
     while read -r completion; do
         value=${completion#*,}
         case ${completion%%,*} in
             dir) COMPREPLY=(); compopt -o dirnames ;;
             file) COMPREPLY=(); compopt -o default ;;
-            plain) printf -v value %q "$value"; COMPREPLY+=("$value") ;;
+            plain)
+                value=${value#"$prefix"}
+                if [[ $value == *= ]]; then compopt -o nospace 2>/dev/null; fi
+                printf -v value %q "$value"
+                COMPREPLY+=("$value")
+                ;;
         esac
     done <<< "$response"
 
@@ -52,7 +71,7 @@ zsh and fish quote what they insert themselves.
 def completion(shell: str) -> int:
     """Print a shell completion script.
 
-    It completes commands, options, paths, collections and tags.
+    It completes commands, options, paths, collections, tags and settings, of the library that the line names.
 
     \b
     bash: marklight completion bash >> ~/.bashrc
@@ -100,6 +119,27 @@ def references(context: click.Context, incomplete: str) -> list[str]:
     return _completions(context, incomplete, anchors)
 
 
+def settings(context: click.Context, incomplete: str) -> list[str]:  # noqa: ARG001 - the signature of all completions
+    """Complete `KEY=` with the keys of all settings; after the sign, values of settings that have few."""
+    from marklight.library.configuration import SCHEMA, stage_name
+    from marklight.settings import STAGE_LISTS, combine, known_keys
+
+    key, sign, _ = incomplete.partition("=")
+    if not sign:
+        return [f"{name}=" for name in known_keys(SCHEMA) if name.startswith(incomplete)]
+    default = combine([], SCHEMA).values.get(key)
+    values = ["true", "false"] if isinstance(default, bool) else []
+    if key in STAGE_LISTS:
+        from marklight.search import pipeline
+
+        fusing = key == "search.fuse"
+        kinds = (
+            [pipeline.FUSE] if fusing else [pipeline.REWRITE, pipeline.RETRIEVE, pipeline.REFINE]
+        )
+        values = sorted(stage_name(stage) for kind in kinds for stage in kind)
+    return [f"{key}={value}" for value in values if f"{key}={value}".startswith(incomplete)]
+
+
 def clients(context: click.Context, incomplete: str) -> list[str]:  # noqa: ARG001 - the signature of all completions
     """Complete clients of `install-mcp`."""
     from marklight.surfaces.setup.clients import CLIENTS
@@ -143,7 +183,12 @@ def _library(context: click.Context) -> Iterator[Library]:
     """Open the library that the command line names, else the one that contains the current folder."""
     from marklight.surfaces.cli.options import open_own
 
-    given = context.params
+    given = dict(context.params)
+    # Click assigns no arguments where the word before the cursor is an option that still lacks its value.
+    names = [each.name for each in context.command.params if isinstance(each, click.Argument)]
+    for name, value in zip(names, context.args, strict=False):
+        if name and not given.get(name):
+            given[name] = value
     folder = given.get("folder") or given.get("path")
     with open_own(folder and Path(folder), given.get("assignments") or ()) as library:
         yield library

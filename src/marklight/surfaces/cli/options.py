@@ -20,6 +20,22 @@ if TYPE_CHECKING:
     from marklight.library import Library
     from marklight.surfaces.daemon.client import RemoteLibrary
 
+
+def completer(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """Return a shell completion callback that loads `completion.NAME` only when Tab is pressed."""
+
+    def complete(
+        context: click.Context,
+        parameter: click.Parameter,  # noqa: ARG001 - click's signature
+        incomplete: str,
+    ) -> list[Any]:
+        from marklight.surfaces.cli import completion
+
+        return list(getattr(completion, name)(context, incomplete))
+
+    return complete
+
+
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 AS_JSON_FORMAT = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON (same as --format json)."
@@ -29,6 +45,7 @@ SET = click.option(
     "assignments",
     multiple=True,
     metavar="KEY=VALUE",
+    shell_complete=completer("settings"),
     help="Override a setting for this command (repeatable).",
 )
 MODE = click.option(
@@ -135,21 +152,6 @@ def one_folder(path: Path | None, folder: Path | None) -> Path | None:
     if path is not None and folder is not None and path != folder:
         raise click.UsageError(f"Two folders are given: {path} and --in {folder}")
     return path if folder is None else folder
-
-
-def completer(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
-    """Return a shell completion callback that loads `completion.NAME` only when Tab is pressed."""
-
-    def complete(
-        context: click.Context,
-        parameter: click.Parameter,  # noqa: ARG001 - click's signature
-        incomplete: str,
-    ) -> list[Any]:
-        from marklight.surfaces.cli import completion
-
-        return list(getattr(completion, name)(context, incomplete))
-
-    return complete
 
 
 def open_library(

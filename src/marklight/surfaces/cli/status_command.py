@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from marklight.formatting import one_line
+from marklight.place import complete_commands
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import AS_JSON, SET, in_library, open_library
 from marklight.surfaces.cli.output import note, show, show_json
@@ -52,7 +53,7 @@ def status_text(values: Mapping[str, Any], folder: Path) -> str:
 
 def _rows(values: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
     yield "Library", str(folder)
-    yield "State", _state(values)
+    yield "State", complete_commands(_state(values), folder)
     yield "Documents", _documents(values)
     yield "Passages", _passages(values)
     if len(values["collections"]) > 1:
