@@ -53,6 +53,21 @@ def test_results_appear_while_typing_with_their_location(page: Page) -> None:
     expect(page).to_have_title(f"{QUOTED} – Marklight")
 
 
+def test_the_last_word_may_be_unfinished_while_typing(page: Page) -> None:
+    sent: list[dict[str, list[str]]] = []
+    page.on("request", lambda request: sent.append(parse_qs(urlsplit(request.url).query)))
+    page.goto("/")
+    expect(page.locator("#q")).to_be_focused()
+    typed(page, "zeb")
+    assert sent[-1]["prefix"] == ["true"]
+    first = page.locator("#results > li").first
+    expect(first).to_contain_text("zebra", ignore_case=True)
+    assert {each.lower() for each in first.locator("mark").all_inner_texts()} == {"zebra"}
+    with page.expect_response(lambda reported: "/api/search" in reported.url):
+        page.keyboard.press("Enter")
+    assert "prefix" not in sent[-1]
+
+
 def test_an_uncalibrated_score_is_not_shown_as_a_probability(page: Page) -> None:
     page.goto("/?q=zebra")
     expect(page.locator(".score").first).to_have_text("ranked")  # the model is a fake

@@ -235,6 +235,8 @@ addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input, select, textarea");
   if (event.key === "/" && !typing) { event.preventDefault(); if (state.open && NARROW.matches) close(); form.elements.q.focus(); form.elements.q.select(); }
   else if (event.key === "ArrowDown" && event.target === form.elements.q && results.focusFirst()) event.preventDefault();
+  // Without a submit button, Enter in a form of several fields does nothing.
+  else if (event.key === "Enter" && event.target === form.elements.q) { event.preventDefault(); form.requestSubmit(); }
   else if (event.key === "Escape") escape(event);
 });
 
