@@ -217,6 +217,29 @@ class SimilarHit(NamedTuple):
         }
 
 
+class LinkedDocument(NamedTuple):
+    """A document that is linked with a result and is no result itself, with its passage nearest to the query."""
+
+    document: DocumentId
+    title: str
+    anchor: str
+    lines: tuple[int, int]
+
+    @property
+    def path(self) -> str:
+        return self.document.path
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document for JSON."""
+        return {
+            "path": self.document.path,
+            "collection": self.document.collection,
+            "title": self.title,
+            "anchor": self.anchor,
+            "lines": list(self.lines),
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A passage with its score, higher is better, and what stages hand on about it."""
@@ -235,6 +258,8 @@ class Hit:
     """The query is a title, heading or keyword of the document, and the score was raised for it."""
     similar: tuple[SimilarHit, ...] = ()
     """The duplicates that were merged into it, best first."""
+    linked: tuple[LinkedDocument, ...] = ()
+    """Documents that are linked with this one and are no results themselves, nearest to the query first."""
 
     def merged_with(self, others: Iterable[Hit]) -> Hit:
         """Return the hit with its duplicates, and those that were merged into them, as `similar`."""
@@ -261,6 +286,7 @@ class Hit:
             self.contains_query,
             self.exact_match,
             self.similar,
+            self.linked,
         )
 
     def __str__(self) -> str:
@@ -404,6 +430,7 @@ class Answer:
             "dated": iso_seconds(self.dates.get(chunk.document, 0.0)),
             "levels": [level.to_dict() for level in self.levels.get(chunk.id, ())],
             "similar": [each.to_dict() for each in hit.similar],
+            "linked": [each.to_dict() for each in hit.linked],
             "why": [entry.to_dict() for entry in (hit.why if self.explain else ())],
         }
 

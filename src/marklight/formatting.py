@@ -191,6 +191,7 @@ def hit_text(hit: Hit, several_collections: bool = False) -> str:
         f"{where} ({hit.score:.2f})",
         text_of(hit.chunk),
         similar_line(hit, several_collections),
+        linked_line(hit, several_collections),
     ]
     return "\n".join(filter(None, lines))
 
@@ -204,6 +205,12 @@ def similar_line(hit: Hit, several_collections: bool = False) -> str:
     places = [each for each in dict.fromkeys(named) if each != own]
     listed = ", ".join([*places[:MAX_SIMILAR], *(["…"] if len(places) > MAX_SIMILAR else [])])
     return f"+{len(hit.similar)} similar{f': {listed}' if listed else ' in the same lines'}"
+
+
+def linked_line(hit: Hit, several_collections: bool) -> str:
+    """List the documents that are linked with a result and are no results themselves; empty if there are none."""
+    linked = (f"{each.document.named(several_collections)} ({each.title})" for each in hit.linked)
+    return one_line(f"Linked with this result: {', '.join(linked)}") if hit.linked else ""
 
 
 def left_out(answer: Answer) -> tuple[str, list[str]]:

@@ -25,7 +25,7 @@ OTHER: dict[str, Any] = {
     "files.parsers": {"*.txt": "none"},
     "search.fuse": "reciprocal",
     "search.skip": ["community"],
-    "search.use": ["graph"],
+    "search.use": ["diversity"],
     "search.reciprocal.weights": {"keyword": 2.0},
 }
 """Values for settings that take only some; all others get one by their type."""
@@ -141,8 +141,6 @@ def test_the_users_own_layers_are_honoured_for_every_key(tmp_path: Path) -> None
         "chunk.max_chars = 2000000\nchunk.parent_chars = 2000000",
         "search.keyword.min_candidates = 100000",
         "search.semantic.candidates_per_result = 1000",
-        "search.graph.seeds = 1000",
-        "search.graph.max_neighbours = 1000",
         "search.context.max_characters = 1000000000",
         "search.rerank.candidates = 100000",
         "search.rerank.budget_ms = 3600000.0",

@@ -186,8 +186,6 @@ def compare(larger: marklight.Library, smaller: marklight.Library, query: Query)
     """The same candidates; by meaning with the same scores, which do not hang on other documents."""
     with larger.engine.snapshot() as all, smaller.engine.snapshot() as few:
         for name, stage in larger.pipeline.retrieve.items():
-            if name == "graph":
-                continue
             found = stage(query, Tools(all, larger.models.embedder))
             alone = stage(Query(query.text, limit=100), Tools(few, smaller.models.embedder))
             assert {hit.chunk.id for hit in found} == {hit.chunk.id for hit in alone}

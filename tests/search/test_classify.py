@@ -47,7 +47,7 @@ def test_a_query_with_a_phrase_filter_is_factual() -> None:
     ("text", "weights"),
     [
         ("getUserById", {"keyword": 1.5}),
-        ("install guide", {"graph": 1.5}),
+        ("install guide", {}),
         ("how do tokens expire?", {"semantic": 1.3}),
     ],
 )

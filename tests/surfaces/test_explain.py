@@ -87,7 +87,7 @@ def test_nothing_found_has_stages_but_no_hits() -> None:
 
 def test_the_legend_describes_every_feature_and_every_stage_that_changes_scores() -> None:
     unscored = {"existing_files", "confidence", "per_document", "parents", "context"}
-    unscored |= {"exact_duplicates", "near_duplicates", "semantic_duplicates"}
+    unscored |= {"exact_duplicates", "near_duplicates", "semantic_duplicates", "linked"}
     rewriting = {"operators", "classify", "spelling", "expand"}
     stages = {stage_name(stage) for stage in STAGES} - unscored - rewriting
     unweighted = {"coverage"}

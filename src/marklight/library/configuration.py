@@ -188,7 +188,7 @@ class Search:
     skip: tuple[str, ...] = ()
     """Stages to skip, by table name below, such as `near_duplicates`."""
     use: tuple[str, ...] = ()
-    """Stages to use that are off by default: `graph`, `calibrate`, `diversity`."""
+    """Stages to use that are off by default: `calibrate`, `diversity`."""
 
 
 @dataclass(frozen=True, slots=True)

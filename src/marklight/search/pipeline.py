@@ -23,6 +23,7 @@ from marklight.search.refine.diversity import Diversity
 from marklight.search.refine.exact_duplicates import ExactDuplicates
 from marklight.search.refine.exact_title import ExactTitle
 from marklight.search.refine.existing_files import ExistingFiles
+from marklight.search.refine.linked import Linked
 from marklight.search.refine.near_duplicates import NearDuplicates
 from marklight.search.refine.parents import Parents
 from marklight.search.refine.per_document import PerDocument
@@ -30,7 +31,6 @@ from marklight.search.refine.recency import Recency
 from marklight.search.refine.rerank import Rerank
 from marklight.search.refine.semantic_duplicates import SemanticDuplicates
 from marklight.search.retrieve.code import Code
-from marklight.search.retrieve.graph import Graph
 from marklight.search.retrieve.keyword import Keyword
 from marklight.search.retrieve.semantic import Semantic
 from marklight.search.rewrite.classify import Classify
@@ -40,20 +40,20 @@ from marklight.search.rewrite.spelling import Spelling
 from marklight.text import analyze
 
 REWRITE: tuple[type[Rewrite], ...] = (Operators, Classify, Spelling, Expand)
-RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code, Graph)
+RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code)
 FUSE: tuple[type[Fuse], ...] = (WeightedSum, Reciprocal, ScoreAware, Learned)
 REFINE: tuple[type[Refine], ...] = (
     *(ExistingFiles, Calibrate),
     *(CurrentCollection, Recency, Community, ExactTitle, Confidence),
     *(ExactDuplicates, NearDuplicates, SemanticDuplicates, Diversity, PerDocument),
-    *(Rerank, Parents, Context),
+    *(Rerank, Linked, Parents, Context),
 )
 
-OFF = ("graph", "calibrate", "diversity")
+OFF = ("calibrate", "diversity")
 """Stages that run only if `search.use` names them; all others run unless `search.skip` does."""
 
 RETRIEVERS_BY_MODE = {
-    Mode.HYBRID: ("semantic", "keyword", "graph"),
+    Mode.HYBRID: ("semantic", "keyword"),
     Mode.SEMANTIC: ("semantic",),
     Mode.KEYWORD: ("keyword",),
     Mode.CODE: ("code",),

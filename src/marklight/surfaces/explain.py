@@ -20,7 +20,7 @@ WIDTH = 100
 MIN_PLACE = 24
 """Characters of a place that are always shown."""
 INDENT = "    "
-RETRIEVERS = ("semantic", "keyword", "code", "graph")
+RETRIEVERS = ("semantic", "keyword", "code")
 
 QUERY_ENTRIES = {"answer": "answer", "relevance_base": "relevance"}
 """Trace entries that are the same for all results, with the name of their curve."""
@@ -30,7 +30,6 @@ LEGEND = {
     "semantic": "cosine similarity of query and passage embeddings",
     "keyword": "BM25 of the query terms",
     "code": "BM25 of the names in code",
-    "graph": "share of the best BM25 that links pass on",
     "cosine": "10 × cosine similarity",
     "relative_cosine": "cosine, scaled to 1 for the best candidate and 0 for the last",
     "relative_bm25": "BM25 divided by the best BM25",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from marklight.formatting import (
     escape_json,
     headed_place,
+    linked_line,
     one_line,
     quoted,
     similar_line,
@@ -149,8 +150,8 @@ def hit_text(rank: int, hit: Hit, several_collections: bool, style: Style = PLAI
     """Render a result: a header with rank, place and score, then the quoted passage."""
     where = headed_place(hit.chunk, several_collections, style.link)
     head = style.bold(f"[{rank}] {where} ({hit.score:.2f})")
-    similar = similar_line(hit, several_collections)
-    return "\n".join([head, text_of(hit.chunk), *([style.dim(similar)] if similar else [])])
+    below = similar_line(hit, several_collections), linked_line(hit, several_collections)
+    return "\n".join([head, text_of(hit.chunk), *(style.dim(line) for line in below if line)])
 
 
 def nearest_text(answer: Answer, style: Style = PLAIN) -> str:

@@ -50,6 +50,14 @@ SIMILAR = object_of(
         "score": NUMBER,
     }
 )
+LINKED = object_of(
+    {
+        **PLACE,
+        "title": _of("string", "Title of the document."),
+        "anchor": _of("string", "Anchor of the passage nearest to the query."),
+        "lines": LINES,
+    }
+)
 RESULT = object_of(
     {
         "rank": INTEGER,
@@ -69,6 +77,7 @@ RESULT = object_of(
         ),
         "levels": LEVELS,
         "similar": _list(SIMILAR, "Duplicates that were merged into this result."),
+        "linked": _list(LINKED, "Documents linked with this one that are no results themselves."),
         "why": _list(
             object_of(
                 {

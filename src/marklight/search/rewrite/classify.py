@@ -17,7 +17,8 @@ MAX_FACTOR = 100
 
 _FACTUAL = re.compile(r"[a-z][A-Z]|\w_\w|`[^`]+`|\bv\d|\b\d+\.\d+|\"[^\"]+\"")
 """Identifiers, code, versions, decimal numbers and quoted phrases."""
-_RETRIEVERS = {"factual": "keyword", "navigational": "graph", "exploratory": "semantic"}
+_RETRIEVERS = {"factual": "keyword", "exploratory": "semantic"}
+"""Retrievers that suit a kind of query; a navigational one suits both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +30,13 @@ class Classify:
 
     factual: Annotated[float, Within(ABOVE_ZERO, MAX_FACTOR)] = 1.5  # hand-set; not measured
     """Multiplies the weight of keyword search for identifiers, versions, code and quoted phrases."""
-    navigational: Annotated[float, Within(ABOVE_ZERO, MAX_FACTOR)] = 1.5  # hand-set; not measured
-    """Multiplies the weight of link search if the query names a guide, a section or a `[[page]]`."""
     exploratory: Annotated[float, Within(ABOVE_ZERO, MAX_FACTOR)] = 1.3  # hand-set; not measured
     """Multiplies the weight of semantic search for every other query."""
 
     def __call__(self, query: Query, tools: Tools) -> Query:
         kind = "factual" if query.filters.phrases else query_kind(query.text)
-        return replace(query, kind=kind, weights={_RETRIEVERS[kind]: getattr(self, kind)})
+        weights = {_RETRIEVERS[kind]: getattr(self, kind)} if kind in _RETRIEVERS else {}
+        return replace(query, kind=kind, weights=weights)
 
 
 def query_kind(text: str) -> str:

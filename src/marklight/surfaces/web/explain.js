@@ -7,7 +7,6 @@ const LABELS = {
   semantic: ["found by meaning", "cosine similarity of query and passage"],
   keyword: ["found by words", "BM25; comparable within this search only"],
   code: ["found by names in code", "BM25; comparable within this search only"],
-  graph: ["found by links", "share of the best BM25 that links pass on"],
   cosine: ["similarity in meaning", "10 × cosine similarity"],
   relative_cosine: ["similarity in meaning", "1 for the best candidate, 0 for the last"],
   relative_bm25: ["words", "BM25 divided by the best"],
