@@ -413,7 +413,11 @@ class Answer:
         return formatting.answer_html(self)
 
     def _result(self, rank: int, hit: Hit) -> dict[str, Any]:
+        from marklight.text.analyzer import query_terms
+        from marklight.text.readable import readable, snippet
+
         chunk = hit.chunk
+        terms = frozenset(query_terms(*self.query.spellings))
         return {
             "rank": rank,
             "score": round(hit.score, 4),
@@ -426,6 +430,7 @@ class Answer:
             "lines": list(chunk.lines),
             "kind": chunk.kind.value,
             "content": chunk.text,
+            "snippet": snippet(readable(chunk.text), terms),
             "modified": iso_time(self.modified.get(chunk.document, 0)),
             "dated": iso_seconds(self.dates.get(chunk.document, 0.0)),
             "levels": [level.to_dict() for level in self.levels.get(chunk.id, ())],

@@ -240,8 +240,10 @@ def left_out(answer: Answer) -> tuple[str, list[str]]:
 
 
 def text_of(chunk: Chunk) -> str:
-    """Quote a passage; one that has a title only gets a placeholder."""
-    return NO_TEXT if chunk.is_title else quoted(chunk.text.strip())
+    """Quote a passage as readable text; one that has a title only gets a placeholder."""
+    from marklight.text.readable import readable
+
+    return NO_TEXT if chunk.is_title else quoted(readable(chunk.text))
 
 
 def answer_html(answer: Answer) -> str:
@@ -263,7 +265,9 @@ def answer_html(answer: Answer) -> str:
 
 
 def _unquoted(chunk: Chunk) -> str:
-    return NO_TEXT if chunk.is_title else visible(chunk.text.strip())
+    from marklight.text.readable import readable
+
+    return NO_TEXT if chunk.is_title else visible(readable(chunk.text))
 
 
 def _empty_text(answer: Answer) -> str:

@@ -25,11 +25,11 @@ _SEPARATE = frozenset(
 _HIDDEN = frozenset(("script", "style", "iframe"))
 
 EXPLAINED = {
-    "task": re.compile(r"\[[ xX]?\]? => [☐☑]"),
+    "task": re.compile(r"(?:\{#[\w.-]+\} )?\[[ xX]?\]? => [☐☑]"),
     "image by its file name": re.compile(r"=> \S+\.(png|jpe?g|gif|svg|webp)(\?\S*)?"),
     "anchor of a heading": re.compile(r"\{ ?#[\w.-]+ ?\} =>"),
     "wikilink": re.compile(r"(?s).*\[\[.*=>.*"),
-    "shortcode": re.compile(r"(?s).*\{\{.*=>.*|.*[%>]\}\}.*=>.*"),
+    "shortcode": re.compile(r'(?s).*\{\{.*=>.*|.*[%>]\}\}.*=>.*|.*" \w+=".*=>.*|(\S+) => `\1`'),
     "block id": re.compile(r"\^[\w-]+ =>"),
 }
 """Intended differences, by the words of markdown-it and ours: `[ ] => ☐`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -147,3 +148,18 @@ def test_filters_alone_list_documents_the_latest_first(begun: marklight.Library)
     assert paths(begun.search("path:days -Bob", refresh=False).hits) == ["days/2024-03-12.md"]
     none = begun.search("before:1990", refresh=False)
     assert (none.hits, none.abstained) == ((), "No passage matches before:1990")
+
+
+def test_a_section_that_only_embeds_the_document_is_not_raised(tmp_path: Path) -> None:
+    long = "Boil bones for hours, strain them, and reduce the broth with care. " * 30
+    pages = {
+        "Sourdough starter.md": "# Sourdough starter\n\nFeed it twice a day with flour.\n",
+        "Kitchen.md": f"# Kitchen\n\n## Soup\n\n{long}\n\n## Sourdough starter\n\n![[Sourdough starter]]\n\n"
+        f"## Stock\n\n{long}\n",
+        "Cellar.md": f"# Cellar\n\n## Jars\n\n{long}\n\n## Sourdough starter\n\nOne jar, third shelf.\n\n"
+        f"## Wine\n\n{long}\n",
+    }
+    with library(write(tmp_path / "docs", pages), engine="memory:") as lib:
+        answer = lib.search("sourdough starter", min_confidence=0)
+        raised = [hit.chunk.path for hit in answer.hits if hit.exact_match]
+        assert raised == ["Sourdough starter.md", "Cellar.md"]

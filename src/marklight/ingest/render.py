@@ -27,7 +27,7 @@ from marklight.ingest.parse.markdown import blocks
 from marklight.ingest.parse.mentions import CUSTOM_ANCHOR
 from marklight.ingest.recipe import PARSERS, parser_for
 from marklight.model import Document
-from marklight.text.markdown import strip_markup
+from marklight.text.readable import shortcode_text
 
 if TYPE_CHECKING:
     import nh3
@@ -219,7 +219,7 @@ class _Renderer(RendererHTML):
         return f'<a href="{escape(_WIKI + target)}">{escape(label)}</a>'
 
     def shortcode(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
-        return escape(strip_markup(tokens[at].content))
+        return escape(shortcode_text(tokens[at].content))
 
     def tag(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
         return escape(tokens[at].content)

@@ -69,7 +69,8 @@ RESULT = object_of(
         "anchor": _of("string", "Anchor of the innermost heading."),
         "lines": LINES,
         "kind": _of("string", "Kind of passage: prose, code, list, table or another."),
-        "content": _of("string", "The passage."),
+        "content": _of("string", "The passage, as it is in the document."),
+        "snippet": _of("string", "The part with the most query terms, as text without markup."),
         "modified": _of("string", "Modification time of the file, in UTC."),
         "dated": _of(
             "string",

@@ -17,7 +17,7 @@ _LAYOUT = frozenset(
     "ol p pre small span strong sub summary sup table tbody td tfoot th thead tr u ul".split()
 )
 """HTML elements that are stripped even if the passage ends before they are closed; few are placeholders, like `<pod>`."""
-_SHORTCODE = re.compile(r"\{\{[<%]([^{}]{0,2000})[>%]\}\}")
+SHORTCODE = re.compile(r"\{\{[<%]([^{}]{0,2000})[>%]\}\}")
 _QUOTED = re.compile(r'"([^"\n]{1,500})"')
 _TEXT_ARGUMENT = re.compile(r'\btext\s*=\s*"([^"\n]{1,500})"')
 _CODE_MARK = re.compile(r"`+|~~~+|\n[ \t]*\n")
@@ -45,7 +45,7 @@ def strip_markup(markdown: str) -> str:
         text = _mask_code(text)
     if "{{" in text:
         # Before links and tags: `{{<name` looks like a tag, and a link target may be `{{< ref >}}`.
-        text = _SHORTCODE.sub(_shortcode_text, text)
+        text = SHORTCODE.sub(shortcode_arguments, text)
     if "](" in text:
         text = _IMAGE_OR_LINK.sub(r"\1", text)
     if "[[" in text:
@@ -186,7 +186,7 @@ def _without_tags(text: str) -> str:
     return _TAG.sub(replacement, text)
 
 
-def _shortcode_text(match: re.Match[str]) -> str:
+def shortcode_arguments(match: re.Match[str]) -> str:
     """Return what a shortcode displays: its `text` argument, else all quoted arguments, but no link target."""
     inner = match[1].strip()
     if inner.startswith(("ref ", "relref ", "include ")):

@@ -129,11 +129,19 @@ def title_matches(query: Query, hits: Hits, tools: Tools) -> list[Match]:
                 level = TITLE_LEVEL
         elif chunk.document not in documents:
             hit, level = _best_hit(hits, chunk, _section(chunk, wanted)), HEADING_LEVEL
+            if hit.chunk.text.lstrip().startswith("![[") and _only_embeds(hit.chunk.text):
+                continue  # the embedded document has the text
         else:
             continue
         if tools.exists(chunk.document):
             matches.setdefault(hit.chunk.id, Match(level, hit))
     return sorted(matches.values(), key=lambda match: (-match.share, match.hit.chunk.id))
+
+
+def _only_embeds(text: str) -> bool:
+    from marklight.text.readable import only_embeds
+
+    return only_embeds(text)
 
 
 def _with_completed_titles(

@@ -11,7 +11,7 @@ from marklight.surfaces.cli.output import cut, cut_left, display_width
 from marklight.surfaces.render import PLAIN, Style
 from marklight.text import analyze, query_terms
 from marklight.text.lines import split_sentences
-from marklight.text.markdown import strip_markup
+from marklight.text.readable import readable
 
 MINIMUM_TRAIL = 16
 """Columns; a shorter trail of headings is not shown."""
@@ -52,7 +52,7 @@ def result_table(
 
 def preview(text: str, terms: set[str]) -> str:
     """Return one line of a passage that starts with the first sentence containing the most query terms."""
-    sentences = split_sentences(strip_markup(text))
+    sentences = split_sentences(readable(text))
     if not sentences:
         sentences = [text]
     best = max(

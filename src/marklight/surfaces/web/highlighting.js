@@ -1,4 +1,4 @@
-// Query terms in a passage: cut the snippet and mark the terms in it.
+// Mark query terms in a passage.
 
 import { make } from "./dom.js";
 import { visible } from "./escaping.js";
@@ -37,51 +37,4 @@ export function marked(given, words) {
     at = found.index + found[0].length;
   }
   return [...parts, new Text(text.slice(at))];
-}
-
-// Strips Markdown syntax for excerpts.
-export function plain(markdown) {
-  return markdown
-    .replace(/^[ \t]*(?:```|~~~).*$/gm, "")
-    .replace(/^[ \t]*(?:\/\/\/|:::|\{\*|\{%).*$/gm, "") // admonitions and includes of documentation sites
-    .replace(/<!--[^]*?-->/g, "")
-    .replace(/^[ \t]{0,3}#{1,6}[ \t]+/gm, "")
-    .replace(/!?\[([^\]\n]*)\]\([^)\n]*\)/g, "$1")
-    .replace(/!\[\[([^\]|\n]*)\|[\dx]+\]\]/g, "$1") // without the size of an image
-    .replace(/!?\[\[(?:[^\]|\n]*\|)?([^\]\n]*)\]\]/g, "$1")
-    .replace(/(\*\*|__|~~)(?=\S)([^\n]{1,300}?)\1/g, "$2")
-    .replace(/(^|[\s(])[*_](?=\S)([^*_\n]{1,300})[*_](?=[\s).,;:!?]|$)/gm, "$1$2")
-    .replace(/`([^`\n]+)`/g, "$1")
-    .replace(/<\/?[a-z][^<>\n]{0,300}>/gi, "")
-    .replace(/^[ \t]*>[ \t]?/gm, "")
-    .replace(/^([ \t]*)[-*+][ \t]+/gm, "$1• ")
-    .replace(/\s*\{[#:][^}\n]*\}/g, "")
-    .replace(/\n{2,}/g, "\n")
-    .trim();
-}
-
-// The part of a text with the most query terms, from the start of a sentence or line.
-export function snippet(text, words, room) {
-  if (text.length <= room * 1.15) return text;
-  const places = words ? [...text.matchAll(words)].map((found) => found.index) : [];
-  let best = 0, most = -1;
-  for (const from of [0, ...places]) {
-    const inside = places.filter((place) => place >= from && place < from + room * 0.8).length;
-    if (inside > most) [best, most] = [from, inside];
-  }
-  let start = 0;
-  for (const found of text.slice(0, best + 1).matchAll(/(?:[.!?:]\s+|\n)(?=\S)/g)) {
-    if (found.index + found[0].length <= best) start = found.index + found[0].length;
-  }
-  if (best - start > room * 0.5) start = Math.max(0, text.lastIndexOf(" ", best - 40) + 1);
-  let end = Math.min(text.length, start + room);
-  if (end < text.length) end = Math.max(start + room * 0.7, text.lastIndexOf(" ", end));
-  return `${start ? "… " : ""}${text.slice(start, end).trim()}${end < text.length ? " …" : ""}`;
-}
-
-export function codeSnippet(text, words, most) {
-  const lines = text.split("\n").filter((line, at, all) => !/^\s*(?:```|~~~)/.test(line) && (line.trim() || (at && all[at - 1].trim())));
-  const at = words ? lines.findIndex((line) => line.search(words) >= 0) : 0;
-  const first = Math.max(0, Math.min(at - 1, lines.length - most));
-  return lines.slice(first, first + most).join("\n").trimEnd();
 }

@@ -3,10 +3,7 @@
 import { byId, counted, make } from "./dom.js";
 import { bar } from "./score.js";
 import { why } from "./explain.js";
-import { snippet, codeSnippet, marked, pattern, plain } from "./highlighting.js";
-
-const MAX_CHARACTERS = 420; // of a passage
-const CODE_LINES = 9;
+import { marked, pattern } from "./highlighting.js";
 
 export class Results {
   #list = byId("results");
@@ -124,10 +121,7 @@ export class Results {
   }
 
   #passage(hit, words) {
-    if (hit.kind === "code" || hit.kind === "table") {
-      return make("pre", { class: "passage" }, ...marked(codeSnippet(hit.content, words, CODE_LINES), words));
-    }
-    return make("p", { class: "passage" }, ...marked(snippet(plain(hit.content), words, MAX_CHARACTERS), words));
+    return make(hit.kind === "code" || hit.kind === "table" ? "pre" : "p", { class: "passage" }, ...marked(hit.snippet, words));
   }
 
   #why(hit) {

@@ -1,0 +1,68 @@
+"""Passages are shown as readable text: no markup, aligned tables, code unchanged."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marklight.text.readable import only_embeds, readable, snippet
+
+
+@pytest.mark.parametrize(
+    ("markdown", "shown"),
+    [
+        ("one\\\ntwo  \nthree<br>four", "one\ntwo\nthree\nfour"),
+        ("| a | long |\n|---|:-:|\n| 1 | `x` |", "a  long\n1  x"),
+        ("| " + "a" * 60 + " | " + "b" * 60 + " |\n|--|--|", "a" * 60 + " · " + "b" * 60),
+        ('{{< note >}}\nA {{< term text="pod" id="pod" >}}.\n{{< /note >}}', "A pod."),
+        (
+            '{{< figure src="/x.svg" alt="A node" class="large" caption="Figure 1." >}}',
+            "A node. Figure 1",
+        ),
+        ("> [!WARNING]- Hot\n> Do **not** touch.", "Warning: Hot\nDo not touch."),
+        ('!!! note "Cold"\n    Touch.', "Note: Cold\n    Touch."),
+        ("/// tip\n\nTry it.\n\n///", "Tip:\n\nTry it."),
+        (":::danger\nNo.\n:::", "Danger:\nNo."),
+        ("Use the <title> element, `<b>` and <b>c</b>.", "Use the <title> element, <b> and c."),
+        ("![[Note]] and [[a|b]] and ![x](y.png) [z](w.md)", "Note and b and x z"),
+        (r"\[a\] C:\Users &amp; \_b\_", r"[a] C:\Users & _b_"),
+        ("```py\nx = '**' + a_b\n```\nafter", "x = '**' + a_b\nafter"),
+        ("# A {#id}\n\n- [ ] b\n- [x] c\n* d", "A\n\n☐ b\n☑ c\n• d"),
+        ("snake_case_name and 2*3*4 and *it*", "snake_case_name and 2*3*4 and it"),
+        ("a\n\n***\n\n[ref]: http://x.y", "a"),
+        ("---", "---"),
+    ],
+)
+def test_markup_becomes_readable_text(markdown: str, shown: str) -> None:
+    assert readable(markdown) == shown
+
+
+@given(st.text(alphabet="ab |`*_~[]()<>!#-=:\\/{}%&;\n\x00", max_size=200))
+def test_no_text_fails_and_none_becomes_empty(text: str) -> None:
+    assert bool(readable(text)) == bool(text.strip())
+
+
+@given(st.text(alphabet="abc xyz.\n", max_size=2_000))
+def test_a_snippet_is_short_and_a_part_of_the_text(text: str) -> None:
+    part = snippet(text, frozenset(["xyz"]), 100)
+    assert len(part) <= 104
+    assert part.removeprefix("… ").removesuffix(" …").rstrip() in text
+
+
+def test_a_snippet_starts_at_the_sentence_with_the_most_query_terms() -> None:
+    text = "Words about nothing. " * 40 + "The heron nests in reeds. It is grey. " + "More. " * 100
+    part = snippet(text, frozenset(["heron", "nest"]), 100)
+    assert part.startswith("… The heron nests in reeds. It is grey.")
+    assert part.endswith(" …")
+
+
+def test_a_passage_that_only_embeds_has_no_text_of_its_own() -> None:
+    assert only_embeds("![[Note]]\n\n![[Other#Part|name]]\n")
+    assert not only_embeds("![[Note]] is embedded")
+    assert not only_embeds("")
+
+
+def test_costly_text_takes_linear_time() -> None:
+    for piece in ("**a ", "`", "[[", "| ", "<a ", "\\", "{{<", "> ", "![[", "_a*", "[a][", ":-"):
+        assert readable(piece * 20_000)
