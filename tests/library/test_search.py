@@ -79,7 +79,7 @@ def test_filters_are_applied_before_ranking(
         ("x", {"settings": {1: 2}}, "cannot change 1"),
         ("x", {"settings": {"search": {1: 2}}}, "search.1"),
         ("x", {"mode": "psychic"}, "hybrid"),
-        ("x", {"after": "yesterday"}, "2026-01-31"),
+        ("x", {"after": "someday"}, "2026-01-31"),
         ("x", {"min_confidence": 1.5}, "0 to 1"),
         ("x", {"max_tokens": 0}, "positive"),
         ("x", {"where": "status"}, "KEY=VALUE"),

@@ -98,7 +98,7 @@ def test_an_error_in_a_later_step_is_sent_as_an_event(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["", "q=", "q=a&limit=no", "q=a&after=yesterday", "q=when+do+tokens+expire&rerank=true"],
+    ["", "q=", "q=a&limit=no", "q=a&after=someday", "q=when+do+tokens+expire&rerank=true"],
 )
 def test_invalid_arguments_get_an_error_status_instead_of_a_stream(
     served: Served, query: str
