@@ -46,7 +46,7 @@ def locate(given: Path | None) -> Place:
     except RuntimeError as error:
         raise UsageError(f"{given}: {error}", "Write the path of the folder in full") from None
     if not _exists(start):
-        hint = _did_you_mean(_similar_entries(start))
+        hint = did_you_mean(start)
         raise UsageError(
             f"No such folder: {start}", hint or "Give the folder that contains the documents"
         )
@@ -79,7 +79,7 @@ def around(folder: Path | None, name: str) -> Path | None:
     if similar or (
         path.is_absolute() and (not inside or (len(path.parts) > 2 and _exists(path.parent)))
     ):
-        raise NotFound(f"No such file: {path}", _did_you_mean(similar))
+        raise NotFound(f"No such file: {path}", _suggestion(similar))
     return None
 
 
@@ -97,7 +97,12 @@ def is_other_folder(name: str) -> bool:
     return _is_folder(path) and (path.is_absolute() or not is_library(locate(None).folder))
 
 
-def _did_you_mean(similar: list[str]) -> str:
+def did_you_mean(path: Path) -> str:
+    """Return a question with the paths most similar to one that does not exist; empty if there are none."""
+    return _suggestion(_similar_entries(path))
+
+
+def _suggestion(similar: list[str]) -> str:
     return f"Did you mean {' or '.join(similar)}?" if similar else ""
 
 

@@ -376,3 +376,17 @@ def test_a_phrase_is_found_in_documents_of_every_language(engine: Engine) -> Non
     commit(engine, Batch(removed=(id_of("a.md"),)))
     with engine.snapshot() as snapshot:
         assert list(snapshot.metadata.languages()) == []
+
+
+def test_authors_are_found_with_and_without_accents(engine: Engine) -> None:
+    put(
+        engine,
+        entry("a.md", "words", metadata={"author": ["Jörg Müller", "joerg@x.org"]}),
+        entry("b.md", "words", metadata={"author": "Muller"}),
+    )
+    with engine.snapshot() as snapshot:
+        for name in ("muller", "Müller", "MÜLLER"):
+            found = snapshot.metadata.matching_documents(Filters(authors=(name,)), 9)
+            assert found == [id_of("a.md"), id_of("b.md")], name
+        exact = Filters(where=(("author", "Jörg Müller"),))
+        assert snapshot.metadata.matching_documents(exact, 9) == [id_of("a.md")]

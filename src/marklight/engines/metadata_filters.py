@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from marklight.answer import Filters
 from marklight.errors import UsageError
 from marklight.model import Document, FileState, bounded_key, digest, normalize_key
+from marklight.text import fold
 
 MetadataPair = tuple[str, str]
 """Key and value in lower case."""
@@ -45,7 +46,9 @@ def metadata_pairs(document: Document) -> set[MetadataPair]:
         ("aliases", document.aliases),
     ):
         pairs.update((key, _plain(value)) for value in values)
-    pairs.update((AUTHOR, _plain(name)) for name in _authors(document.metadata))
+    for name in filter(None, (document.author, *_authors(document.metadata))):
+        # The filter `author` ignores accents; an exact comparison does not.
+        pairs.update([(AUTHOR, _plain(name)), (AUTHOR, _plain(fold(name)))])
     pairs.update((DATE, date) for date in written_dates(document))
     for tag in document.tags:
         steps = _tag(tag).split("/")
@@ -134,8 +137,8 @@ def required_pairs(filters: Filters) -> list[MetadataPair]:
 
 
 def file_and_author_filters(filters: Filters) -> tuple[list[str], list[str]]:
-    """Return globs of changed files and substrings of authors, in lower case as pairs are."""
-    return [each.lower() for each in filters.files], [each.lower() for each in filters.authors]
+    """Return globs of changed files in lower case, and substrings of authors without accents, as pairs are."""
+    return [each.lower() for each in filters.files], [fold(each) for each in filters.authors]
 
 
 def timestamp(date: str | None, mtime_ns: int) -> str:

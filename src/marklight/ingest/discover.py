@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -104,6 +105,7 @@ class Discover:
 
         With a time limit (a `time.monotonic` value) the ranges are everything, starting where the last scan stopped.
         """
+        _check_encoding()
         roots, missing = _roots(collections)
         followed = {} if followed_links is None else followed_links
         files: dict[DocumentId, ScannedFile] = {}
@@ -133,16 +135,29 @@ class Discover:
     def reason_ignored(self, path: Path, collections: Mapping[str, Path]) -> str | None:
         """Return why a file is not indexed, as a phrase; None if it is."""
         roots, _ = _roots(collections)
-        file = os.path.join(os.path.realpath(path.parent), path.name)
-        owners = [name for name, root in roots.items() if inside(file, root)]
-        if not owners:
-            return OUTSIDE
-        name = max(owners, key=lambda owner: len(roots[owner]))
-        return self._walk(name, roots, {}).filter.reason_excluded(file)
+        # As written first: the path may lead through a symbolic link that is followed.
+        written = os.path.abspath(path)
+        for file in (written, os.path.join(os.path.realpath(path.parent), path.name)):
+            if owners := [name for name, root in roots.items() if inside(file, root)]:
+                name = max(owners, key=lambda owner: len(roots[owner]))
+                walk = self._walk(name, roots, {})
+                reason = walk.filter.reason_excluded(file)
+                linked = reason is not None and os.path.realpath(file) != file
+                return walk.reason_not_reached(file, reason) if linked else reason
+        return OUTSIDE
 
     def _walk(self, name: str, roots: Mapping[str, str], followed: dict[str, str]) -> Walk:
         others = frozenset(roots.values()) - {roots[name]}
         return Walk(self, name, roots[name], others, followed)
+
+
+def _check_encoding() -> None:
+    """Raise `UsageError` if Python cannot decode the names of files: documents would seem to be gone."""
+    if sys.getfilesystemencoding().lower() not in ("utf-8", "utf8"):
+        raise UsageError(
+            f"Python decodes names of files as {sys.getfilesystemencoding()} here, not as UTF-8",
+            "Set the environment variable PYTHONUTF8=1",
+        )
 
 
 def _runs(ranges: Sequence[PathRange]) -> Iterator[list[PathRange]]:
@@ -199,6 +214,8 @@ class Folder(NamedTuple):
     relative: str
     rules: Rules
     entries: Iterator[tuple[str, os.DirEntry[str]]]
+    linked: bool = False
+    """True below a symbolic link: its files may be reached by another link too."""
 
 
 class Walk:
@@ -256,6 +273,16 @@ class Walk:
             else:
                 stack.pop()
 
+    def reason_not_reached(self, file: str, reason: str | None) -> str | None:
+        """Return why the walk does not reach a file below a symbolic link by this path; None if it does."""
+        target = os.path.realpath(file)
+        for found in self.files():
+            if found.path == file:
+                return None
+            if os.path.realpath(found.path) == target:
+                return f"it is the same file as {found.id.path}, which is indexed"
+        return reason
+
     def _visit(
         self, entry: os.DirEntry[str], path: str, folder: Folder
     ) -> ScannedFile | Folder | None:
@@ -266,13 +293,15 @@ class Walk:
             if by_name and entry.is_file(follow_symlinks=False):
                 if self._excludes(path, folder.rules):
                     return None
+                if folder.linked and not self._is_first(os.path.realpath(entry.path), path):
+                    return None
                 return self._scanned(entry.stat(follow_symlinks=False), entry, path)
             if entry.is_symlink():
                 return self._visit_link(entry, path, folder)
             if entry.is_dir(follow_symlinks=False):
                 if entry.path in self.filter.others or self._excludes(path, folder.rules):
                     return None
-                return self._open(entry.path, path, folder.rules)
+                return self._open(entry.path, path, folder.rules, folder.linked)
             if by_name and not self._excludes(path, folder.rules):
                 self._add_unreadable(path, "is not a regular file")
         except OSError as error:
@@ -298,7 +327,7 @@ class Walk:
             return None
         if path.endswith("/"):
             excluded = self._excludes(path, folder.rules)
-            return None if excluded else self._open(entry.path, path, folder.rules)
+            return None if excluded else self._open(entry.path, path, folder.rules, linked=True)
         if not self.is_document(folder.relative, entry.name) or self._excludes(path, folder.rules):
             return None
         try:
@@ -315,15 +344,16 @@ class Walk:
         """Return true if the walk does not reach the target by itself, nor by another link."""
         if inside(target, self.filter.root) and self.filter.reason_excluded(target) is None:
             return False
-        return (
-            self.filter.may_follow(target)
-            and self.followed.setdefault(target, relative) == relative
-        )
+        return self.filter.may_follow(target) and self._is_first(target, relative)
+
+    def _is_first(self, target: str, relative: str) -> bool:
+        """Return true for the first path by which the walk reaches a file or folder below a link."""
+        return self.followed.setdefault(target, relative) == relative
 
     def _excludes(self, path: str, rules: Rules) -> bool:
         return bool(rules or self.has_patterns) and self.filter.excludes(path, rules)
 
-    def _open(self, folder: str, relative: str, rules: Rules) -> Folder:
+    def _open(self, folder: str, relative: str, rules: Rules, linked: bool = False) -> Folder:
         """List a folder and read its ignore files; folders sort by their name with a slash."""
         try:
             with os.scandir(folder) as entries:
@@ -345,7 +375,7 @@ class Walk:
             rules = (*rules, *rules_in(folder, relative, self.filter.options.ignore_files))
         kept = [each for each in listed if each[0][0] != "." or self._includes_hidden(each[1].name)]
         kept.sort(key=itemgetter(0))
-        return Folder(relative, rules, iter(kept))
+        return Folder(relative, rules, iter(kept), linked)
 
     def _includes_hidden(self, name: str) -> bool:
         return self.hidden and name not in NEVER

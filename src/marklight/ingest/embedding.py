@@ -70,21 +70,23 @@ class Indexing(ABC):
         until: float | None = None,
         first: Callable[[], Sequence[str]] = tuple,
         wait_seconds: float = COMMIT_SECONDS,
-    ) -> None:
-        """Embed the passages without a vector, those in `first` before others, then vocabulary terms.
+    ) -> int:
+        """Embed the passages without a vector, those in `first` before others, then vocabulary terms; return how many.
 
         `until` is a `time.monotonic` value; `wait_seconds` limits the wait for the writer lock.
         """
         if self.embedder is None:
-            return
+            return 0
         self.store_model_name(wait_seconds)
-        _embed_passages(self.engine, self.embedder, self.rechunk, progress, until, first())
+        count = _embed_passages(self.engine, self.embedder, self.rechunk, progress, until, first())
         if second := self.second_model():
             self.store_model_name(wait_seconds, second)
             # Its limit is longer than any passage that the first one accepts: nothing is cut for it.
-            _embed_passages(self.engine, second, lambda _: (), progress, until, first())
+            others = _embed_passages(self.engine, second, lambda _: (), progress, until, first())
+            count = max(count, others)
         if not self.counts().pending:
             self.embed_vocabulary(progress, until)
+        return count
 
     def second_model(self) -> Embedder | None:
         """Return the second model if documents in their languages need it."""
@@ -171,8 +173,8 @@ def _embed_passages(
     progress: Progress,
     until: float | None,
     first: Sequence[str],
-) -> None:
-    """Embed the passages without a vector.
+) -> int:
+    """Embed the passages without a vector; return how many were embedded.
 
     The writer lock is held during commits only, so that text can be indexed while vectors are computed.
 
@@ -181,12 +183,13 @@ def _embed_passages(
     """
     window = WINDOW if until is None else SMALL_WINDOW
     cut: set[DocumentId] = set()
+    count = 0
     while until is None or time.monotonic() < until:
         with engine.snapshot() as snapshot:
             counts = snapshot.status.counts(embedder.fingerprint)
             pending = snapshot.vectors.pending(embedder.fingerprint, window, first)
         if not pending:
-            return
+            break
         progress("Embedding passages", counts.embedded, counts.chunks)
         from marklight.text.markdown import chunk_embedding_text
 
@@ -207,6 +210,8 @@ def _embed_passages(
         digests = tuple(each.digest for each in pending)
         with engine.writing(COMMIT_SECONDS):
             engine.commit(Batch(vectors=Vectors(embedder.fingerprint, digests, matrix)))
+        count += len(pending)
+    return count
 
 
 def _embed_vocabulary(

@@ -94,17 +94,19 @@ class HistoryIndex:
 
     def run(self, progress: Progress, *, rebuild: bool = False) -> Report:
         """Index everything without a time limit: messages and diffs first, then vectors."""
-        started, before = time.perf_counter(), self.history.counts()
+        started = time.perf_counter()
         with self.history.engine.writing(self.limits.wait_seconds):
             report = self.history.index_text(progress, rebuild=rebuild)
         with self.embedding:
-            self.history.embed_missing(_of_commits(progress), wait_seconds=self.limits.wait_seconds)
+            embedded = self.history.embed_missing(
+                _of_commits(progress), wait_seconds=self.limits.wait_seconds
+            )
             self.history.drop_unused_vectors()
         after = self.history.counts()
         return replace(
             report,
             index=after,
-            newly_embedded=max(0, after.embedded - before.embedded),
+            newly_embedded=embedded,
             notices=self.notices(),
             took_ms=(time.perf_counter() - started) * 1000,
         )

@@ -78,7 +78,6 @@ def index(library: Library, *, rebuild: bool, history: bool | None, progress: Pr
         report,
         history=commits,
         index=after,
-        newly_embedded=max(0, after.embedded - before.embedded),
         folder=str(library.place.folder),
         notices=(
             *library.notices(),
@@ -112,12 +111,12 @@ def _index_documents(library: Library, progress: Progress, *, rebuild: bool) -> 
         return report
     with library.embedding:
         try:
-            ingest.embed_missing(progress, wait_seconds=wait_seconds)
+            embedded = ingest.embed_missing(progress, wait_seconds=wait_seconds)
         except ModelServerError as error:
             hint = f"{error.hint}. {TEXT_IS_INDEXED}" if error.hint else TEXT_IS_INDEXED
             raise ModelServerError(error.message, hint) from error
         ingest.drop_unused_vectors()
-    return report
+    return replace(report, newly_embedded=embedded)
 
 
 def embed_for_seconds(library: Library, progress: Progress, seconds: float) -> bool:
@@ -144,8 +143,7 @@ def ignored(library: Library, path: Path | str) -> str:
     """Return why a file is not indexed; empty if it is."""
     discover = library.settings.build(Discover, "files")
     places = [Path(path), *(folder / path for folder in library.collections.values())]
-    places.sort(key=lambda place: not os.path.lexists(place))
-    for place in places:
+    for place in [each for each in places if os.path.lexists(each)] or places:
         if (reason := discover.reason_ignored(place, library.collections)) != OUTSIDE:
             return reason or _failure(library, place)
     return OUTSIDE

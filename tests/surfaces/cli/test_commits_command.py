@@ -283,3 +283,14 @@ def test_mcp_returns_nothing_from_another_repository(
             assert "Start with" not in text_of(found)
 
     anyio.run(request)
+
+
+def test_a_history_index_is_found_from_folders_below(
+    repository: Repository, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run_cli(capsys, "commits", "espresso")[0] == 0
+    below = repository.folder / "below"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    assert run_cli(capsys, "commits", "espresso")[0] == 0
+    assert not (below / ".marklight").exists()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,7 +73,6 @@ def test_ignored_accepts_a_path_below_the_library(
     for name, reason in {
         "guide/auth.md": "ignored by .gitignore:1: guide/",
         "espresso.md": "",
-        "nowhere.md": "no such file",
         str(folder.parent / "espresso.md"): "it is in no collection",
     }.items():
         assert run_json(capsys, "ignored", name, "--in", "docs", "--json")["reason"] == reason
@@ -119,3 +120,68 @@ def test_the_index_of_a_read_only_folder_is_in_the_data_folder(
     assert "is not writable" in err
     assert str(tmp_path / "data") in err
     assert not (folder / ".marklight").exists()
+
+
+def test_an_edited_file_is_counted_as_embedded(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "3 added" in run_cli(capsys, "index")[1]
+    write(folder, {"espresso.md": "# Espresso\n\nGrind the beans very finely.\n"})
+    assert run_cli(capsys, "index")[1].startswith("1 changed, 1 passages embedded\n")
+    (folder / "espresso.md").rename(folder / "coffee.md")
+    assert run_cli(capsys, "index")[1].startswith("1 moved\n")
+
+
+def test_ignored_reports_files_outside_missing_and_below_links(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"marklight.toml": '[collections]\nguide = "guide"\n'})
+    real = write(tmp_path / "real", {"r.md": "# R\n"})
+    (folder / "guide" / "linked").symlink_to(real)
+    (folder / "guide" / "twice").symlink_to(real)
+    assert "it is in no collection" in run_cli(capsys, "ignored", "espresso.md")[1]
+    code, _, err = run_cli(capsys, "ignored", "guide/auht.md")
+    assert code == 1
+    assert "No such file: guide/auht.md. Did you mean guide/auth.md?" in err
+    assert "linked/ is a symbolic link to" in run_cli(capsys, "ignored", "guide/linked/r.md")[1]
+    follow = ("--set", "files.follow_outside=true")
+    assert "not ignored" in run_cli(capsys, "ignored", "guide/linked/r.md", *follow)[1]
+    assert (
+        "it is the same file as linked/r.md, which is indexed"
+        in run_cli(capsys, "ignored", "guide/twice/r.md", *follow)[1]
+    )
+
+
+def test_a_file_that_two_links_reach_is_indexed_once(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = write(tmp_path / "real", {"r.md": "# R\n", "sub/s.md": "# S\n"})
+    (folder / "again.md").symlink_to(real / "r.md")
+    (folder / "linked").symlink_to(real)
+    (folder / "part").symlink_to(real / "sub")
+    report = run_json(capsys, "index", "--json", "--set", "files.follow_outside=true")
+    assert [path for path in report["added"] if path.endswith(("again.md", "r.md", "s.md"))] == [
+        "again.md",
+        "linked/sub/s.md",
+    ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems decode names as UTF-8")
+def test_names_of_files_do_not_depend_on_the_locale(folder: Path) -> None:
+    write(folder, {"n😀.md": "# Emoji\n"})
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    program = [sys.executable, "-c", "from marklight.surfaces.cli import main; main()", "index"]
+    for environment in ({}, ascii_only, {}):
+        done = subprocess.run(
+            program, env={**os.environ, **environment}, capture_output=True, text=True
+        )
+        assert "removed" not in done.stdout
+        assert "4 documents" in done.stdout, done.stderr
+    code = "import marklight; marklight.open('.').index()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **ascii_only},
+        capture_output=True,
+        text=True,
+    )
+    assert "Set the environment variable PYTHONUTF8=1" in done.stderr

@@ -108,6 +108,9 @@ def app(no_daemon: bool) -> None:
 
 def main() -> None:
     """Run the `marklight` command."""
+    if sys.getfilesystemencoding().lower() != "utf-8" and not sys.flags.utf8_mode:
+        # Under another locale, names of files would be other names: documents would be removed from the index.
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
     # A passage may contain any character, whatever encoding the terminal or pipe declares.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

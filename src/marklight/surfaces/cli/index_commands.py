@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from marklight.errors import NotFound
 from marklight.formatting import one_line
+from marklight.place import did_you_mean
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import (
     AS_JSON,
@@ -24,6 +26,8 @@ from marklight.surfaces.cli.output import Bar, note, show, show_json
 if TYPE_CHECKING:
     from marklight.report import Report
 
+MISSING = "no such file"
+"""The reason that `Library.ignored` returns for a file that does not exist."""
 MAX_NAMES = 10
 """Paths of each kind in one line of `index --watch`."""
 
@@ -161,6 +165,8 @@ def ignored(file: Path, folder: Path | None, as_json: bool, assignments: tuple[s
         folder = next((parent for parent in file.absolute().parents if parent.is_dir()), None)
     with open_own(folder, assignments) as library:
         reason = library.ignored(file)
+    if reason == MISSING:
+        raise NotFound(f"No such file: {file}", did_you_mean(file))
     if as_json:
         show_json({"path": str(file), "ignored": bool(reason), "reason": reason})
     else:
