@@ -219,3 +219,25 @@ def test_ignored_folder_settings_are_reported_in_every_answer(tmp_path: Path) ->
         assert note in searched(lib, query="apples")
         assert note in rendering.status_text(call(lib, "status", {}), "", watching=False)
         assert note in read(lib, "a.md", 2000)[1]
+
+
+def test_a_list_has_its_count_first_and_a_line_for_each_document(lib: Library) -> None:
+    found = call(lib, "list_documents", {"query": "bananas", "sort": "path", "min_confidence": 1})
+    head, *rows = rendering.listing_text(found, False, "").splitlines()
+    assert head.startswith("3 documents, ")
+    assert head.endswith(" passages (page 1 of 1, by path)")
+    assert [row.split(" § ")[0] for row in rows] == [
+        "[1] guide/fruit.md",
+        "[2] long.md",
+        "[3] one-line.md",
+    ]
+
+
+def test_a_list_stays_within_its_budget_and_counts_what_is_omitted(lib: Library) -> None:
+    found = call(lib, "list_documents", {})
+    text = rendering.listing_text(found, False, "", 60)
+    assert len(text) <= 60 * CHARACTERS_PER_TOKEN
+    assert text.startswith("5 documents, ")
+    assert " of this page omitted; increase max_tokens to see them" in text
+    none = call(lib, "list_documents", {"query": "zebra", "mode": "keyword"})
+    assert rendering.listing_text(none, False, "").startswith("0 documents. No document matches")
