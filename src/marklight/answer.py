@@ -436,6 +436,7 @@ class Answer:
             "levels": [level.to_dict() for level in self.levels.get(chunk.id, ())],
             "similar": [each.to_dict() for each in hit.similar],
             "linked": [each.to_dict() for each in hit.linked],
+            "boilerplate": [list(part) for part in chunk.boilerplate],
             "why": [entry.to_dict() for entry in (hit.why if self.explain else ())],
         }
 

@@ -15,17 +15,13 @@ from marklight.model import Document, DocumentId, Heading, Kind
 from marklight.text import digest
 from marklight.text.dates import find_dates, parse_written_date
 from marklight.text.languages import detect, normalize_code
-from marklight.text.markdown import comment_spans
+from marklight.text.markdown import without_comments
 
 _TITLE_CHARS = 300
 """A longer title is cut: it is repeated in front of every passage."""
 _DATE_KEYS = ("modified", "updated", "lastmod", "lastmodified", "lastupdated", "date", "created")
 """Frontmatter keys of a document's date, best first: the last change comes before the creation. Then any other key counts."""
 _ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d(?!\d)")
-_NOT_NEWLINE = re.compile(r"[^\n]")
-_SPACE_LINES = re.compile(r"[ \t]*\n(?:[ \t]*\n)*")
-_MAX_INDENT = 64
-"""White space before a comment on its line; one after more is not alone on its line."""
 _REMARK_CHARS = 80
 """A longer value is cut in a remark."""
 
@@ -43,7 +39,7 @@ def parse_document(
     starts[-1] = len(text)
     indexed, comments = text, tuple[tuple[int, int], ...]()
     if parser_name == "markdown":
-        indexed, comments = _without_comments(text, starts[min(front.lines, len(lines))])
+        indexed, comments = without_comments(text, starts[min(front.lines, len(lines))])
     structure = parser(parser_name).parse(indexed.split("\n") if comments else lines, front.lines)
     if front.remark and front.lines:
         structure.blocks.insert(0, Block(Kind.PROSE, 0, 0))
@@ -84,21 +80,6 @@ def parse_document(
     )
     body = 0 if front.remark else front.lines
     return Parsed(document, structure, starts, body, parser_name, indexed, comments)
-
-
-def _without_comments(text: str, body: int) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """Return the text with blanks in place of comments, and the spans to leave out of passages."""
-    parts: list[str] = []
-    spans: list[tuple[int, int]] = []
-    at = 0
-    for start, end in comment_spans(text, body):
-        parts += [text[at:start], _NOT_NEWLINE.sub(" ", text[start:end])]
-        at = end
-        space = _SPACE_LINES.match(text, end)
-        before = text[max(0, start - _MAX_INDENT) : start].rpartition("\n")[2]
-        alone = not before.strip() and len(before) < _MAX_INDENT
-        spans.append((start, space.end() if space and alone else end))
-    return ("".join((*parts, text[at:])) if spans else text), tuple(spans)
 
 
 def _outline(structure: Structure, lines: int) -> tuple[Heading, ...]:

@@ -7,21 +7,27 @@ steps before every query, so the modules of the later steps are imported only wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from marklight.errors import Refused
 from marklight.ingest.discover import Discover, FollowedLinks
 from marklight.ingest.embedding import Indexing
 from marklight.ingest.index_diff import FAILURES_RECIPE, IndexDiff, compare
-from marklight.ingest.recipe import Chunker, recipe
+from marklight.ingest.recipe import Chunker, parser_for, recipe
 from marklight.model import Batch, DocumentId, Entry
 from marklight.ports import PathRange, Progress, no_progress
 from marklight.report import Report
 
 if TYPE_CHECKING:
+    from marklight.ingest.boilerplate import Forecast
     from marklight.ingest.parse import Parsed
+
+MIN_FORECAST_FILES = 50
+"""Files in a plan above which they are read ahead: as many as the first batch of a new library has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,7 @@ class Ingest(Indexing):
         from marklight.ingest.batch import FileBatch, batches, moves
 
         report = Report()
+        forecast = self._forecast(diff) if until is None else None
         removed = {diff.known[id].digest: id for id in diff.plan.removed if id in diff.known}
         done = 0
         for files in batches(diff, progress, until):
@@ -70,15 +77,36 @@ class Ingest(Indexing):
                 batch.read(file, rebuild=diff.rebuild)
             moved = moves([each.document for each in batch.parsed], diff.known, removed)
             gone = (*moved.values(), *batch.removed)
-            shared, again = self._shared_blocks(batch.parsed, gone)
+            shared, again = self._shared_blocks(batch.parsed, gone, forecast)
             entries = batch.chunk(partial(self.chunker, shared=shared))
             if commit := batch.commit((*entries, *again), moved):
                 self.engine.commit(commit)
             report = batch.add_to(report, moved)
             done += len(files)
-        return self._finish(diff, report, done)
+        return self._finish(diff, report, done, forecast)
 
-    def _finish(self, diff: IndexDiff, report: Report, done: int) -> Report:
+    def _forecast(self, diff: IndexDiff) -> Forecast | None:
+        """Read the files of a large plan ahead, to estimate which blocks of text they share."""
+        if not self.chunker.boilerplate or len(diff.plan.read) <= MIN_FORECAST_FILES:
+            return None
+        from marklight.ingest.boilerplate import Forecast, body_offset
+        from marklight.ingest.read import read
+        from marklight.text.markdown import without_comments
+
+        files = [diff.files[id] for id in diff.plan.read]
+        size = sum(min(each.file.size, self.max_bytes) for each in files)
+        forecast = Forecast(self.chunker.boilerplate_documents, size, of_all=not diff.known)
+        for each in files:
+            with suppress(Refused):
+                text = read(each.path, self.max_bytes, each.inode).text
+                if parser_for(each.id.path, self.discover.parsers) == "markdown":
+                    text, _ = without_comments(text, body_offset(text))
+                forecast.add(each.id, text)
+        return forecast
+
+    def _finish(
+        self, diff: IndexDiff, report: Report, done: int, forecast: Forecast | None
+    ) -> Report:
         """Commit what is left of a plan: removed documents, new failures, the recipe of the failures."""
         moved_away = {old for old, _ in report.moved}
         removed = tuple(id for id in diff.plan.removed if id not in moved_away)
@@ -86,7 +114,7 @@ class Ingest(Indexing):
         tried_all = diff.ranges is None and done == len(diff.plan.read)
         outdated = refused and tried_all and diff.tried_recipe != self.recipe
         manifest = {FAILURES_RECIPE: self.recipe} if outdated else {}
-        _, again = self._shared_blocks((), removed)
+        _, again = self._shared_blocks((), removed, forecast)
         if last := Batch(
             entries=tuple(again), removed=removed, failures=diff.unreadable, manifest=manifest
         ):
@@ -105,16 +133,19 @@ class Ingest(Indexing):
         update_communities(self.engine)
 
     def _shared_blocks(
-        self, parsed: Sequence[Parsed], removed: Sequence[DocumentId]
+        self,
+        parsed: Sequence[Parsed],
+        removed: Sequence[DocumentId],
+        forecast: Forecast | None,
     ) -> tuple[frozenset[int], list[Entry]]:
         """Return the boilerplate of new documents, and other documents in which a block starts or ceases to be boilerplate."""
-        if not self.chunker.boilerplate or not (parsed or removed):
+        if not self.chunker.boilerplate or not (parsed or removed or forecast):
             return frozenset(), []
         from marklight.ingest.boilerplate import find_shared
 
         with self.engine.snapshot() as snapshot:
             minimum = self.chunker.boilerplate_documents
-            shared, ceased, outdated = find_shared(snapshot, parsed, removed, minimum)
+            shared, ceased, outdated = find_shared(snapshot, parsed, removed, minimum, forecast)
             if outdated:
                 # Documents with another recipe are chunked again by this run anyway.
                 files = snapshot.documents.files_of(outdated)

@@ -28,6 +28,8 @@ from marklight.text.languages import CODES
 if TYPE_CHECKING:
     from marklight.library import Library
 
+MAX_SHARED_BLOCKS = 5
+"""Blocks of boilerplate that `status` shows."""
 MAX_LANGUAGES = 100
 """Values of the key `language` that are read: frontmatter may use it for something else."""
 TEXT_IS_INDEXED = "All text is indexed and keyword search finds it; the next run embeds the rest"
@@ -173,6 +175,7 @@ def status(library: Library) -> dict[str, Any]:
         incomplete = incomplete_notices(snapshot)
         languages = snapshot.metadata.values("language", MAX_LANGUAGES)
         multilingual = _multilingual_status(library, snapshot)
+        shared = _shared_blocks(snapshot)
     model_server, reranker_server = library.models.embedder_server, library.models.reranker_server
     reranker_problem = library.models.reranker_problem()
     watcher, indexing = library.watcher, published_progress(library.address.folder)
@@ -183,6 +186,7 @@ def status(library: Library) -> dict[str, Any]:
         "chunks": counts.chunks,
         "embedded": counts.embedded,
         "pending": counts.pending,
+        "boilerplate": {"passages": counts.boilerplate, **shared},
         "failed": [{**_place(failure.document), "reason": failure.reason} for failure in failures],
         "remarks": [{**_place(id), "remark": remark} for id, remark in remarks],
         "languages": {name: count for name, count in languages.items() if name in CODES},
@@ -219,6 +223,21 @@ def _multilingual_status(library: Library, snapshot: Snapshot) -> dict[str, Any]
     if not embedded or library.settings["model.name"] == MULTILINGUAL:
         return {}
     return {"multilingual": {"model": MULTILINGUAL, "embedded": embedded}}
+
+
+def _shared_blocks(snapshot: Snapshot) -> dict[str, Any]:
+    """Return the number of blocks that are boilerplate, and those that most documents have."""
+    from marklight.ingest.boilerplate import block_text
+
+    examples = [
+        {
+            "text": block_text(stored[0], block.example.collection, block.digest),
+            "documents": block.documents,
+        }
+        for block in snapshot.blocks.most_shared(MAX_SHARED_BLOCKS)
+        if (stored := snapshot.documents.text_and_outline(block.example))
+    ]
+    return {"blocks": snapshot.blocks.count(), "most_shared": examples}
 
 
 def _history_status(library: Library, fingerprint: str) -> dict[str, Any]:

@@ -165,6 +165,10 @@ def _result(answer: Answer, rank: int, hit: Hit) -> str:
     raw = [f"{why.stage} {_number(why.value)}" for why in hit.why if why.stage in RETRIEVERS]
     if raw:
         lines.append(f"{INDENT}{FOUND_BY:{width}}  {', '.join(raw)}")
+    if parts := hit.chunk.boilerplate:
+        hidden = sum(end - start for start, end in parts)
+        share = f"{hidden:,} of {len(hit.chunk.text):,} characters are shared by many documents"
+        lines.append(f"{INDENT}{'boilerplate':{width}}  {share} and not ranked")
     for why in steps:
         formula = f" = {_substituted(why)}" if why.formula else ""
         lines.append(f"{INDENT}{why.stage:{width}}  {why.value:.4f}{formula}")

@@ -79,6 +79,10 @@ RESULT = object_of(
         "levels": LEVELS,
         "similar": _list(SIMILAR, "Duplicates that were merged into this result."),
         "linked": _list(LINKED, "Documents linked with this one that are no results themselves."),
+        "boilerplate": _list(
+            {**_list(INTEGER), "minItems": 2, "maxItems": 2},
+            "Parts of `content` that many documents share and that are not ranked: first character, and the one after the last.",
+        ),
         "why": _list(
             object_of(
                 {
@@ -270,6 +274,16 @@ STATUS = object_of(
         "chunks": _of("integer", "Passages."),
         "embedded": INTEGER,
         "pending": INTEGER,
+        "boilerplate": object_of(
+            {
+                "passages": _of("integer", "Passages of nothing else, which are not embedded."),
+                "blocks": _of(
+                    "integer",
+                    "Paragraphs, list items, headings and code blocks that many documents share.",
+                ),
+                "most_shared": _list(object_of({"text": TEXT, "documents": INTEGER})),
+            }
+        ),
         "failed": _list(object_of({**PLACE, "reason": TEXT}), "Files that could not be indexed."),
         "remarks": _list(
             object_of({**PLACE, "remark": TEXT}), "Documents that were indexed with a remark."

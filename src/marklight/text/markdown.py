@@ -24,6 +24,10 @@ _CODE_MARK = re.compile(r"`+|~~~+|\n[ \t]*\n")
 _BEFORE_FENCE = re.compile(r"[ \t>]*(?:[-*+][ \t]+|\d{1,9}[.)][ \t]+)?")
 _MAX_FENCE_INDENT = 64
 """Characters before a fence on its line, block quotes and list items included. Hand-set; not measured."""
+_NOT_NEWLINE = re.compile(r"[^\n]")
+_SPACE_LINES = re.compile(r"[ \t]*\n(?:[ \t]*\n)*")
+_MAX_INDENT = 64
+"""White space before a comment on its line; one after more is not alone on its line."""
 _COMMENT_MARK = re.compile(r"(?<!\\)%%|<!--")
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n")
 _HTML_COMMENT_END = re.compile("-->")
@@ -89,6 +93,21 @@ def comment_spans(markdown: str, first: int = 0) -> list[tuple[int, int]]:
             spans.append((mark.start(), end))
             at = end
     return spans
+
+
+def without_comments(text: str, body: int) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """Return the text with blanks in place of comments, and the spans to leave out of passages."""
+    parts: list[str] = []
+    spans: list[tuple[int, int]] = []
+    at = 0
+    for start, end in comment_spans(text, body):
+        parts += [text[at:start], _NOT_NEWLINE.sub(" ", text[start:end])]
+        at = end
+        space = _SPACE_LINES.match(text, end)
+        before = text[max(0, start - _MAX_INDENT) : start].rpartition("\n")[2]
+        alone = not before.strip() and len(before) < _MAX_INDENT
+        spans.append((start, space.end() if space and alone else end))
+    return ("".join((*parts, text[at:])) if spans else text), tuple(spans)
 
 
 def _comment_end(text: str, mark: re.Match[str], unclosed: set[str]) -> int | None:

@@ -56,6 +56,7 @@ def _rows(values: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
     yield "State", complete_commands(_state(values), folder)
     yield "Documents", _documents(values)
     yield "Passages", _passages(values)
+    yield "Boilerplate", _boilerplate(values["boilerplate"])
     if len(values["collections"]) > 1:
         for name, each in values["collections"].items():
             place = f" in {each['path']}" if each["path"] else ", on other machines"
@@ -78,6 +79,20 @@ def _rows(values: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
                 yield f"{name.capitalize()} {key}", str(value)
     if daemon := values.get("daemon"):
         yield "Daemon", f"{daemon['address']} (process {daemon['pid']}, since {daemon['started']})"
+
+
+def _boilerplate(values: Mapping[str, Any]) -> str:
+    """Return how much text many documents share, with the most frequent examples."""
+    if not values["blocks"]:
+        return ""
+    shown = (
+        f"{each['text'][:60]!r} ({each['documents']:,} documents)"
+        for each in values["most_shared"][:2]
+    )
+    return (
+        f"{values['blocks']:,} blocks of text that many documents share, {values['passages']:,} passages of nothing else;"
+        f" most often {', '.join(shown)}"
+    )
 
 
 def _state(values: Mapping[str, Any]) -> str:

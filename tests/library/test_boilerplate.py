@@ -1,0 +1,35 @@
+"""Boilerplate as a user sees it: in `status`, in `--explain` and in JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from marklight.surfaces.cli.status_command import status_text
+from marklight.surfaces.explain import explanation
+from tests.making import library, write
+
+SHARED = "Please fill in every field of this form before you send it."
+
+
+def test_status_and_explain_report_boilerplate(tmp_path: Path) -> None:
+    names = [f"{name}-{at}" for at, name in enumerate(["plum", "pear", "fig", "kiwi"] * 3)]
+    files = {f"{name}.md": f"# {name}\n\n{SHARED}\n\nThe {name} is ripe.\n" for name in names}
+    lib = library(write(tmp_path, files))
+    lib.index()
+    values = lib.status()
+    assert values["boilerplate"] == {
+        "passages": 0,
+        "blocks": 1,
+        "most_shared": [{"text": SHARED, "documents": 12}],
+    }
+    assert "blocks of text that many documents share" in status_text(values, tmp_path)
+    answer = lib.search("plum-0", explain=True)
+    assert f"{len(SHARED) + 2} of 80 characters are shared" in explanation(answer)
+    (part,) = answer.to_dict()["results"][0]["boilerplate"]
+    assert answer.hits[0].chunk.text[slice(*part)].strip() == SHARED
+
+
+def test_status_without_boilerplate_has_no_row_for_it(tmp_path: Path) -> None:
+    lib = library(write(tmp_path, {"a.md": "# A\n\nText.\n"}))
+    lib.index()
+    assert "oilerplate" not in status_text(lib.status(), tmp_path)
