@@ -31,6 +31,7 @@ from marklight.text.readable import only_embeds, readable, snippet
         ("# A {#id}\n\n- [ ] b\n- [x] c\n* d", "A\n\n☐ b\n☑ c\n• d"),
         ("snake_case_name and 2*3*4 and *it*", "snake_case_name and 2*3*4 and it"),
         ("a\n\n***\n\n[ref]: http://x.y", "a"),
+        ("See <https://a.b/c>.", "See https://a.b/c."),
         ("---", "---"),
     ],
 )
@@ -38,9 +39,17 @@ def test_markup_becomes_readable_text(markdown: str, shown: str) -> None:
     assert readable(markdown) == shown
 
 
+def test_lines_of_a_paragraph_are_joined_where_a_snippet_is_made() -> None:
+    text = "# A\none\ntwo\n\nthree  \nfour\n- five\n  six\n1. seven\n\n> [!note]\n> eight\n> nine\n\n```\na\n\nb\n```\n"
+    assert readable(text, reflow=True) == (
+        "A\none two\nthree\nfour\n• five six\n1. seven\nNote:\neight nine\na\n\nb"
+    )
+
+
 @given(st.text(alphabet="ab |`*_~[]()<>!#-=:\\/{}%&;\n\x00", max_size=200))
 def test_no_text_fails_and_none_becomes_empty(text: str) -> None:
     assert bool(readable(text)) == bool(text.strip())
+    assert readable(text, reflow=True).split() == readable(text).split()
 
 
 @given(st.text(alphabet="abc xyz.\n", max_size=2_000))

@@ -32,8 +32,12 @@ _CELL_END = re.compile(r"(?<!\\)\|")
 _QUOTE_MARKS = re.compile(r"[ \t]{0,3}(?:>[ \t]?)+")
 _HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*")
 _ITEM = re.compile(r"([ \t]*)[-*+][ \t]+(?:\[([ xX])\][ \t]+)?")
+_STARTS_LINE = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]|[ \t]{0,3}#{1,6}[ \t]")
+_ENDS_LINE = re.compile(r"(?:\\|  |<br[ \t]*/?>)$|^[ \t>]{0,9}#{1,6}[ \t]", re.IGNORECASE)
+"""A hard line end, or a heading."""
 _DEFINITION = re.compile(r"[ \t]{0,3}\[(?!\^)[^\]\n]{1,200}\]:[ \t]*\S+.*")
 _INLINE_MARKUP = (
+    (re.compile(r"<((?:https?://|mailto:)[^<>\s]{1,2000})>"), r"\1"),
     (
         re.compile(
             r"<(a|abbr|b|cite|code|del|dfn|em|i|ins|kbd|mark|q|s|samp|small|span|strong|sub|sup|tt|u|var)"
@@ -61,14 +65,16 @@ _TABLE_WIDTH = 100
 """Wider tables are not aligned: their rows would not fit a line."""
 
 
-def readable(markdown: str) -> str:
+def readable(markdown: str, *, reflow: bool = False) -> str:
     """Return a passage as text for people: no markup, aligned tables; lines and code stay.
 
-    Only a passage that is nothing but markup is returned unchanged.
+    `reflow` joins the lines of a paragraph, up to a hard line end, and drops blank lines outside code. Only a passage
+    that is nothing but markup is returned unchanged.
     """
     lines: list[str] = []
     table: list[list[str]] = []
     fence = ""
+    joins = False  # the line continues a paragraph
     for line in [*_without_comments(markdown).split("\n"), ""]:
         mark = _FENCE.match(line)
         if fence:
@@ -83,13 +89,19 @@ def readable(markdown: str) -> str:
         if table and not is_row:
             lines += _aligned(table)
             table = []
+        continues = joins and not _STARTS_LINE.match(unquoted) and not _CALLOUT.fullmatch(line)
+        joins = False
         if mark:
             fence = mark[1]
         elif is_row:
             if not _TABLE_RULE.fullmatch(line):
                 table.append([_inline_text(cell).strip() for cell in _cells(unquoted)])
         elif (text := _line_text(line, unquoted)) is not None and (text or (lines and lines[-1])):
-            lines.append(text)
+            if not reflow:
+                lines.append(text)
+            elif text:
+                joins = not _ENDS_LINE.search(line) and not _CALLOUT.fullmatch(line)
+                lines[-1:] = [f"{lines[-1]} {text.strip()}"] if continues else [*lines[-1:], text]
     text = "\n".join(lines).strip("\n")
     return text if text.strip() else markdown.strip()
 
