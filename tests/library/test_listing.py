@@ -20,6 +20,13 @@ PAGES = {
 }
 
 
+NAMES = [
+    f"{first}{last}"
+    for first in ("ba", "de", "fi", "go", "hu")
+    for last in ("bel", "dar", "fin", "gor", "lum", "mak")
+]
+
+
 def paths(listing: Listing) -> list[str]:
     return [each.document.path for each in listing.documents]
 
@@ -64,6 +71,18 @@ def test_the_count_is_of_all_pages(tmp_path: Path) -> None:
         assert sorted(listed) == sorted(pages)
         beyond = lib.list_documents("rivers", limit=10, page=5)
         assert (beyond.total, beyond.documents, beyond.abstained) == (31, (), None)
+
+
+def test_words_of_shared_text_count_if_they_occur_nowhere_else(tmp_path: Path) -> None:
+    footer = "\n\nEdit this page in the wiki and tell the editors about mistakes.\n"
+    pages = {f"{at}.md": f"# Note {at}\n\nAbout {word}.{footer}" for at, word in enumerate(NAMES)}
+    pages["wiki.md"] = "# Wiki\n\nHow the wiki is run.\n"
+    with library(write(tmp_path, pages)) as lib:
+        assert paths(lib.list_documents("wiki", mode="keyword", min_confidence=1)) == ["wiki.md"]
+        shared = lib.list_documents("editors", mode="keyword", min_confidence=1)
+        assert shared.total == len(NAMES)
+        assert "These words occur only in text that many documents share" in shared.notices
+        assert lib.list_documents('"tell the editors"').total == len(NAMES)
 
 
 def test_deleted_files_are_not_listed(tmp_path: Path) -> None:

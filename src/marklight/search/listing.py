@@ -14,7 +14,7 @@ from dataclasses import replace
 from marklight.answer import Hit, Hits, Mode, Query
 from marklight.listing import ListedDocument, Listing, Sort
 from marklight.model import DocumentId
-from marklight.ports import DocumentMatch, Tools
+from marklight.ports import BOILERPLATE, DocumentMatch, Tools
 from marklight.search.features import filters_cover_query
 from marklight.search.filters import describe_filters, empty_filters
 from marklight.search.pipeline import Pipeline
@@ -124,16 +124,24 @@ def _ranked(pipeline: Pipeline, query: Query, tools: Tools) -> tuple[Query, Hits
 
 def _with_words(query: Query, tools: Tools) -> Matches:
     """Return the documents that contain all words of the query, as typed or as corrected."""
-    metadata = tools.snapshot.metadata
     if not query_terms(query.text, languages=query.languages) or filters_cover_query(query):
-        return metadata.documents_with_terms([], "whole", query.filters)
+        return tools.snapshot.metadata.documents_with_terms([], "whole", query.filters)
     if query.mode is Mode.SEMANTIC:
         return {}
-    field = "code" if query.mode is Mode.CODE else "whole"
+    if query.mode is Mode.CODE:
+        return _in_field("code", query, tools)
+    matches = _in_field("whole", query, tools)
+    if not matches and (matches := _in_field(BOILERPLATE, query, tools)):
+        tools.notify("These words occur only in text that many documents share")
+    return matches
+
+
+def _in_field(field: str, query: Query, tools: Tools) -> Matches:
+    """Return the documents that contain all words in a field, in any of the spellings."""
     matches: dict[DocumentId, DocumentMatch] = {}
     for text in query.spellings:
         if groups := term_groups(text, query.mode, query.languages):
-            found = metadata.documents_with_terms(groups, field, query.filters)
+            found = tools.snapshot.metadata.documents_with_terms(groups, field, query.filters)
             matches.update(
                 (id, match)
                 for id, match in found.items()
