@@ -108,6 +108,15 @@ def test_filters_are_applied_before_ranking(
     assert set(subjects(found)) == passing
 
 
+def test_a_commit_is_found_by_the_day_that_is_printed_for_it(
+    lib: marklight.Library, repository: Repository
+) -> None:
+    repository.commit("Work late", {"late.md": "# Late\n"}, date="2026-02-03T23:30:00-05:00")
+    found = lib.commits("work late", after="2026-02-03", before="2026-02-03")
+    assert subjects(found) == ["Work late"]
+    assert found.to_dict()["results"][0]["date"] == "2026-02-03T23:30:00-05:00"
+
+
 def test_filters_can_be_part_of_the_query(lib: marklight.Library) -> None:
     found = lib.commits("page path:deploy/**", min_confidence=0)
     assert subjects(found) == ["Explain rolling back"]

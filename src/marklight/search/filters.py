@@ -46,12 +46,22 @@ def describe_filters(filters: Filters) -> str:
 def passing_documents(query: Query, tools: Tools) -> Hits:
     """Return the first passage of each document that passes the filters, the latest document first.
 
-    There are no words to rank by, so all have a score of 1.
+    Documents whose own date is in a period of the filters come before those that only mention it in their
+    frontmatter. There are no words to rank by, so all have a score of 1.
     """
     snapshot = tools.snapshot
     documents = snapshot.metadata.matching_documents(query.filters, MAX_LISTED)
     dates = snapshot.documents.dates(documents)
-    latest = sorted(documents, key=lambda document: (-dates[document], document))
+    own = {
+        document
+        for first, last in query.filters.dated
+        for document in snapshot.metadata.matching_documents(
+            replace(query.filters, dated=(), after=first, before=last), MAX_LISTED
+        )
+    }
+    latest = sorted(
+        documents, key=lambda document: (document not in own, -dates[document], document)
+    )
     hits: list[Hit] = []
     for document in latest[: query.candidate_count(2, 20)]:
         chunks = snapshot.documents.chunks_around(document, 0, 0)
