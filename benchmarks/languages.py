@@ -3,7 +3,7 @@
     python -m benchmarks.languages
 
 Questions about FastAPI's manual in six languages (`benchmarks/questions`), in the documents' language and in English, and
-descriptions of commands in six languages about English pages (`tldr-languages`). For these queries only vectors of the
+descriptions of commands in six languages about English pages (`tldr-languages`), without abstention. For these queries only vectors of the
 multilingual model are compared, so it is the only one that embeds here, which takes a minute. Also the accuracy of
 language identification. Indexes are kept in a temporary folder.
 """
@@ -33,10 +33,8 @@ PAGES = 1_000
 """English pages of tldr besides the right ones."""
 RESULTS = 10
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
-    "keyword": {"mode": "keyword"},
-    "hybrid": {"mode": "hybrid"},
-    "keyword, without abstention": {"mode": "keyword", "min_confidence": 0},
-    "hybrid, without abstention": {"mode": "hybrid", "min_confidence": 0},
+    "keyword": {"mode": "keyword", "min_confidence": 0},
+    "hybrid": {"mode": "hybrid", "min_confidence": 0},
 }
 _FENCE = re.compile(r"```.*?```", re.DOTALL)
 
@@ -53,20 +51,16 @@ def opened(folder: Path, name: str, cache: Path) -> Iterator[Library]:
 
 
 def figures(library: Library, queries: Queries, options: Mapping[str, Any]) -> dict[str, float]:
-    """Return the shares of the queries with the right document first, with it among ten, and without results."""
-    first, among, refused, answered = [], [], [], []
+    """Return the shares of the queries with the right document first, and with it among ten."""
+    first, among = [], []
     for text, right in queries:
         hits = library.search(text, limit=RESULTS, refresh=False, **options).hits
         documents = list(dict.fromkeys(hit.chunk.path for hit in hits))
         if not right:
-            answered.append(bool(documents))
             continue
         first.append(bool(documents) and documents[0] in right)
         among.append(not right.isdisjoint(documents))
-        refused.append(not documents)
-    values = {"success@1": fmean(first), "recall@10": fmean(among), "refused": fmean(refused)}
-    if answered:
-        values["off-topic answered"] = fmean(answered)
+    values = {"success@1": fmean(first), "recall@10": fmean(among)}
     return {"queries": len(first)} | {name: round(value, 3) for name, value in values.items()}
 
 
