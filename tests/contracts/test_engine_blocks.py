@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from marklight.answer import Filters
 from marklight.model import Batch, Entry
-from marklight.ports import BOILERPLATE, FIELD_BOOSTS, Engine, StoredBlock
-from marklight.ports.blocks import SharedBlock
+from marklight.ports import BOILERPLATE, FIELD_BOOSTS, Engine
+from marklight.ports.blocks import SharedBlock, StoredBlock
 from tests.contracts.builders import commit, entry, id_of, put, vectors
 
 LARGE = 2**63 - 1

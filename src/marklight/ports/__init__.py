@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from marklight.ports.blocks import BlockReader, StoredBlock
 from marklight.ports.documents import DocumentReader, IndexedFile, PathRange, ScoredChunk
 from marklight.ports.engine import INCOMPLETE, Engine, Snapshot, StatusReader
 from marklight.ports.lexical import (
@@ -34,7 +33,6 @@ __all__ = [
     "FULL_COVERAGE",
     "INCOMPLETE",
     "VOCABULARY_SIZE",
-    "BlockReader",
     "DocumentMatch",
     "DocumentReader",
     "Embedder",
@@ -55,7 +53,6 @@ __all__ = [
     "ScoredTerm",
     "Snapshot",
     "StatusReader",
-    "StoredBlock",
     "TermCoverage",
     "Tools",
     "Unloadable",

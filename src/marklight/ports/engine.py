@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from marklight.model import Batch, Counts, DocumentId, Failure
-from marklight.ports.blocks import BlockReader
 from marklight.ports.documents import DocumentReader
 from marklight.ports.lexical import LexicalReader
 from marklight.ports.links import LinkReader
@@ -16,6 +15,7 @@ from marklight.ports.vectors import VectorReader
 from marklight.ports.vocabulary import VocabularyReader
 
 if TYPE_CHECKING:
+    from marklight.ports.blocks import BlockReader
     from marklight.ports.contents import ContentReader
 
 INCOMPLETE = "copy"
