@@ -103,6 +103,7 @@ ALLOWED: Mapping[str, Check] = {
     "search.linked.max_documents": _within(0, 20),
     "search.keyword.candidates_per_result": _within(1, 20),
     "search.keyword.min_candidates": _within(1, 1_000),
+    "search.exact_name.max_passages": _any,
     "search.exact_title.max_matches": _within(1, 100),
     "search.near_duplicates.overlap": _any,
     "search.per_document.max_passages": _any,

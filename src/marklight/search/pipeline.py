@@ -21,6 +21,7 @@ from marklight.search.refine.context import Context
 from marklight.search.refine.current_collection import CurrentCollection
 from marklight.search.refine.diversity import Diversity
 from marklight.search.refine.exact_duplicates import ExactDuplicates
+from marklight.search.refine.exact_name import ExactName
 from marklight.search.refine.exact_title import ExactTitle
 from marklight.search.refine.existing_files import ExistingFiles
 from marklight.search.refine.linked import Linked
@@ -44,7 +45,7 @@ RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code)
 FUSE: tuple[type[Fuse], ...] = (WeightedSum, Reciprocal, ScoreAware, Learned)
 REFINE: tuple[type[Refine], ...] = (
     *(ExistingFiles, Calibrate),
-    *(CurrentCollection, Recency, Community, ExactTitle, Confidence),
+    *(CurrentCollection, Recency, Community, ExactTitle, ExactName, Confidence),
     *(ExactDuplicates, NearDuplicates, SemanticDuplicates, Diversity, PerDocument),
     *(Rerank, Linked, Parents, Context),
 )

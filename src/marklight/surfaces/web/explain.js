@@ -28,6 +28,7 @@ const LABELS = {
   current_collection: ["boost of the current collection", "score after it"],
   recency: ["boost of recent documents", "score after it"],
   community: ["boost of linked documents", "score after it"],
+  exact_name: ["name in code", "score after it"],
   exact_title: ["exact title", "score after it"],
   diversity: ["moved behind another result", "score after it"],
   rerank: ["cross-encoder", "score after it"],
