@@ -63,10 +63,13 @@ def _is_calibrated(query: Query, tools: Tools) -> bool:
     Probabilities were learned from English queries. With their threshold half of 360 queries in six languages about
     English pages got no results, while the right page was among the best ten for 85 % (benchmarks/languages.py).
     """
-    own, of_documents = query.languages[0], tools.snapshot.metadata.languages()
-    known = tools.embedder is not None and own in tools.embedder.languages
+    own = query.languages[0]
+    if own == ENGLISH and tools.multilingual is None:
+        return True
+    of_documents = tools.snapshot.metadata.languages()
     if own == ENGLISH:
-        return tools.multilingual is None or not of_documents or ENGLISH in of_documents
+        return not of_documents or ENGLISH in of_documents
+    known = tools.embedder is not None and own in tools.embedder.languages
     return not (known or own in of_documents)
 
 
