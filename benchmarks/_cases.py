@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks._measure import SETS, set_path
+from benchmarks._measure import SETS, corpus, set_path
+from benchmarks.everyday import read_questions
 from marklight.answer import Filters, Mode, Query
 from marklight.eval.collection import Collection, open_collection, render
 from marklight.eval.dataset import Dataset, sample
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
 
 FEATURES = PassageFeatures._fields
+CODE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{5,40}")
 BEST_COVERAGE = QueryFeatures._fields.index("best_coverage")
 RELATED = (
     {"kubernetes-anchors", "blue-book-anchors", "fastapi-anchors"},
@@ -87,11 +90,79 @@ class Case:
     """Whether nobody knows if it has an answer: learned from as having one at times, and not counted."""
 
 
-def cases(name: str, mode: str, model: str = "") -> list[Case]:
+MANY_ANSWERS = ("vaswani",)
+"""Sets whose questions have many right answers."""
+EVERYDAY = ("paraphrases", "single-words")
+"""Files of everyday questions about collections of the development sets."""
+CODE_SETS, CODE_QUERIES = ("kubernetes-anchors", "blue-book-anchors", "fastapi-anchors"), 100
+"""Sets with code blocks, and how many names of each set's code are asked for."""
+
+
+MODES = ("hybrid", "semantic", "keyword")
+"""Modes whose cases are computed together: they share the lists of the retrievers."""
+ByMode = dict[str, Case]
+
+
+def all_cases() -> dict[str, dict[str, list[Case]]]:
+    """The cases of every set that is learned from, by mode and set."""
+    found = {name: cases(name) for name in (*SETS, *MANY_ANSWERS)}
+    found |= {name: everyday_cases(name) for name in EVERYDAY}
+    by_mode = {
+        mode: {name: [one[mode] for one in each if mode in one] for name, each in found.items()}
+        for mode in MODES
+    }
+    # Keyword search finds one of eighty paraphrases.
+    by_mode["keyword"] = {
+        name: each for name, each in by_mode["keyword"].items() if name not in EVERYDAY
+    }
+    return by_mode | {"code": {name: code_cases(name) for name in CODE_SETS}}
+
+
+def everyday_cases(name: str) -> list[ByMode]:
+    """Everyday questions, with their own off-topic ones."""
+    found = []
+    for place, questions in read_questions(name).items():
+        dataset = Dataset(place, (), folder=corpus(place).resolve())
+        with (
+            open_collection(dataset, "hybrid") as collection,
+            collection.library.engine.snapshot() as snapshot,
+        ):
+            for one in questions:
+                answers = dict.fromkeys(one.answers, 1)
+                found.append(_cases(collection, snapshot, one.text, answers, set()))
+    return found
+
+
+def code_cases(name: str) -> list[Case]:
+    """Names in the code of a set, each answered by every document with that name in its code; others off topic."""
+    chance = random.Random(name)
+    with (
+        open_collection(read_dataset(set_path(name)), "code") as collection,
+        collection.library.engine.snapshot() as snapshot,
+    ):
+        holders: dict[str, dict[str, int]] = {}
+        for id in snapshot.documents.files():
+            for chunk in snapshot.documents.chunks_of(id):
+                for word in set(CODE_NAME.findall(chunk.code or "")):
+                    holders.setdefault(word, {})[collection.ids.get(id.path, id.path)] = 1
+        asked = [
+            (word, holders[word])
+            for word in chance.sample(sorted(holders), min(CODE_QUERIES, len(holders)))
+        ]
+        two = [word for word in sorted(holders) if len(holders[word]) < 4]
+        for word in chance.sample(two, min(CODE_QUERIES, len(two))):
+            near = [each for each in two if holders[each].keys() & holders[word].keys()]
+            pair = f"{word} {chance.choice(near)}"
+            asked.append((pair, holders[word]))
+        asked += [(text, {}) for text in off_topic(name)]
+        found = [_cases(collection, snapshot, *each, set(), Mode.CODE) for each in asked]
+    return [one["code"] for one in found if one]
+
+
+def cases(name: str) -> list[ByMode]:
     """Every question of a set, and some that nothing in it answers."""
     dataset = read_dataset(set_path(name))
-    assignments = [f"model.name={model}"] if model else []
-    with open_collection(dataset, mode, assignments) as collection:
+    with open_collection(dataset, "hybrid") as collection:
         library = collection.library
         with library.engine.snapshot() as snapshot:
             requests = [
@@ -99,25 +170,26 @@ def cases(name: str, mode: str, model: str = "") -> list[Case]:
                 for one in dataset.queries
             ]
             requests += [(text, {}, set()) for text in off_topic(name)]
-            found = [_case(collection, snapshot, mode, *each) for each in requests]
+            found = [_cases(collection, snapshot, *each) for each in requests]
             found += [
                 one
-                for own, word in words(name, mode, snapshot)
-                if (case := _case(collection, snapshot, mode, word, {}, set()))
-                for one in _of_a_word(case, own)
+                for own, word in (words(name, snapshot) if name in SETS else ())
+                for one in _of_a_word(_cases(collection, snapshot, word, {}, set()), own)
             ]
-    found += [case for number in range(SMALL) for case in _of_a_few(dataset, number, mode)]
-    return [case for case in found if case is not None]
+    if name in SETS:
+        found += [case for number in range(SMALL) for case in _of_a_few(dataset, number)]
+    return found
 
 
-def _of_a_word(case: Case, own: bool) -> Iterator[Case]:
+def _of_a_word(found: ByMode, own: bool) -> Iterator[ByMode]:
     """Where a word is not there but one that means nearly the same, that is an answer once in so many times."""
-    unsure = not own and case.query[BEST_COVERAGE] > 0
-    for ideal in ((1,), *[()] * (ONE_RIGHT_IN - 1)) if unsure else ((1,) if own else (),):
-        yield replace(case, word=True, judged=False, unsure=unsure, ideal=ideal)
+    for mode, case in found.items():
+        unsure = not own and case.query[BEST_COVERAGE] > 0
+        for ideal in ((1,), *[()] * (ONE_RIGHT_IN - 1)) if unsure else ((1,) if own else (),):
+            yield {mode: replace(case, word=True, judged=False, unsure=unsure, ideal=ideal)}
 
 
-def _of_a_few(dataset: Dataset, number: int, mode: str) -> Iterator[Case | None]:
+def _of_a_few(dataset: Dataset, number: int) -> Iterator[ByMode]:
     """Some questions and their answers, with some other documents, as a library of its own."""
     chance = random.Random(f"{dataset.name} {number}")
     requests = chance.sample(dataset.queries, min(ASKED_OF_FEW, len(dataset.queries)))
@@ -125,19 +197,20 @@ def _of_a_few(dataset: Dataset, number: int, mode: str) -> Iterator[Case | None]
         names = _written(
             dataset, {id for one in requests for id in one.answers}, chance, Path(folder)
         )
-        own = {"model": {"name": "none"}} if mode == "keyword" else {}
-        with Library(Path(folder), {"engine": "memory:", **own}) as library:
+        with Library(Path(folder), {"engine": "memory:"}) as library:
             library.index()
             small = Collection(library, names, {})
             foreign = chance.sample(list(off_topic(dataset.name)), 2 * ASKED_OF_FEW)
             with library.engine.snapshot() as snapshot:
                 for one in requests:
                     grades = {id: each.grade for id, each in one.answers.items()}
-                    case = _case(small, snapshot, mode, one.text, grades, set(one.sources))
-                    yield replace(case, judged=False) if case else None
+                    yield _unjudged(_cases(small, snapshot, one.text, grades, set(one.sources)))
                 for text in foreign:
-                    case = _case(small, snapshot, mode, text, {}, set())
-                    yield replace(case, judged=False) if case else None
+                    yield _unjudged(_cases(small, snapshot, text, {}, set()))
+
+
+def _unjudged(found: ByMode) -> ByMode:
+    return {mode: replace(case, judged=False) for mode, case in found.items()}
 
 
 def _written(
@@ -160,7 +233,7 @@ def _written(
     return names
 
 
-def words(name: str, mode: str, snapshot: Snapshot) -> Iterator[tuple[bool, str]]:
+def words(name: str, snapshot: Snapshot) -> Iterator[tuple[bool, str]]:
     """Words of a set's vocabulary, and as many of the others' that stand nowhere in it."""
     chance = random.Random(name)
     own = vocabulary(snapshot)
@@ -169,7 +242,7 @@ def words(name: str, mode: str, snapshot: Snapshot) -> Iterator[tuple[bool, str]
         if other == name:
             continue
         with (
-            open_collection(read_dataset(set_path(other)), mode) as collection,
+            open_collection(read_dataset(set_path(other)), "hybrid") as collection,
             collection.library.engine.snapshot() as theirs,
         ):
             foreign = vocabulary(theirs)[RARE:]
@@ -196,40 +269,44 @@ def off_topic(name: str) -> Iterator[str]:
             yield from sample([question.text for question in dataset.queries], FOREIGN)
 
 
-def _case(
+def _cases(
     collection: Collection,
     snapshot: Snapshot,
-    mode: str,
     text: str,
     answers: dict[str, int],
     sources: set[str],
-) -> Case | None:
+    mode: Mode = Mode.HYBRID,
+) -> ByMode:
+    """Run the retrievers of a mode once, and return the case of that mode and of each of its retrievers alone."""
     library = collection.library
     tools = Tools(snapshot, library.models.embedder)
-    query = Query(text, mode=Mode(mode))
+    query = Query(text, mode=mode)
     for rewrite in library.pipeline.rewrite.values():
         query = rewrite(query, tools)
     retrieve = library.pipeline.retrieve
-    lists = with_missing_cosines(
-        {
-            name: retrieve[name](query, tools)
-            for name in RETRIEVERS_BY_MODE[query.mode]
-            if name in retrieve
-        },
-        query,
-        tools,
-    )
-    found = passage_features(lists, query, tools)
-    if not found:
-        return None
-    hits = merge_lists(lists.values())
-    names = [collection.id_of(hits[id]) for id in found]
-    numbers = {each: number for number, each in enumerate(dict.fromkeys(names))}
-    return Case(
-        rows=np.array([list(each) for each in found.values()]),
-        documents=np.array([numbers[each] for each in names]),
-        grades=np.array([answers.get(each, 0) for each in names]),
-        kept=np.array([each not in sources - set(answers) for each in names]),
-        query=np.array(query_features(lists, found, query, tools)),
-        ideal=tuple(answers.values()),
-    )
+    lists = {
+        name: retrieve[name](query, tools)
+        for name in RETRIEVERS_BY_MODE[query.mode]
+        if name in retrieve
+    }
+    by_mode = {mode.value: with_missing_cosines(lists, query, tools)}
+    if mode is Mode.HYBRID:
+        by_mode |= {name: {name: lists[name]} for name in ("semantic", "keyword")}
+    found = {}
+    for name, own in by_mode.items():
+        asked = replace(query, expanded_with={}) if name == "keyword" else query
+        features = passage_features(own, asked, tools)
+        if not features:
+            continue
+        hits = merge_lists(own.values())
+        ids = [collection.id_of(hits[id]) for id in features]
+        numbers = {each: number for number, each in enumerate(dict.fromkeys(ids))}
+        found[name] = Case(
+            rows=np.array([list(each) for each in features.values()]),
+            documents=np.array([numbers[each] for each in ids]),
+            grades=np.array([answers.get(each, 0) for each in ids]),
+            kept=np.array([each not in sources - set(answers) for each in ids]),
+            query=np.array(query_features(own, features, asked, tools)),
+            ideal=tuple(answers.values()),
+        )
+    return found

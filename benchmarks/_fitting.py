@@ -16,12 +16,6 @@ if TYPE_CHECKING:
 Numbers = np.ndarray[Any, Any]
 RIDGE = 1e-3
 """L2 penalty: keeps weights finite where the cases are linearly separable. Hand-set; not measured."""
-TOLERATED_LOSS, LOSS_FACTOR = 0.003, 4
-"""Loss of nDCG@10 against the better single retriever that is tolerated; what a set loses beyond it counts this
-many times more. Hand-set; not measured."""
-BLEND_TEMPERATURE = 0.0015
-"""Weights whose value is lower by this count e times less. With half or twice as much, held-out sets do as
-well (.027 above the better single retriever)."""
 
 
 def best_documents(case: Case, sums: Vector) -> list[int]:
@@ -78,14 +72,13 @@ def vector(weights: Mapping[str, float]) -> Vector:
 
 
 class Trial:
-    """Grid search: the gain of each combination of weights on every set."""
+    """Grid search: nDCG@10 of each combination of weights on every set."""
 
     def __init__(
         self,
         fixed: Mapping[str, float],
         axes: Mapping[str, Sequence[float]],
         rankings: Mapping[str, Ranking],
-        legs: Sequence[Mapping[str, float]],
     ) -> None:
         self._names = tuple(axes)
         self._points = np.array(list(product(*axes.values())))
@@ -93,7 +86,6 @@ class Trial:
         self._gains = np.array(
             [
                 [each.ndcg({**fixed, **self._named(point)}).mean() for point in self._points]
-                - max(each.ndcg(leg).mean() for leg in legs)
                 for each in rankings.values()
             ]
         )
@@ -101,15 +93,10 @@ class Trial:
     def _named(self, point: Numbers) -> dict[str, float]:
         return dict(zip(self._names, point.tolist(), strict=True))
 
-    def blend(self, names: Collection[str]) -> dict[str, float]:
-        """Return the mean of all weights, weighted by a softmax over their gain in these sets.
-
-        The single best combination would overfit a few queries.
-        """
-        gains = self._gains[[self._sets.index(name) for name in names]]
-        worth = (gains - LOSS_FACTOR * np.maximum(0.0, -TOLERATED_LOSS - gains)).mean(axis=0)
-        counts = np.exp((worth - worth.max()) / BLEND_TEMPERATURE)
-        return self._named(counts @ self._points / counts.sum())
+    def best(self, names: Collection[str]) -> dict[str, float]:
+        """Return the combination with the highest mean over these sets."""
+        rows = [self._sets.index(name) for name in names]
+        return self._named(self._points[self._gains[rows].mean(axis=0).argmax()])
 
 
 def logistic(values: Numbers, labels: Numbers, counts: Numbers) -> tuple[float, Numbers]:

@@ -22,7 +22,7 @@ from marklight.eval.reading import off_topic_queries, read_dataset
 from marklight.eval.run import Run, run_queries
 from marklight.ports import Tools
 from marklight.search.calibration import FusionWeights, parse_weights
-from marklight.search.fuse.learned import fuse_with
+from marklight.search.probability import score_candidates
 
 WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
     "keyword": ("keyword", ()),
@@ -46,7 +46,8 @@ class Elsewhere:
     weights: FusionWeights
 
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
-        return fuse_with(lambda *_: self.weights, lists, query, tools)
+        candidates = score_candidates(lists, query, tools, lambda *_: self.weights)
+        return candidates.ranked({}) if candidates else ()
 
 
 def measured(name: str, way: str) -> Run:

@@ -119,6 +119,8 @@ class Query:
     kind: str = "exploratory"
     weights: Mapping[str, float] = field(default_factory=dict)
     """Factors on the weights of retrievers for this query, by retriever."""
+    factors: Mapping[str, float] = field(default_factory=dict)
+    """Factors on the weights of retrievers that the user set, by retriever."""
     corrected_text: str = ""
     """The text after spelling correction, where that differs: `connect to Wi-Fi` for `connect to wifi`."""
     corrected_terms: tuple[str, ...] = ()

@@ -123,20 +123,6 @@ def test_term_coverage_is_weighted_by_idf(engine: Engine) -> None:
     assert results[ids["c.md"]] == pytest.approx((one / whole, 0, 0))
 
 
-@pytest.mark.parametrize("passages, most", [(79, 0), (80, 1), (240, 3), (400, 3)])
-def test_a_rare_term_occurs_in_hardly_any_passage(engine: Engine, passages: int, most: int) -> None:
-    held = ("one two three four", "two three four", "three four", "four")
-    put(engine, *(entry(f"{at}.md", (*held, *["none"] * passages)[at]) for at in range(passages)))
-    with engine.snapshot() as snapshot:
-        first = snapshot.documents.chunks_of(id_of("0.md"))[0].id
-        results = snapshot.lexical.term_coverage(analyze("one two three four"), [first])[first]
-    # As if there were a hundred more without any of them.
-    weights = [
-        log(1 + (passages + 100.5 - frequency) / (frequency + 0.5)) for frequency in range(1, 5)
-    ]
-    assert results == pytest.approx((1, 0, sum(weights[:most]) / sum(weights)))
-
-
 def test_a_term_exists_if_an_undeleted_passage_contains_it(engine: Engine) -> None:
     terms = ["appl", "pear", "plum", "user", "zebra", "none"]
     with engine.snapshot() as empty:

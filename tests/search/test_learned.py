@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import exp, log
 from pathlib import Path
 
@@ -23,7 +24,8 @@ from marklight.search.calibration import (
     weights_for,
 )
 from marklight.search.features import POOL_SIZE, QueryFeatures
-from marklight.search.fuse.learned import NON_LATIN, Learned
+from marklight.search.fuse.learned import Learned
+from marklight.search.probability import NON_LATIN, with_probabilities
 from tests.making import library, write
 from tests.search.building import listed
 
@@ -37,6 +39,8 @@ FLAT = QueryFeatures(
     top3_coverage=0.4,
     query_length=log(5),
     corpus_size=log(1001),
+    many_near=0.0,
+    many_near_length=0.0,
 )
 
 
@@ -97,6 +101,7 @@ QUERY_FEATURES = st.builds(
     *(st.floats(0, 1) for _ in range(3)),
     st.floats(log(2), 5),
     st.floats(0, 15),
+    *(st.floats(0, 10) for _ in range(2)),
 )
 
 
@@ -123,7 +128,7 @@ def test_every_mode_has_weights_for_any_model_and_for_the_default_model() -> Non
         assert not is_calibrated(mode, "another")
         assert weights_for(mode, "another") == all_weights()[mode][ANY_MODEL]
     assert weights_for("keyword", "") == all_weights()["keyword"][ANY_MODEL]
-    assert weights_for("code", "") is None
+    assert weights_for("code", "") == all_weights()["code"][ANY_MODEL]
 
 
 def test_weights_for_any_model_use_no_absolute_cosines() -> None:
@@ -135,7 +140,10 @@ def test_weights_for_any_model_use_no_absolute_cosines() -> None:
             *one.single_term_answer.weights,
             *one.relevance.weights,
         }
-        assert not used & {"cosine", "best_cosine", "top5_cosine", "cosine_range", "lexical_cosine"}
+        assert not used & {
+            *("cosine", "best_cosine", "top5_cosine", "cosine_range", "lexical_cosine"),
+            *("many_near", "many_near_length"),
+        }
 
 
 def test_a_query_in_another_script_needs_matching_terms(tmp_path: Path) -> None:
@@ -171,12 +179,12 @@ def test_exact_duplicates_do_not_lower_the_probability(tmp_path: Path) -> None:
 
 def test_a_score_does_not_depend_on_the_number_of_candidates(tmp_path: Path) -> None:
     titles = ["Page"] * POOL_SIZE + ["Wide question"] * 5
-    pages = {f"{chr(97 + at)}.md": f"# {title}\n\n{at}\n" for at, title in enumerate(titles)}
+    pages = {f"{chr(0x4E00 + at)}.md": f"# {title}\n\n{at}\n" for at, title in enumerate(titles)}
     with library(write(tmp_path, pages), engine="memory:") as lib:
         lib.index()
         with lib.engine.snapshot() as snapshot:
             tools = Tools(snapshot, FakeEmbedder())
-            cosines = {path[0]: 0.9 - 0.01 * at for at, path in enumerate(pages)}
+            cosines = {path[0]: 0.5 - 0.0001 * at if at else 0.9 for at, path in enumerate(pages)}
             near = listed(tools, "semantic", **cosines)
             few, many = (
                 Learned()({"semantic": near[:depth], "keyword": ()}, Query("wide question"), tools)
@@ -196,9 +204,8 @@ def test_learned_fusion_records_every_part_of_a_score(tools: Tools) -> None:
     first, *_ = Learned()(lists, Query("rollback replicas"), tools)
     message = {why.stage: why.value for why in first.why}
     one = all_weights()["hybrid"][ANY_MODEL]
-    # Features that add nothing are left out: the query has two words, the path none of them, and of three
-    # passages no word is rare.
-    nothing = {"exact_phrase", "path", "rare_terms"}
+    # Features that add nothing are left out: the path has none of the words.
+    nothing = {"path"}
     steps = {"log_share", "relevance_base", "relevance", "answer", "learned"}
     reported = {"semantic", "keyword", *one.features, *steps} - nothing
     assert reported == set(message)
@@ -223,7 +230,54 @@ def test_a_single_list_keeps_its_order(tools: Tools, kind: str, lists: tuple[str
     assert [hit.chunk.path for hit in found] == ["b.md", "c.md", "a.md"]
 
 
-def test_code_scores_are_divided_by_the_best(tools: Tools) -> None:
+def test_code_scores_are_probabilities_too(tools: Tools) -> None:
     lists = {"code": listed(tools, "code", a=8.0, b=2.0)}
-    found = Learned()(lists, Query("replicas", mode=Mode.CODE), tools)
-    assert [hit.score for hit in found] == [1.0, 0.25]
+    one, two = Learned()(lists, Query("rollback", mode=Mode.CODE), tools)
+    assert 1 > one.score > two.score > 0
+    assert one.answer_probability == two.answer_probability
+    (doubtful, *_) = Learned()(lists, Query("how do I prune roses", mode=Mode.CODE), tools)
+    assert doubtful.answer_probability is not None
+    assert doubtful.answer_probability < 0.3
+
+
+LISTS: dict[str, dict[str, float]] = {
+    "semantic": {"a": 0.9, "b": 0.8, "c": 0.7},
+    "keyword": {"a": 6.0, "b": 3.0},
+}
+
+
+@pytest.mark.parametrize("order", ["abc", "acb", "bac", "bca", "cab", "cba"])
+def test_any_ranking_keeps_its_order_and_the_total_of_the_probabilities(
+    tools: Tools, order: str
+) -> None:
+    lists = {name: listed(tools, name, **scores) for name, scores in LISTS.items()}
+    best = Learned()(lists, Query("rollback replicas"), tools)
+    by_page = {hit.chunk.path[0]: hit for hit in best}
+    ranking = tuple(by_page[page].rescored(1 / rank, "test") for rank, page in enumerate(order, 1))
+    found = with_probabilities(ranking, lists, Query("rollback replicas"), tools)
+    assert "".join(hit.chunk.path[0] for hit in found) == order
+    scores = [hit.score for hit in found]
+    assert all(one > two for one, two in pairwise(scores))
+    assert sum(scores) == pytest.approx(sum(hit.score for hit in best), abs=1e-6)
+    assert {hit.answer_probability for hit in found} == {best[0].answer_probability}
+    if order == "".join(hit.chunk.path[0] for hit in best):
+        assert scores == [hit.score for hit in best]
+
+
+def test_weights_of_the_user_change_the_order_and_not_the_total(tools: Tools) -> None:
+    lists = {
+        "semantic": listed(tools, "semantic", a=0.9, b=0.6),
+        "keyword": listed(tools, "keyword", b=6.0),
+    }
+    text = "more replicas carry load"
+    plain, near, terms = (
+        Learned()(lists, Query(text, factors=factors), tools)
+        for factors in ({}, {"keyword": 0.0}, {"semantic": 0.0})
+    )
+    assert near[0].chunk.path == "a.md"
+    assert terms[0].chunk.path == "b.md"
+    for changed in (near, terms):
+        assert changed[0].answer_probability == plain[0].answer_probability
+        assert sum(hit.score for hit in changed) == pytest.approx(
+            sum(hit.score for hit in plain), abs=1e-6
+        )

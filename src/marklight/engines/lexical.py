@@ -1,4 +1,4 @@
-"""Lexical scoring shared by engines: the terms of a passage by field, idf, rare terms, and term coverage."""
+"""Lexical scoring shared by engines: the terms of a passage by field, idf, and term coverage."""
 
 from __future__ import annotations
 
@@ -114,11 +114,6 @@ BACKGROUND_PASSAGES = 100
 """Passages without any query term, added to the library's own: in a library of ten passages a term
 that two of them contain is not common."""
 
-RARE_MOST, RARE_ONE_IN, RARE_ONE_IN_LARGE = 3, 80, 1000
-"""A rare term occurs in at most 3 passages and at most one in 80, or in one in a thousand if that is more: `quince` in a
-diary. Five in a thousand cost CoSQA .01, whose queries have misleading terms; in a library of
-thirty passages nearly every term occurs once, and none is rare."""
-
 
 def distinct_terms(terms: Sequence[str]) -> list[str]:
     """Return each query term once, in order, up to the limit."""
@@ -135,21 +130,14 @@ def term_weight(passages: int, frequency: int) -> float:
     return idf(passages + BACKGROUND_PASSAGES, max(1, frequency))
 
 
-def rare_term_weight(passages: int) -> float:
-    """Return the least weight of a rare term; infinite if the library is too small to have any."""
-    most = max(min(RARE_MOST, passages // RARE_ONE_IN), passages // RARE_ONE_IN_LARGE)
-    return term_weight(passages, most) if most else math.inf
-
-
 def coverage(
-    weights: Mapping[str, float], held: Collection[str], in_title: Collection[str], rare: float
+    weights: Mapping[str, float], held: Collection[str], in_title: Collection[str]
 ) -> TermCoverage:
     """Return the shares of the total weight of the terms that a passage contains."""
     total = math.fsum(weights.values())
     return TermCoverage(
         math.fsum(weights[term] for term in held) / total,
         math.fsum(weights[term] for term in in_title) / total,
-        math.fsum(weights[term] for term in held if weights[term] >= rare) / total,
     )
 
 

@@ -187,6 +187,12 @@ class Search:
     """Fusion that combines keyword and vector results: `learned`, `score_aware`, `weighted_sum` or `reciprocal`."""
     skip: tuple[str, ...] = ()
     """Stages to skip, by table name below, such as `near_duplicates`."""
+    preset: str = ""
+    """Weights for a kind of documents: `api` (references), `notes` or `papers`; a weight below that is set replaces the preset's."""
+    semantic_weight: Annotated[float, Within(0, 10)] = 1.0
+    """Factor on the weight of vector search in any fusion; scores stay calibrated."""
+    keyword_weight: Annotated[float, Within(0, 10)] = 1.0
+    """Factor on the weight of keyword search in any fusion; scores stay calibrated."""
     use: tuple[str, ...] = ()
     """Stages to use that are off by default: `calibrate`, `diversity`."""
 
@@ -329,6 +335,8 @@ def read_settings(
     if any(map(result.is_changed, ("postgres", "qdrant", "queue"))):
         server_settings(result)
     _check_stages([result["search.fuse"]], map(stage_name, pipeline.FUSE), "search.fuse")
+    if result["search.preset"]:
+        _check_stages([result["search.preset"]], pipeline.PRESETS, "search.preset")
     _check_stages(result["search.skip"], map(stage_name, SKIPPABLE), "search.skip")
     _check_stages(result["search.use"], pipeline.OFF, "search.use")
     return result
@@ -382,7 +390,24 @@ def compose_pipeline(values: Settings) -> pipeline.Pipeline:
         retrieve=built(pipeline.RETRIEVE),
         fuse=built(pipeline.FUSE)[fusion],
         refine=built(pipeline.REFINE),
+        factors=_factors(values),
     )
+
+
+def _factors(values: Settings) -> dict[str, float]:
+    """Return the user's factors on the weights of retrievers: those that are set, else those of the preset."""
+    preset = pipeline.PRESETS.get(values["search.preset"], {})
+    factors = {}
+    for retriever in ("semantic", "keyword"):
+        key = f"search.{retriever}_weight"
+        is_set = values.sources[key] != settings.BUILT_IN
+        factors[retriever] = values[key] if is_set else preset.get(retriever, values[key])
+    if not any(factors.values()):
+        raise SettingsError(
+            "search.semantic_weight and search.keyword_weight are both 0",
+            "Set one of them above 0",
+        )
+    return {name: factor for name, factor in factors.items() if factor != 1.0}
 
 
 def _check_stages(names: Iterable[str], known: Iterable[str], key: str) -> None:

@@ -40,8 +40,6 @@ class TermCoverage(NamedTuple):
 
     anywhere: float
     title: float
-    rare: float = 0.0
-    """Part of `anywhere` that comes from rare terms."""
 
 
 class LexicalReader(Protocol):

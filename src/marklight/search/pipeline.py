@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 from typing import TypeVar
@@ -14,6 +14,7 @@ from marklight.search.fuse.learned import Learned
 from marklight.search.fuse.reciprocal import Reciprocal
 from marklight.search.fuse.score_aware import ScoreAware
 from marklight.search.fuse.weighted_sum import WeightedSum
+from marklight.search.probability import with_probabilities
 from marklight.search.refine.calibrate import Calibrate
 from marklight.search.refine.community import Community
 from marklight.search.refine.confidence import Confidence, answer_probability
@@ -60,6 +61,13 @@ RETRIEVERS_BY_MODE = {
     Mode.CODE: ("code",),
 }
 
+PRESETS: Mapping[str, Mapping[str, float]] = {
+    "api": {"keyword": 1.5},
+    "notes": {},
+    "papers": {"keyword": 1.5},
+}
+"""Factors on the weights of retrievers for kinds of documents."""
+
 STATS = {
     "original_count": "fuse",
     "after_threshold": "confidence",
@@ -87,9 +95,12 @@ class Pipeline:
     retrieve: Mapping[str, Retrieve]
     fuse: Fuse
     refine: Mapping[str, Refine]
+    factors: Mapping[str, float] = field(default_factory=dict)
+    """Factors on the weights of retrievers, by retriever."""
 
     def __call__(self, query: Query, tools: Tools) -> Answer:
         steps: list[Step] = []
+        query = replace(query, factors=self.factors)
         for name, rewrite in self.rewrite.items():
             if query.text:
                 query = timed(steps, name, rewrite, query, tools=tools)
@@ -119,7 +130,10 @@ class Pipeline:
 
             return timed(steps, "fuse", passing_documents, query, tools=tools)
         lists = self._candidates(steps, query, tools)
-        return timed(steps, "fuse", self.fuse, lists, query, tools=tools)
+        hits = timed(steps, "fuse", self.fuse, lists, query, tools=tools)
+        if any(hit.answer_probability is None for hit in hits):
+            hits = timed(steps, "probability", with_probabilities, hits, lists, query, tools=tools)
+        return hits
 
     def _of_dates(self, query: Query, tools: Tools) -> Hits:
         """Return the candidates if the dates in the query are a condition on documents, and not words."""

@@ -34,7 +34,6 @@ from marklight.engines.lexical import (
     LastSearch,
     coverage,
     distinct_terms,
-    rare_term_weight,
     term_weight,
 )
 from marklight.errors import StoreError
@@ -337,7 +336,6 @@ def _coverage(
     weights = {
         term: term_weight(searcher.num_docs, searcher.doc_freq(WHOLE, term)) for term in wanted
     }
-    rare = rare_term_weight(searcher.num_docs)
     held: dict[int, int] = {}
     in_title: dict[int, int] = {}
     for at in range(0, len(wanted), TERMS_PER_QUERY):
@@ -347,7 +345,7 @@ def _coverage(
 
     @cache  # most passages have one of a few sets of terms
     def shares(held: int, in_title: int) -> TermCoverage:
-        return coverage(weights, _selected(wanted, held), _selected(wanted, in_title), rare)
+        return coverage(weights, _selected(wanted, held), _selected(wanted, in_title))
 
     return {chunks[row]: shares(bits, in_title[row]) for row, bits in held.items()}
 

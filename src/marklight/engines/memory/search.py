@@ -20,7 +20,6 @@ from marklight.engines.lexical import (
     document_terms,
     idf,
     passage_terms,
-    rare_term_weight,
     term_weight,
 )
 from marklight.engines.memory.state import State
@@ -69,13 +68,13 @@ class MemoryLexical:
             term: term_weight(len(fields), sum(term in own[WHOLE] for own in fields.values()))
             for term in wanted
         }
-        rare, shares = rare_term_weight(len(fields)), {}
+        shares = {}
         for id in chunks:
             own = fields.get(id, {})
             held = [term for term in wanted if term in own.get(WHOLE, ())]
             if held:
                 in_title = [term for term in held if term in own["title"]]
-                shares[id] = coverage(weights, held, in_title, rare)
+                shares[id] = coverage(weights, held, in_title)
         return shares
 
     def existing_terms(self, terms: Sequence[str]) -> set[str]:

@@ -26,7 +26,6 @@ from marklight.engines.lexical import (
     coverage,
     distinct_terms,
     idf,
-    rare_term_weight,
     term_weight,
 )
 from marklight.engines.qdrant.filters import living_filter, row_filter
@@ -83,7 +82,6 @@ class QdrantLexicalReader:
             term: term_weight(state.passages, frequencies.get(own, 0))
             for term, own in zip(wanted, anywhere.tolist(), strict=True)
         }
-        rare = rare_term_weight(state.passages)
         rows = self._shared.rows_of(chunks)
         stored = self._shared.stored_terms(list(rows.values()))
         shares: dict[str, TermCoverage] = {}
@@ -92,7 +90,7 @@ class QdrantLexicalReader:
                 held = _selected(wanted, stored[row].get(anywhere))
                 titled = _selected(wanted, stored[row].get(in_title))
                 if held:
-                    shares[id] = coverage(weights, held, titled, rare)
+                    shares[id] = coverage(weights, held, titled)
         return shares
 
     def existing_terms(self, terms: Sequence[str]) -> set[str]:

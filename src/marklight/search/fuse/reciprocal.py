@@ -39,7 +39,7 @@ class Reciprocal:
         candidates = {name: hits for name, hits in lists.items() if hits}
         own = {name: self.weights.get(name, 1.0) for name in candidates}
         total = sum(own.values())
-        weights = normalized_weights(own, query.weights, total=total)
+        weights = normalized_weights(own, query.weights, query.factors, total=total)
         sums: dict[str, float] = {}
         terms: dict[str, list[str]] = {}
         for name, hits in candidates.items():

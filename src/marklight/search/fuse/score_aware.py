@@ -66,6 +66,7 @@ class ScoreAware:
         weights = normalized_weights(
             {name: own[name] for name in plain},
             query.weights,
+            query.factors,
             {name: self._discrimination(name, by_id) for name, by_id in scores.items()},
             total=1.0,
         )

@@ -45,7 +45,9 @@ class WeightedSum:
     def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
         scores = normalized_scores(lists)
         own = retriever_weights(self)
-        weights = normalized_weights({name: own[name] for name in scores}, query.weights, total=1.0)
+        weights = normalized_weights(
+            {name: own[name] for name in scores}, query.weights, query.factors, total=1.0
+        )
         sums, inputs = weighted_sums(scores, weights), inputs_by_passage(scores)
         return best_first(
             hit.rescored(

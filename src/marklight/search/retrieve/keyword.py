@@ -21,7 +21,7 @@ class Keyword:
 
     candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 2  # hand-set; not measured
     """Number of candidates to fetch per requested result."""
-    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 20  # hand-set; not measured
+    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 50
     """Minimum number of candidates to fetch, so that the lists to fuse overlap."""
 
     def __call__(self, query: Query, tools: Tools) -> Hits:

@@ -30,7 +30,7 @@ class Semantic:
 
     candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 2  # hand-set; not measured
     """Number of candidates to fetch per requested result."""
-    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 20  # hand-set; not measured
+    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 50
     """Minimum number of candidates to fetch, so that the lists to fuse overlap."""
     expansion_weight: Annotated[float, Within(0, 1)] = 0.3  # hand-set; not measured
     """Total weight of the terms added by `expand`, relative to one term of the query."""

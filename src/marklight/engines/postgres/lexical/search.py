@@ -16,7 +16,6 @@ from marklight.engines.lexical import (
     analyzer_fingerprint,
     coverage,
     distinct_terms,
-    rare_term_weight,
     term_weight,
 )
 from marklight.engines.postgres.lexical import bm25
@@ -148,11 +147,10 @@ class PostgresLexicalReader:
             term: term_weight(self._passages, bm25.document_frequency(segments, term, postings.get))
             for term in wanted
         }
-        rare = rare_term_weight(self._passages)
 
         @cache  # most passages have one of a few sets of terms
         def shares(held: bytes, in_title: bytes) -> TermCoverage:
-            return coverage(weights, _selected(wanted, held), _selected(wanted, in_title), rare)
+            return coverage(weights, _selected(wanted, held), _selected(wanted, in_title))
 
         ids = {row: id for id, row in self._rows_of(chunks).items()}
         rows = np.array(sorted(ids), np.int64)
