@@ -23,12 +23,25 @@ def shown_rows(
     case: Case, weights: Mapping[str, float], temperature: float
 ) -> list[tuple[int, float, float]]:
     """Rows that a user sees, with their share among the rivals and how far these reach down."""
-    sums: Numbers = case.rows @ vector(weights)
-    rivals = best_documents(case, sums)
-    seen = sums[rivals[:POOL_SIZE]]
+    rows, sums, seen = ranked(case, weights)
     whole, gap = np.log(np.sum(np.exp((seen - seen[0]) / temperature))), float(seen[0] - seen[-1])
-    rows = [row for row in rivals if case.kept[row]][:SHOWN]
-    return [(row, float((sums[row] - seen[0]) / temperature - whole), gap) for row in rows]
+    shares = (sums - seen[0]) / temperature - whole
+    return [(row, share, gap) for row, share in zip(rows, shares.tolist(), strict=True)]
+
+
+_RANKED: dict[object, tuple[list[int], Numbers, Numbers]] = {}
+"""Rankings of cases by weights, as many temperatures are tried with each."""
+
+
+def ranked(case: Case, weights: Mapping[str, float]) -> tuple[list[int], Numbers, Numbers]:
+    """Rows that a user sees, their sums, and the sums of all rivals, best first."""
+    key = (id(case), *weights.items())
+    if key not in _RANKED:
+        sums: Numbers = case.rows @ vector(weights)
+        rivals = best_documents(case, sums)
+        rows = [row for row in rivals if case.kept[row]][:SHOWN]
+        _RANKED[key] = rows, sums[rows], sums[rivals[:POOL_SIZE]]
+    return _RANKED[key]
 
 
 def is_found(case: Case, weights: Mapping[str, float]) -> bool:

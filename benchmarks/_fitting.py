@@ -111,6 +111,9 @@ def logistic(values: Numbers, labels: Numbers, counts: Numbers) -> tuple[float, 
         likely = 1 / (1 + np.exp(-np.clip(known @ slopes, -30, 30)))
         gradient = known.T @ (counts * (likely - labels)) + ridge @ slopes
         curvature = (known * (counts * likely * (1 - likely))[:, None]).T @ known + ridge
-        slopes = slopes - np.linalg.solve(curvature + 1e-9 * np.eye(len(slopes)), gradient)
+        step = np.linalg.solve(curvature + 1e-9 * np.eye(len(slopes)), gradient)
+        slopes = slopes - step
+        if np.abs(step).max() < 1e-7:
+            break
     own = slopes[1:] / scale
     return float(slopes[0] - own @ middle), own

@@ -27,10 +27,10 @@ from marklight.search.calibration import ANY_MODEL, SINGLE_TERM, FusionWeights, 
 from marklight.search.features import QueryFeatures
 
 QUERY_LENGTH = QueryFeatures._fields.index("query_length")
-TEMPERATURES = (0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.9)
+TEMPERATURES = (0.1, 0.2, 0.4, 0.6, 0.9)
 LEGS: tuple[dict[str, float], ...] = ({"relative_bm25": 1.0}, {"cosine": 1.0})
 AXES = {
-    "lexical": (0.8, 1.2, 1.6, 2.0, 2.8),
+    "lexical": (0.8, 1.2, 1.6, 2.0, 2.8, 3.6),
     "title": (0.0, 0.5, 1.0, 1.5),
     "path": (0.0, 0.5, 1.0, 1.5),
 }

