@@ -44,5 +44,5 @@ def test_the_document_with_the_rare_term_ranks_first(tmp_path: Path, files: str)
     with marklight.open(write(tmp_path, pages), {"engine": "memory:"}) as lib:
         lib.index()
         for text, rare in ((text, rare) for text in QUESTIONS for rare in RARE):
-            first = lib.search(text.format(rare)).hits[:1]
+            first = lib.search(text.format(rare)).passages[:1]
             assert any(f"Bought a {rare}" in hit.chunk.text for hit in first), text.format(rare)

@@ -173,7 +173,7 @@ def _rivals(
     for id in sorted(pool, key=lambda each: (-sums[each], each)):
         best.setdefault(hits[id].chunk.document, id)
     ids = list(best.values())
-    return [ids[index] for index in distinct([hits[id].chunk.text for id in ids])]
+    return [ids[index] for index in distinct([hits[id].chunk.own_text for id in ids])]
 
 
 class Trace:
