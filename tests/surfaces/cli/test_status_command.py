@@ -69,3 +69,14 @@ def test_sizes_are_readable() -> None:
     assert [size_text(size) for size in (0, 812_000, 12_340_000, 4_000_000_000)] == [
         "0 kB", "812 kB", "12.3 MB", "4.0 GB",
     ]  # fmt: skip
+
+
+def test_status_says_how_many_passages_are_embedded(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_cli(capsys, "search", "tokens", "--set", "index.first_search_seconds=0")
+    _, out, _ = run_cli(capsys, "status")
+    assert "3, 0 embedded, 3 to do (0 %)" in out
+    assert f"not complete: `marklight index {folder}` embeds the rest" in out
+    _, out, _ = run_cli(capsys, "status", "--set", "model.name=none")
+    assert "3, none embedded: keyword search only" in out

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MAX_REMARKS = 20
 """Failures and remarks of each kind that are listed."""
+DEFAULT_COLLECTION = "default"
+"""Name of the collection of a library whose settings name none."""
 LONG_SECONDS = 90
 """Longer times are printed in minutes."""
 
@@ -57,7 +59,7 @@ def _rows(values: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
     yield "Documents", _documents(values)
     yield "Passages", _passages(values)
     yield "Boilerplate", _boilerplate(values["boilerplate"])
-    if len(values["collections"]) > 1:
+    if list(values["collections"]) != [DEFAULT_COLLECTION]:
         for name, each in values["collections"].items():
             place = f" in {each['path']}" if each["path"] else ", on other machines"
             yield f"Collection {name}", f"{each['documents']:,} documents{place}"
@@ -120,10 +122,13 @@ def _documents(values: Mapping[str, Any]) -> str:
 
 
 def _passages(values: Mapping[str, Any]) -> str:
-    chunks, embedded = values["chunks"], values["embedded"]
-    if not chunks or embedded >= chunks:
-        return f"{chunks:,}" + (", all embedded" if chunks else "")
-    return f"{chunks:,}, {embedded:,} of them embedded ({100 * embedded // chunks} %)"
+    chunks, embedded, pending = values["chunks"], values["embedded"], values["pending"]
+    if not chunks:
+        return "0"
+    if pending:
+        share = 100 * embedded // (embedded + pending)
+        return f"{chunks:,}, {embedded:,} embedded, {pending:,} to do ({share} %)"
+    return f"{chunks:,}, " + ("all embedded" if embedded else "none embedded: keyword search only")
 
 
 def _model(values: Mapping[str, Any], kind: str) -> str:
