@@ -150,7 +150,8 @@ def _shown_arguments(match: re.Match[str]) -> str:
     if not named:
         return shortcode_arguments(match)
     shown = [one or other for name, one, other in named if name.lower() in _SHOWN_ARGUMENTS]
-    return ". ".join(text.replace("`", "").rstrip(".") for text in dict.fromkeys(shown) if text)
+    texts = (strip_markup(text.replace("`", "")).strip(" .") for text in dict.fromkeys(shown))
+    return ". ".join(filter(None, texts))
 
 
 def _line_text(line: str, unquoted: str) -> str | None:
