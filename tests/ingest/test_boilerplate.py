@@ -134,6 +134,17 @@ def test_a_document_of_nothing_but_boilerplate_is_found_by_its_title(tmp_path: P
     assert lib.search("plum").hits[0].chunk.path == "plum.md"
 
 
+def test_shared_text_below_the_title_is_boilerplate(tmp_path: Path) -> None:
+    files = {
+        f"{name}.md": f"# {name}\n\n> [!abstract] Why\n\n## Log\n\nThe {name} was planted.\n"
+        for name in WORDS[:5]
+    }
+    lib = opened(write(tmp_path, files))
+    lib.index()
+    assert [chunk.is_boilerplate for chunk in stored(lib)["plum.md"]] == [True, False]
+    assert lib.search("plum").hits[0].chunk.text == "The plum was planted."
+
+
 def test_detection_can_be_switched_off(tmp_path: Path) -> None:
     lib = opened(write(tmp_path, notes(6)), boilerplate=False)
     lib.index()

@@ -273,8 +273,9 @@ def _add_parent(
             passages.of(span.start, span.end) if draft.text is None else (draft.text, ())
         )
         kind, code, languages = _kind_and_code(parsed, span)
-        # The heading of merged sections is part of the text.
-        is_first = place == 0 and not draft.merged
+        # The heading of merged sections is part of the text, and the title belongs to all passages.
+        title = draft.node.title.text if draft.node.title else ""
+        is_first = place == 0 and not draft.merged and title != document.title
         heading = draft.node.whole.start if draft.node.title else None
         own = without_spans(text, boilerplate)
         hidden = boilerplate and passages.is_shared(own, heading if is_first else None)

@@ -33,7 +33,7 @@ OFF = ("", "none")
 PARSER_VERSIONS = {"markdown": 4, "plain": 1}
 """All parsers. Raise the version when a parser's output changes: documents are then parsed again."""
 
-CHUNKER_VERSION = "chunker 4"
+CHUNKER_VERSION = "chunker 5"
 """Raise the number when the chunker's output changes: documents are then chunked again."""
 
 
