@@ -55,7 +55,7 @@ KEY_VALUE = f"^[^=\\u0000]*[^=\\u0000{BLANK}][^=\\u0000]*=[^\\u0000]*$"
 _GLOB_PART = "(?:\\*\\*|[^/*\\u0000]*(?:\\*[^/*\\u0000]*){0,4})"
 GLOB = f"^{_GLOB_PART}(?:/{_GLOB_PART}){{0,8}}$"
 """At most as many wildcards as the library accepts (text/globs.py)."""
-DATE = "^[1-9][0-9]{3}(?:-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|1[0-9]|2[0-8]))?)?$"
+DATE = "^(?:[1-9][0-9]{3}(?:-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|1[0-9]|2[0-8]))?)?)?$"
 """A subset of the accepted dates: days after the 28th, times and time zones are accepted too."""
 _PLAIN_STRING = '"[^"\\\\\\u0000-\\u001f]*"'
 CURSOR = f"^(?:\\[{_PLAIN_STRING}, {_PLAIN_STRING}\\])?$"
@@ -227,6 +227,8 @@ def exact_schema(parameter: Parameter, collections: Sequence[str], reranks: bool
     """Return a parameter's schema with the library's own restrictions: every value it allows is accepted."""
     schema = dict(parameter.schema)
     match parameter.name:
+        case "q" | "query" if not parameter.required:
+            return schema  # a blank one counts as missing
         case "q" | "query" | "hypothesis" | "ref":
             return {**schema, "minLength": 1, "pattern": NOT_BLANK}
         case "after" if parameter in operations.DOCUMENTS:
@@ -269,8 +271,8 @@ def _settings_schema(schema: Schema) -> Schema:
         fuse={"type": "string", "enum": sorted(map(stage_name, pipeline.FUSE))},
         skip=stages([stage_name(stage) for stage in SKIPPABLE]),
         use=stages(pipeline.OFF),
-        recency=table(strength=fraction),
+        recency=table(strength={"type": "number", "minimum": 0, "maximum": 10}),
         confidence=table(threshold=fraction, tail=fraction),
-        per_document=table(most={"type": "integer", "minimum": 1, "maximum": 100}),
+        per_document=table(most={"type": "integer", "minimum": 1}),
     )
     return {**schema, **table(search=search)}
