@@ -25,17 +25,17 @@ RENAMED: dict[str, str] = {
     "search.same_text": "search.exact_duplicates",
     "search.near_text": "search.near_duplicates",
     "search.same_meaning": "search.semantic_duplicates",
+    "search.graph": "search.linked",
     "index.look_ms": "index.scan_ms",
     **{
         f"search.{retriever}.{old}": f"search.{retriever}.{new}"
-        for retriever in ("keyword", "code", "semantic", "graph")
+        for retriever in ("keyword", "code", "semantic")
         for old, new in (("depth", "candidates_per_result"), ("least", "min_candidates"))
     },
     "search.semantic.expansion": "search.semantic.expansion_weight",
     "search.context.most_characters": "search.context.max_characters",
     "search.exact_title.most": "search.exact_title.max_matches",
     "search.per_document.most": "search.per_document.max_passages",
-    "search.graph.most": "search.graph.max_neighbours",
     "search.expand.most": "search.expand.max_terms",
     "search.expand.least": "search.expand.min_cosine",
     "search.expand.words": "search.expand.max_query_terms",

@@ -24,6 +24,7 @@ OTHER: dict[str, Any] = {
     "collections": {"part": "part"},
     "files.parsers": {"*.txt": "none"},
     "search.fuse": "reciprocal",
+    "search.preset": "notes",
     "search.skip": ["community"],
     "search.use": ["diversity"],
     "search.reciprocal.weights": {"keyword": 2.0},

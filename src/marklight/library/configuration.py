@@ -338,7 +338,9 @@ def read_settings(
     if result["search.preset"]:
         _check_stages([result["search.preset"]], pipeline.PRESETS, "search.preset")
     _check_stages(result["search.skip"], map(stage_name, SKIPPABLE), "search.skip")
-    _check_stages(result["search.use"], pipeline.OFF, "search.use")
+    # A stage that runs anyway may be named: it was optional in an earlier version, or may become so.
+    usable = {*pipeline.OFF, *map(stage_name, SKIPPABLE)}
+    _check_stages(result["search.use"], usable, "search.use")
     return result
 
 
