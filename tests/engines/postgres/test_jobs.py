@@ -61,7 +61,7 @@ class QueuedLibrary:
             session.insert(
                 "chunks",
                 "row, id, document, ordinal, digest, kind, parent, anchor, first_line, last_line,"
-                " title, headings, merged, languages, code, text, levels",
+                " title, headings, merged, languages, code, text, boilerplate, levels",
                 [
                     (
                         row,
@@ -71,7 +71,7 @@ class QueuedLibrary:
                         chunk.digest,
                         "prose",
                         *("", "", 1, 1),
-                        *([""] * 7),
+                        *([""] * 8),
                     )
                     for row, chunk in zip(rows, new.chunks, strict=True)
                 ],

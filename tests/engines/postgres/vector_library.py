@@ -73,7 +73,7 @@ class VectorLibrary:
             session.insert(
                 "chunks",
                 "row, id, document, ordinal, digest, kind, parent, anchor, first_line, last_line,"
-                " title, headings, merged, languages, code, text, levels",
+                " title, headings, merged, languages, code, text, boilerplate, levels",
                 (
                     (
                         number + 1,
@@ -86,7 +86,7 @@ class VectorLibrary:
                         "",
                         1,
                         1,
-                        *([""] * 7),
+                        *([""] * 8),
                     )
                     for number in numbers
                 ),

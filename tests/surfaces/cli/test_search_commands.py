@@ -74,7 +74,8 @@ def test_search_json_has_the_documented_keys(
     result = answer["results"][0]
     assert set(result) == {
         "rank", "score", "chunk_id", "path", "collection", "title", "headings", "anchor", "lines",
-        "kind", "content", "snippet", "modified", "dated", "levels", "similar", "why",
+        "kind", "content", "snippet", "modified", "dated", "levels", "similar", "linked", "boilerplate",
+        "why",
     }  # fmt: skip
     assert result["path"] == "guide/deploy.md"
     assert result["modified"].endswith("Z")

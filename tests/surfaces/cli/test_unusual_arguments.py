@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["search", "banana", "--where", "a=\udcff"], 2),
         (["search", "banana", "--path", "*a" * 25], 2),
         (["search", "banana", "--collection", "nope"], 2),
-        (["search", "ban\udcffana"], 1),
+        (["search", "ban\udcffana", "--mode", "keyword"], 1),
         (["search", "banana", "--set", "engine=foo"], 2),
         (["search", "banana", "--set", "engine=file:."], 2),
         (["search", "banana", "--set", "engine=file:~nobody-has-this-name/x"], 2),

@@ -71,13 +71,13 @@ def test_all_attacks_in_one_document_run_no_script(browser: Browser, hostile: Se
         page.goto("/?open=all.md")
         expect(page.locator("#view-text [data-lines]").first).to_be_attached()
         # The page's own parts are still its own.
-        page.locator("#q").fill("gryphon")
+        page.locator("#q").fill('"gryphon"')
         expect(page.locator("#results .path").first).to_have_text("named.md")
 
 
 def test_titles_headings_tags_and_names_are_text(browser: Browser, hostile: Served) -> None:
     with visiting(browser, f"http://{hostile.name}") as page:
-        page.goto("/?q=gryphon")
+        page.goto('/?q="gryphon"')
         expect(page.locator("#results h3").first).to_contain_text("onerror")
         assert page.locator("#results img, #results script").count() == 0
         for view in ("text", "outline", "links", "graph"):
@@ -85,7 +85,7 @@ def test_titles_headings_tags_and_names_are_text(browser: Browser, hostile: Serv
             expect(page.locator(f"#view-{view} > *").first).to_be_attached()
             expect(page.locator("#pane-title")).to_contain_text("onerror")
             assert page.locator("#pane img, #pane script").count() == 0
-        page.goto("/?q=basilisk")
+        page.goto('/?q="basilisk"')
         page.locator("#results h3 a").first.click()
         expect(page.locator("#view-text")).to_contain_text("basilisk")
 
