@@ -134,7 +134,7 @@ def test_a_folder_is_added_by_index(
     more = write(tmp_path / "more", {"own.md": "# Own\n\nMy zebra.\n"})
     with opened(more, address) as lib:
         assert lib.index().index.documents == 5
-        answer = lib.search("zebra")
+        answer = lib.search("zebra", mode="keyword")
         assert paths(answer) == ["own.md"]
         assert lib.search("refresh token").notices == [ELSEWHERE]
         assert lib.search("refresh token").notices == []

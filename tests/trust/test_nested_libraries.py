@@ -111,5 +111,5 @@ def test_a_library_whose_index_is_kept_elsewhere_is_found_from_folders_below(abo
     write(above, {".marklight/library.db": "of somebody else"})
     assert marklight(above, "index").returncode == 0
     found = json.loads(marklight(above / "below", "search", "wombat", "--json").stdout)
-    assert [each["path"] for each in found["results"]] == ["a.md"]
+    assert found["results"][0]["path"] == "a.md"
     shutil.rmtree(above / ".marklight")

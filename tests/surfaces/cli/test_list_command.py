@@ -44,13 +44,13 @@ def test_a_limit_never_hides_the_count(folder: Path, capsys: pytest.CaptureFixtu
 def test_all_formats_list_the_same_documents(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = run_json(capsys, "list", "tokens", "--json")
+    found = run_json(capsys, "list", "tokens", "--mode", "keyword", "--json")
     assert (found["total"], found["documents"][0]["path"]) == (1, "guide/auth.md")
-    _, out, _ = run_cli(capsys, "list", "tokens", "--format", "jsonl")
+    _, out, _ = run_cli(capsys, "list", "tokens", "--mode", "keyword", "--format", "jsonl")
     assert [json.loads(line)["path"] for line in out.splitlines()] == ["guide/auth.md"]
-    _, out, _ = run_cli(capsys, "list", "tokens", "--format", "files")
+    _, out, _ = run_cli(capsys, "list", "tokens", "--mode", "keyword", "--format", "files")
     assert out == "guide/auth.md\n"
-    _, out, _ = run_cli(capsys, "list", "tokens", "--format", "md")
+    _, out, _ = run_cli(capsys, "list", "tokens", "--mode", "keyword", "--format", "md")
     assert out.startswith("- [guide/auth.md § Auth](guide/auth.md) (1 passage")
 
 

@@ -73,7 +73,6 @@ def test_hostile_documents_do_not_change_the_results_a_client_parses(
         assert any(BIDI in each["content"] for each in values)
         for tool, more in (
             ("get_document", {"ref": NAME, "max_tokens": 100_000}),
-            ("list_documents", {}),
             ("outline", {"path": NAME}),
             ("related_documents", {"path": NAME}),
             ("index_status", {}),
@@ -82,6 +81,10 @@ def test_hostile_documents_do_not_change_the_results_a_client_parses(
             assert not DANGEROUS.search(text), tool
             assert not any(line.startswith((NOTE, "[2] ")) for line in text.split("\n")), tool
         assert text.count("\n") < 10
+        text = text_of(await client.call_tool("list_documents", {}))
+        assert not DANGEROUS.search(text)
+        starts = [line.split()[0] for line in text.split("\n") if line.startswith(("[", NOTE))]
+        assert starts == ["[1]", "[2]"]
         [message] = (await client.get_prompt("summarize_section", {"path": NAME})).messages
         text = message.content.text  # type: ignore[union-attr]
         quote = text.split("\n\ndocument: ")[1].split("\n", 1)[1]
