@@ -51,7 +51,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a search returned for a question."""
+    """Record the results of a search for one question."""
 
     question: Question
     documents: tuple[str, ...]
@@ -61,7 +61,7 @@ class Outcome:
 
     @property
     def right(self) -> int:
-        """Number of different right documents among the results."""
+        """Return the number of different right documents among the results."""
         return len(set(self.documents) & set(self.question.answers))
 
     @property
@@ -70,7 +70,7 @@ class Outcome:
 
     @property
     def failure(self) -> str:
-        """What a person would object to; empty if nothing."""
+        """Return what is wrong with the results; empty if nothing is."""
         if self.question.kind == OFF_TOPIC:
             return "answered" if self.documents else ""
         if not self.documents:

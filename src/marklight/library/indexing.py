@@ -40,7 +40,7 @@ FIRST_SCAN_SECONDS = 2.0
 
 
 class FirstRun(NamedTuple):
-    """What the first indexing run of a folder would index."""
+    """Count the files that the first indexing run of a folder would index."""
 
     folder: Path
     files: int

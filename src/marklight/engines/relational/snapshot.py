@@ -195,11 +195,11 @@ class RelationalSnapshot(ABC):
     def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> Sequence[int]:
         """Return the rows of all passages with all of these terms in one field, by the lexical index; some may be deleted."""
 
+    @abstractmethod
     def rows_by_term(
         self, terms: Sequence[str], field: str, rows: RowFilter | None
     ) -> Mapping[str, Sequence[int]]:
         """Return the rows of all passages with each of these terms in a field; some may be deleted."""
-        raise NotImplementedError
 
     def row_filter(self, filters: Filters) -> RowFilter | None:
         """Return the rows that match, found once for all retrievers of a query; None if all match."""
