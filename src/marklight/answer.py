@@ -254,8 +254,8 @@ class Hit:
     """The probability that the library contains an answer to the query, where the fusion computes it."""
     rank_sum: float | None = None
     """The sum of reciprocal rank fusion, where that is the fusion."""
-    contains_query: bool = False
-    """The passage contains the query as typed."""
+    coverage: float = 0.0
+    """The idf-weighted share of the query terms that the passage contains, where the fusion computes it."""
     exact_match: bool = False
     """The query is a title, heading or keyword of the document, and the score was raised for it."""
     similar: tuple[SimilarHit, ...] = ()
@@ -285,7 +285,7 @@ class Hit:
             (*self.why, Why(by, score, formula, inputs)),
             self.answer_probability,
             self.rank_sum,
-            self.contains_query,
+            self.coverage,
             self.exact_match,
             self.similar,
             self.linked,

@@ -57,25 +57,15 @@ def test_where_all_scores_are_low_those_above_half_of_the_best_are_kept() -> Non
     assert kept(a=0.004, b=0.002, c=0.001) == ["a", "b"]
 
 
-def test_passages_that_contain_the_query_are_kept_from_three_documents() -> None:
-    def kept(*found: tuple[str, str, float, bool]) -> list[str]:
-        hits = tuple(
-            Hit(chunk(id, path=path), score, answer_probability=0.9, contains_query=holds)
-            for id, path, score, holds in found
-        )
-        return [hit.chunk.id for hit in Confidence()(Query("x"), hits, Tools(no_snapshot()))]
-
-    first = ("a", "a.md", 0.8, True)
-    assert kept(
-        first,
-        ("a2", "a.md", 0.004, True),
-        ("b", "b.md", 0.003, False),
-        ("c", "c.md", 0.003, True),
-        ("d", "d.md", 0.002, True),
-        ("e", "e.md", 0.001, True),
-    ) == ["a", "c", "d"]
-    likely = [(id, f"{id}.md", 0.1, False) for id in "bcd"]
-    assert kept(first, *likely, ("e", "e.md", 0.001, True)) == ["a", "b", "c", "d"]
+def test_passages_with_most_of_the_query_are_kept_whatever_their_score() -> None:
+    coverages = (1.0, 1.0, 0.4, 0.65, 1.0, 0.5, 0.0)
+    scores = (0.8, *[0.001] * 6)
+    hits = tuple(
+        Hit(chunk(str(index)), score, answer_probability=0.9, coverage=coverage)
+        for index, (score, coverage) in enumerate(zip(scores, coverages, strict=True))
+    )
+    kept = Confidence()(Query("x"), hits, Tools(no_snapshot()))
+    assert [hit.chunk.id for hit in kept] == ["0", "1", "3", "4"]
 
 
 def test_min_confidence_applies_to_every_hit() -> None:

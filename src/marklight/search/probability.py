@@ -80,7 +80,7 @@ class Candidates:
                 (*hit.why, *trace.entries(id, self.features[id], self.sums[id], stage)),
                 answer_probability=self.probabilities.answer,
                 rank_sum=hit.rank_sum,
-                contains_query=bool(self.features[id].exact_phrase),
+                coverage=max(self.features[id].coverage, self.features[id].exact_phrase),
             )
             for id, hit in hits.items()
         )
