@@ -14,12 +14,12 @@ import numpy as np
 
 from benchmarks._measure import SETS, corpus, set_path
 from benchmarks.everyday import read_questions
-from marklight.answer import Filters, Mode, Query
 from marklight.eval.collection import Collection, open_collection, render
 from marklight.eval.dataset import Dataset, sample
 from marklight.eval.reading import off_topic_queries, read_dataset
 from marklight.library import Library
 from marklight.ports import FIELD_BOOSTS, VOCABULARY_SIZE, Snapshot, Tools
+from marklight.query import Filters, Mode, Query
 from marklight.search.features import (
     PassageFeatures,
     QueryFeatures,

@@ -20,12 +20,12 @@ from tests.contracts.builders import commit, embedding, entry, vector
 from tests.servers.postgres import PostgresServer, new_server
 
 from benchmarks._measure import save
-from marklight.answer import Filters
+from marklight.batch import Batch
 from marklight.engines import PostgresSettings, ServerSettings, parse_address
 from marklight.engines.postgres.engine import PostgresEngine
 from marklight.errors import ConnectionLost, StoreError
-from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS
+from marklight.query import Filters
 
 SEARCHES, THREADS, CONNECTIONS, DOCUMENTS = 10_000, 4, 8, 300
 OWN = "FROM pg_stat_activity WHERE application_name = 'marklight'"

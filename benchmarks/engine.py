@@ -13,20 +13,10 @@ import numpy as np
 
 from benchmarks._measure import in_a_process, peak_megabytes, save
 from marklight import engines
-from marklight.answer import Filters
-from marklight.model import (
-    Batch,
-    Chunk,
-    Document,
-    DocumentId,
-    Entry,
-    FileState,
-    Kind,
-    Name,
-    NameStrength,
-    Vectors,
-)
+from marklight.batch import Batch, Entry, Vectors
+from marklight.model import Chunk, Document, DocumentId, FileState, Kind, Name, NameStrength
 from marklight.ports import FIELD_BOOSTS, Engine
+from marklight.query import Filters
 from marklight.text import digest
 
 DOCUMENTS, PASSAGES, WORDS, DIMENSION = 1_672, 9, 120, 384

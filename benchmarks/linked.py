@@ -13,11 +13,11 @@ from typing import Any
 
 from benchmarks._measure import save, set_path
 from benchmarks.everyday import BROAD, opened, read_questions
-from marklight.answer import Query
 from marklight.eval.collection import open_collection
 from marklight.eval.reading import read_dataset
 from marklight.library import Library
 from marklight.ports import Tools
+from marklight.query import Query
 from marklight.search.refine.linked import Linked
 
 SETS = ("kubernetes-anchors", "blue-book-anchors", "fastapi-anchors")

@@ -15,12 +15,13 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks._measure import SETS, result_path, save, set_path
-from marklight.answer import Hits, Query
+from marklight.answer import Hits
 from marklight.eval.collection import open_collection, resolve_answers
 from marklight.eval.evaluate import evaluate
 from marklight.eval.reading import off_topic_queries, read_dataset
 from marklight.eval.run import Run, run_queries
 from marklight.ports import Tools
+from marklight.query import Query
 from marklight.search.calibration import FusionWeights, parse_weights
 from marklight.search.probability import score_candidates
 

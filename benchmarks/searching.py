@@ -24,10 +24,10 @@ import tantivy
 import marklight
 from benchmarks._measure import corpus, in_a_process, questions, real_index, real_vectors, save
 from marklight import models
-from marklight.answer import Filters
 from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.engines.embedded.lexical_search import bm25_query
 from marklight.ports import FIELD_BOOSTS, Embedder
+from marklight.query import Filters
 from marklight.text import query_terms
 
 if TYPE_CHECKING:

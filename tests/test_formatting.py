@@ -9,7 +9,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.answer import Answer, Hit, Query
+from marklight.answer import Answer, Hit
+from marklight.query import Query
 from marklight.surfaces.render import answer_as
 from tests.making import chunk, library, write
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from marklight.answer import Answer, Filters, Hit, Query
+    from marklight.answer import Answer, Hit
     from marklight.errors import (
         Busy,
         HistoryError,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from marklight.library import Library
     from marklight.library.transfer import MoveReport, copy_index, export_index, import_index
     from marklight.model import Chunk, Document
+    from marklight.query import Filters, Query
     from marklight.report import Commit, Commits, Extract, Links, Outline, Related, Report
 
 __version__ = "0.1.0"
@@ -38,7 +39,8 @@ __version__ = "0.1.0"
 _MODULES = {
     "marklight.library": ("Library",),
     "marklight.library.transfer": ("MoveReport", "copy_index", "export_index", "import_index"),
-    "marklight.answer": ("Answer", "Filters", "Hit", "Query"),
+    "marklight.answer": ("Answer", "Hit"),
+    "marklight.query": ("Filters", "Query"),
     "marklight.report": ("Commit", "Commits", "Extract", "Links", "Outline", "Related", "Report"),
     "marklight.model": ("Chunk", "Document"),
     "marklight.errors": (

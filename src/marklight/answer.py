@@ -1,176 +1,20 @@
-"""Define the immutable data types of a search: filters, query, hits and answer."""
+"""Define the immutable data types of the answer to a query: hits, the trace of their scores, and the answer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from marklight.model import Chunk, Counts, DocumentId
+from marklight.query import Query, query_dict
 
 CHARACTERS_PER_TOKEN = 3
 """Estimate for token budgets: the Kubernetes documentation has 15.5 million characters and 5.0 million tokens."""
 
 NO_INPUTS: Mapping[str, float] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """Restrict a search to some documents and passages: any value of a field may match, all fields must."""
-
-    collections: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
-    """Globs; `**` crosses folders."""
-    exclude: tuple[str, ...] = ()
-    """Paths or globs to leave out."""
-    tags: tuple[str, ...] = ()
-    """A tag includes the tags nested below it."""
-    where: tuple[tuple[str, str], ...] = ()
-    """Frontmatter keys and values; all must match."""
-    after: str | None = None
-    before: str | None = None
-    """ISO dates, both inclusive; compared with the document's date, else its file time."""
-    dated: tuple[tuple[str, str], ...] = ()
-    """First and last days of periods, ISO dates; any date of the document, in its path or in its title may match."""
-    languages: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    """Globs of files that a commit changed, case-insensitive."""
-    authors: tuple[str, ...] = ()
-    """Substrings of a commit author's name or address, case-insensitive."""
-    within: tuple[tuple[str, str], ...] = ()
-    """Pairs of a collection and a folder in it; an empty folder means the whole collection."""
-    documents: tuple[DocumentId, ...] = ()
-    """Search only these documents."""
-    phrases: tuple[str, ...] = ()
-    """Phrases that must occur in the passage, its title or its headings; all must match."""
-    without: tuple[str, ...] = ()
-    """Words or phrases that must not occur."""
-    also: Filters | None = None
-    """More filters that must match as well: those of the query text beside those of the caller."""
-
-    def __bool__(self) -> bool:
-        return self != Filters()
-
-    def parts(self) -> list[Filters]:
-        """Return these filters and those that must match as well."""
-        return [self, *(self.also.parts() if self.also else ())]
-
-    @property
-    def has_phrases(self) -> bool:
-        """Return True if phrases must occur, those of the query text included."""
-        return bool(self.phrases) or (self.also is not None and self.also.has_phrases)
-
-    @property
-    def restrict_passages(self) -> bool:
-        """Return True if one passage of a document may match and another not."""
-        return any(part.phrases or part.without or part.languages for part in self.parts())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the filters that are set, for JSON."""
-        values: dict[str, Any] = {}
-        for name in self.__slots__:
-            value = getattr(self, name)
-            if name == "where":
-                value = _by_key(value)
-            elif isinstance(value, Filters):
-                value = value.to_dict()
-            elif isinstance(value, tuple):
-                value = [list(item) if isinstance(item, tuple) else item for item in value]
-            if value:
-                values[name] = value
-        return values
-
-
-def _by_key(pairs: tuple[tuple[str, str], ...]) -> dict[str, str | list[str]]:
-    """Return one value per key, or a list where a key has several."""
-    grouped: dict[str, list[str]] = {}
-    for key, value in pairs:
-        grouped.setdefault(key, []).append(value)
-    return {key: values if len(values) > 1 else values[0] for key, values in grouped.items()}
-
-
-class Mode(StrEnum):
-    """Select the retrievers of a search."""
-
-    HYBRID = "hybrid"
-    SEMANTIC = "semantic"
-    KEYWORD = "keyword"
-    CODE = "code"
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A query with its options, as the rewriting stages pass it on."""
-
-    text: str
-    """The words to search for, without operators."""
-    raw_text: str = ""
-    """The text as typed, where it contained operators such as filters or phrases."""
-    limit: int = 5
-    depth_factor: int = 1
-    """Multiplies the number of candidates that retrievers fetch."""
-    mode: Mode = Mode.HYBRID
-    languages: tuple[str, ...] = ("en",)
-    """Languages by whose rules the text is analyzed: its own first, then those of the documents."""
-    filters: Filters = field(default_factory=Filters)
-    kind: str = "exploratory"
-    weights: Mapping[str, float] = field(default_factory=dict)
-    """Factors on the weights of retrievers for this query, by retriever."""
-    factors: Mapping[str, float] = field(default_factory=dict)
-    """Factors on the weights of retrievers that the user set, by retriever."""
-    corrected_text: str = ""
-    """The text after spelling correction, where that differs: `connect to Wi-Fi` for `connect to wifi`."""
-    corrected_terms: tuple[str, ...] = ()
-    """The words that spelling correction replaced, as corrected."""
-    prefix: bool = False
-    """The last word may be unfinished: search as you type."""
-    typed_text: str = ""
-    """The text as typed, without operators, where its last word is the beginning of other words or of titles."""
-    last_word: str = ""
-    """The last word of the text, which each of the completions may replace."""
-    completions: tuple[str, ...] = ()
-    """Words of the library that begin with the last word as typed, most likely first."""
-    dates: tuple[tuple[str, str], ...] = ()
-    """First and last days of the dates that the text contains, ISO 8601: it is read as words, and as a condition."""
-    undated_text: str = ""
-    """The text without these dates."""
-    expanded_with: Mapping[str, float] = field(default_factory=dict)
-    """Similar terms of the vocabulary added for vector search, with their cosine similarity."""
-    hypothesis: str = ""
-    """A hypothetical answer that vector search embeds in place of the query text (HyDE)."""
-    min_confidence: float | None = None
-    max_tokens: int | None = None
-    current_collection: str = ""
-    """The collection of the current folder, where there are several."""
-    rerank: bool | None = None
-    """Switch the cross-encoder on or off; None uses the settings."""
-    parents: bool = False
-    """Replace passages by the sections that contain them."""
-    context: int = 0
-    """Neighbouring passages to show on each side."""
-    expand_context: bool = False
-    """Show the whole section."""
-    all: bool = False
-    """Return duplicates as results of their own, in place of `Hit.similar`."""
-
-    def candidate_count(self, per_result: int, minimum: int) -> int:
-        """Return the number of candidates that a retriever with these settings fetches."""
-        return self.depth_factor * max(minimum, per_result * self.limit)
-
-    @property
-    def spellings(self) -> tuple[str, ...]:
-        """Return the text and, where they differ, as corrected and with its last word completed."""
-        head = self.text[: len(self.text) - len(self.last_word)]
-        others = (self.corrected_text, *(head + word for word in self.completions))
-        return tuple(dict.fromkeys((self.text, *filter(None, others))))
-
-    @property
-    def title_candidates(self) -> tuple[str, ...]:
-        """Return the texts that may be a title: the text, its correction and the raw text."""
-        return tuple(dict.fromkeys((*self.spellings, self.raw_text or self.text)))
 
 
 class Why(NamedTuple):
@@ -441,18 +285,6 @@ class Answer:
             "boilerplate": [list(part) for part in chunk.boilerplate],
             "why": [entry.to_dict() for entry in (hit.why if self.explain else ())],
         }
-
-
-def query_dict(query: Query) -> dict[str, Any]:
-    """Return a query for JSON: as typed, and how it was understood."""
-    return {
-        "text": query.raw_text or query.text,
-        "kind": query.kind,
-        "expanded_with": list(
-            dict.fromkeys((*query.corrected_terms, *query.completions, *query.expanded_with))
-        ),
-        "filters": query.filters.to_dict(),
-    }
 
 
 def index_dict(index: Counts) -> dict[str, int]:

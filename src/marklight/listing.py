@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from marklight.answer import Query, index_dict, iso_seconds, query_dict
+from marklight.answer import index_dict, iso_seconds
 from marklight.model import Counts, DocumentId
+from marklight.query import Query, query_dict
 
 
 class Sort(StrEnum):

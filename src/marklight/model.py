@@ -1,9 +1,9 @@
-"""Data model: frozen types of documents, passages, links and index changes that all packages share, and content digests."""
+"""Data model: frozen types of documents, passages and links that all packages share, and content digests."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
@@ -263,100 +263,6 @@ def without_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
     ends = [0, *(end for _, end in spans)]
     starts = [*(start for start, _ in spans), len(text)]
     return "".join(text[end:start] for end, start in zip(ends, starts, strict=True))
-
-
-class NodeKind(StrEnum):
-    """Kind of a node in the tree of a document."""
-
-    DOCUMENT = "document"
-    SECTION = "section"
-    PARAGRAPH = "paragraph"
-    LIST_ITEM = "list item"
-    CODE = "code"
-    TABLE = "table"
-
-
-class Node(NamedTuple):
-    """A node in the tree of a document: the document, a section, or a block of text."""
-
-    path: str
-    """Positions among siblings from the root on, such as `0.1.2`; a change in one section leaves those of others as they are."""
-    parent: str
-    """Path of the parent; empty for the document."""
-    position: int
-    """Position in the document, from 0; a parent comes before its children."""
-    kind: NodeKind
-    headings: tuple[str, ...]
-    lines: tuple[int, int]
-    metadata: Mapping[str, Any]
-    """JSON values: `level` and `anchor` of a section, `language` of code, `columns` of a table, `ordered` of a list item."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A document with its passages and sections, which replaces the indexed one in a commit."""
-
-    document: Document
-    chunks: tuple[Chunk, ...]
-    sections: tuple[Section, ...] = ()
-    build_nodes: Callable[[Document], tuple[Node, ...]] | None = field(
-        default=None, compare=False, repr=False
-    )
-    """Builds the tree of nodes; called by engines that store it."""
-    block_digests: Mapping[int, bool] = field(default_factory=dict)
-    """Digests of its blocks of text, 64 bits with sign; true for those that counted as boilerplate."""
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """Return the tree of the document in document order, parents first; it is built anew in every call."""
-        return self.build_nodes(self.document) if self.build_nodes else ()
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A file that could not be indexed, with the reason; it is tried again when it changes."""
-
-    document: DocumentId
-    reason: str
-    file: FileState | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Vectors:
-    """Vectors of one model; row i belongs to digest i."""
-
-    model: str
-    digests: tuple[str, ...]
-    matrix: Matrix
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """The changes of one atomic commit."""
-
-    entries: tuple[Entry, ...] = ()
-    removed: tuple[DocumentId, ...] = ()
-    touched: tuple[tuple[DocumentId, FileState], ...] = ()
-    """Documents whose file time changed but not their text."""
-    failures: tuple[Failure, ...] = ()
-    vectors: Vectors | None = None
-    concepts: Vectors | None = None
-    """Vectors of vocabulary terms; the terms take the place of digests."""
-    communities: Mapping[DocumentId, int] | None = None
-    """Community of each document in the link graph; replaces all earlier ones."""
-    manifest: Mapping[str, str] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(
-            self.entries
-            or self.removed
-            or self.touched
-            or self.failures
-            or self.vectors
-            or self.concepts
-            or self.communities is not None
-            or self.manifest
-        )
 
 
 @dataclass(frozen=True, slots=True)

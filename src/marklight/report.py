@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from marklight.answer import Answer, Hit, Hits, Level, iso_time
-from marklight.model import Counts, DocumentId, Failure, FileState, Heading, ResolvedLink
+from marklight.batch import Failure
+from marklight.model import Counts, DocumentId, FileState, Heading, ResolvedLink
 
 SHORT_HASH = 7
 """Characters of an abbreviated hash."""

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from marklight.answer import Filters
+from marklight.batch import Batch, Entry, Vectors
 from marklight.model import (
-    Batch,
     Chunk,
     Document,
     DocumentId,
-    Entry,
     FileState,
     Kind,
     Link,
@@ -21,9 +19,9 @@ from marklight.model import (
     Name,
     NameStrength,
     Section,
-    Vectors,
 )
 from marklight.ports import FIELD_BOOSTS, Engine, Snapshot
+from marklight.query import Filters
 from marklight.text import analyze, digest
 from marklight.text.markdown import embedding_text
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from marklight.answer import Filters
-from marklight.model import Batch, Entry
+from marklight.batch import Batch, Entry
 from marklight.ports import BOILERPLATE, FIELD_BOOSTS, Engine
 from marklight.ports.blocks import SharedBlock, StoredBlock
+from marklight.query import Filters
 from tests.contracts.builders import commit, entry, id_of, put, vectors
 
 LARGE = 2**63 - 1

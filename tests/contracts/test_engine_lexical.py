@@ -6,9 +6,9 @@ from math import log
 
 import pytest
 
-from marklight.answer import Filters
-from marklight.model import Batch
+from marklight.batch import Batch
 from marklight.ports import FIELD_BOOSTS, Engine
+from marklight.query import Filters
 from marklight.text import analyze, code_terms, query_terms
 from tests.contracts.builders import commit, entry, find, id_of, put
 

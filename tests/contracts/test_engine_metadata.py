@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from marklight.answer import Filters
+from marklight.batch import Batch, Entry
 from marklight.errors import UsageError
-from marklight.model import Batch, DocumentId, Entry, FileState
+from marklight.model import DocumentId, FileState
 from marklight.ports import FIELD_BOOSTS, DocumentMatch, Engine
+from marklight.query import Filters
 from marklight.text import analyze, query_terms
 from tests.contracts.builders import commit, embedding, entry, find, id_of, put, vector
 

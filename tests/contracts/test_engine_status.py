@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from marklight.model import Batch, Failure, FileState
+from marklight.batch import Batch, Failure
+from marklight.model import FileState
 from marklight.ports import Engine
 from tests.contracts.builders import commit, entry, id_of, put
 

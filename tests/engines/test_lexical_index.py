@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.answer import Filters
+from marklight.batch import Batch
 from marklight.engines.embedded import lexical_index, lexical_repair
-from marklight.model import Batch
 from marklight.ports import Engine, ScoredChunk, Snapshot
+from marklight.query import Filters
 from tests.contracts.builders import entry, id_of
 from tests.faults.committing import in_memory
 

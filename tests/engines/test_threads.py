@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.answer import Filters
+from marklight.batch import Batch
 from marklight.engines.embedded import lexical_repair
 from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.engines.embedded.vector_files import VectorFile
 from marklight.errors import StoreError
-from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Engine, ScoredChunk, Snapshot
+from marklight.query import Filters
 from tests.contracts.builders import embedding, entry, vector
 
 PAGES = [entry(f"part{at % 5}/{at}.md", f"word{at} apple", f"pear word{at}") for at in range(40)]

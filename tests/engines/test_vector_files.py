@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.answer import Filters
-from marklight.model import Batch
+from marklight.batch import Batch
 from marklight.ports import Engine
+from marklight.query import Filters
 from tests.contracts.builders import embedding, entry, vector
 
 ONE, TWO = entry("a.md", "one"), entry("b.md", "two")

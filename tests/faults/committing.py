@@ -21,11 +21,11 @@ import numpy as np
 import tantivy
 
 from marklight import engines, ownership
-from marklight.answer import Filters
+from marklight.batch import Batch
 from marklight.engines.memory import MemoryEngine
 from marklight.engines.memory.engine import MemorySnapshot
-from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Snapshot
+from marklight.query import Filters
 from marklight.text import analyze
 from tests.contracts.builders import entry, id_of, link, vector, vectors
 from tests.scratch import scratch_parent

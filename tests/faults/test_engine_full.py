@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.answer import Filters
+from marklight.batch import Batch
 from marklight.engines.memory import MemoryEngine
 from marklight.errors import StoreError
-from marklight.model import Batch
 from marklight.ports import Engine, Snapshot
+from marklight.query import Filters
 from tests.contracts.builders import entry, vectors
 from tests.faults.committing import answers, batches
 

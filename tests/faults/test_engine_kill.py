@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
+from marklight.batch import Batch
 from marklight.engines.embedded import lexical_index, lexical_writer, session, vector_files
 from marklight.engines.memory import MemoryEngine
-from marklight.model import Batch
 from tests.contracts.builders import entry
 from tests.faults.committing import answers, batches, in_child, in_memory, resume
 

@@ -16,11 +16,11 @@ from threading import Thread
 import pytest
 
 from marklight import engines
-from marklight.answer import Filters
+from marklight.batch import Batch
 from marklight.engines.embedded import lexical_index
 from marklight.errors import Busy, StoreError
-from marklight.model import Batch
 from marklight.ports import Engine
+from marklight.query import Filters
 from tests.contracts.builders import entry
 from tests.faults.committing import (
     answers,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from marklight.batch import Entry
 from marklight.ingest.document import parse_document
 from marklight.ingest.parse import Parsed
 from marklight.ingest.read import Source
 from marklight.ingest.recipe import Chunker
-from marklight.model import Chunk, Document, DocumentId, Entry, FileState
+from marklight.model import Chunk, Document, DocumentId, FileState
 
 LIMIT = 20_000_000
 """Size limit of a file, in bytes."""

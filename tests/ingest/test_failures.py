@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from marklight import Library
+from marklight.batch import Entry
 from marklight.ingest import batch, document
 from marklight.ingest import read as reading
 from marklight.ingest.parse import Parsed
 from marklight.ingest.read import Source
 from marklight.ingest.recipe import Chunker
-from marklight.model import DocumentId, Entry
+from marklight.model import DocumentId
 from tests.making import library, write
 
 

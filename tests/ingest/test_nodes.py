@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marklight.batch import Node, NodeKind
 from marklight.ingest import frontmatter
 from marklight.ingest.document import parse_document
 from marklight.ingest.nodes import document_nodes
 from marklight.ingest.read import Source
 from marklight.ingest.recipe import Chunker
-from marklight.model import DocumentId, FileState, Node, NodeKind
+from marklight.model import DocumentId, FileState
 
 ROOT = Path(__file__).parents[2]
 REAL = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "skills").rglob("*.md")])

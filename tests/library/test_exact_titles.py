@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import marklight
-from marklight.answer import Query
 from marklight.ports import Tools
+from marklight.query import Query
 from marklight.search.refine.exact_title import ExactTitle
 from tests.library.conftest import paths
 from tests.making import library, write

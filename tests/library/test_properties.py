@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import marklight
-from marklight.answer import Filters, Mode, Query
 from marklight.errors import UsageError
 from marklight.ports import Tools
+from marklight.query import Filters, Mode, Query
 from tests.library.conftest import paths
 from tests.making import library, write
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight import engines
-from marklight.answer import Hit, Hits, Query, best_first
+from marklight.answer import Hit, Hits, best_first
+from marklight.batch import Batch
 from marklight.errors import SettingsError
-from marklight.model import Batch, DocumentId
+from marklight.model import DocumentId
 from marklight.ports import Engine, Tools
-from marklight.search.refine.community import Community
-from marklight.search.refine.current_collection import CurrentCollection
-from marklight.search.refine.recency import Recency
+from marklight.query import Query
+from marklight.search.refine.boosts import Community, CurrentCollection, Recency
 from marklight.search.score_normalization import boost, boosted_score
 from tests.contracts.builders import entry
 from tests.making import chunk, hits_of, no_snapshot

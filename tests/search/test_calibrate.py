@@ -6,11 +6,10 @@ from math import exp
 
 import pytest
 
-from marklight.answer import Query
 from marklight.errors import SettingsError
 from marklight.ports import Tools
-from marklight.search.fuse.reciprocal import Reciprocal
-from marklight.search.fuse.weighted_sum import WeightedSum
+from marklight.query import Query
+from marklight.search.fuse import Reciprocal, WeightedSum
 from marklight.search.refine.calibrate import Calibrate
 from tests.making import hits_of, no_snapshot
 from tests.search.stage_settings import build_stage

@@ -2,9 +2,9 @@
 
 import pytest
 
-from marklight.answer import Filters, Query
 from marklight.errors import SettingsError
 from marklight.ports import Tools
+from marklight.query import Filters, Query
 from marklight.search.rewrite.classify import Classify
 from tests.making import no_snapshot
 from tests.search.stage_settings import build_stage

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from marklight.answer import Filters, Hit, Hits, Query
+from marklight.answer import Hit, Hits
 from marklight.ports import Tools
+from marklight.query import Filters, Query
 from marklight.search.refine.confidence import Confidence
 from tests.making import chunk, hits_of, no_snapshot
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from marklight.answer import Hit, Hits, Query
+from marklight.answer import Hit, Hits
 from marklight.errors import SettingsError
 from marklight.model import DocumentId
 from marklight.ports import Snapshot, Tools
-from marklight.search.refine.context import Context
-from marklight.search.refine.parents import Parents
+from marklight.query import Query
+from marklight.search.refine.context import Context, Parents
 from tests.making import library, write
 from tests.search.stage_settings import build_stage
 

@@ -10,16 +10,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from marklight import engines
-from marklight.answer import Answer, Hit, Hits, Query, best_first
+from marklight.answer import Answer, Hit, Hits, best_first
+from marklight.batch import Batch, Vectors
 from marklight.errors import SettingsError
-from marklight.model import Batch, DocumentId, Vectors
+from marklight.model import DocumentId
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Refine, Tools
+from marklight.query import Query
 from marklight.search.duplicates import signatures
 from marklight.search.refine.diversity import Diversity
-from marklight.search.refine.exact_duplicates import ExactDuplicates
-from marklight.search.refine.near_duplicates import NearDuplicates
-from marklight.search.refine.semantic_duplicates import SemanticDuplicates
+from marklight.search.refine.duplicates import ExactDuplicates, NearDuplicates, SemanticDuplicates
 from marklight.text import normalize
 from tests.contracts.builders import entry
 from tests.making import chunk, hits_of, no_snapshot

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import marklight
-from marklight.answer import Filters, Hits, Query
+from marklight.answer import Hits
 from marklight.ports import Tools
+from marklight.query import Filters, Query
 from marklight.search.refine.exact_title import with_keyword_matches
 from tests.making import hits_of, library, write
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from marklight import engines
-from marklight.answer import Mode, Query
+from marklight.batch import Batch, Vectors
 from marklight.errors import SettingsError
-from marklight.model import Batch, Vectors
 from marklight.ports import Tools
-from marklight.search.retrieve.semantic import Semantic
+from marklight.query import Mode, Query
+from marklight.search.retrieve import Semantic
 from marklight.search.rewrite.expand import Expand
 from tests.contracts.builders import entry
 from tests.search.stage_settings import build_stage

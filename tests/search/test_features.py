@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import marklight
-from marklight.answer import Filters, Query
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
+from marklight.query import Filters, Query
 from marklight.search.features import (
     QueryFeatures,
     needs_lexical_weights,

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.answer import Hit, Query
+from marklight.answer import Hit
 from marklight.errors import SettingsError
 from marklight.ports import Tools
-from marklight.search.fuse.reciprocal import Reciprocal
-from marklight.search.fuse.score_aware import ScoreAware
-from marklight.search.fuse.weighted_sum import WeightedSum
+from marklight.query import Query
+from marklight.search.fuse import Reciprocal, ScoreAware, WeightedSum
 from tests.making import chunk, hits_of, library, no_snapshot, write
 from tests.search.stage_settings import build_stage
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import marklight
 from marklight import models
-from marklight.answer import Mode, Query
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
+from marklight.query import Mode, Query
 from marklight.search.calibration import (
     ANY_MODEL,
     FusionWeights,
@@ -24,7 +24,7 @@ from marklight.search.calibration import (
     weights_for,
 )
 from marklight.search.features import POOL_SIZE, QueryFeatures
-from marklight.search.fuse.learned import Learned
+from marklight.search.fuse import Learned
 from marklight.search.probability import NON_LATIN, with_probabilities
 from tests.making import library, write
 from tests.search.building import listed

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight import engines
-from marklight.answer import Filters, Query
+from marklight.batch import Batch
 from marklight.errors import UsageError
-from marklight.model import Batch
 from marklight.ports import Snapshot, Tools
+from marklight.query import Filters, Query
 from marklight.search.rewrite.operators import Operators
 from marklight.text import query_terms
 from tests.contracts.builders import entry

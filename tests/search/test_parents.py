@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import marklight
-from marklight.answer import Query
 from marklight.ports import Tools
-from marklight.search.refine.parents import Parents
+from marklight.query import Query
+from marklight.search.refine.context import Parents
 from marklight.surfaces.cli.app import run
 from tests.making import hits_of, library, write
 

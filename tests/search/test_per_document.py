@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.answer import Hit, Hits, Query
+from marklight.answer import Hit, Hits
 from marklight.ports import Tools
+from marklight.query import Query
 from marklight.search.refine.per_document import PerDocument
 from tests.making import chunk, no_snapshot
 

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.answer import Hit, Hits, Query, best_first
+from marklight.answer import Hit, Hits, best_first
 from marklight.errors import SettingsError
 from marklight.models import load_reranker
 from marklight.ports import Tools
+from marklight.query import Query
 from marklight.search.refine.rerank import Rerank
 from tests.making import chunk, hits_of, no_snapshot
 from tests.models import pairs

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight import engines
-from marklight.answer import Mode, Query
+from marklight.batch import Batch
 from marklight.errors import SettingsError
-from marklight.model import Batch
 from marklight.ports import Tools
+from marklight.query import Mode, Query
 from marklight.search.features import passage_features
 from marklight.search.rewrite.spelling import Spelling, one_edit
 from tests.contracts.builders import entry

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 import marklight
-from marklight.answer import Answer, Hit, Query, Step, Why
+from marklight.answer import Answer, Hit, Step, Why
 from marklight.library.configuration import STAGES, stage_name
+from marklight.query import Query
 from marklight.search.features import PassageFeatures, QueryFeatures
 from marklight.surfaces.cli.app import run
 from marklight.surfaces.explain import LEGEND, WIDTH, explanation

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.answer import Answer, Hit, Query
+from marklight.answer import Answer, Hit
 from marklight.errors import SettingsError
 from marklight.library.configuration import Terminal
 from marklight.model import DocumentId, Heading
+from marklight.query import Query
 from marklight.report import Extract, Outline
 from marklight.surfaces import render
 from marklight.surfaces.render import PLAIN, Style, hyperlink, style_for

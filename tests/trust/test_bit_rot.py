@@ -14,9 +14,9 @@ import pytest
 
 import marklight
 from marklight import ownership
-from marklight.answer import Filters
 from marklight.errors import StoreError
 from marklight.ports import FIELD_BOOSTS
+from marklight.query import Filters
 from tests.faults.committing import copied
 from tests.making import library, write
 

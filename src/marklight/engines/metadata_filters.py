@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from marklight.answer import Filters
 from marklight.errors import UsageError
 from marklight.model import Document, FileState, bounded_key, digest, normalize_key
+from marklight.query import Filters
 from marklight.text import fold
 
 MetadataPair = tuple[str, str]

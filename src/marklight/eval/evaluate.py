@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from marklight.answer import Mode
 from marklight.errors import UsageError
 from marklight.eval.collection import (
     Collection,
@@ -21,6 +20,7 @@ from marklight.eval.report import Evaluation
 from marklight.eval.run import Comparison, Run, compare, run_queries
 from marklight.library.configuration import stage_name
 from marklight.ports import Progress, no_progress
+from marklight.query import Mode
 from marklight.search import pipeline
 from marklight.search.pipeline import Pipeline
 from marklight.settings import Settings

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from marklight.answer import Answer, Hit, Hits, Query
+from marklight.answer import Answer, Hit, Hits
 from marklight.errors import UsageError
 from marklight.eval import metrics
 from marklight.eval.collection import Collection, Place
 from marklight.eval.dataset import Dataset, JudgedQuery
 from marklight.ports import Progress, no_progress
+from marklight.query import Query
 from marklight.search.context import within_budget
 
 DEPTH = 100

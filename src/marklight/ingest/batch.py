@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from marklight.batch import Batch, Entry, Failure
 from marklight.errors import Refused
 from marklight.ingest.discover import ScannedFile
 from marklight.ingest.document import parse_document
@@ -19,7 +20,7 @@ from marklight.ingest.read import (
     stored_state,
     wait_for_tick,
 )
-from marklight.model import Batch, Document, DocumentId, Entry, Failure, FileState
+from marklight.model import Document, DocumentId, FileState
 from marklight.ports import IndexedFile, Progress
 from marklight.report import Report
 from marklight.text import digest

@@ -9,11 +9,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
+from marklight.batch import Entry, Node
 from marklight.ingest.boilerplate import PassageTexts, block_digests
 from marklight.ingest.parse import Parsed, Title
 from marklight.ingest.recipe import Chunker
 from marklight.ingest.split import Span, split, trimmed
-from marklight.model import Chunk, Document, Entry, Kind, Node, Section, without_spans
+from marklight.model import Chunk, Document, Kind, Section, without_spans
 from marklight.text import digest
 from marklight.text.markdown import chunk_embedding_text, embedding_text
 

@@ -17,6 +17,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from marklight.batch import Failure
 from marklight.errors import UsageError
 from marklight.ingest.path_filter import (
     IGNORE_FILES,
@@ -29,7 +30,7 @@ from marklight.ingest.path_filter import (
     rules_in,
 )
 from marklight.ingest.recipe import PARSERS, with_defaults
-from marklight.model import DocumentId, Failure, FileState
+from marklight.model import DocumentId, FileState
 from marklight.place import INDEX_FOLDER, is_nested
 from marklight.ports import PathRange
 

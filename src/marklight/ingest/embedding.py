@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
-from marklight.model import Batch, Counts, DocumentId, Entry, Vectors
+from marklight.batch import Batch, Entry, Vectors
+from marklight.model import Counts, DocumentId
 from marklight.ports import (
     FIELD_BOOSTS,
     VOCABULARY_SIZE,
@@ -23,7 +24,7 @@ from marklight.ports import (
 from marklight.text import query_terms
 
 if TYPE_CHECKING:
-    from marklight.answer import Query
+    from marklight.query import Query
 
 WINDOW = 256
 """Passages embedded for one commit: some six seconds of work on two cores."""

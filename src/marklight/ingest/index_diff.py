@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from marklight.batch import Failure
 from marklight.errors import Refused
 from marklight.ingest.discover import DENIED, Scan, ScannedFile
-from marklight.model import DocumentId, Failure, FileState
+from marklight.model import DocumentId, FileState
 from marklight.ports import Engine, IndexedFile, PathRange
 
 FAILURES_RECIPE = "failures_recipe"

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import unquote
 
+from marklight.batch import Batch
 from marklight.ingest.embedding import COMMIT_SECONDS
 from marklight.ingest.parse import Mention, Style, Title
-from marklight.model import Batch, DocumentId, Link, LinkType, Name, NameStrength
+from marklight.model import DocumentId, Link, LinkType, Name, NameStrength
 from marklight.ports import Engine, Snapshot
 from marklight.text import bounded_key
 

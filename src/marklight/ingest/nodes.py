@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from marklight.batch import Node, NodeKind
 from marklight.ingest import frontmatter
-from marklight.model import Document, Heading, Node, NodeKind
+from marklight.model import Document, Heading
 
 _LEAVES = {
     "paragraph_open": NodeKind.PARAGRAPH,

@@ -13,12 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from marklight.batch import Batch, Entry
 from marklight.errors import Refused
 from marklight.ingest.discover import Discover, FollowedLinks
 from marklight.ingest.embedding import Indexing
 from marklight.ingest.index_diff import FAILURES_RECIPE, IndexDiff, compare
 from marklight.ingest.recipe import Chunker, parser_for, recipe
-from marklight.model import Batch, DocumentId, Entry
+from marklight.model import DocumentId
 from marklight.ports import PathRange, Progress, no_progress
 from marklight.report import Report
 

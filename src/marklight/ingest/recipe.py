@@ -16,8 +16,8 @@ from marklight.settings import Within
 from marklight.text import digest, title_key
 
 if TYPE_CHECKING:
+    from marklight.batch import Entry
     from marklight.ingest.parse import Parsed, Title
-    from marklight.model import Entry
 
 PARSERS: Mapping[str, str] = {
     "*.md": "markdown",

@@ -267,7 +267,7 @@ class History:
 
 
 def stage_name(stage: type) -> str:
-    """Return the name of a stage in settings, in `--explain` and of its file: `exact_duplicates` for `ExactDuplicates`."""
+    """Return the name of a stage in settings and in `--explain`: `exact_duplicates` for `ExactDuplicates`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", stage.__name__).lower()
 
 

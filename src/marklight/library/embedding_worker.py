@@ -16,9 +16,10 @@ from itertools import compress
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+from marklight.batch import Batch, Vectors
 from marklight.engines import QueueSettings
 from marklight.errors import ModelError, ModelServerError, StoreError, UsageError
-from marklight.model import Batch, Chunk, DocumentId, Vectors
+from marklight.model import Chunk, DocumentId
 from marklight.ports import Embedder
 from marklight.ports.jobs import EmbeddingQueue, Job, QueueOwner
 

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from marklight import engines, ownership
-from marklight.answer import Filters, Query
+from marklight.batch import Failure
 from marklight.engines import EngineAddress, ServerSettings
 from marklight.errors import (
     Busy,
@@ -32,9 +32,10 @@ from marklight.library.configuration import History, Index
 from marklight.library.refresh import SHORT_WAIT_SECONDS
 from marklight.library.search import PreparedSearch, prepare, run
 from marklight.library.validation import CommitRequest
-from marklight.model import Document, DocumentId, Failure
+from marklight.model import Document, DocumentId
 from marklight.ownership import Provenance
 from marklight.ports import Embedder, Engine, Progress, Rewrite, Snapshot, Tools
+from marklight.query import Filters, Query
 from marklight.report import SHORT_HASH, Commit, Commits, Report
 from marklight.search.context import within_budget
 from marklight.search.pipeline import Pipeline

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from marklight.answer import Mode, Query
 from marklight.errors import UsageError
 from marklight.library.collections import unlisted_notice
 from marklight.library.concurrency import repeat_if_lost
@@ -26,6 +25,7 @@ from marklight.listing import Listing, Sort
 from marklight.model import DocumentId
 from marklight.place import complete_commands
 from marklight.ports import Progress
+from marklight.query import Mode, Query
 from marklight.search.listing import list_documents as list_matching
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from marklight import models
-from marklight.answer import Mode, Query
 from marklight.errors import ModelError, UsageError
 from marklight.library.configuration import Model, Reranking
 from marklight.models.query_cache import CachingEmbedder
 from marklight.once import once
 from marklight.ports import Embedder, Reranker, Snapshot, Unloadable
+from marklight.query import Mode, Query
 from marklight.search.refine.rerank import Rerank
 from marklight.settings import Settings
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from marklight.answer import Answer, Mode, Query
+from marklight.answer import Answer
 from marklight.errors import HistoryError, ModelServerError, NotFound
 from marklight.library.collections import unlisted_notice
 from marklight.library.concurrency import PARALLEL_PASSAGES, repeat_if_lost
@@ -28,6 +28,7 @@ from marklight.library.validation import SearchRequest
 from marklight.model import DocumentId
 from marklight.place import complete_commands
 from marklight.ports import Embedder, Progress, Reranker, Snapshot, Tools
+from marklight.query import Mode, Query
 from marklight.search.context import OpenDocuments, levels, within_budget
 from marklight.search.pipeline import GONE, Pipeline
 from marklight.text.languages import query_languages

@@ -9,9 +9,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
-from marklight.answer import Filters, Mode, Query
 from marklight.errors import UsageError
 from marklight.library.collections import collection_of, scope_of
+from marklight.query import Filters, Mode, Query
 
 Texts = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None
 """One text or several."""

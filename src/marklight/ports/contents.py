@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from marklight.model import Entry, Vectors
+from marklight.batch import Entry, Vectors
 
 
 class ContentReader(Protocol):

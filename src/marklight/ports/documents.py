@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from marklight.answer import Filters, Level
+from marklight.answer import Level
 from marklight.model import Chunk, Document, DocumentId, FileState, Heading, Section
+from marklight.query import Filters
 
 
 class IndexedFile(NamedTuple):

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from marklight.model import Batch, Counts, DocumentId, Failure
+from marklight.batch import Batch, Failure
+from marklight.model import Counts, DocumentId
 from marklight.ports.documents import DocumentReader
 from marklight.ports.lexical import LexicalReader
 from marklight.ports.links import LinkReader

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from marklight.answer import Filters
 from marklight.ports.documents import ScoredChunk
+from marklight.query import Filters
 
 FIELD_BOOSTS: Mapping[str, float] = {
     "title": 3.0,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from marklight.answer import Filters
 from marklight.model import DocumentId
+from marklight.query import Filters
 
 
 class DocumentMatch(NamedTuple):

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from marklight.answer import Hit, Hits, Query, Why
+from marklight.answer import Hit, Hits, Why
 from marklight.model import DocumentId
 from marklight.ports.documents import ScoredChunk
 from marklight.ports.engine import Snapshot
 from marklight.ports.models import Embedder, Reranker
+from marklight.query import Query
 
 
 @dataclass(frozen=True, slots=True)

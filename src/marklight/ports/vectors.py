@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from marklight.answer import Filters
 from marklight.model import Chunk, DocumentId
 from marklight.ports.documents import ScoredChunk
+from marklight.query import Filters
 
 if TYPE_CHECKING:
     from marklight.model import Vector

@@ -9,8 +9,9 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from marklight.answer import Hit, Hits, Query
+from marklight.answer import Hit, Hits
 from marklight.model import Chunk
+from marklight.query import Query
 from marklight.text import fold, query_terms, surface_prefixes, title_key
 
 if TYPE_CHECKING:

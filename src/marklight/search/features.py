@@ -9,9 +9,10 @@ from math import log
 from statistics import fmean
 from typing import NamedTuple
 
-from marklight.answer import Hits, Query
+from marklight.answer import Hits
 from marklight.model import Chunk
 from marklight.ports import FULL_COVERAGE, TermCoverage, Tools
+from marklight.query import Query
 from marklight.text import (
     ENGLISH,
     contains_sequence,

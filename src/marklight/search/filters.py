@@ -7,8 +7,9 @@ from dataclasses import fields, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from marklight.answer import Filters, Hit, Hits, Query, Why
+from marklight.answer import Hit, Hits, Why
 from marklight.ports import Snapshot, Tools
+from marklight.query import Filters, Query
 from marklight.text import matches_phrases
 
 MAX_LISTED = 100_000

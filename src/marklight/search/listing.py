@@ -11,10 +11,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from marklight.answer import Hit, Hits, Mode, Query
+from marklight.answer import Hit, Hits
 from marklight.listing import ListedDocument, Listing, Sort
 from marklight.model import DocumentId
 from marklight.ports import BOILERPLATE, DocumentMatch, Tools
+from marklight.query import Mode, Query
 from marklight.search.features import filters_cover_query
 from marklight.search.filters import describe_filters, empty_filters
 from marklight.search.pipeline import Pipeline

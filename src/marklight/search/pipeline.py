@@ -8,33 +8,24 @@ from functools import partial
 from time import perf_counter
 from typing import TypeVar
 
-from marklight.answer import Answer, Hit, Hits, Mode, Query, Step, best_first
+from marklight.answer import Answer, Hit, Hits, Step, best_first
 from marklight.ports import Fuse, Refine, Retrieve, Rewrite, Tools
-from marklight.search.fuse.learned import Learned
-from marklight.search.fuse.reciprocal import Reciprocal
-from marklight.search.fuse.score_aware import ScoreAware
-from marklight.search.fuse.weighted_sum import WeightedSum
+from marklight.query import Mode, Query
+from marklight.search.fuse import Learned, Reciprocal, ScoreAware, WeightedSum
 from marklight.search.probability import with_probabilities
+from marklight.search.refine.boosts import Community, CurrentCollection, Recency
 from marklight.search.refine.calibrate import Calibrate
-from marklight.search.refine.community import Community
 from marklight.search.refine.confidence import Confidence, answer_probability
-from marklight.search.refine.context import Context
-from marklight.search.refine.current_collection import CurrentCollection
+from marklight.search.refine.context import Context, Parents
 from marklight.search.refine.diversity import Diversity
-from marklight.search.refine.exact_duplicates import ExactDuplicates
+from marklight.search.refine.duplicates import ExactDuplicates, NearDuplicates, SemanticDuplicates
 from marklight.search.refine.exact_name import ExactName
 from marklight.search.refine.exact_title import ExactTitle
 from marklight.search.refine.existing_files import ExistingFiles
 from marklight.search.refine.linked import Linked
-from marklight.search.refine.near_duplicates import NearDuplicates
-from marklight.search.refine.parents import Parents
 from marklight.search.refine.per_document import PerDocument
-from marklight.search.refine.recency import Recency
 from marklight.search.refine.rerank import Rerank
-from marklight.search.refine.semantic_duplicates import SemanticDuplicates
-from marklight.search.retrieve.code import Code
-from marklight.search.retrieve.keyword import Keyword
-from marklight.search.retrieve.semantic import Semantic
+from marklight.search.retrieve import Code, Keyword, Semantic
 from marklight.search.rewrite.classify import Classify
 from marklight.search.rewrite.expand import Expand
 from marklight.search.rewrite.operators import Operators

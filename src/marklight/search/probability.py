@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from marklight.answer import Hit, Hits, Query, Why, best_first
+from marklight.answer import Hit, Hits, Why, best_first
 from marklight.model import DocumentId
 from marklight.ports import Tools
+from marklight.query import Query
 from marklight.search.calibration import (
     ANY_MODEL,
     FusionWeights,

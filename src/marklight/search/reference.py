@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from marklight.answer import Filters
 from marklight.errors import NotFound, UsageError
 from marklight.model import Chunk, Document, DocumentId, Heading
 from marklight.ports import Snapshot
+from marklight.query import Filters
 from marklight.report import Extract
 from marklight.search import context
 from marklight.text import bounded_key

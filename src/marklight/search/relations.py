@@ -9,9 +9,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
-from marklight.answer import Filters
 from marklight.model import Document, DocumentId, LinkType, ResolvedLink
 from marklight.ports import Snapshot
+from marklight.query import Filters
 from marklight.report import Graph, Links, Node, Related, RelatedDocument
 
 MAX_BACKLINKS = 10_000

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import prod
 
-from marklight.answer import Hit, Hits, Query, Why, best_first
+from marklight.answer import Hit, Hits, Why, best_first
 from marklight.errors import SettingsError
 from marklight.model import DocumentId
 from marklight.ports import Tools
+from marklight.query import Query
 
 RETRIEVERS = ("keyword", "semantic", "graph", "code")
 """Retrievers that have a weight in the fusions by scores."""

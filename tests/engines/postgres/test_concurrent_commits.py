@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from marklight import engines
+from marklight.batch import Batch
 from marklight.engines.memory import MemoryEngine
-from marklight.model import Batch, DocumentId, FileState
+from marklight.model import DocumentId, FileState
 from tests.contracts.builders import commit, entry, link, names_of, vectors
 from tests.contracts.test_engine_agreement import same_tables
 from tests.servers.postgres import new_library

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+from marklight.batch import Batch, Vectors
 from marklight.engines import QueueSettings, parse_address
 from marklight.engines.postgres import schema
 from marklight.engines.postgres.connections import Connections, ServerAddress
@@ -19,7 +20,6 @@ from marklight.engines.postgres.indexes import Change, IndexedEntry
 from marklight.engines.postgres.jobs import NO_ANSWER, JobQueue
 from marklight.engines.postgres.session import PostgresSession
 from marklight.engines.postgres.vector_table import add_vectors
-from marklight.model import Batch, Vectors
 from marklight.ports.jobs import Job
 from tests.contracts.builders import entry
 from tests.servers.postgres import new_library

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marklight import engines
-from marklight.answer import Filters
+from marklight.batch import Batch, Entry
 from marklight.engines.postgres.lexical import index, merge
 from marklight.engines.postgres.lexical.cache import LexicalCache
 from marklight.errors import StoreError
-from marklight.model import Batch, Entry
 from marklight.ports import FIELD_BOOSTS, Snapshot
+from marklight.query import Filters
 from tests.contracts.builders import commit, entry, id_of, put
 from tests.servers.postgres import PostgresServer, new_library, new_server
 

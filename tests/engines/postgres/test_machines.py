@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 from marklight import engines
-from marklight.answer import Filters
+from marklight.batch import Batch, Entry, Failure, Node, NodeKind
 from marklight.engines import ServerSettings, parse_address
 from marklight.engines.postgres.engine import PostgresEngine
-from marklight.model import Batch, Document, DocumentId, Entry, Failure, FileState, Node, NodeKind
+from marklight.model import Document, DocumentId, FileState
 from marklight.ports import Engine
+from marklight.query import Filters
 from tests.contracts.builders import commit, entry, id_of, put
 from tests.servers.postgres import PostgresServer, new_library
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marklight.answer import Filters
+from marklight.batch import Entry
 from marklight.engines import memory
 from marklight.engines.lexical import CODE, WHOLE, document_terms, passage_terms
 from marklight.engines.memory.search import stored_length
@@ -33,8 +33,8 @@ from marklight.engines.postgres.lexical.segments import (
     merge,
     term_key,
 )
-from marklight.model import Entry
 from marklight.ports import FIELD_BOOSTS
+from marklight.query import Filters
 from tests.contracts.builders import entry, put
 
 WORDS = "apple pear plum getUserById zebra 日本語 run c++".split()

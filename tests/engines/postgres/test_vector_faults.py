@@ -10,10 +10,10 @@ from contextlib import suppress
 import psycopg
 
 from marklight import engines
-from marklight.answer import Filters
+from marklight.batch import Batch
 from marklight.engines import PostgresSettings, ServerSettings
-from marklight.model import Batch
 from marklight.ports import Engine
+from marklight.query import Filters
 from tests.contracts.builders import entry, id_of, vectors
 from tests.engines.postgres.vector_library import VectorLibrary, brute_force, near_topics
 from tests.servers.postgres import new_library, new_server

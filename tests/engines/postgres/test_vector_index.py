@@ -10,13 +10,13 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from marklight.answer import Filters
+from marklight.batch import Batch
 from marklight.engines import PostgresSettings
 from marklight.engines.postgres.indexes import Change, IndexedEntry
 from marklight.engines.postgres.schema import lock_key
 from marklight.engines.postgres.session import PostgresSession
 from marklight.engines.postgres.vector_index import PostgresVectors
-from marklight.model import Batch
+from marklight.query import Filters
 from tests.contracts.builders import entry
 from tests.engines.postgres.vector_library import VectorLibrary, brute_force, near_topics
 from tests.servers.postgres import new_library, replicated, shared_server

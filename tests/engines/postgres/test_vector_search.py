@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marklight import engines
-from marklight.answer import Filters
 from marklight.engines import PostgresSettings, ServerSettings
 from marklight.engines.relational.filters import RowFilter
 from marklight.errors import StoreError
 from marklight.ports import Engine
+from marklight.query import Filters
 from tests.contracts import test_engine_vectors
 from tests.engines.postgres.vector_library import (
     VectorLibrary,

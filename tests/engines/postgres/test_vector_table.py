@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from psycopg import sql
 
+from marklight.batch import Vectors
 from marklight.engines.postgres import vector_table
 from marklight.engines.postgres.connections import Connections, ServerAddress
 from marklight.engines.postgres.session import PostgresSession
@@ -25,7 +26,6 @@ from marklight.engines.postgres.vector_table import (
     unpack,
 )
 from marklight.errors import StoreError
-from marklight.model import Vectors
 from tests.servers.postgres import shared_server
 
 LIBRARY = "test_vector_table"

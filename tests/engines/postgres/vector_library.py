@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marklight.answer import Filters
+from marklight.batch import Batch, Vectors
 from marklight.engines import PostgresSettings, parse_address
 from marklight.engines.postgres import schema
 from marklight.engines.postgres.connections import Connections, ServerAddress
@@ -19,8 +19,8 @@ from marklight.engines.postgres.vector_index import PostgresVectors
 from marklight.engines.postgres.vector_search import PostgresVectorReader
 from marklight.engines.postgres.vector_table import add_vectors
 from marklight.engines.relational.filters import RowFilter
-from marklight.model import Batch, Vectors
 from marklight.ports import ScoredChunk
+from marklight.query import Filters
 
 Floats = NDArray[np.float32]
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.answer import Filters
+from marklight.batch import Batch
 from marklight.engines import QdrantSettings, ServerSettings
 from marklight.errors import StoreError
-from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Engine
+from marklight.query import Filters
 from tests.contracts.builders import entry
 from tests.servers.postgres import new_library
 from tests.servers.qdrant import Unavailable, running_nodes

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from marklight import engines
-from marklight.answer import Filters
+from marklight.batch import Batch
 from marklight.engines import QdrantSettings, ServerSettings
-from marklight.model import Batch
 from marklight.ports import Snapshot
+from marklight.query import Filters
 from tests.contracts.builders import vectors
 from tests.contracts.test_engine_agreement import filters, phrase_filters, same_results, steps
 from tests.servers.qdrant import new_fleet_library

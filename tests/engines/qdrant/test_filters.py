@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from marklight.answer import Filters
 from marklight.engines.metadata_filters import metadata_pairs
 from marklight.engines.qdrant.filters import exact_dates, is_native, native_filter
 from marklight.engines.qdrant.points import (
@@ -15,6 +14,7 @@ from marklight.engines.qdrant.points import (
     pair_label,
 )
 from marklight.model import DocumentId
+from marklight.query import Filters
 from tests.contracts.builders import entry
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from marklight import engines
-from marklight.answer import Filters
+from marklight.batch import Batch
 from marklight.engines import QdrantSettings, ServerSettings
 from marklight.engines.memory import MemoryEngine
 from marklight.engines.postgres.engine import PostgresEngine
@@ -26,8 +26,9 @@ from marklight.engines.qdrant.cluster import Cluster
 from marklight.engines.qdrant.filters import living_filter
 from marklight.engines.qdrant.outbox import read_state
 from marklight.engines.qdrant.server_errors import MissingCollection, Unreachable
-from marklight.model import Batch, FileState
+from marklight.model import FileState
 from marklight.ports import FIELD_BOOSTS, Engine
+from marklight.query import Filters
 from tests.contracts.builders import commit, embedding, entry, find, id_of, put, vector
 from tests.faults.committing import batches
 from tests.servers.proxy import Proxy

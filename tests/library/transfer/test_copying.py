@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from marklight.batch import Batch, Failure, Vectors
 from marklight.engines.memory import MemoryEngine
 from marklight.errors import StoreError, UsageError
 from marklight.ingest.links import GROUPED, update_communities
 from marklight.library.transfer.contents import SnapshotSource, Summary, merge, summarize
 from marklight.library.transfer.copying import Transfer, copy
-from marklight.model import Batch, Failure, FileState, Vectors
+from marklight.model import FileState
 from marklight.ports import INCOMPLETE, Engine
 from tests.contracts.builders import commit, embedding, entry, find, id_of, link, put, vectors
 from tests.contracts.conftest import OPENERS

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import marklight
+from marklight.batch import Batch
 from marklight.errors import NotFound, UsageError
-from marklight.model import Batch
 from marklight.ports import INCOMPLETE
 from tests.making import library, write
 from tests.repository import Repository

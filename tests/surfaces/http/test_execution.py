@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from marklight.answer import Query
 from marklight.errors import Stopped
 from marklight.ports import Tools
+from marklight.query import Query
 from tests.making import write
 from tests.models import pairs
 from tests.surfaces.http.serving import PAGES, Served, serving

@@ -9,9 +9,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marklight.answer import CHARACTERS_PER_TOKEN, Answer, Hit, Query
+from marklight.answer import CHARACTERS_PER_TOKEN, Answer, Hit
 from marklight.formatting import one_line, place, visible
 from marklight.model import DocumentId, trail
+from marklight.query import Query
 from marklight.report import Extract
 from marklight.surfaces.mcp import rendering
 from marklight.surfaces.mcp.rendering import QUOTED

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeVar
 import tantivy
 from tantivy import Occur, Query
 
-from marklight.answer import Filters
 from marklight.engines.embedded import lexical_index
 from marklight.engines.embedded.lexical_index import (
     OpenIndex,
@@ -38,6 +37,7 @@ from marklight.engines.lexical import (
 )
 from marklight.errors import StoreError
 from marklight.ports import ScoredChunk, TermCoverage
+from marklight.query import Filters
 
 if TYPE_CHECKING:
     from marklight.engines.embedded.engine import EmbeddedSnapshot

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from marklight.batch import Batch
 from marklight.engines.embedded import lexical_repair, lexical_writer, vector_writer
 from marklight.engines.embedded.checksums import damaged_documents, damaged_vectors
 from marklight.engines.embedded.session import SqliteSession
@@ -18,7 +19,7 @@ from marklight.engines.embedded.vector_files import (
 from marklight.engines.embedded.write import replace
 from marklight.engines.relational.repair import repair_tables
 from marklight.engines.relational.write import finish
-from marklight.model import Batch, DocumentId
+from marklight.model import DocumentId
 
 if TYPE_CHECKING:
     from marklight.engines.embedded.engine import Parts

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from marklight.answer import Filters
 from marklight.engines.embedded.vector_files import (
     BinaryVectorFile,
     VectorFile,
@@ -18,6 +17,7 @@ from marklight.engines.embedded.vector_files import (
 from marklight.engines.relational import records
 from marklight.model import DocumentId
 from marklight.ports import Pending, ScoredChunk
+from marklight.query import Filters
 
 if TYPE_CHECKING:
     import numpy as np

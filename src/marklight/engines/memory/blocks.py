@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from marklight.batch import Entry
 from marklight.engines.memory.state import State
-from marklight.model import DocumentId, Entry
+from marklight.model import DocumentId
 from marklight.ports.blocks import SharedBlock, StoredBlock
 
 

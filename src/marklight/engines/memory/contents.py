@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from marklight.batch import Entry, Vectors
 from marklight.engines.memory.search import vocabulary
 from marklight.engines.memory.state import Known, State
-from marklight.model import Entry, Vectors
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Any
 
+from marklight.batch import Batch
 from marklight.engines.memory.blocks import MemoryBlocks
 from marklight.engines.memory.contents import MemoryContents
 from marklight.engines.memory.links import MemoryLinks
@@ -20,7 +21,6 @@ from marklight.engines.memory.search import (
 from marklight.engines.memory.state import Known, State
 from marklight.engines.memory.tables import MemoryDocuments, MemoryMetadata, MemoryStatus
 from marklight.errors import Busy
-from marklight.model import Batch
 
 
 class MemorySnapshot:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from marklight.answer import Filters
 from marklight.engines.lexical import (
     CODE,
     K1,
@@ -27,6 +26,7 @@ from marklight.engines.memory.tables import MemoryDocuments, best
 from marklight.engines.vector_math import check_dimension, unit_rows
 from marklight.model import DocumentId
 from marklight.ports import VOCABULARY_SIZE, Pending, ScoredChunk, ScoredTerm, TermCoverage
+from marklight.query import Filters
 from marklight.text import vocabulary_terms
 
 if TYPE_CHECKING:

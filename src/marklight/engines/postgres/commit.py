@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from marklight.batch import Batch
 from marklight.engines.postgres import file_states, vector_table
 from marklight.engines.postgres.indexes import Change, IndexedEntry
 from marklight.engines.postgres.session import PostgresSession
@@ -14,7 +15,7 @@ from marklight.engines.postgres.text_codec import encode
 from marklight.engines.postgres.writers import lock_documents
 from marklight.engines.relational import write
 from marklight.engines.relational.documents import column
-from marklight.model import Batch, DocumentId
+from marklight.model import DocumentId
 
 if TYPE_CHECKING:
     from marklight.engines.postgres.engine import PostgresEngine

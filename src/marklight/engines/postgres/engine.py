@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from marklight.batch import Batch
 from marklight.engines import EngineAddress, ServerSettings
 from marklight.engines.postgres import schema
 from marklight.engines.postgres.connections import Connections, ServerAddress
@@ -25,7 +26,6 @@ from marklight.engines.postgres.snapshot import PostgresSnapshot
 from marklight.engines.postgres.writers import Writers
 from marklight.engines.relational.snapshot import Caches
 from marklight.errors import Busy, ConnectionLost, ReadOnly, StoreError
-from marklight.model import Batch
 from marklight.ports import Snapshot
 
 WAIT_SECONDS = 10.0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from marklight.batch import Failure
 from marklight.engines.metadata_filters import clamp_times
 from marklight.engines.postgres.session import PostgresSession
 from marklight.engines.relational.write import touch_documents
-from marklight.model import DocumentId, Failure, FileState
+from marklight.model import DocumentId, FileState
 from marklight.ports import IndexedFile, PathRange
 
 _SELECT = (

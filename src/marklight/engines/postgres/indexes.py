@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from marklight.ports import LexicalReader, VectorReader
 
 if TYPE_CHECKING:
+    from marklight.batch import Batch, Entry
     from marklight.engines.postgres.connections import Connections
     from marklight.engines.postgres.session import PostgresSession
     from marklight.engines.postgres.snapshot import PostgresSnapshot
     from marklight.engines.relational.filters import RowFilter
-    from marklight.model import Batch, Entry
 
 Reader = TypeVar("Reader", covariant=True)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from marklight.batch import Failure
 from marklight.engines.postgres import file_states
 from marklight.engines.relational.documents import RelationalDocuments
 from marklight.engines.relational.snapshot import RelationalSnapshot, RelationalStatus
-from marklight.model import DocumentId, Failure
+from marklight.model import DocumentId
 from marklight.once import once
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from marklight.answer import Filters
 from marklight.engines.postgres.statements import translate
 from marklight.engines.postgres.vector_index import index_name, unit_halfvec
 from marklight.engines.postgres.vector_table import STORED, pack_integers, pack_vector, unpack
 from marklight.model import DocumentId
 from marklight.ports import Pending, ScoredChunk
+from marklight.query import Filters
 
 if TYPE_CHECKING:
     from marklight.engines import PostgresSettings

@@ -15,7 +15,7 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
-from marklight.model import Vectors
+from marklight.batch import Vectors
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from qdrant_client import grpc as api
 
-from marklight.answer import Filters
 from marklight.engines.metadata_filters import (
     TAG,
     matching_languages,
@@ -32,6 +31,7 @@ from marklight.engines.qdrant.points import (
     point_ids,
 )
 from marklight.engines.relational.filters import date_conditions
+from marklight.query import Filters
 
 if TYPE_CHECKING:
     from marklight.engines.relational.filters import RowFilter

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from qdrant_client import grpc as api
 
-from marklight.answer import Filters
 from marklight.engines.lexical import (
     CODE,
     PHRASE_FIELDS,
@@ -38,6 +37,7 @@ from marklight.engines.qdrant.terms import (
 )
 from marklight.errors import StoreError
 from marklight.ports import ScoredChunk, TermCoverage
+from marklight.query import Filters
 
 if TYPE_CHECKING:
     from marklight.engines.qdrant.outbox import IndexState

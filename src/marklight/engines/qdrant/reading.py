@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from marklight.answer import Filters
 from marklight.engines.postgres.vector_table import STORED
 from marklight.engines.qdrant import collections
 from marklight.engines.qdrant.filters import (
@@ -25,6 +24,7 @@ from marklight.engines.qdrant.outbox import IndexState, read_index
 from marklight.engines.qdrant.points import stored_terms
 from marklight.engines.qdrant.terms import StoredTerms
 from marklight.errors import StoreError
+from marklight.query import Filters
 
 if TYPE_CHECKING:
     from marklight.engines.qdrant.cluster import Cluster

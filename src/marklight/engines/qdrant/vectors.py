@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from qdrant_client import grpc as api
 
-from marklight.answer import Filters
 from marklight.engines.postgres.vector_search import Model, ModelCache, PostgresVectorReader
 from marklight.engines.vector_math import unit_rows
 from marklight.ports import ScoredChunk
+from marklight.query import Filters
 
 if TYPE_CHECKING:
     from marklight.engines import PostgresSettings

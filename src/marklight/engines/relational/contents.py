@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from marklight.batch import Entry, Vectors
 from marklight.engines.relational import records
 from marklight.engines.relational.vocabulary import VOCABULARY
-from marklight.model import DocumentId, Entry, FileState, Vectors
+from marklight.model import DocumentId, FileState
 
 if TYPE_CHECKING:
     from marklight.engines.relational.session import Row

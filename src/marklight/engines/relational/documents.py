@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from marklight.answer import Filters, Level
+from marklight.answer import Level
 from marklight.engines.names import DOCUMENT_SCORE, LAST_CHARACTER
 from marklight.engines.relational import records
 from marklight.model import Chunk, Document, DocumentId, FileState, Heading, Section
 from marklight.ports import IndexedFile, PathRange, ScoredChunk
+from marklight.query import Filters
 from marklight.text import normalize, title_key
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from marklight.answer import Filters
 from marklight.engines.metadata_filters import (
     AUTHOR,
     DATE,
@@ -22,6 +21,7 @@ from marklight.engines.metadata_filters import (
 from marklight.engines.relational.records import decode_texts, raises_damaged
 from marklight.engines.relational.snapshot import document_languages
 from marklight.model import DocumentId
+from marklight.query import Filters
 from marklight.text import ENGLISH, has_words, matches_phrases, phrase_terms
 
 if TYPE_CHECKING:

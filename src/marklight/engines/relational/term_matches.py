@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from marklight.answer import Filters
 from marklight.engines.relational.filters import sql_condition
 from marklight.model import DocumentId
 from marklight.ports import DocumentMatch
+from marklight.query import Filters
 
 if TYPE_CHECKING:
     from marklight.engines.relational.snapshot import RelationalSnapshot

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from marklight.batch import Batch, Entry
 from marklight.engines.metadata_filters import (
     clamp_times,
     metadata_pairs,
@@ -29,7 +30,7 @@ from marklight.engines.relational.records import (
     encode_texts,
 )
 from marklight.levels import entry_levels
-from marklight.model import Batch, Document, DocumentId, Entry, FileState
+from marklight.model import Document, DocumentId, FileState
 
 if TYPE_CHECKING:
     from marklight.engines.relational.session import Session

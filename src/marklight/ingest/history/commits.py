@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import NamedTuple
 
 from marklight.answer import iso_time
+from marklight.batch import Entry
 from marklight.ingest.history import git
 from marklight.ingest.history.diffs import CommitChanges
-from marklight.model import Chunk, Document, DocumentId, Entry, FileState, Heading, Kind
+from marklight.model import Chunk, Document, DocumentId, FileState, Heading, Kind
 from marklight.text import digest
 from marklight.text.markdown import embedding_text
 

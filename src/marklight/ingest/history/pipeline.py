@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+from marklight.batch import Batch, Entry, Failure
 from marklight.ingest.embedding import Indexing
 from marklight.ingest.history.commit_diff import (
     CommitDiff,
@@ -25,7 +26,7 @@ from marklight.ingest.history.commits import (
 )
 from marklight.ingest.history.diffs import CommitChanges, DiffReader
 from marklight.ingest.history.repository import Repository
-from marklight.model import Batch, DocumentId, Entry, Failure
+from marklight.model import DocumentId
 from marklight.ports import Progress, Snapshot, no_progress
 from marklight.report import Report
 from marklight.text import digest

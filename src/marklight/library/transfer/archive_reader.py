@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 
+from marklight.batch import Entry, Failure, Vectors
 from marklight.errors import StoreError, UsageError
 from marklight.library.transfer.archive_records import (
     MAX_NAME,
@@ -41,7 +42,7 @@ from marklight.library.transfer.archive_writer import (
     VOCABULARY_KEY,
 )
 from marklight.library.transfer.contents import path_first
-from marklight.model import DocumentId, Entry, Failure, Vectors
+from marklight.model import DocumentId
 from marklight.ports import Progress, no_progress
 
 if TYPE_CHECKING:

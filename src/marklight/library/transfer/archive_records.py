@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from marklight.batch import Entry
 from marklight.errors import StoreError
 from marklight.model import (
     Chunk,
     Document,
     DocumentId,
-    Entry,
     FileState,
     Heading,
     Kind,

@@ -22,10 +22,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from marklight.batch import Vectors
 from marklight.errors import StoreError, UsageError
 from marklight.library.transfer.archive_records import encode_entry, encode_json
 from marklight.library.transfer.contents import Source, batches, text_length
-from marklight.model import Vectors
 from marklight.ports import Progress, no_progress
 from marklight.private_files import create_private
 

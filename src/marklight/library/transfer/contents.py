@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Protocol, TypeVar
 
+from marklight.batch import Entry, Failure, Vectors
 from marklight.ingest.links import GROUPED
 from marklight.library.transfer.archive_records import encode_entry, encode_json
-from marklight.model import DocumentId, Entry, Failure, FileState, Vectors
+from marklight.model import DocumentId, FileState
 from marklight.ports import INCOMPLETE, Progress, Snapshot, no_progress
 
 BATCH_CHARACTERS, BATCH_DOCUMENTS = 2_000_000, 500

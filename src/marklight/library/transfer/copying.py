@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
+from marklight.batch import Batch, Entry, Vectors
 from marklight.errors import StoreError, UsageError
 from marklight.ingest.chunk import node_builder
 from marklight.ingest.links import GROUPED
@@ -29,7 +30,7 @@ from marklight.library.transfer.contents import (
     vector_record,
     vector_rows,
 )
-from marklight.model import Batch, DocumentId, Entry, FileState, Vectors
+from marklight.model import DocumentId, FileState
 from marklight.ports import INCOMPLETE, Engine, Progress, Snapshot, no_progress
 
 BATCH_VECTORS = 4096

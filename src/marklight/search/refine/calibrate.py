@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from math import exp
 from typing import Annotated
 
-from marklight.answer import Hits, Query, best_first
+from marklight.answer import Hits, best_first
 from marklight.ports import Tools
+from marklight.query import Query
 from marklight.settings import ABOVE_ZERO, Within
 
 MAX_EXPONENT = 700.0

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from marklight.answer import Hit, Hits, Query
+from marklight.answer import Hit, Hits
 from marklight.ports import Tools
+from marklight.query import Query
 from marklight.search.features import filters_cover_query
 from marklight.settings import Within
 from marklight.text import ENGLISH

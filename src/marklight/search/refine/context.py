@@ -1,17 +1,36 @@
-"""Add context to each hit: neighbouring passages or the whole section."""
+"""Show more of the document: sections instead of passages, neighbouring passages, or the whole section."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from marklight.answer import Hit, Hits, Query
+from marklight.answer import Hit, Hits, best_first
 from marklight.ports import Tools
-from marklight.search.context import OpenDocuments
+from marklight.query import Query
+from marklight.search.context import OpenDocuments, parent_passage
 from marklight.settings import Within
 
 if TYPE_CHECKING:
     from marklight.text.lines import DocumentLines, Lines
+
+
+@dataclass(frozen=True, slots=True)
+class Parents:
+    """Return each section once, with the score of its best passage; only with `--parents`."""
+
+    adds_passages: ClassVar[bool] = True
+    """Returns passages with the ids of sections."""
+
+    def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
+        if not query.parents:
+            return hits
+        documents = OpenDocuments(tools.snapshot)
+        sections: dict[str, Hit] = {}
+        for hit in hits:
+            section = parent_passage(hit.chunk, documents)
+            sections.setdefault(section.id, replace(hit, chunk=section))
+        return best_first(sections.values())
 
 
 @dataclass(frozen=True, slots=True)

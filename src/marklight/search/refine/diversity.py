@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Annotated
 
-from marklight.answer import Hit, Hits, Query, best_first
+from marklight.answer import Hit, Hits, best_first
 from marklight.ports import Tools
+from marklight.query import Query
 from marklight.search.duplicates import signatures
 from marklight.settings import Within
 from marklight.text import normalize

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from marklight.answer import Hit, Hits, Mode, Query, best_first
+from marklight.answer import Hit, Hits, best_first
 from marklight.ports import Tools
+from marklight.query import Mode, Query
 from marklight.settings import Within
 from marklight.text import code_terms
 

@@ -8,9 +8,10 @@ from itertools import islice
 from math import nextafter
 from typing import Annotated, ClassVar, NamedTuple
 
-from marklight.answer import Hit, Hits, Mode, Query, best_first
+from marklight.answer import Hit, Hits, best_first
 from marklight.model import Chunk
 from marklight.ports import Tools
+from marklight.query import Mode, Query
 from marklight.settings import Within
 from marklight.text import normalize
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from marklight.answer import Hit, Hits, Query
+from marklight.answer import Hit, Hits
 from marklight.model import DocumentId
 from marklight.ports import Tools
+from marklight.query import Query
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from marklight.answer import Hits, LinkedDocument, Mode, Query
+from marklight.answer import Hits, LinkedDocument
 from marklight.model import Chunk, DocumentId
 from marklight.ports import Tools
+from marklight.query import Mode, Query
 from marklight.settings import Within
 
 MAX_NEIGHBOURS = 64

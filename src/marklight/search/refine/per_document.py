@@ -8,9 +8,10 @@ from itertools import chain
 from math import inf
 from typing import Annotated
 
-from marklight.answer import Hit, Hits, Query, best_first
+from marklight.answer import Hit, Hits, best_first
 from marklight.model import DocumentId
 from marklight.ports import Tools
+from marklight.query import Query
 from marklight.search.duplicates import QueryTerms
 from marklight.settings import Within
 

@@ -7,9 +7,10 @@ from itertools import takewhile
 from math import nextafter
 from typing import Annotated
 
-from marklight.answer import Hits, Query, best_first
+from marklight.answer import Hits, best_first
 from marklight.errors import ModelServerError
 from marklight.ports import Tools
+from marklight.query import Query
 from marklight.settings import Within
 from marklight.text import analyze
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated
 
-from marklight.answer import Query
 from marklight.ports import Tools
+from marklight.query import Query
 from marklight.settings import ABOVE_ZERO, Within
 from marklight.text import navigational_words
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
-from marklight.answer import Mode, Query
 from marklight.ports import Embedder, Snapshot, Tools
+from marklight.query import Mode, Query
 from marklight.settings import Within
 from marklight.text import analyze
 

@@ -8,9 +8,9 @@ from datetime import date
 from itertools import islice
 from typing import Any
 
-from marklight.answer import Filters, Mode, Query
 from marklight.errors import UsageError
 from marklight.ports import Tools
+from marklight.query import Filters, Mode, Query
 from marklight.text import has_cjk, has_words, query_terms
 
 _QUOTED = r'(?:"[^"“”\n]{1,300}"|“[^"“”\n]{1,300}”)'

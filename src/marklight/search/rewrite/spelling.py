@@ -9,8 +9,8 @@ from itertools import islice, pairwise
 from string import ascii_lowercase
 from typing import Annotated, NamedTuple
 
-from marklight.answer import Filters, Mode, Query
 from marklight.ports import FULL_COVERAGE, Snapshot, Tools
+from marklight.query import Filters, Mode, Query
 from marklight.settings import Within
 from marklight.text import (
     ENGLISH,

@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from marklight.answer import Answer, Hit, Mode
+from marklight.answer import Answer, Hit
 from marklight.errors import MarklightError, NotFound, UsageError
 from marklight.formatting import CLOSEST, left_out, one_line
 from marklight.levels import LEVELS
+from marklight.query import Mode
 from marklight.report import Extract
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import style_of

@@ -10,9 +10,9 @@ import anyio
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from marklight.answer import Query
 from marklight.errors import MarklightError, ModelError, Stopped, UsageError
 from marklight.library import Library
+from marklight.query import Query
 from marklight.surfaces import operations
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.http.errors import error_body, unexpected

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from marklight.answer import Filters
 from marklight.engines.lexical import (
     CODE,
     analyzer_fingerprint,
@@ -30,6 +29,7 @@ from marklight.engines.postgres.lexical.segments import (
 )
 from marklight.errors import StoreError
 from marklight.ports import ScoredChunk, TermCoverage
+from marklight.query import Filters
 
 if TYPE_CHECKING:
     from marklight.engines.postgres.session import PostgresSession

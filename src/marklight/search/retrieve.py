@@ -1,4 +1,4 @@
-"""Retrieve passages by the cosine similarity of their embeddings to the query's (dense retrieval)."""
+"""Retrievers: find candidates for a query by its terms, by its embedding, or by names in code."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
-from marklight.answer import Hits, Query
-from marklight.ports import Embedder, ScoredChunk, Tools
-from marklight.search.retrieve import MAX_CANDIDATES, MAX_PER_RESULT
+from marklight.answer import Hits
+from marklight.ports import BOILERPLATE, FIELD_BOOSTS, Embedder, ScoredChunk, Tools
+from marklight.query import Query
 from marklight.settings import Within
-from marklight.text import query_terms
+from marklight.text import code_terms, query_terms
 
 if TYPE_CHECKING:
     from marklight.model import Vector
+
+
+MAX_PER_RESULT, MAX_CANDIDATES = 1_000, 100_000
+"""Bounds of a retriever's settings: all its candidates are in memory at once, with their texts."""
+
 
 SCALE, SHIFT = 0.6, 0.46
 """Linear map from cosines of the multilingual model to those of the default one, by which unrelated texts have the same
@@ -98,3 +103,44 @@ def _with_other_languages(
         merged = [each for each in merged if owners.get(each.chunk_id) not in own]
         merged += [ScoredChunk(id, SCALE * score + SHIFT) for id, score in theirs]
     return sorted(merged, key=lambda each: (-each.score, each.chunk_id))[:limit]
+
+
+QUOTED_BOOSTS = {**FIELD_BOOSTS, BOILERPLATE: 1.0}
+"""Fields and weights where the query has a quoted phrase: boilerplate is found by quoting it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """BM25 over title, headings, frontmatter and body, each with its own weight."""
+
+    candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 2  # hand-set; not measured
+    """Number of candidates to fetch per requested result."""
+    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 50
+    """Minimum number of candidates to fetch, so that the lists to fuse overlap."""
+
+    def __call__(self, query: Query, tools: Tools) -> Hits:
+        terms = query_terms(*query.spellings, languages=query.languages)
+        if not terms:
+            return ()
+        limit = query.candidate_count(self.candidates_per_result, self.min_candidates)
+        boosts = QUOTED_BOOSTS if query.filters.has_phrases else FIELD_BOOSTS
+        candidates = tools.snapshot.lexical.search(terms, boosts, query.filters, limit)
+        return tools.hits(candidates, by="keyword")
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """BM25 over the terms of code, where `getUserById` matches `get_user_by_id`."""
+
+    candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 2  # hand-set; not measured
+    """Number of candidates to fetch per requested result."""
+    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 30  # hand-set; not measured
+    """Minimum number of candidates to fetch."""
+
+    def __call__(self, query: Query, tools: Tools) -> Hits:
+        terms = code_terms(query.text)
+        if not terms:
+            return ()
+        limit = query.candidate_count(self.candidates_per_result, self.min_candidates)
+        candidates = tools.snapshot.lexical.search_code(terms, query.filters, limit)
+        return tools.hits(candidates, by="code")

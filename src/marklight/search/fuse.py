@@ -1,14 +1,18 @@
-"""Fuse lists by a weighted sum of scores in which a list with flat scores counts less."""
+"""Fusion stages: merge the candidates of several retrievers into one ranked list."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
-from marklight.answer import Hits, Query, best_first
+from marklight.answer import Hits, best_first
+from marklight.errors import SettingsError
 from marklight.ports import Tools
+from marklight.query import Query
+from marklight.search.probability import score_candidates
 from marklight.search.score_normalization import (
+    RETRIEVERS,
     check_weights,
     inputs_by_passage,
     merge_lists,
@@ -20,6 +24,93 @@ from marklight.search.score_normalization import (
     with_missing_cosines,
 )
 from marklight.settings import ABOVE_ZERO, Within
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedSum:
+    """0.4 × (keyword score / highest keyword score) + 0.6 × cosine, plus link and code scores if there are any.
+
+    Unlike ranks, scores preserve how far apart results are; over the eight development
+    sets the nDCG@10 is about that of rank fusion all the same (.734 and .738). The weights of the lists with
+    candidates are scaled to a sum of 1, so that a library without vectors is scored on the same scale.
+    """
+
+    keyword: Annotated[float, Within(0, 1)] = 0.4
+    """Weight of the keyword score, divided by the best one."""
+    semantic: Annotated[float, Within(0, 1)] = 0.6
+    """Weight of the cosine."""
+    graph: Annotated[float, Within(0, 1)] = 0.2
+    """Weight of the link score, which is a share of the best keyword score."""
+    code: Annotated[float, Within(0, 1)] = 0.2
+    """Weight of the score in code, divided by the best one."""
+
+    def __post_init__(self) -> None:
+        check_weights("search.weighted_sum", retriever_weights(self))
+
+    def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
+        scores = normalized_scores(lists)
+        own = retriever_weights(self)
+        weights = normalized_weights(
+            {name: own[name] for name in scores}, query.weights, query.factors, total=1.0
+        )
+        sums, inputs = weighted_sums(scores, weights), inputs_by_passage(scores)
+        return best_first(
+            hit.rescored(
+                min(1.0, sums[id]),
+                "weighted_sum",
+                f"min(1, {sum_formula(inputs[id], weights)})",
+                **inputs[id],
+            )
+            for id, hit in merge_lists(lists.values()).items()
+        )
+
+
+MAX_WEIGHT = 1e6
+"""Keeps sums finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reciprocal:
+    """Sum of weight / (k + rank) over the lists with candidates, divided by the highest possible sum."""
+
+    k: Annotated[float, Within(0, 1_000_000)] = 60.0
+    """Smoothing constant; higher values reduce the advantage of top ranks."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Weights by retriever; 1 where none is given."""
+
+    def __post_init__(self) -> None:
+        for name in self.weights:
+            if name not in RETRIEVERS:
+                raise SettingsError(
+                    f"Unknown retriever in search.reciprocal.weights: {name!r}",
+                    f"Known: {', '.join(RETRIEVERS)}",
+                )
+        if not all(0 < weight < MAX_WEIGHT for weight in self.weights.values()):
+            raise SettingsError("search.reciprocal.weights must be positive")
+
+    def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
+        candidates = {name: hits for name, hits in lists.items() if hits}
+        own = {name: self.weights.get(name, 1.0) for name in candidates}
+        total = sum(own.values())
+        weights = normalized_weights(own, query.weights, query.factors, total=total)
+        sums: dict[str, float] = {}
+        terms: dict[str, list[str]] = {}
+        for name, hits in candidates.items():
+            for rank, hit in enumerate(hits, 1):
+                id = hit.chunk.id
+                sums[id] = sums.get(id, 0.0) + weights[name] / (self.k + rank)
+                terms.setdefault(id, []).append(f"{weights[name]:.6g} / ({self.k:.6g} + {rank})")
+        highest = total / (self.k + 1)
+        return best_first(
+            replace(hit, rank_sum=sums[id]).rescored(
+                min(1.0, sums[id] / highest),
+                "reciprocal",
+                f"min(1, ({' + '.join(terms[id])}) / highest)",
+                highest=highest,
+            )
+            for id, hit in merge_lists(candidates.values()).items()
+        )
+
 
 MIN_SHARE = 0.25
 """Share of the best score that the worst hit keeps, so that in a small library the third of three is not
@@ -118,3 +209,16 @@ def _formula(terms: str, stretch: bool) -> str:
     if not stretch:
         return f"min(1, {terms})"
     return f"min(1, best × ({MIN_SHARE} + {1 - MIN_SHARE} × ({terms}) / highest))"
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """Weighted features rank passages; a softmax and logistic curves turn the sums into probabilities.
+
+    The score is the probability that the library contains an answer, times the probability that this
+    passage is relevant if it does. It is calibrated: of results with 0.8, about eight of ten are relevant.
+    """
+
+    def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
+        candidates = score_candidates(lists, query, tools)
+        return candidates.ranked(query.factors) if candidates else ()

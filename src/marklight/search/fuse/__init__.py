@@ -1,1 +1,0 @@
-"""Fusion stages: merge the candidates of several retrievers into one ranked list."""
