@@ -9,8 +9,12 @@ from marklight.text import digest
 
 Pooling = Literal["mean", "cls"]
 Form = Literal["pack", "safetensors", "universal", "onnx"]
-Kind = Literal["embedder", "reranker"]
-KINDS: dict[Kind, str] = {"embedder": "an embedding model", "reranker": "a cross-encoder"}
+Kind = Literal["embedder", "reranker", "generator"]
+KINDS: dict[Kind, str] = {
+    "embedder": "an embedding model",
+    "reranker": "a cross-encoder",
+    "generator": "a language model",
+}
 ServerKind = Literal["openai", "ollama"]
 SERVER_KINDS: tuple[ServerKind, ...] = get_args(ServerKind)
 

@@ -13,7 +13,7 @@ from marklight.ports.lexical import (
 )
 from marklight.ports.links import LinkReader
 from marklight.ports.metadata import DocumentMatch, MetadataReader
-from marklight.ports.models import Embedder, Reranker, Unloadable
+from marklight.ports.models import Embedder, LanguageModel, Prompt, Reranker, Unloadable
 from marklight.ports.stages import (
     Fuse,
     Progress,
@@ -39,12 +39,14 @@ __all__ = [
     "Engine",
     "Fuse",
     "IndexedFile",
+    "LanguageModel",
     "LexicalReader",
     "LinkReader",
     "MetadataReader",
     "PathRange",
     "Pending",
     "Progress",
+    "Prompt",
     "Refine",
     "Reranker",
     "Retrieve",

@@ -1,9 +1,9 @@
-"""Protocols of models: embedders turn text into vectors, rerankers score passages for a query."""
+"""Protocols of models: embedders turn text into vectors, rerankers score passages for a query, language models write."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
@@ -49,6 +49,29 @@ class Reranker(Protocol):
 
     def score(self, query: str, passages: Sequence[str], budget_ms: float) -> list[float]:
         """Return one score from 0 to 1 for each passage, in order; fewer when time runs out, at least one."""
+
+
+class Prompt(NamedTuple):
+    """Input of a language model."""
+
+    instructions: str
+    """The system prompt."""
+    text: str
+    """The message of the user."""
+    max_tokens: int
+    """Maximum size of the response."""
+
+
+class LanguageModel(Protocol):
+    """Writes a response to a prompt."""
+
+    @property
+    def name(self) -> str: ...
+
+    def generate(
+        self, prompt: Prompt, check_cancelled: Callable[[], None]
+    ) -> Generator[str, None, None]:
+        """Yield the response piece by piece; raise ModelServerError if it is incomplete or there is none."""
 
 
 @runtime_checkable

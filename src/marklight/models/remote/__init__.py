@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marklight.errors import ModelServerError
+from marklight.ports import Prompt
 
 if TYPE_CHECKING:
     from marklight.models.record import Kind
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 VERIFY_MS = 60_000.0
 """Time limit of the one reranking that `models verify` tries."""
+VERIFY_PROMPT = Prompt("Answer in one word.", "Which colour has grass?", 16)
+"""Sent to a language model by `models verify`; no text of the user's."""
 
 
 def model_row(server: Server, kind: Kind, cache_dir: Path | None = None) -> ModelRow:
@@ -43,6 +46,11 @@ def verify(server: Server, kind: Kind, cache_dir: Path | None = None) -> list[st
     try:
         if kind == "embedder":
             RemoteEmbedder(server, cache_dir).learn()
+        elif kind == "generator":
+            from marklight.models.remote.generator import RemoteLanguageModel
+
+            pieces = RemoteLanguageModel(server).generate(VERIFY_PROMPT, lambda: None)
+            next(pieces)
         else:
             reranker = RemoteReranker(server, cache_dir)
             reranker.state.record_success()

@@ -6,6 +6,7 @@ import json
 import random
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
@@ -13,7 +14,13 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from marklight.errors import ModelServerError
-from marklight.models.remote.connection import ConnectionPool, Response, ResponseTooLarge
+from marklight.models.remote.connection import (
+    Check,
+    ConnectionPool,
+    Response,
+    ResponseTooLarge,
+    Stream,
+)
 from marklight.models.remote.server import Key, Server
 
 RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504, 529})
@@ -21,6 +28,8 @@ RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504, 529})
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
 MAX_REDIRECTS = 3
+PAUSE_STEP_SECONDS = 0.1
+MAX_ERROR_BYTES = 1_000_000
 HINT = "Is the server running? Without it, --mode keyword still works"
 
 _TOO_LONG = re.compile(
@@ -62,8 +71,10 @@ class RequestRejected(ModelServerError):
 class Client:
     """Sends JSON requests to one server."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, hint: str = HINT) -> None:
         self.server = server
+        self.hint = hint
+        """What to do if the server cannot be reached."""
         self._connections = ConnectionPool(server.base)
 
     def request(
@@ -78,6 +89,46 @@ class Client:
 
         The path is appended to the server's base URL; one with two slashes, to the part before `/v1`.
         """
+        url, body, headers = self._prepared(path, payload)
+        method = "POST" if body else "GET"
+        response = self._with_retries(
+            lambda seconds: self._send(method, url, body, headers, seconds, max_bytes), policy
+        )
+        if response.status != 200:
+            raise self._rejected(response)
+        try:
+            return json.loads(response.body)
+        except (ValueError, RecursionError):
+            raise self.not_json(response) from None
+
+    def stream(
+        self, path: str, payload: object, *, policy: RetryPolicy, check: Check
+    ) -> tuple[Stream, str]:
+        """Send a request; return the unread body and its content type.
+
+        The time limit of the policy includes reading the body. `check` is called several times a second.
+        """
+        url, body, headers = self._prepared(path, payload)
+        headers["Accept"] = "text/event-stream, application/x-ndjson, application/json"
+        response = self._with_retries(
+            lambda seconds: self._send("POST", url, body, headers, seconds, MAX_ERROR_BYTES, check),
+            policy,
+            check,
+        )
+        if response.stream is None:
+            raise self._rejected(response)
+        content_type = response.headers.get("Content-Type") or ""
+        return response.stream, content_type.partition(";")[0].strip().lower()
+
+    def not_json(self, response: Response) -> ModelServerError:
+        """Return the error for a response that is not of this API."""
+        return ModelServerError(
+            f"{self.server} returned {_content_kind(response)} instead of JSON",
+            "Check the address: it must be that of the API, not of a web page",
+        )
+
+    def _prepared(self, path: str, payload: object) -> tuple[str, bytes | None, dict[str, str]]:
+        """Return URL, body and headers of a request."""
         body = None if payload is None else json.dumps(payload).encode()
         headers = {
             "User-Agent": "marklight",
@@ -88,33 +139,20 @@ class Client:
         }
         base = self.server.base
         url = base.removesuffix("/v1") + path[1:] if path.startswith("//") else base + path
-        method = "POST" if body else "GET"
-        response = self._send_with_retries(method, url, body, headers, policy, max_bytes)
-        if response.status != 200:
-            raise self._rejected(response)
-        try:
-            return json.loads(response.body)
-        except (ValueError, RecursionError):
-            raise ModelServerError(
-                f"{self.server} returned {_content_kind(response)} instead of JSON",
-                "Check the address: it must be that of the API, not of a web page",
-            ) from None
+        return url, body, headers
 
-    def _send_with_retries(
+    def _with_retries(
         self,
-        method: str,
-        url: str,
-        body: bytes | None,
-        headers: dict[str, str],
+        send: Callable[[float], Response],
         policy: RetryPolicy,
-        max_bytes: int,
+        check: Check | None = None,
     ) -> Response:
         deadline = time.monotonic() + policy.total_seconds
         for attempt in range(policy.retries + 1):
             seconds = min(policy.seconds, deadline - time.monotonic())
             retry_after: float | None = None
             try:
-                response = self._send(method, url, body, headers, seconds, max_bytes)
+                response = send(seconds)
                 if response.status not in RETRIED_STATUSES or _TOO_LONG.search(
                     _error_message(response, self.server.key)
                 ):
@@ -122,7 +160,7 @@ class Client:
                 failure: ModelServerError = self._rejected(response)
                 retry_after = _retry_after(response)
             except (OSError, HTTPException, ValueError) as error:
-                failure = self._connection_failed(error)
+                failure = self.connection_failed(error)
                 if (
                     isinstance(error, ResponseTooLarge)
                     or type(error).__name__ == "SSLCertVerificationError"
@@ -134,7 +172,7 @@ class Client:
             if attempt == policy.retries or time.monotonic() + pause >= deadline:
                 # From None: chained socket errors are long and add nothing.
                 raise failure from None
-            time.sleep(pause)
+            _sleep(pause, check)
         raise AssertionError("the last attempt returns or raises")
 
     def _send(
@@ -145,6 +183,7 @@ class Client:
         headers: dict[str, str],
         seconds: float,
         max_bytes: int,
+        check: Check | None = None,
     ) -> Response:
         """Send a request and follow redirects within the same host; the key is for that host only."""
         deadline = time.monotonic() + seconds
@@ -153,7 +192,7 @@ class Client:
             path = parts.path + (f"?{parts.query}" if parts.query else "")
             left = deadline - time.monotonic()
             response = self._connections.request(
-                method, path, body, headers, seconds=left, max_bytes=max_bytes
+                method, path, body, headers, seconds=left, max_bytes=max_bytes, check=check
             )
             if response.status not in (301, 302, 303, 307, 308):
                 return response
@@ -193,14 +232,26 @@ class Client:
             reason,
         )
 
-    def _connection_failed(self, error: Exception) -> ModelServerError:
+    def connection_failed(self, error: Exception) -> ModelServerError:
+        """Return the error for a request that got no complete response."""
         if isinstance(error, ResponseTooLarge):
             return ModelServerError(f"{self.server}: {error}", "Check the address")
         if isinstance(error, TimeoutError):
-            return ModelServerError(f"{self.server} does not respond in time", HINT)
+            return ModelServerError(f"{self.server} does not respond in time", self.hint)
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        line = _one_line(reason, self.server.key)
-        return ModelServerError(f"{self.server} cannot be reached: {line}", HINT)
+        line = readable_reason(reason, self.server.key)
+        return ModelServerError(f"{self.server} cannot be reached: {line}", self.hint)
+
+
+def _sleep(seconds: float, check: Check | None) -> None:
+    """Sleep; `check` may raise to end it early."""
+    if check is None:
+        time.sleep(seconds)
+        return
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        check()
+        time.sleep(min(left, PAUSE_STEP_SECONDS))
 
 
 def _error_message(response: Response, key: Key) -> str:
@@ -209,14 +260,15 @@ def _error_message(response: Response, key: Key) -> str:
         content = json.loads(response.body)
     except (ValueError, RecursionError):
         text = response.body[:2000].decode("utf-8", "replace")
-        return _content_kind(response) if "<" in text else _one_line(text, key)
+        return _content_kind(response) if "<" in text else readable_reason(text, key)
     for name in ("error", "message", "detail"):
         if isinstance(content, dict) and content.get(name):
             content = content[name]
-    return _one_line(content if isinstance(content, str) else json.dumps(content), key)
+    return readable_reason(content if isinstance(content, str) else json.dumps(content), key)
 
 
-def _one_line(text: str, key: Key) -> str:
+def readable_reason(text: str, key: Key) -> str:
+    """Return a text of the server as one short line without the key."""
     # The key is removed before truncation: half a key is a leak too.
     printable = "".join(char if char.isprintable() else " " for char in key.redact(text))
     return " ".join(printable.split())[:200]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import io
+import selectors
 import time
 import weakref
+from collections.abc import Callable
 from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from socket import socket
 from threading import Lock
@@ -23,6 +25,34 @@ CONNECT_SECONDS = 5.0
 """Time limit for connecting; computing the response may take longer."""
 IDLE_CONNECTIONS = 4
 """Connections kept between requests: as many as there are search threads."""
+POLL_SECONDS = 0.1
+"""Interval at which a wait for streamed data checks whether it was cancelled."""
+
+Check = Callable[[], None]
+"""Raises an error once the caller has gone away."""
+
+
+class Stream:
+    """Body of a response that is read line by line while it arrives; the connection is not reused."""
+
+    def __init__(self, connection: HTTPConnection, raw: HTTPResponse) -> None:
+        self._connection, self._raw = connection, raw
+
+    def line(self, max_bytes: int) -> bytes:
+        """Return the next line with its line break; empty at the end."""
+        line = self._raw.readline(max_bytes + 1)
+        if len(line) > max_bytes:
+            raise ResponseTooLarge(f"a line of the response has more than {max_bytes} bytes")
+        return line
+
+    def read(self, max_bytes: int) -> bytes:
+        """Return the rest of the body."""
+        return _read_body(self._raw, max_bytes)
+
+    def close(self) -> None:
+        """Close the connection, which cancels what the server has not sent yet."""
+        self._raw.close()
+        self._connection.close()
 
 
 class Response(NamedTuple):
@@ -31,6 +61,8 @@ class Response(NamedTuple):
     status: int
     headers: Any
     body: bytes
+    stream: Stream | None = None
+    """The unread body of a successful response, if the caller asked for it."""
 
 
 class ResponseTooLarge(OSError):
@@ -60,18 +92,23 @@ class ConnectionPool:
         *,
         seconds: float,
         max_bytes: int,
+        check: Check | None = None,
     ) -> Response:
-        """Send one request; raise OSError or HTTPException if there is no complete response in time."""
+        """Send one request; raise OSError or HTTPException if there is no complete response in time.
+
+        With `check`, which is called several times a second, the body of a successful response is left
+        unread, for the caller to read as a stream within the same time.
+        """
         deadline = time.monotonic() + seconds
         with self._lock:
-            idle = self._idle.pop() if self._idle else None
+            idle = self._idle.pop() if self._idle and check is None else None
         if idle is not None:
             try:
                 return self._send(idle, method, path, body, headers, deadline, max_bytes)
             except ConnectionError:
                 pass  # The server closed the idle connection, which is normal.
         fresh = self._open(deadline)
-        return self._send(fresh, method, path, body, headers, deadline, max_bytes)
+        return self._send(fresh, method, path, body, headers, deadline, max_bytes, check)
 
     def _send(
         self,
@@ -82,9 +119,10 @@ class ConnectionPool:
         headers: dict[str, str],
         deadline: float,
         max_bytes: int,
+        check: Check | None = None,
     ) -> Response:
         def respond(sock: socket, *arguments: Any, **options: Any) -> HTTPResponse:
-            return HTTPResponse(_DeadlineSocket(sock, deadline), *arguments, **options)  # type: ignore[arg-type]
+            return HTTPResponse(_DeadlineSocket(sock, deadline, check), *arguments, **options)  # type: ignore[arg-type]
 
         connection.response_class = respond  # type: ignore[assignment]
         connection.timeout = max(0.001, min(CONNECT_SECONDS, deadline - time.monotonic()))
@@ -95,6 +133,8 @@ class ConnectionPool:
             target = self._origin + path if self._through_proxy(connection) else path
             connection.request(method, target, body, headers | self._proxy_headers(connection))
             raw = connection.getresponse()
+            if check is not None and raw.status == 200:
+                return Response(raw.status, raw.headers, b"", Stream(connection, raw))
             response = Response(raw.status, raw.headers, _read_body(raw, max_bytes))
         except BaseException:
             connection.close()
@@ -164,27 +204,42 @@ def _read_body(response: HTTPResponse, max_bytes: int) -> bytes:
 class _DeadlineSocket:
     """A socket whose response must be read by a deadline, however slowly it arrives."""
 
-    def __init__(self, sock: socket, deadline: float) -> None:
-        self._sock, self._deadline = sock, deadline
+    def __init__(self, sock: socket, deadline: float, check: Check | None) -> None:
+        self._sock, self._deadline, self._check = sock, deadline, check
 
     def makefile(self, _: str) -> io.BufferedReader:
-        return io.BufferedReader(_DeadlineReader(self._sock, self._deadline))
+        return io.BufferedReader(_DeadlineReader(self._sock, self._deadline, self._check))
 
 
 class _DeadlineReader(io.RawIOBase):
-    def __init__(self, sock: socket, deadline: float) -> None:
-        self._sock, self._deadline = sock, deadline
+    def __init__(self, sock: socket, deadline: float, check: Check | None) -> None:
+        self._sock, self._deadline, self._check = sock, deadline, check
         self._raw = sock.makefile("rb", buffering=0)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:
+        if self._check is not None:
+            self._wait(self._check)
+        self._sock.settimeout(self._left())
+        return self._raw.readinto(buffer)
+
+    def _wait(self, check: Check) -> None:
+        """Wait for data without reading: a socket file cannot be read again after a timeout."""
+        check()
+        if getattr(self._sock, "pending", int)():  # TLS has decrypted some already
+            return
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._sock, selectors.EVENT_READ)
+            while not selector.select(min(POLL_SECONDS, self._left())):
+                check()
+
+    def _left(self) -> float:
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError("timed out")
-        self._sock.settimeout(left)
-        return self._raw.readinto(buffer)
+        return left
 
     def close(self) -> None:
         self._raw.close()

@@ -1,0 +1,238 @@
+"""Language model on a server: streamed chat completions by OpenAI's API (server-sent events) or Ollama's (JSON lines).
+
+Time, size of a line, size of the response and number of tokens are bounded, whatever the server sends.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Generator, Iterator
+from http.client import HTTPException
+from typing import Any
+
+from marklight.errors import ModelServerError
+from marklight.models.onnx import replace_surrogates
+from marklight.models.remote.api import estimate_tokens
+from marklight.models.remote.client import (
+    Client,
+    RequestRejected,
+    RetryPolicy,
+    readable_reason,
+)
+from marklight.models.remote.connection import Response, Stream
+from marklight.models.remote.server import Server
+from marklight.ports import Prompt
+
+RETRIES = 2
+MAX_LINE_BYTES = 1_000_000
+"""Size limit of one event; a server that does not stream sends the whole response as one."""
+MAX_RESPONSE_BYTES = 20_000_000
+"""Size limit of all events together: each repeats some hundred bytes for a token."""
+MAX_CHARACTERS_PER_TOKEN = 12
+"""A response with more characters than this times the token limit is cut: the server ignores the limit."""
+CONTEXT_STEP = 2048
+"""Ollama loads a model again for another context size, so sizes are multiples of this."""
+STREAMED_TYPES = ("text/event-stream", "application/x-ndjson", "application/json", "")
+HINT = "Is the server running? `marklight search` works without it"
+NOT_CHAT = "Check that it is a chat model, and ask.name and ask.address"
+
+_THINKING = re.compile(r"\s*<think>.*?(</think>\s*|\Z)", re.DOTALL)
+"""Reasoning that some models write before the response."""
+_RENAMED = {"max_tokens": "max_completion_tokens", "temperature": ""}
+"""Parameters that newer models of OpenAI reject, with the name to use instead; empty to leave it out."""
+
+
+class RemoteLanguageModel:
+    """A language model on a server; implements `LanguageModel`."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._client = Client(server, HINT)
+
+    def __repr__(self) -> str:
+        return f"RemoteLanguageModel({str(self.server)!r})"
+
+    @property
+    def name(self) -> str:
+        return self.server.name
+
+    def generate(
+        self, prompt: Prompt, check_cancelled: Callable[[], None]
+    ) -> Generator[str, None, None]:
+        """Yield the response piece by piece; raise ModelServerError if it is incomplete or there is none."""
+        deadline = time.monotonic() + self.server.timeout_seconds
+        stream, content_type = self._open(prompt, check_cancelled)
+        length = 0
+        try:
+            for piece in _without_reasoning(self._pieces(stream, content_type)):
+                check_cancelled()
+                length += len(piece)
+                yield piece
+                if length > prompt.max_tokens * MAX_CHARACTERS_PER_TOKEN:
+                    raise self._limit_reached()
+        except TimeoutError:
+            raise self._too_slow() from None
+        except (OSError, HTTPException, ValueError) as error:
+            if time.monotonic() >= deadline:
+                raise self._too_slow() from None
+            raise self._client.connection_failed(error) from None
+        finally:
+            stream.close()
+        if not length:
+            raise ModelServerError(f"{self.server} returned no text", NOT_CHAT)
+
+    def _open(self, prompt: Prompt, check: Callable[[], None]) -> tuple[Stream, str]:
+        """Send the prompt, again without a parameter that the model rejects."""
+        seconds = self.server.timeout_seconds
+        policy = RetryPolicy(seconds, RETRIES, seconds)
+        path, payload = self._request(prompt)
+        for _ in range(len(_RENAMED) + 1):
+            try:
+                stream, content_type = self._client.stream(
+                    path, payload, policy=policy, check=check
+                )
+                break
+            except RequestRejected as rejection:
+                rejected = [
+                    name for name in _RENAMED if name in payload and name in rejection.reason
+                ]
+                if rejection.status not in (400, 422) or not rejected:
+                    raise
+                value = payload.pop(rejected[0])
+                if renamed := _RENAMED[rejected[0]]:
+                    payload[renamed] = value
+        if content_type not in STREAMED_TYPES:
+            body = _first_bytes(stream)
+            stream.close()
+            raise self._client.not_json(Response(200, {}, body))
+        return stream, content_type
+
+    def _request(self, prompt: Prompt) -> tuple[str, dict[str, Any]]:
+        system, user = (replace_surrogates(text) for text in prompt[:2])
+        payload: dict[str, Any] = {
+            "model": self.server.model,
+            "messages": [
+                {"role": "system", "content": system},
+                {"role": "user", "content": user},
+            ],
+            "stream": True,
+        }
+        if self.server.kind == "openai":
+            return "/chat/completions", {
+                **payload,
+                "temperature": 0,
+                "max_tokens": prompt.max_tokens,
+            }
+        needed = estimate_tokens(system) + estimate_tokens(user) + prompt.max_tokens
+        options = {
+            "temperature": 0,
+            "num_predict": prompt.max_tokens,
+            # Ollama's default would silently drop the beginning of the prompt.
+            "num_ctx": -(-needed // CONTEXT_STEP) * CONTEXT_STEP,
+        }
+        return "/api/chat", {**payload, "options": options}
+
+    def _pieces(self, stream: Stream, content_type: str) -> Iterator[str]:
+        """Yield the text of each event; raise if the stream ends before the model has finished."""
+        if content_type == "application/json" and self.server.kind == "openai":
+            yield from self._whole(stream)
+            return
+        size = 0
+        reason = ""
+        while line := stream.line(MAX_LINE_BYTES):
+            size += len(line)
+            if size > MAX_RESPONSE_BYTES:
+                raise ModelServerError(
+                    f"{self.server} sent more than {MAX_RESPONSE_BYTES:,} bytes", NOT_CHAT
+                )
+            text = line.strip()
+            if text.startswith(b"data:"):
+                text = text[5:].strip()
+            elif not text.startswith(b"{"):
+                continue  # an empty line, a comment, or the name of an event
+            if text == b"[DONE]":
+                reason = reason or "stop"
+                break
+            piece, reason = self._parse(text, reason)
+            yield piece
+            if self.server.kind == "ollama" and reason:
+                break
+        if reason == "length":
+            raise self._limit_reached()
+        if not reason:
+            raise ModelServerError(f"{self.server} ended the response early", HINT)
+
+    def _parse(self, text: bytes, reason: str) -> tuple[str, str]:
+        """Return the text of an event, and why the response ends with it; empty if it does not."""
+        try:
+            event = json.loads(text)
+            if error := event.get("error"):
+                message = error if isinstance(error, str) else str(error.get("message", error))
+                raise ModelServerError(
+                    f"{self.server} failed: {readable_reason(message, self.server.key)}", HINT
+                )
+            if self.server.kind == "ollama":
+                finished = str(event.get("done_reason") or "stop") if event.get("done") else ""
+                return _content(event.get("message")), finished
+            choice = (event.get("choices") or [{}])[0]
+            return (
+                _content(choice.get("delta") or choice.get("message")),
+                str(choice.get("finish_reason") or reason),
+            )
+        except (ValueError, RecursionError, AttributeError, LookupError, TypeError):
+            raise ModelServerError(
+                f"{self.server} returned an event that is not of this API", NOT_CHAT
+            ) from None
+
+    def _whole(self, stream: Stream) -> Iterator[str]:
+        """Yield the response of a server that does not stream."""
+        piece, reason = self._parse(stream.read(MAX_LINE_BYTES), "")
+        yield piece
+        if reason == "length":
+            raise self._limit_reached()
+
+    def _limit_reached(self) -> ModelServerError:
+        return ModelServerError(
+            f"{self.server} reached the token limit", "Set ask.answer_tokens to a higher value"
+        )
+
+    def _too_slow(self) -> ModelServerError:
+        return ModelServerError(
+            f"{self.server} did not finish within {self.server.timeout_seconds:.0f} s",
+            "Set ask.timeout_seconds to a higher value",
+        )
+
+
+def _content(message: Any) -> str:
+    content = (message or {}).get("content") or ""
+    if not isinstance(content, str):
+        raise TypeError
+    return content
+
+
+def _first_bytes(stream: Stream) -> bytes:
+    try:
+        return stream.line(MAX_LINE_BYTES)
+    except (OSError, HTTPException):
+        return b""
+
+
+def _without_reasoning(pieces: Iterator[str]) -> Iterator[str]:
+    """Drop a block `<think>…</think>` at the beginning of a response."""
+    begun = ""
+    for piece in pieces:
+        begun += piece
+        start = begun.lstrip()
+        if "<think>".startswith(start[:7]) and "</think>" not in start:
+            continue
+        yield _THINKING.sub("", begun, count=1)
+        break
+    else:
+        # The response ended within its reasoning, or is a part of the mark.
+        rest = _THINKING.sub("", begun, count=1)
+        if rest.strip():
+            yield rest
+        return
+    yield from pieces
