@@ -125,6 +125,7 @@ def test_the_users_own_layers_are_honoured_for_every_key(tmp_path: Path) -> None
     odd = {"model.address", "model.key_variable", "model.key_command", "model.token_limit"}
     odd |= {"reranker.address", "reranker.key_variable", "reranker.key_command"}
     odd |= {"qdrant.quantization", "queue.embed"}
+    odd |= {"ask.name", "ask.address", "ask.key_variable", "ask.key_command", "ask.unsupported"}
     for key, default in _defaults():
         if key not in odd:
             value = _other(key, default)

@@ -86,9 +86,9 @@ def chatting(does: Chat) -> Iterator[str]:
             elif does.body is not None:
                 self._send(200, does.body, does.content_type or "text/event-stream")
             elif not does.streams:
-                message = {"role": "assistant", "content": self._reply(given)}
-                choice = {"message": message, "finish_reason": does.finish}
-                self._json(200, {"choices": [choice], "message": message, "done": True})
+                reply = {"role": "assistant", "content": self._reply(given)}
+                choice = {"message": reply, "finish_reason": does.finish}
+                self._json(200, {"choices": [choice], "message": reply, "done": True})
             else:
                 self._stream(self._reply(given))
 

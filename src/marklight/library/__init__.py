@@ -23,11 +23,12 @@ from marklight.library.search import search as search_documents
 from marklight.library.validation import CommitFlags, CommitRequest, SearchFlags, SearchRequest
 from marklight.once import once, pop_cached
 from marklight.place import Place, index_address, locate, nested_libraries, resolve_path
-from marklight.ports import Engine, Progress, never_cancelled, no_progress
+from marklight.ports import Engine, LanguageModel, Progress, never_cancelled, no_progress
 from marklight.search.pipeline import Pipeline
 from marklight.settings import Settings
 
 if TYPE_CHECKING:
+    from marklight.citations import CitedAnswer, Sentence
     from marklight.engines import ServerSettings
     from marklight.ingest.history.repository import Repository
     from marklight.library.listing import ListFlags
@@ -240,6 +241,33 @@ class Library:
     ) -> Answer:
         """Find passages; the index is brought up to date first unless `refresh` is false."""
         return search_documents(self, SearchRequest(text=text, **flags), progress, check_cancelled)
+
+    def ask(
+        self,
+        text: str,
+        *,
+        model: LanguageModel | None = None,
+        emit: Callable[[Answer | Sentence], None] = lambda _: None,
+        progress: Progress = no_progress,
+        check_cancelled: Callable[[], None] = never_cancelled,
+        **flags: Unpack[SearchFlags],
+    ) -> CitedAnswer:
+        """Return an answer that a language model writes from the results of a search, each sentence with its sources.
+
+        `max_tokens` limits the answer; `limit` is the number of passages. `emit` receives the search, then
+        each sentence once it is checked.
+        """
+        from marklight.library.ask import ask
+
+        return ask(
+            self,
+            text,
+            flags,
+            model=model,
+            emit=emit,
+            progress=progress,
+            check_cancelled=check_cancelled,
+        )
 
     def list_documents(
         self,

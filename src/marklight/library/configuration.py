@@ -129,6 +129,51 @@ class Reranking:
         return _server("reranker", self, options)
 
 
+UNSUPPORTED = ("mark", "remove")
+"""Values of `ask.unsupported`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The language model that writes answers with sources (`marklight ask`); off unless `ask.name` is set."""
+
+    name: str = ""
+    """Language model on a server: `ollama:NAME` or `openai:NAME` (any server with OpenAI's chat API)."""
+    address: str = ""
+    """Address of the server, such as `https://example.com/v1`; default for Ollama: this machine."""
+    key_variable: str = ""
+    """Environment variable that contains the server's API key; do not put the key itself in a settings file."""
+    key_command: str = ""
+    """Command that prints the API key, such as `pass show openai`; it runs without a shell."""
+    passages: Annotated[int, Within(1, 100)] = 8
+    """Maximum number of passages that the model gets."""
+    passage_tokens: Annotated[int, Within(100, 1_000_000)] = 4000
+    """Maximum size of all passages together, in tokens."""
+    answer_tokens: Annotated[int, Within(16, 100_000)] = 800
+    """Maximum size of the answer in tokens."""
+    timeout_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 120.0
+    """Time limit of the whole answer; what was written until then is kept."""
+    unsupported: str = "mark"
+    """What happens to a sentence that the passages it cites do not support: `mark` or `remove`."""
+
+    def __post_init__(self) -> None:
+        if self.name not in ("", "none") and not is_remote(self.name):
+            raise SettingsError(
+                f"ask.name = {self.name!r} is not a model on a server",
+                "Write ollama:MODEL or openai:MODEL",
+            )
+        if self.unsupported not in UNSUPPORTED:
+            raise SettingsError(
+                f"ask.unsupported = {self.unsupported!r} is none of {', '.join(UNSUPPORTED)}"
+            )
+        _check_server("ask", self)
+
+    @property
+    def server(self) -> Server | None:
+        """Return the server of the language model; None if none is configured."""
+        return _server("ask", self, {"batch_texts": 1, "timeout_seconds": self.timeout_seconds})
+
+
 _SERVER_OPTIONS = (
     *("query_prefix", "passage_prefix", "dimension", "token_limit"),
     *("batch_texts", "batch_characters", "timeout_seconds", "query_seconds", "retries"),
@@ -137,7 +182,7 @@ _DESTINATION = ("address", "key_variable", "key_command")
 """Settings that decide where texts and keys are sent."""
 
 
-def _server(table: str, part: Model | Reranking, options: Mapping[str, Any]) -> Server | None:
+def _server(table: str, part: Model | Reranking | Ask, options: Mapping[str, Any]) -> Server | None:
     if not is_remote(part.name):
         return None
     from marklight.models.remote.server import Key, Server, parse_server
@@ -147,7 +192,7 @@ def _server(table: str, part: Model | Reranking, options: Mapping[str, Any]) -> 
     return Server(kind, model, address, base, key, **options)
 
 
-def _check_server(table: str, part: Model | Reranking) -> None:
+def _check_server(table: str, part: Model | Reranking | Ask) -> None:
     """Check the settings of a server, also if the model is local: a key must not be shown as a setting."""
     if not any(getattr(part, name) for name in _DESTINATION) and not is_remote(part.name):
         return
@@ -278,6 +323,7 @@ SCHEMA: Schema = {
     "": General,
     "model": Model,
     "reranker": Reranking,
+    "ask": Ask,
     "index": Index,
     "serve": Serve,
     "terminal": Terminal,
@@ -332,6 +378,8 @@ def read_settings(
         result = settings.combine([*before, *after], SCHEMA)
     result.build(Model, "model")
     result.build(Reranking, "reranker")
+    if result.is_changed("ask"):
+        result.build(Ask, "ask")
     if any(map(result.is_changed, ("postgres", "qdrant", "queue"))):
         server_settings(result)
     _check_stages([result["search.fuse"]], map(stage_name, pipeline.FUSE), "search.fuse")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from marklight import models
 from marklight.errors import ModelError, UsageError
-from marklight.library.configuration import Model, Reranking
+from marklight.library.configuration import Ask, Model, Reranking
 from marklight.models.query_cache import CachingEmbedder
 from marklight.once import once
-from marklight.ports import Embedder, Reranker, Snapshot, Unloadable
+from marklight.ports import Embedder, LanguageModel, Reranker, Snapshot, Unloadable
 from marklight.query import Mode, Query
 from marklight.search.refine.rerank import Rerank
 from marklight.settings import Settings
@@ -127,6 +127,20 @@ class ModelSelection:
         """Return the server of the cross-encoder; None for a local one."""
         return self.settings.build(Reranking, "reranker").server
 
+    @once
+    def generator_server(self) -> Server | None:
+        """Return the server of the language model; None if none is configured."""
+        return self.settings.build(Ask, "ask").server
+
+    @once
+    def generator(self) -> LanguageModel | None:
+        """Return the configured language model; None if the settings name none."""
+        if self.generator_server is None:
+            return None
+        from marklight.models.remote.generator import RemoteLanguageModel
+
+        return RemoteLanguageModel(self.generator_server)
+
     def reranker_for(self, query: Query, pipeline: Pipeline) -> Reranker | None:
         """Return the cross-encoder that a query needs; load none if it needs none."""
         if not _wants_reranking(query, pipeline):
@@ -146,11 +160,14 @@ class ModelSelection:
             return str(error)
         return ""
 
-    def first_use_notices(self, *, embedding: bool = False, reranking: bool = False) -> list[str]:
+    def first_use_notices(
+        self, *, embedding: bool = False, reranking: bool = False, generating: bool = False
+    ) -> list[str]:
         """Return a notice for each remote server that gets texts of this library for the first time."""
         used = [
             self.embedder_server if embedding else None,
             self.reranker_server if reranking else None,
+            self.generator_server if generating else None,
         ]
         remote = [server for server in used if server and not server.is_local]
         if not remote:

@@ -24,15 +24,15 @@ def server(address: str, kind: str = "openai", seconds: float = 10.0, variable: 
     )
 
 
-def written(address: str, kind: str = "openai", **options: float) -> str:
-    model = RemoteLanguageModel(server(address, kind, **options))
+def written(address: str, kind: str = "openai") -> str:
+    model = RemoteLanguageModel(server(address, kind))
     return "".join(model.generate(PROMPT, lambda: None))
 
 
-def partly(address: str, kind: str = "openai", **options: float) -> tuple[str, str]:
+def partly(address: str, kind: str = "openai", seconds: float = 10.0) -> tuple[str, str]:
     """What was written, and the error that ended it."""
     pieces: list[str] = []
-    model = RemoteLanguageModel(server(address, kind, **options))
+    model = RemoteLanguageModel(server(address, kind, seconds))
     with pytest.raises(ModelServerError) as error:
         pieces.extend(model.generate(PROMPT, lambda: None))
     return "".join(pieces), str(error.value)

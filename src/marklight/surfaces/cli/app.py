@@ -54,6 +54,7 @@ COMMANDS = LazyCommands(
     {
         "search": "search_commands",
         "list": "list_command",
+        "ask": "ask_command",
         "query": "search_commands",
         "index": "index_commands",
         "get": "document_commands",

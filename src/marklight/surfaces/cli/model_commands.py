@@ -113,12 +113,14 @@ def _configured() -> list[tuple[Server, Kind]]:
         servers: list[tuple[Server | None, Kind]] = [
             (library.models.embedder_server, "embedder"),
             (library.models.reranker_server, "reranker"),
+            (library.models.generator_server, "generator"),
         ]
     return [(server, kind) for server, kind in servers if server]
 
 
 def _output(row: ModelRow) -> str:
-    return "cross-encoder" if row.kind == "reranker" else f"{row.dimension or '?'} dimensions"
+    names = {"reranker": "cross-encoder", "generator": "language model"}
+    return names.get(row.kind, f"{row.dimension or '?'} dimensions")
 
 
 def _installed(record: ModelRecord) -> str:

@@ -1,0 +1,143 @@
+"""Check whether the passages that a sentence cites support it: term coverage and embedding similarity.
+
+Two features, combined by logistic regression (benchmarks/support.py fits it on one half of the documents and reports
+the other half): the idf-weighted share of the sentence's terms that the cited passages contain, and the highest cosine
+similarity between the sentence and a sentence of these passages.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from marklight.errors import ModelError
+from marklight.text.analyzer import analyze, identifier_parts, vocabulary_terms
+from marklight.text.lines import split_sentences
+from marklight.text.markdown import strip_markup
+
+if TYPE_CHECKING:
+    from marklight.model import Chunk, Matrix
+    from marklight.ports import Embedder
+
+MAX_WINDOWS = 64
+"""Sentences of a passage that are compared by embedding, which bounds the time for a very long one."""
+
+
+class Weights(NamedTuple):
+    """Coefficients of the logistic regression, and the threshold of the probability."""
+
+    bias: float
+    coverage: float
+    similarity: float
+    threshold: float
+
+
+KEYWORDS_ONLY = Weights(-6.0, 8.0, 0.0, 0.5)
+"""Without an embedding model, or with one that was not measured. From benchmarks/results/support.json."""
+WEIGHTS = {"granite-embedding-30m-english": Weights(-9.0, 6.0, 6.0, 0.5)}
+"""By embedding model, since each has similarities of its own. From benchmarks/results/support.json."""
+
+
+class SupportFeatures(NamedTuple):
+    """Features of a sentence and the passages that it cites."""
+
+    coverage: float
+    similarity: float | None
+    """None without an embedding model."""
+
+    def probability(self, weights: Weights) -> float:
+        """Return the estimated probability that the passages support the sentence."""
+        similarity = self.similarity or 0.0
+        logit = weights.bias + weights.coverage * self.coverage + weights.similarity * similarity
+        return 1 / (1 + math.exp(-logit))
+
+
+class SupportCheck:
+    """Compares sentences with the numbered passages of one answer; vectors of a passage are computed once."""
+
+    def __init__(
+        self,
+        passages: Sequence[Chunk],
+        embedder: Embedder | None,
+        idf: Callable[[Sequence[str]], Mapping[str, float]],
+        language: str = "en",
+    ) -> None:
+        self._passages = passages
+        self._embedder = embedder
+        self._idf = idf
+        self._language = language
+        self._terms: dict[int, frozenset[str]] = {}
+        self._windows: dict[int, Matrix] = {}
+
+    def support(self, sentence: str, cited: Sequence[int]) -> tuple[float, bool]:
+        """Return the probability that passages, numbered from 1, support a sentence, and whether it is high enough."""
+        features = self.features(sentence, cited)
+        name = self._embedder.name if self._embedder and features.similarity is not None else ""
+        weights = WEIGHTS.get(name, KEYWORDS_ONLY)
+        probability = features.probability(weights)
+        return probability, probability >= weights.threshold
+
+    def features(self, sentence: str, cited: Sequence[int]) -> SupportFeatures:
+        """Compute the features of a sentence and the passages that it cites."""
+        is_code = sentence.lstrip().startswith(("```", "~~~"))
+        plain = "\n".join(sentence.split("\n")[1:-1]) if is_code else strip_markup(sentence)
+        # An embedding model compares code with prose badly; its terms must be there.
+        similarity = None if is_code else self._similarity(plain, cited)
+        return SupportFeatures(self._coverage(plain, cited), similarity)
+
+    def _coverage(self, sentence: str, cited: Sequence[int]) -> float:
+        terms = self._terms_of(sentence)
+        if not terms:
+            return 1.0  # nothing but stop words states nothing
+        have = frozenset[str]().union(*(self._passage_terms(number) for number in cited))
+        idf = self._idf(sorted(terms.values()))
+        weights = {term: idf[word] for term, word in terms.items()}
+        total = sum(weights.values())
+        return sum(weight for term, weight in weights.items() if term in have) / total
+
+    def _terms_of(self, sentence: str) -> dict[str, str]:
+        """Return the terms of a sentence, each with the word that its document frequency is looked up by."""
+        words = {
+            term: word
+            for word in vocabulary_terms(sentence)
+            for term in analyze(word, self._language)
+        }
+        return {term: words.get(term, term) for term in analyze(sentence, self._language)}
+
+    def _passage_terms(self, number: int) -> frozenset[str]:
+        if number not in self._terms:
+            text = _evidence(self._passages[number - 1])
+            terms = (*analyze(text, self._language), *identifier_parts(text))
+            self._terms[number] = frozenset(terms)
+        return self._terms[number]
+
+    def _similarity(self, sentence: str, cited: Sequence[int]) -> float | None:
+        if self._embedder is None:
+            return None
+        try:
+            vector = self._embedder.embed_passages([sentence])[0]
+            return max(float((self._passage_vectors(each) @ vector).max()) for each in cited)
+        except ModelError:
+            self._embedder = None  # a server that failed once is not waited for again
+            return None
+
+    def _passage_vectors(self, number: int) -> Matrix:
+        if number not in self._windows:
+            assert self._embedder is not None
+            windows = split_sentences(strip_markup(_evidence(self._passages[number - 1])))
+            self._windows[number] = self._embedder.embed_passages(windows[:MAX_WINDOWS] or [""])
+        return self._windows[number]
+
+
+def _evidence(chunk: Chunk) -> str:
+    return "\n".join((chunk.title, *chunk.headings, chunk.text))
+
+
+def inverse_frequencies(
+    words: Sequence[str], frequencies: Mapping[str, int], documents: int
+) -> dict[str, float]:
+    """Return the idf of words by their document frequencies; a word that no document has counts as the rarest."""
+    return {
+        word: math.log1p((documents + 0.5) / (frequencies.get(word, 0) + 0.5)) for word in words
+    }
