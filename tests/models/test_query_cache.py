@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from marklight.errors import ModelError
+from marklight.models import CACHED_QUERIES, CachingEmbedder
 from marklight.models.fake import FakeEmbedder
-from marklight.models.query_cache import CACHED_QUERIES, CachingEmbedder
 
 if TYPE_CHECKING:
     from marklight.model import Vector

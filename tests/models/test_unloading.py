@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from marklight import models
-from marklight.models.query_cache import CachingEmbedder
+from marklight.models import CachingEmbedder
 from marklight.ports import Unloadable
 
 

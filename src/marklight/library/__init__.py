@@ -16,10 +16,11 @@ from marklight.ingest.recipe import Chunker
 from marklight.library import configuration
 from marklight.library.collections import CollectionFiles, scope_of
 from marklight.library.concurrency import SearchThreadPool, SingleFlight
-from marklight.library.configuration import Index, Serve, Terminal, compose_pipeline
+from marklight.library.configuration import compose_pipeline
 from marklight.library.model_selection import ModelSelection
 from marklight.library.refresh import IndexUpdater, RefreshResult, ScanCursor
 from marklight.library.search import search as search_documents
+from marklight.library.settings_tables import Index, Serve, Terminal
 from marklight.library.validation import CommitFlags, CommitRequest, SearchFlags, SearchRequest
 from marklight.once import once, pop_cached
 from marklight.place import Place, index_address, locate, nested_libraries, resolve_path

@@ -12,8 +12,8 @@ from marklight.answer import Answer
 from marklight.citations import CitedAnswer, Sentence
 from marklight.errors import ModelError, ModelServerError, SettingsError
 from marklight.library.ask_prompt import Piece, ResponseParser, build_prompt, is_no_answer
-from marklight.library.configuration import Ask
 from marklight.library.search import search
+from marklight.library.settings_tables import Ask
 from marklight.library.support import SupportCheck, inverse_frequencies
 from marklight.library.validation import SearchFlags, SearchRequest, integer
 from marklight.place import complete_commands

@@ -28,9 +28,9 @@ from marklight.ingest.history.commit_diff import indexed_state
 from marklight.ingest.history.pipeline import CommitIngest
 from marklight.ingest.history.repository import Repository, find
 from marklight.library.concurrency import repeat_if_lost
-from marklight.library.configuration import History, Index
 from marklight.library.refresh import SHORT_WAIT_SECONDS
 from marklight.library.search import PreparedSearch, prepare, run
+from marklight.library.settings_tables import History, Index
 from marklight.library.validation import CommitRequest
 from marklight.model import Document, DocumentId
 from marklight.ownership import Provenance

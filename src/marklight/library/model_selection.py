@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from marklight import models
 from marklight.errors import ModelError, UsageError
-from marklight.library.configuration import Ask, Model, Reranking
-from marklight.models.query_cache import CachingEmbedder
+from marklight.library.settings_tables import Ask, Model, Reranking
+from marklight.models import CachingEmbedder
 from marklight.once import once
 from marklight.ports import Embedder, LanguageModel, Reranker, Snapshot, Unloadable
 from marklight.query import Mode, Query

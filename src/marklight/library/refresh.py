@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from marklight.ingest.index_diff import IndexDiff
     from marklight.ingest.pipeline import Ingest
     from marklight.library import Library
-    from marklight.library.configuration import Index
+    from marklight.library.settings_tables import Index
 
 SHORT_WAIT_SECONDS = 0.5
 """Time limit of a search that waits for a lock (writer, embedding) or for the refresh of another caller: commits of vectors are short, those of much text are not."""

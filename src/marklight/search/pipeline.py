@@ -19,8 +19,7 @@ from marklight.search.refine.confidence import Confidence, answer_probability
 from marklight.search.refine.context import Context, Parents
 from marklight.search.refine.diversity import Diversity
 from marklight.search.refine.duplicates import ExactDuplicates, NearDuplicates, SemanticDuplicates
-from marklight.search.refine.exact_name import ExactName
-from marklight.search.refine.exact_title import ExactTitle
+from marklight.search.refine.exact_match import ExactName, ExactTitle
 from marklight.search.refine.existing_files import ExistingFiles
 from marklight.search.refine.linked import Linked
 from marklight.search.refine.per_document import PerDocument

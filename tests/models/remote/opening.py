@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from marklight.library.configuration import Model
+from marklight.library.settings_tables import Model
 from marklight.models.fake import FakeEmbedder
 from marklight.models.remote.embedder import RemoteEmbedder
 
